@@ -1,0 +1,309 @@
+//! The command line: every command, flag and help text.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Train, resume, translate and evaluate Transformer translation models.
+#[derive(Debug, Parser)]
+#[command(name = "taper", version, about, propagate_version = true)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands, one module each in `commands/`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Train a model from a recipe (a TOML file)
+    Train(Train),
+    /// Continue an interrupted run, exactly where its last checkpoint stands
+    Resume(Resume),
+    /// Translate standard input, a file, or what you type at a terminal
+    Translate(Translate),
+    /// Decode the test sets of a run and score them
+    Evaluate(Evaluate),
+    /// Log-probabilities that a run's model gives to existing translations
+    Score(Score),
+    /// Score a translation against one or more references, as sacreBLEU does
+    Bleu(Bleu),
+    /// Average the weights of a run's last checkpoints
+    Average(Average),
+    /// Train a tokenizer, or apply one
+    #[command(subcommand)]
+    Tokenizer(TokenizerCommand),
+    /// Layers, parameters, FLOPs per token and memory of a run or a recipe
+    Inspect(Inspect),
+    /// Show a recipe with every default written out, or check it
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a completion script for a shell
+    Completions(Completions),
+}
+
+/// Arguments of `train`.
+#[derive(Debug, Args)]
+pub(crate) struct Train {
+    /// The recipe, for example configs/quickstart.toml
+    pub(crate) config: PathBuf,
+    /// Folder of the run [default: runs/<name of the recipe>]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    /// Continue the run if its folder exists already
+    #[arg(long)]
+    pub(crate) resume: bool,
+    #[command(flatten)]
+    pub(crate) output: TrainOutput,
+}
+
+/// Arguments of `resume`.
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    #[command(flatten)]
+    pub(crate) output: TrainOutput,
+}
+
+/// What `train` and `resume` share.
+#[derive(Debug, Args)]
+pub(crate) struct TrainOutput {
+    /// auto, cpu, cuda, cuda:N or metal [default: the recipe's]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+    /// Report as JSON lines on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Overrides of single keys.
+#[derive(Debug, Args)]
+pub(crate) struct Overrides {
+    /// Override one key of the recipe; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// Which weights of a run to use, and where to compute.
+#[derive(Debug, Args)]
+pub(crate) struct Weights {
+    /// best, last, average, or the path of a checkpoint folder [default: average if there, else best, else last]
+    #[arg(long)]
+    pub(crate) checkpoint: Option<String>,
+    /// auto, cpu, cuda, cuda:N or metal [default: the run's]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+}
+
+/// How to search for translations.
+#[derive(Debug, Args)]
+pub(crate) struct Search {
+    /// Hypotheses kept at each step; 1 is greedy search [default: the run's]
+    #[arg(long)]
+    pub(crate) beam: Option<usize>,
+    /// Exponent of the length penalty ((5 + length) / 6)^α [default: the run's]
+    #[arg(long, value_name = "ALPHA")]
+    pub(crate) length_penalty: Option<f64>,
+}
+
+/// Arguments of `translate`.
+#[derive(Debug, Args)]
+pub(crate) struct Translate {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// Text to translate, one sentence a line [default: standard input]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Where the translations go [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    /// Print the N best translations of each line with their scores, tab-separated
+    #[arg(long, value_name = "N")]
+    pub(crate) n_best: Option<usize>,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    /// One JSON object a line: line number, source, translations with scores
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `evaluate`.
+#[derive(Debug, Args)]
+pub(crate) struct Evaluate {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// Stem of a split of the run's data, for example val; may be repeated [default: data.test]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) split: Vec<String>,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    /// Print the scores as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `score`.
+#[derive(Debug, Args)]
+pub(crate) struct Score {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// Source sentences, one a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) source: PathBuf,
+    /// Their translations, one a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) target: PathBuf,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    /// One JSON object a line, with the log-probability of each token
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A metric that `bleu` computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Metric {
+    /// BLEU
+    Bleu,
+    /// chrF2
+    Chrf,
+    /// chrF2++
+    Chrfpp,
+}
+
+/// Arguments of `bleu`.
+#[derive(Debug, Args)]
+pub(crate) struct Bleu {
+    /// The translation to score, one sentence a line
+    pub(crate) hypothesis: PathBuf,
+    /// One file for each reference
+    #[arg(required = true)]
+    pub(crate) references: Vec<PathBuf>,
+    /// What to compute
+    #[arg(long, short, value_enum, value_delimiter = ',', num_args = 1.., default_value = "bleu")]
+    pub(crate) metrics: Vec<Metric>,
+    /// Tokenizer of BLEU: 13a, none, char, zh or intl
+    #[arg(long, default_value = "13a")]
+    pub(crate) tokenize: String,
+    /// Lowercase before scoring
+    #[arg(long)]
+    pub(crate) lowercase: bool,
+    /// Print the scores as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `average`.
+#[derive(Debug, Args)]
+pub(crate) struct Average {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// How many of the newest checkpoints to average [default: the run's training.average_last, else all]
+    #[arg(long, value_name = "K")]
+    pub(crate) last: Option<usize>,
+}
+
+/// The commands under `tokenizer`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenizerCommand {
+    /// Train the tokenizer that a recipe describes
+    Train(TokenizerTrain),
+    /// Text to token ids (or pieces), one line at a time from standard input
+    Encode(TokenizerEncode),
+    /// Token ids back to text, one line at a time from standard input
+    Decode(TokenizerFile),
+}
+
+/// Arguments of `tokenizer train`.
+#[derive(Debug, Args)]
+pub(crate) struct TokenizerTrain {
+    /// The recipe
+    pub(crate) config: PathBuf,
+    /// Folder that receives the tokenizer
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+}
+
+/// Which tokenizer file to use.
+#[derive(Debug, Args)]
+pub(crate) struct TokenizerFile {
+    /// A tokenizer.json, or the folder of a run
+    pub(crate) tokenizer: PathBuf,
+    /// Of a run with two tokenizers, use the target side's
+    #[arg(long)]
+    pub(crate) target: bool,
+}
+
+/// Arguments of `tokenizer encode`.
+#[derive(Debug, Args)]
+pub(crate) struct TokenizerEncode {
+    #[command(flatten)]
+    pub(crate) file: TokenizerFile,
+    /// Print pieces of text instead of ids
+    #[arg(long)]
+    pub(crate) pieces: bool,
+}
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// Folder of a run, or a recipe
+    pub(crate) target: PathBuf,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The commands under `config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the resolved recipe, every default written out
+    Show(ConfigFile),
+    /// Check keys, types and combinations; train nothing
+    Check(ConfigFile),
+}
+
+/// A recipe with overrides.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// The recipe
+    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

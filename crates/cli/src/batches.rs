@@ -1,0 +1,62 @@
+//! The corpus as the trainer sees it: micro-batches by position, read ahead.
+
+use std::sync::Arc;
+
+use taper_data::{Batch, BatchingConfig, Dataset, EpochPlan, Prefetcher};
+use taper_model::Sequences;
+use taper_trainer::{BoxError, MicroBatch, Position, Source};
+
+/// Training batches, prefetched on a thread as long as they are asked for in
+/// order; a jump (a resumed run) starts the thread anew at that place.
+pub(crate) struct TrainingBatches {
+    dataset: Arc<Dataset>,
+    batching: BatchingConfig,
+    seed: u64,
+    ahead: Option<Prefetcher>,
+    next: taper_data::Position,
+}
+
+impl TrainingBatches {
+    /// Batches of `dataset` in the order that `seed` gives.
+    pub(crate) fn new(dataset: Arc<Dataset>, batching: BatchingConfig, seed: u64) -> Self {
+        Self { dataset, batching, seed, ahead: None, next: taper_data::Position::default() }
+    }
+}
+
+impl Source for TrainingBatches {
+    fn batches(&mut self, epoch: u64) -> Result<u64, BoxError> {
+        Ok(EpochPlan::new(&self.dataset, &self.batching, self.seed, epoch).len() as u64)
+    }
+
+    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+        let wanted = taper_data::Position { epoch: position.epoch, batch: usize::try_from(position.index)? };
+        if self.ahead.is_none() || self.next != wanted {
+            // The old thread ends before the new one starts.
+            drop(self.ahead.take());
+            self.next = wanted;
+        }
+        let ahead = self.ahead.get_or_insert_with(|| Prefetcher::new(Arc::clone(&self.dataset), &self.batching, self.seed, wanted));
+        let item = ahead.next().ok_or("the thread that prepares batches ended early")?;
+        if item.position != wanted {
+            return Err(format!("asked for batch {wanted:?}, got {:?}", item.position).into());
+        }
+        self.next = item.next;
+        Ok(micro_batch(item.batch))
+    }
+}
+
+/// A host-side batch as the trainer wants it.
+pub(crate) fn micro_batch(batch: Batch) -> MicroBatch {
+    MicroBatch {
+        source: Sequences { ids: batch.source, lengths: batch.source_lengths },
+        target_in: Sequences { ids: batch.target_in, lengths: batch.target_lengths },
+        target_out: batch.target_out,
+    }
+}
+
+/// Every batch of `dataset` once, in corpus order: for validation.
+pub(crate) fn in_order(dataset: &Dataset, batching: &BatchingConfig) -> impl Iterator<Item = Result<MicroBatch, BoxError>> {
+    let batching = BatchingConfig { shuffle: false, ..batching.clone() };
+    let plan = EpochPlan::new(dataset, &batching, 0, 0);
+    (0..plan.len()).map(move |index| Ok(micro_batch(plan.batch(dataset, index))))
+}

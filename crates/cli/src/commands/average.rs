@@ -1,0 +1,39 @@
+//! `taper average`: the mean of a run's last checkpoints.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use taper_trainer::{AVERAGED, Checkpoints, average};
+
+use crate::arguments::Average;
+use crate::run_folder::RunFolder;
+use crate::text::print_line;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Average) -> Result<()> {
+    let folder = RunFolder::open(&arguments.run)?;
+    let config = folder.load_config(&[])?;
+    let saved = Checkpoints::new(&folder.checkpoints()).list()?;
+    if saved.is_empty() {
+        bail!("{} has no checkpoint to average; `taper resume {}` trains on", arguments.run.display(), arguments.run.display());
+    }
+    let count = match arguments.last {
+        Some(count) if count == 0 || count > saved.len() => bail!(
+            "--last {count}: {} has {} checkpoints (training.keep_last decides how many are kept)",
+            arguments.run.display(),
+            saved.len()
+        ),
+        Some(count) => count,
+        None if config.training.average_last > 0 => config.training.average_last.min(saved.len()),
+        None => saved.len(),
+    };
+    let chosen: Vec<PathBuf> = saved[saved.len() - count..].iter().map(|one| one.path.clone()).collect();
+    let target = folder.checkpoints().join(AVERAGED);
+    average(&chosen)?.save(&target)?;
+    print_line(&format!(
+        "averaged {count} checkpoints (steps {} to {}) into {}",
+        saved[saved.len() - count].step,
+        saved[saved.len() - 1].step,
+        target.display()
+    ))
+}

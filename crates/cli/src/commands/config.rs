@@ -1,0 +1,25 @@
+//! `taper config show|check`: a recipe resolved, or only checked.
+
+use anyhow::Result;
+
+use crate::arguments::ConfigCommand;
+use crate::config::RunConfig;
+use crate::text::print_line;
+
+/// Runs the command.
+pub(crate) fn run(command: &ConfigCommand) -> Result<()> {
+    match command {
+        ConfigCommand::Show(file) => {
+            let config = RunConfig::load(&file.config, &file.overrides.set)?;
+            if file.json { print_line(&serde_json::to_string_pretty(&config)?) } else { print_line(config.to_toml()?.trim_end()) }
+        }
+        ConfigCommand::Check(file) => {
+            RunConfig::load(&file.config, &file.overrides.set)?;
+            if file.json {
+                print_line(&serde_json::json!({ "valid": true }).to_string())
+            } else {
+                print_line(&format!("{}: valid", file.config.display()))
+            }
+        }
+    }
+}

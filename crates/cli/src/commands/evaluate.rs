@@ -1,0 +1,40 @@
+//! `taper evaluate`: the test sets, decoded and scored.
+
+use anyhow::{Result, bail};
+
+use crate::arguments::Evaluate;
+use crate::loaded_run::LoadedRun;
+use crate::testing::TestResult;
+use crate::text::print_line;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
+    let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &arguments.overrides.set)?;
+    run.search(&arguments.search, None)?;
+    let splits = if arguments.split.is_empty() { run.config.data.test.clone() } else { arguments.split.clone() };
+    if splits.is_empty() {
+        bail!("the run has no test sets (data.test is empty): name a split with --split");
+    }
+    let mut results = Vec::with_capacity(splits.len());
+    for split in &splits {
+        let result = TestResult::of(split, &run.config, &run.tokenizers, &run.model)?;
+        if !arguments.json {
+            for line in result.lines() {
+                print_line(&line)?;
+            }
+        }
+        results.push(result);
+    }
+    if arguments.json {
+        let record = serde_json::json!({
+            "run": arguments.run,
+            "checkpoint": run.checkpoint,
+            "step": run.state.step,
+            "beam_size": run.config.decoding.beam_size,
+            "length_penalty": run.config.decoding.length_penalty,
+            "results": results,
+        });
+        print_line(&serde_json::to_string_pretty(&record)?)?;
+    }
+    Ok(())
+}

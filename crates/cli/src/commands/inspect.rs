@@ -1,0 +1,96 @@
+//! `taper inspect`: what a model is made of and what it costs.
+
+use anyhow::{Context, Result, bail};
+use candle_core::{DType, Device};
+use taper_data::TokenizerPair;
+use taper_model::Transformer;
+
+use crate::arguments::Inspect;
+use crate::config::RunConfig;
+use crate::cost::{Cost, bytes, grouped, scaled};
+use crate::run_folder::RunFolder;
+use crate::text::print_line;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Inspect) -> Result<()> {
+    let target = &arguments.target;
+    let (config, source, output) = if target.is_dir() {
+        let config = RunFolder::open(target)?.load_config(&arguments.overrides.set)?;
+        if !TokenizerPair::exists(target) {
+            bail!("{}: the run has no tokenizer.json", target.display());
+        }
+        let tokenizers = TokenizerPair::load(target)?;
+        (config, tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size())
+    } else {
+        // Before training, the vocabulary is as large as the recipe allows.
+        let config = RunConfig::load(target, &arguments.overrides.set)?;
+        let size = config.data.tokenizer.vocabulary_size;
+        (config, size, size)
+    };
+    let seed = config.training.seed;
+    let model = Transformer::new(&config.model, source, output, seed, &Device::Cpu, DType::F32).context("cannot build the model")?;
+    let cost = Cost::of(&config, &model);
+    if arguments.json {
+        return print_json(&config, &model, &cost, source, output);
+    }
+    let name_width = model.parameters().parameters().iter().map(|parameter| parameter.name().len()).max().unwrap_or(0);
+    for parameter in model.parameters().parameters() {
+        print_line(&format!(
+            "{:name_width$}  {:>14}  {:>12}",
+            parameter.name(),
+            shape(parameter.shape()),
+            grouped(parameter.len() as u64)
+        ))?;
+    }
+    let shape = &config.model;
+    for line in [
+        String::new(),
+        format!(
+            "layers       {} encoder, {} decoder; width {}, feed-forward {}, {} heads",
+            shape.encoder_layers, shape.decoder_layers, shape.d_model, shape.d_ff, shape.heads
+        ),
+        format!("vocabulary   {source} source, {output} target"),
+        format!("parameters   {}", grouped(cost.parameters)),
+        format!(
+            "FLOPs        forward: {} a source token, {} a target token; training: {} a pair of them",
+            scaled(cost.encoder_flops_per_token),
+            scaled(cost.decoder_flops_per_token),
+            scaled(cost.training_flops_per_token_pair)
+        ),
+        format!(
+            "memory       {} for weights, gradients and moments; about {} for a batch of {} tokens a side",
+            bytes(cost.training_state_bytes),
+            bytes(cost.activation_bytes),
+            config.data.batching.max_tokens
+        ),
+    ] {
+        print_line(&line)?;
+    }
+    Ok(())
+}
+
+fn print_json(config: &RunConfig, model: &Transformer, cost: &Cost, source: usize, target: usize) -> Result<()> {
+    let parameters: Vec<_> = model
+        .parameters()
+        .parameters()
+        .iter()
+        .map(|parameter| {
+            serde_json::json!({
+                "name": parameter.name(), "shape": parameter.shape(), "scalars": parameter.len(),
+            })
+        })
+        .collect();
+    let record = serde_json::json!({
+        "model": config.model,
+        "source_vocabulary": source,
+        "target_vocabulary": target,
+        "cost": cost,
+        "parameters": parameters,
+    });
+    print_line(&serde_json::to_string_pretty(&record)?)
+}
+
+/// `512 x 2048`.
+fn shape(dimensions: &[usize]) -> String {
+    dimensions.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
+}

@@ -1,0 +1,37 @@
+//! The commands, one module each.
+
+mod average;
+mod bleu;
+mod completions;
+mod config;
+mod evaluate;
+mod inspect;
+mod resume;
+mod score;
+mod tokenizer;
+mod train;
+mod translate;
+
+use anyhow::Result;
+
+use crate::arguments::Command;
+
+/// Runs `command`.
+///
+/// # Errors
+/// Whatever went wrong, with its context.
+pub(crate) fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Train(arguments) => train::run(arguments),
+        Command::Resume(arguments) => resume::run(arguments),
+        Command::Translate(arguments) => translate::run(arguments),
+        Command::Evaluate(arguments) => evaluate::run(arguments),
+        Command::Score(arguments) => score::run(arguments),
+        Command::Bleu(arguments) => bleu::run(arguments),
+        Command::Average(arguments) => average::run(arguments),
+        Command::Tokenizer(command) => tokenizer::run(command),
+        Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Config(command) => config::run(command),
+        Command::Completions(arguments) => completions::run(arguments),
+    }
+}

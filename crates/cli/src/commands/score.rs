@@ -1,0 +1,45 @@
+//! `taper score`: log-probabilities of given translations.
+
+use anyhow::{Context, Result, bail};
+use taper_decoding::Translator;
+
+use crate::arguments::Score;
+use crate::loaded_run::LoadedRun;
+use crate::text::{print_line, read_lines};
+use crate::translation::encode_sources;
+
+/// Runs the command: one line for each pair, log-probability and
+/// length-normalised score, tab-separated.
+pub(crate) fn run(arguments: &Score) -> Result<()> {
+    let sources = read_lines(&arguments.source)?;
+    let targets = read_lines(&arguments.target)?;
+    if sources.len() != targets.len() {
+        bail!(
+            "{} has {} lines but {} has {}: line i of one must belong to line i of the other",
+            arguments.source.display(),
+            sources.len(),
+            arguments.target.display(),
+            targets.len()
+        );
+    }
+    let run = LoadedRun::open(&arguments.run, &arguments.weights, &[])?;
+    let source_ids = encode_sources(&run.tokenizers, &sources)?;
+    let target_ids = run.tokenizers.target().encode_batch(&targets)?;
+    let scores = Translator::new(&run.model, run.config.decoding.clone())?.score(&source_ids, &target_ids).context("scoring failed")?;
+    for (index, score) in scores.iter().enumerate() {
+        if arguments.json {
+            print_line(
+                &serde_json::json!({
+                    "line": index + 1,
+                    "log_probability": score.log_probability,
+                    "score": score.score,
+                    "token_log_probabilities": score.token_log_probabilities,
+                })
+                .to_string(),
+            )?;
+        } else {
+            print_line(&format!("{:.6}\t{:.6}", score.log_probability, score.score))?;
+        }
+    }
+    Ok(())
+}

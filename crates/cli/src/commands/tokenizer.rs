@@ -1,0 +1,78 @@
+//! `taper tokenizer train|encode|decode`.
+
+use anyhow::{Context, Result, bail};
+use taper_data::{Tokenizer, TokenizerPair};
+
+use crate::arguments::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
+use crate::config::RunConfig;
+use crate::text::{next_line, print_line};
+
+/// Runs the command.
+pub(crate) fn run(command: &TokenizerCommand) -> Result<()> {
+    match command {
+        TokenizerCommand::Train(arguments) => train(arguments),
+        TokenizerCommand::Encode(arguments) => encode(arguments),
+        TokenizerCommand::Decode(arguments) => decode(arguments),
+    }
+}
+
+fn train(arguments: &TokenizerTrain) -> Result<()> {
+    let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
+    let folder = &arguments.output;
+    if TokenizerPair::exists(folder) {
+        bail!("{} holds a tokenizer already, which is left as it is: choose another --output", folder.display());
+    }
+    let tokenizers = TokenizerPair::train(&config.data)?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    tokenizers.save(folder)?;
+    print_line(&format!(
+        "{}: {} source and {} target tokens{}, sha256 {}",
+        folder.display(),
+        tokenizers.source().vocabulary_size(),
+        tokenizers.target().vocabulary_size(),
+        if tokenizers.is_joint() { " (joint)" } else { "" },
+        tokenizers.hash()
+    ))
+}
+
+fn load(file: &TokenizerFile) -> Result<Tokenizer> {
+    if !file.tokenizer.is_dir() {
+        return Ok(Tokenizer::load(&file.tokenizer)?);
+    }
+    let tokenizers = TokenizerPair::load(&file.tokenizer)?;
+    Ok(if file.target { tokenizers.target().clone() } else { tokenizers.source().clone() })
+}
+
+fn encode(arguments: &TokenizerEncode) -> Result<()> {
+    let tokenizer = load(&arguments.file)?;
+    for_each_line(|_, line| {
+        let words = if arguments.pieces { tokenizer.tokens(line)? } else { tokenizer.encode(line)?.iter().map(u32::to_string).collect() };
+        print_line(&words.join(" "))
+    })
+}
+
+fn decode(arguments: &TokenizerFile) -> Result<()> {
+    let tokenizer = load(arguments)?;
+    let size = tokenizer.vocabulary_size();
+    for_each_line(|number, line| {
+        let mut ids = Vec::new();
+        for word in line.split_whitespace() {
+            match word.parse::<u32>() {
+                Ok(id) if (id as usize) < size => ids.push(id),
+                _ => bail!("standard input:{number}: `{word}` is not a token id from 0 to {}", size.saturating_sub(1)),
+            }
+        }
+        print_line(&tokenizer.decode(&ids)?)
+    })
+}
+
+fn for_each_line(mut act: impl FnMut(usize, &str) -> Result<()>) -> Result<()> {
+    let mut stream = std::io::stdin().lock();
+    for number in 1.. {
+        let Some(line) = next_line(&mut stream, number)? else {
+            break;
+        };
+        act(number, &line)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The run configuration: one TOML file, resolved with overrides and defaults.
+//!
+//! Each section is the configuration type of the crate that uses it, so a
+//! default stands in one place only.
+
+mod diagnose;
+mod evaluation;
+mod nearest;
+mod overrides;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use taper_data::DataConfig;
+use taper_decoding::DecodingConfig;
+use taper_model::ModelConfig;
+use taper_trainer::TrainingConfig;
+
+pub(crate) use evaluation::EvaluationConfig;
+use overrides::Override;
+
+/// Everything that determines a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RunConfig {
+    /// A name for reports; empty: the name of the recipe's file.
+    pub(crate) name: String,
+    /// auto, cpu, cuda, cuda:N or metal.
+    pub(crate) device: String,
+    /// Type of the computation: f32, bf16 or f16.
+    pub(crate) dtype: String,
+    /// Threads for the CPU; 0 takes every core. Results do not depend on it.
+    pub(crate) threads: usize,
+    /// The text, its tokenizer and its batches.
+    pub(crate) data: DataConfig,
+    /// The architecture.
+    pub(crate) model: ModelConfig,
+    /// Loss, optimizer, schedule, stopping, checkpoints.
+    pub(crate) training: TrainingConfig,
+    /// The search for translations.
+    pub(crate) decoding: DecodingConfig,
+    /// How translations are scored.
+    pub(crate) evaluation: EvaluationConfig,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            device: "auto".to_owned(),
+            dtype: "f32".to_owned(),
+            threads: 0,
+            data: DataConfig::default(),
+            model: ModelConfig::default(),
+            training: TrainingConfig::default(),
+            decoding: DecodingConfig::default(),
+            evaluation: EvaluationConfig::default(),
+        }
+    }
+}
+
+impl RunConfig {
+    /// Reads `path`, applies `overrides` in order and checks the result.
+    ///
+    /// # Errors
+    /// One that names the file (or the override), line and key.
+    pub(crate) fn load(path: &Path, overrides: &[String]) -> Result<Self> {
+        let text = read_text(path)?;
+        parse(&text, &path.display().to_string(), true)?;
+        let mut table: toml::Table = text.parse().with_context(|| format!("{} is not TOML", path.display()))?;
+        for text in overrides {
+            let change = Override::parse(text)?;
+            change.apply(&mut table)?;
+            parse(&change.to_toml(), &format!("--set {text}"), false)?;
+        }
+        let mut config: Self = table.try_into().with_context(|| format!("{} with its overrides", path.display()))?;
+        if config.name.is_empty() {
+            config.name = stem(path);
+        }
+        config.validate().with_context(|| path.display().to_string())?;
+        Ok(config)
+    }
+
+    /// Checks each section and what they require of each other.
+    ///
+    /// # Errors
+    /// When a value or a combination of values cannot work.
+    pub(crate) fn validate(&self) -> Result<()> {
+        crate::device::check_names(&self.device, &self.dtype)?;
+        self.data.validate()?;
+        self.model.validate(self.data.tokenizer.joint).context("section [model]")?;
+        self.training.check()?;
+        self.decoding.validate()?;
+        Ok(())
+    }
+
+    /// SHA-256 of what must not change while a run goes on: data, architecture,
+    /// type of the computation, seed. A longer schedule is no other run.
+    ///
+    /// # Errors
+    /// When a value cannot be written as JSON.
+    pub(crate) fn identity_hash(&self) -> Result<String> {
+        let identity = (&self.data, &self.model, &self.dtype, self.training.seed);
+        let text = serde_json::to_string(&identity).context("the configuration is not JSON")?;
+        Ok(Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// The whole configuration as TOML, every default written out.
+    ///
+    /// # Errors
+    /// When a value cannot be written as TOML (an integer above 2^63).
+    pub(crate) fn to_toml(&self) -> Result<String> {
+        toml::to_string_pretty(self).context("the configuration cannot be written as TOML")
+    }
+}
+
+/// File name without its extension.
+pub(crate) fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes()[..valid].iter().filter(|&&b| b == b'\n').count();
+        anyhow!("{}:{line}: not valid UTF-8", path.display())
+    })
+}
+
+/// Parses `text`, which came from `origin`; line numbers are given only where
+/// `origin` is a file, an override being one line long.
+fn parse(text: &str, origin: &str, is_file: bool) -> Result<RunConfig> {
+    toml::from_str(text).map_err(|error| {
+        let found = diagnose::diagnose(text, &error);
+        match found.line {
+            Some(line) if is_file => anyhow!("{origin}:{line}: {}", found.message),
+            _ => anyhow!("{origin}: {}", found.message),
+        }
+    })
+}

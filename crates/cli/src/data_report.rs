@@ -1,0 +1,101 @@
+//! The data report: printed before training and kept as `data.json`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use taper_data::{DataReport, Prepared, SideReport};
+
+use crate::config::RunConfig;
+use crate::cost::bytes;
+use crate::metrics_log::write_atomically;
+
+/// What `data.json` holds.
+#[derive(Debug, Serialize)]
+struct Saved<'a> {
+    train: &'a DataReport,
+    validation: Option<&'a DataReport>,
+    source_vocabulary: usize,
+    target_vocabulary: usize,
+    largest_batch_bytes: u64,
+}
+
+/// Writes `data.json`.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub(crate) fn save(path: &Path, config: &RunConfig, prepared: &Prepared) -> Result<()> {
+    let saved = Saved {
+        train: prepared.train.report(),
+        validation: prepared.validation.as_ref().map(|set| set.report()),
+        source_vocabulary: prepared.tokenizers.source().vocabulary_size(),
+        target_vocabulary: prepared.tokenizers.target().vocabulary_size(),
+        largest_batch_bytes: largest_batch(config, prepared),
+    };
+    let json = serde_json::to_vec_pretty(&saved).context("the data report is not JSON")?;
+    write_atomically(path, &json)
+}
+
+/// The report for a reader.
+pub(crate) fn lines(config: &RunConfig, prepared: &Prepared) -> Vec<String> {
+    let mut lines = Vec::new();
+    let validation = prepared.validation.as_ref().map(|set| set.report());
+    for report in [Some(prepared.train.report()), validation].into_iter().flatten() {
+        lines.push(format!(
+            "{}: {} pairs read, {} kept, {} dropped{}",
+            report.split,
+            report.pairs_read,
+            report.pairs_kept,
+            report.dropped.total(),
+            if report.dropped.total() > 0 { format!(" ({})", report.dropped) } else { String::new() }
+        ));
+        for side in [&report.source, &report.target] {
+            lines.push(side_line(side));
+        }
+    }
+    let report = prepared.train.report();
+    for side in [&report.source, &report.target] {
+        let bins: Vec<String> =
+            side.histogram.iter().filter(|bin| bin.pairs > 0).map(|bin| format!("{}-{}: {}", bin.from, bin.to, bin.pairs)).collect();
+        lines.push(format!("  lengths {}: {}", side.language, bins.join(", ")));
+    }
+    let batching = &report.batching;
+    lines.push(format!(
+        "batches: {} an epoch, at most {} source and {} target tokens, {} sentences; packed, so none is padding (rectangles would cost {:.1} %); the largest needs about {}",
+        batching.batches,
+        batching.largest_source_tokens,
+        batching.largest_target_tokens,
+        batching.largest_sentences,
+        100.0 * batching.padding_cost,
+        bytes(largest_batch(config, prepared))
+    ));
+    let tokenizers = &prepared.tokenizers;
+    lines.push(if tokenizers.is_joint() {
+        format!("vocabulary: {} tokens, joint", tokenizers.source().vocabulary_size())
+    } else {
+        format!("vocabulary: {} source and {} target tokens", tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size())
+    });
+    lines
+}
+
+fn side_line(side: &SideReport) -> String {
+    format!(
+        "  {}: {} tokens, {:.1} a sentence, longest {}, unknown {:.3} %",
+        side.language,
+        side.tokens,
+        side.mean_length,
+        side.longest,
+        100.0 * side.unknown_rate
+    )
+}
+
+/// Estimated activation memory of the largest training batch.
+fn largest_batch(config: &RunConfig, prepared: &Prepared) -> u64 {
+    let batching = &prepared.train.report().batching;
+    crate::cost::activation_bytes(
+        &config.model,
+        prepared.tokenizers.target().vocabulary_size(),
+        batching.largest_source_tokens,
+        batching.largest_target_tokens,
+    )
+}

@@ -1,0 +1,104 @@
+//! A trained run, ready to be used: configuration, tokenizers, model with weights.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use taper_data::TokenizerPair;
+use taper_model::Transformer;
+use taper_trainer::{State, load_model};
+
+use crate::arguments::{Search, Weights};
+use crate::config::RunConfig;
+use crate::device;
+use crate::run_folder::RunFolder;
+
+/// What `translate`, `evaluate` and `score` work with.
+pub(crate) struct LoadedRun {
+    /// The run's configuration.
+    pub(crate) config: RunConfig,
+    /// Its tokenizers.
+    pub(crate) tokenizers: TokenizerPair,
+    /// The model with the chosen weights.
+    pub(crate) model: Transformer,
+    /// Where the weights came from.
+    pub(crate) checkpoint: PathBuf,
+    /// What the checkpoint recorded.
+    pub(crate) state: State,
+}
+
+impl LoadedRun {
+    /// Loads the run at `root` with the weights that `weights` names.
+    ///
+    /// # Errors
+    /// When a file is missing or damaged, or the tokenizer is not the
+    /// checkpoint's.
+    pub(crate) fn open(root: &Path, weights: &Weights, overrides: &[String]) -> Result<Self> {
+        let folder = RunFolder::open(root)?;
+        let config = folder.load_config(overrides)?;
+        use_threads(config.threads)?;
+        if !TokenizerPair::exists(root) {
+            bail!("{}: the run has no tokenizer.json", root.display());
+        }
+        let tokenizers = TokenizerPair::load(root)?;
+        let checkpoint = folder.checkpoint(weights.checkpoint.as_deref())?;
+        let model = build_model(&config, &tokenizers, weights.device.as_deref())?;
+        let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
+        Ok(Self { config, tokenizers, model, checkpoint, state })
+    }
+
+    /// Applies `--beam` and `--length-penalty` to the run's settings.
+    ///
+    /// # Errors
+    /// When the result cannot be searched with.
+    pub(crate) fn search(&mut self, search: &Search, n_best: Option<usize>) -> Result<()> {
+        let config = &mut self.config.decoding;
+        if let Some(beam) = search.beam {
+            config.beam_size = beam;
+            config.n_best = config.n_best.min(beam.max(1));
+        }
+        if let Some(n_best) = n_best {
+            config.n_best = n_best;
+            // Asking for n translations without a beam means at least as wide a search.
+            if search.beam.is_none() {
+                config.beam_size = config.beam_size.max(n_best);
+            }
+        }
+        if let Some(alpha) = search.length_penalty {
+            config.length_penalty = alpha;
+        }
+        config.validate()?;
+        Ok(())
+    }
+}
+
+/// A freshly initialised model of `config` on its device, or on `device_name`.
+///
+/// # Errors
+/// When the device does not open or the model cannot be built.
+pub(crate) fn build_model(config: &RunConfig, tokenizers: &TokenizerPair, device_name: Option<&str>) -> Result<Transformer> {
+    let device = device::open(device_name.unwrap_or(&config.device))?;
+    let dtype = device::dtype(&config.dtype, &device)?;
+    Transformer::new(
+        &config.model,
+        tokenizers.source().vocabulary_size(),
+        tokenizers.target().vocabulary_size(),
+        config.training.seed,
+        &device,
+        dtype,
+    )
+    .context("cannot build the model")
+}
+
+/// Sizes the thread pool of the CPU; 0 leaves it at one thread a core.
+///
+/// # Errors
+/// When the pool cannot be made.
+pub(crate) fn use_threads(threads: usize) -> Result<()> {
+    if threads == 0 {
+        return Ok(());
+    }
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global()
+        .with_context(|| format!("key `threads` = {threads}: the thread pool cannot be made"))
+}

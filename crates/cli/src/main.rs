@@ -1,0 +1,55 @@
+//! `taper`: trains, resumes, translates with and evaluates Transformer
+//! translation models.
+//!
+//! The libraries return values and typed errors; everything printed comes from
+//! here. Arguments are parsed raw ([`arguments`]), recipes are resolved to a
+//! `RunConfig` ([`config`]), and each command has one module ([`commands`]).
+//! Exit codes: 0 done, 2 the request cannot be fulfilled as given, 1 the
+//! computation failed, 130 interrupted after saving a checkpoint.
+
+mod arguments;
+mod batches;
+mod commands;
+mod config;
+mod cost;
+mod data_report;
+mod device;
+mod error;
+mod loaded_run;
+mod metrics_log;
+mod progress;
+mod run_folder;
+mod scores;
+mod signals;
+mod testing;
+mod text;
+mod training;
+mod translation;
+mod validation;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use error::{EXIT_INTERRUPTED, Ending};
+
+/// Tensors are allocated and freed at every step; the system's allocator gives
+/// their pages back each time, and faulting them in again costs up to ten
+/// times the arithmetic on them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments = arguments::Arguments::parse();
+    let Err(error) = commands::run(&arguments.command) else {
+        return ExitCode::SUCCESS;
+    };
+    match error::ending(&error) {
+        Ending::Silent => ExitCode::SUCCESS,
+        Ending::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
+        Ending::Fail(code) => {
+            eprintln!("error: {}", error::one_line(&error));
+            ExitCode::from(code)
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a training run shows and records: a progress bar at a terminal, plain
+//! lines when piped, JSON lines where asked for, and `metrics.jsonl` always.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use taper_trainer::{BoxError, Event, Observer, Scores, Timing};
+
+use crate::metrics_log::MetricsLog;
+use crate::text::print_line;
+
+/// How to report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// A bar on standard error, notable events above it.
+    Bar,
+    /// One line an event on standard output.
+    Lines,
+    /// One JSON object an event on standard output.
+    Json,
+}
+
+impl Style {
+    /// JSON where asked for, a bar at a terminal, else lines.
+    pub(crate) fn choose(json: bool) -> Self {
+        if json {
+            Self::Json
+        } else if std::io::stderr().is_terminal() && std::io::stdout().is_terminal() {
+            Self::Bar
+        } else {
+            Self::Lines
+        }
+    }
+}
+
+/// The trainer's observer.
+pub(crate) struct Progress {
+    style: Style,
+    bar: ProgressBar,
+    log: MetricsLog,
+    start: Option<(u64, f64)>,
+    max_updates: u64,
+}
+
+impl Progress {
+    /// Reports in `style` and records in `log`. `max_updates` of 0 means that
+    /// something else ends the run.
+    pub(crate) fn new(style: Style, log: MetricsLog, max_updates: u64, first_step: u64) -> Self {
+        let bar = match style {
+            Style::Bar if max_updates > 0 => ProgressBar::new(max_updates).with_style(bar_style("{wide_bar} {pos}/{len} {msg}")),
+            Style::Bar => ProgressBar::new_spinner().with_style(bar_style("{spinner} {pos} {msg}")),
+            _ => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+        };
+        bar.set_position(first_step);
+        if style == Style::Bar {
+            bar.enable_steady_tick(Duration::from_millis(500));
+        }
+        Self { style, bar, log, start: None, max_updates }
+    }
+
+    /// Takes the bar away; what was printed stays.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn say(&self, line: &str) -> Result<()> {
+        if self.style == Style::Bar {
+            self.bar.println(line);
+            Ok(())
+        } else {
+            print_line(line)
+        }
+    }
+
+    /// Time left at the pace since the first event of this process.
+    fn remaining(&mut self, step: u64, timing: &Timing) -> Option<Duration> {
+        let (first_step, first_seconds) = *self.start.get_or_insert((step, timing.elapsed_seconds));
+        let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
+        let left = self.max_updates.checked_sub(step)?;
+        let pace = (timing.elapsed_seconds - first_seconds) / done as f64;
+        Duration::try_from_secs_f64(pace * left as f64).ok()
+    }
+
+    fn report(&mut self, event: &Event) -> Result<()> {
+        match event {
+            Event::Log { step, epoch, loss, nll, accuracy, learning_rate, timing, .. } => {
+                let rate = timing.tokens_per_second;
+                let eta = self.remaining(*step, timing).map_or_else(String::new, |left| format!("  eta {}", clock(left)));
+                if self.style == Style::Bar {
+                    self.bar.set_position(*step);
+                    self.bar.set_message(format!("loss {loss:.3}  lr {learning_rate:.2e}  {rate:.0} tok/s{eta}"));
+                    Ok(())
+                } else {
+                    print_line(&format!(
+                        "step {step}  epoch {epoch}  loss {loss:.4}  ppl {:.2}  accuracy {:.1}%  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
+                        nll.exp(),
+                        100.0 * accuracy
+                    ))
+                }
+            }
+            Event::Validation { step, scores, improved, timing, .. } => {
+                let mark = if *improved { "  (best so far)" } else { "" };
+                self.say(&format!(
+                    "step {step}  validation: {}  [{}]{mark}",
+                    describe(scores),
+                    clock(Duration::from_secs_f64(timing.elapsed_seconds.max(0.0)))
+                ))
+            }
+            Event::Skipped { step, reason, .. } => self.say(&format!("step {step}  update skipped: {reason}")),
+            Event::Averaged { path, of, .. } => self.say(&format!("averaged {} checkpoints into {}", of.len(), path.display())),
+            // Checkpoints come with each validation; their lines would drown it.
+            Event::Checkpoint { .. } | Event::Stopped { .. } => Ok(()),
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn observe(&mut self, event: &Event) -> Result<(), BoxError> {
+        if event.is_metric() {
+            self.log.append(event)?;
+        }
+        if self.style == Style::Json {
+            print_line(&serde_json::to_string(event)?)?;
+        } else {
+            self.report(event)?;
+        }
+        Ok(())
+    }
+}
+
+/// Scores on one line; the text scores last, as they take longest to move.
+fn describe(scores: &Scores) -> String {
+    let mut parts = Vec::new();
+    for (name, label, decimals, factor) in [
+        ("loss", "loss", 4, 1.0),
+        ("perplexity", "ppl", 2, 1.0),
+        ("accuracy", "accuracy %", 1, 100.0),
+        ("bleu", "BLEU", 2, 1.0),
+        ("chrf", "chrF2", 2, 1.0),
+    ] {
+        if let Some(value) = scores.get(name) {
+            parts.push(format!("{label} {:.decimals$}", value * factor));
+        }
+    }
+    parts.join("  ")
+}
+
+/// `1:02:03` or `2:03`.
+pub(crate) fn clock(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// A bar for a task of `total` sentences; hidden unless at a terminal.
+pub(crate) fn sentence_bar(total: usize, what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    ProgressBar::new(total as u64).with_style(bar_style("{msg} {wide_bar} {pos}/{len} sentences, {eta} left")).with_message(what.to_owned())
+}
+
+/// The style that `template` describes; the plain one if it does not parse.
+fn bar_style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_read_naturally() {
+        assert_eq!(clock(Duration::from_secs(123)), "2:03");
+        assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
+    }
+}

@@ -1,0 +1,133 @@
+//! The files of a run: where each one is, and when a folder may be used.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use taper_trainer::Checkpoints;
+
+use crate::config::RunConfig;
+use crate::metrics_log::write_atomically;
+
+/// A run on disk.
+#[derive(Debug, Clone)]
+pub(crate) struct RunFolder {
+    root: PathBuf,
+}
+
+impl RunFolder {
+    /// Names the folder without touching it.
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// An existing run.
+    ///
+    /// # Errors
+    /// When there is no folder, or it holds no config.toml.
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        let folder = Self::new(root);
+        if !root.is_dir() {
+            bail!("{}: no such run; `taper train CONFIG --run {}` would make it", root.display(), root.display());
+        }
+        if !folder.config().is_file() {
+            bail!("{}: not a run: it has no config.toml", root.display());
+        }
+        Ok(folder)
+    }
+
+    /// Whether something is there already.
+    pub(crate) fn exists(&self) -> bool {
+        self.root.is_dir() && fs::read_dir(&self.root).map_or(true, |mut entries| entries.next().is_some()) || self.root.is_file()
+    }
+
+    /// The folder itself.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The resolved configuration.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.root.join("config.toml")
+    }
+
+    /// The data report.
+    pub(crate) fn data_report(&self) -> PathBuf {
+        self.root.join("data.json")
+    }
+
+    /// The record of the training.
+    pub(crate) fn metrics(&self) -> PathBuf {
+        self.root.join("metrics.jsonl")
+    }
+
+    /// The folder of the checkpoints.
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.root.join("checkpoints")
+    }
+
+    /// Scores of the test sets, written when training ends.
+    pub(crate) fn scores(&self) -> PathBuf {
+        self.root.join("scores.json")
+    }
+
+    /// Translations of a test set, written when training ends.
+    pub(crate) fn translations(&self, split: &str) -> PathBuf {
+        self.root.join("translations").join(format!("{split}.txt"))
+    }
+
+    /// Reads the run's configuration.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`].
+    pub(crate) fn load_config(&self, overrides: &[String]) -> Result<RunConfig> {
+        RunConfig::load(&self.config(), overrides)
+    }
+
+    /// Writes the resolved configuration.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to.
+    pub(crate) fn save_config(&self, config: &RunConfig) -> Result<()> {
+        write_atomically(&self.config(), config.to_toml()?.as_bytes())
+    }
+
+    /// Whether a checkpoint has been saved.
+    ///
+    /// # Errors
+    /// When the checkpoints cannot be listed.
+    pub(crate) fn has_checkpoint(&self) -> Result<bool> {
+        Ok(self.checkpoints().is_dir() && !Checkpoints::new(&self.checkpoints()).list()?.is_empty())
+    }
+
+    /// The checkpoint called `name`: best, last, average or a path; without a
+    /// name, the first of average, best and last that exists.
+    ///
+    /// # Errors
+    /// When there is none, saying what to do.
+    pub(crate) fn checkpoint(&self, name: Option<&str>) -> Result<PathBuf> {
+        let root = self.checkpoints();
+        let checkpoints = Checkpoints::new(&root);
+        match name {
+            Some("average" | "averaged") => checkpoints
+                .resolve("averaged")
+                .with_context(|| format!("no averaged weights; make them with `taper average {}`", self.root.display())),
+            Some(name) if name.contains(['/', '\\']) => {
+                let path = PathBuf::from(name);
+                if !path.is_dir() {
+                    bail!("--checkpoint {name}: no such folder");
+                }
+                Ok(path)
+            }
+            Some(name) => checkpoints.resolve(name).with_context(|| format!("--checkpoint {name}")),
+            None => {
+                if let Some(path) = ["averaged", "best"].iter().find_map(|name| checkpoints.resolve(name).ok()) {
+                    return Ok(path);
+                }
+                checkpoints.resolve("last").with_context(|| {
+                    format!("{} has no checkpoint yet; `taper resume {}` trains on", self.root.display(), self.root.display())
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Decoding and scoring of test sets, after training and by `evaluate`.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use taper_data::TokenizerPair;
+use taper_model::Transformer;
+
+use crate::config::RunConfig;
+use crate::metrics_log::write_atomically;
+use crate::progress::sentence_bar;
+use crate::run_folder::RunFolder;
+use crate::scores::Scores;
+use crate::translation::translate_best;
+use crate::validation::ParallelText;
+
+/// A decoded test set with its scores.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct TestResult {
+    /// The split's name.
+    pub(crate) split: String,
+    /// How many sentences it has.
+    pub(crate) sentences: usize,
+    /// The scores.
+    #[serde(flatten)]
+    pub(crate) scores: Scores,
+    /// Sources and references.
+    #[serde(skip)]
+    pub(crate) text: ParallelText,
+    /// What the model made of the sources.
+    #[serde(skip)]
+    pub(crate) translations: Vec<String>,
+}
+
+impl TestResult {
+    /// Decodes and scores `split` with the recipe's decoding settings.
+    ///
+    /// # Errors
+    /// When the split cannot be read or decoded.
+    pub(crate) fn of(split: &str, config: &RunConfig, tokenizers: &TokenizerPair, model: &Transformer) -> Result<Self> {
+        let text = ParallelText::read(&config.data, split, tokenizers)?;
+        let bar = sentence_bar(text.sources.len(), split);
+        let translations = translate_best(model, tokenizers, &config.decoding, &text.sources, |done| bar.set_position(done as u64))?;
+        bar.finish_and_clear();
+        let scores = Scores::new(&translations, &text.references, &config.evaluation).with_context(|| format!("split `{split}`"))?;
+        Ok(Self { split: split.to_owned(), sentences: translations.len(), scores, text, translations })
+    }
+
+    /// The lines that a reader wants: the split, then one score a line.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!("{} ({} sentences)", self.split, self.sentences)];
+        lines.extend(self.scores.lines().map(|line| format!("  {line}")));
+        lines
+    }
+
+    /// `count` examples spread over the set: source, translation, reference.
+    pub(crate) fn samples(&self, count: usize) -> Vec<String> {
+        let total = self.translations.len();
+        let count = count.min(total);
+        let mut lines = Vec::new();
+        for index in (0..count).map(|index| (2 * index + 1) * total / (2 * count)) {
+            lines.push(format!("  source       {}", self.text.sources[index]));
+            lines.push(format!("  translation  {}", self.translations[index]));
+            lines.push(format!("  reference    {}", self.text.references[index]));
+            lines.push(String::new());
+        }
+        lines.pop();
+        lines
+    }
+}
+
+/// Writes scores.json and the translations into the run.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub(crate) fn save(folder: &RunFolder, results: &[TestResult]) -> Result<()> {
+    let json = serde_json::to_vec_pretty(results).context("scores are not JSON")?;
+    write_atomically(&folder.scores(), &json)?;
+    for result in results {
+        let path = folder.translations(&result.split);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        }
+        let mut text = result.translations.join("\n");
+        text.push('\n');
+        write_atomically(&path, text.as_bytes())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! Bad input: one clear error that names file, line or key, exit code 2, and
+//! nothing written.
+
+mod common;
+
+use std::fs;
+
+use common::{Workspace, refused};
+
+const TRAIN: [&str; 4] = ["train", "tiny.toml", "--run", "run"];
+
+/// Training is refused, and leaves no run folder behind.
+fn train_fails(workspace: &Workspace, fragments: &[&str]) {
+    workspace.fail(&TRAIN, fragments);
+    assert!(!workspace.path("run").exists(), "a run folder was left behind");
+}
+
+/// Training with one override is refused.
+fn set_fails(set: &str, fragments: &[&str]) {
+    let workspace = Workspace::new();
+    let arguments = [&TRAIN[..], &["--set", set]].concat();
+    workspace.fail(&arguments, fragments);
+    assert!(!workspace.path("run").exists(), "a run folder was left behind");
+}
+
+#[test]
+fn a_missing_recipe() {
+    let workspace = Workspace::new();
+    workspace.fail(&["train", "absent.toml"], &["absent.toml"]);
+}
+
+#[test]
+fn a_missing_corpus() {
+    let workspace = Workspace::new();
+    fs::remove_file(workspace.path("data/val.bb")).expect("remove");
+    train_fails(&workspace, &["val.bb"]);
+}
+
+#[test]
+fn unequal_line_counts() {
+    let workspace = Workspace::new();
+    workspace.write("data/train.bb", "one\n");
+    train_fails(&workspace, &["train.aa has 200 lines", "train.bb has 1;"]);
+}
+
+#[test]
+fn an_empty_corpus() {
+    let workspace = Workspace::new();
+    workspace.write("data/train.aa", "");
+    workspace.write("data/train.bb", "");
+    train_fails(&workspace, &["train", "empty"]);
+}
+
+#[test]
+fn all_pairs_dropped() {
+    let workspace = Workspace::new();
+    workspace.write("data/train.aa", "x\n\n");
+    workspace.write("data/train.bb", "\ny\n");
+    train_fails(&workspace, &["train", "all 2 pairs were dropped"]);
+}
+
+#[test]
+fn invalid_utf8_names_the_line() {
+    let workspace = Workspace::new();
+    workspace.write("data/train.aa", b"good\n\xff\xfe\n");
+    workspace.write("data/train.bb", "gut\nschlecht\n");
+    train_fails(&workspace, &["train.aa", "2", "UTF-8"]);
+}
+
+#[test]
+fn an_unknown_key_names_file_line_and_nearest() {
+    let workspace = Workspace::new();
+    workspace.write("bad.toml", "[model]\nd_model = 16\nhaeds = 2\n");
+    workspace.fail(&["config", "check", "bad.toml"], &["bad.toml:3", "`model.haeds`", "`model.heads`"]);
+    set_fails("training.max_update=3", &["--set training.max_update=3", "`training.max_updates`"]);
+}
+
+#[test]
+fn a_mistyped_value_names_file_line_key_and_type() {
+    let workspace = Workspace::new();
+    workspace.write("bad.toml", "[training]\n\nmax_updates = \"many\"\n");
+    workspace.fail(&["config", "check", "bad.toml"], &["bad.toml:3", "`training.max_updates`", "string \"many\"", "u64"]);
+    set_fails("model.heads=two", &["--set model.heads=two", "`model.heads`", "usize"]);
+    set_fails("evaluation.tokenize=zj", &["`evaluation.tokenize`", "`zh`"]);
+}
+
+#[test]
+fn broken_toml_names_the_line() {
+    let workspace = Workspace::new();
+    workspace.write("bad.toml", "seed = = 1\n");
+    workspace.fail(&["config", "check", "bad.toml"], &["bad.toml:1"]);
+}
+
+#[test]
+fn impossible_combinations() {
+    set_fails("model.heads=3", &["heads = 3", "d_model = 16"]);
+    set_fails("data.tokenizer.joint=false", &["tied", "joint"]);
+    set_fails("training.label_smoothing=2", &["training.label_smoothing"]);
+    set_fails("decoding.beam_size=0", &["beam_size"]);
+}
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_device_that_this_build_lacks() {
+    set_fails("device=cuda", &["cuda", "--features cuda"]);
+    set_fails("device=gpu", &["gpu", "cuda:N"]);
+    set_fails("dtype=bf16", &["dtype", "bf16"]);
+}
+
+#[test]
+fn a_run_folder_that_exists_is_left_alone() {
+    let workspace = Workspace::new();
+    fs::create_dir(workspace.path("run")).expect("run folder");
+    workspace.write("run/precious", "mine");
+    workspace.fail(&TRAIN, &["run exists already", "taper resume run", "--run"]);
+    assert_eq!(fs::read(workspace.path("run/precious")).expect("read"), b"mine");
+    assert_eq!(fs::read_dir(workspace.path("run")).expect("list").count(), 1);
+}
+
+#[test]
+fn a_run_that_is_not_there() {
+    let workspace = Workspace::new();
+    workspace.fail(&["resume", "nowhere"], &["nowhere", "no such run"]);
+    workspace.fail(&["translate", "nowhere"], &["nowhere", "no such run"]);
+    workspace.fail(&["average", "nowhere"], &["nowhere"]);
+}
+
+#[test]
+fn damaged_runs() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+
+    // Another tokenizer in the place of the run's own.
+    let tokenizer = workspace.path("run/tokenizer.json");
+    let original = fs::read(&tokenizer).expect("tokenizer");
+    workspace.succeed(&["tokenizer", "train", "tiny.toml", "--output", "other", "--set", "data.tokenizer.vocabulary_size=290"]);
+    fs::copy(workspace.path("other/tokenizer.json"), &tokenizer).expect("copy");
+    workspace.fail(&["translate", "run"], &["tokenizer"]);
+    workspace.fail(&["resume", "run"], &["tokenizer"]);
+    fs::write(&tokenizer, &original).expect("restore");
+
+    // A truncated checkpoint, then one with a changed byte.
+    let model = workspace.path("run/checkpoints/step-00000012/model.safetensors");
+    let bytes = fs::read(&model).expect("model");
+    fs::write(&model, &bytes[..bytes.len() / 2]).expect("truncate");
+    let last = ["translate", "run", "--checkpoint", "last"];
+    workspace.fail(&last, &["model.safetensors"]);
+    workspace.fail(&["resume", "run", "--set", "training.max_updates=14"], &["model.safetensors"]);
+    let mut changed = bytes.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    fs::write(&model, &changed).expect("change");
+    workspace.fail(&last, &["model.safetensors"]);
+    fs::write(&model, &bytes).expect("restore");
+    refused(&workspace.run_with_input(&["translate", "run"], b"fine\n\xff\n"), &["standard input:2", "UTF-8"]);
+    workspace.write("taken.txt", "mine");
+    workspace.fail(&["translate", "run", "--output", "taken.txt"], &["taken.txt"]);
+    assert_eq!(fs::read(workspace.path("taken.txt")).expect("read"), b"mine");
+    workspace.fail(&["average", "run", "--last", "99"], &["--last 99"]);
+    workspace.fail(&["resume", "run", "--set", "model.d_model=32"], &["[model]", "differ"]);
+}
+
+#[test]
+fn unequal_files_for_bleu() {
+    let workspace = Workspace::new();
+    workspace.write("hypothesis", "a\nb\n");
+    workspace.write("reference", "a\n");
+    workspace.fail(&["bleu", "hypothesis", "reference"], &["hypothesis has 2 lines", "reference has 1"]);
+    workspace.fail(&["bleu", "hypothesis", "hypothesis", "--tokenize", "zj"], &["zj", "zh"]);
+}

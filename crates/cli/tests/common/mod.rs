@@ -1,0 +1,168 @@
+//! Helpers of the command-line tests: a small corpus, a small recipe, and the
+//! real binary run on them.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A temporary folder with a corpus under `data` and a recipe beside it.
+pub(crate) struct Workspace {
+    folder: tempfile::TempDir,
+}
+
+impl Workspace {
+    /// A corpus of made-up sentences whose translation reverses their words.
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let data = folder.path().join("data");
+        fs::create_dir(&data).expect("data folder");
+        for (stem, count, offset) in [("train", 200, 0), ("val", 12, 1000), ("test", 12, 2000)] {
+            let sentences: Vec<Vec<String>> = (0..count).map(|i| sentence(i + offset)).collect();
+            let source: String = sentences.iter().map(|words| words.join(" ") + "\n").collect();
+            let target: String = sentences.iter().map(|words| words.iter().rev().cloned().collect::<Vec<_>>().join(" ") + "\n").collect();
+            fs::write(data.join(format!("{stem}.aa")), source).expect("source side");
+            fs::write(data.join(format!("{stem}.bb")), target).expect("target side");
+        }
+        let workspace = Self { folder };
+        fs::write(workspace.path("tiny.toml"), RECIPE).expect("recipe");
+        workspace
+    }
+
+    /// A path inside the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file inside the folder.
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).expect("write");
+    }
+
+    /// The binary, to be run in the folder.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_taper"));
+        command.current_dir(self.folder.path()).args(arguments);
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the binary runs")
+    }
+
+    /// Runs the binary with text on standard input.
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut child =
+            self.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        // A command that fails before it reads closes the pipe; that is its business.
+        let _ = child.stdin.take().expect("stdin").write_all(input);
+        child.wait_with_output().expect("the binary ends")
+    }
+
+    /// Runs the binary and demands success.
+    pub(crate) fn succeed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    }
+
+    /// Runs the binary and demands exit code 2 and one `error:` line that
+    /// holds every fragment.
+    pub(crate) fn fail(&self, arguments: &[&str], fragments: &[&str]) -> String {
+        let output = self.run(arguments);
+        refused(&output, fragments);
+        stderr(&output)
+    }
+
+    /// Trains the tiny recipe into `run`.
+    pub(crate) fn train(&self, run: &str) {
+        self.succeed(&["train", "tiny.toml", "--run", run]);
+    }
+}
+
+/// Demands exit code 2 and one `error:` line that holds every fragment.
+pub(crate) fn refused(output: &Output, fragments: &[&str]) {
+    let message = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    let errors: Vec<&str> = message.lines().filter(|line| line.starts_with("error:")).collect();
+    assert_eq!(errors.len(), 1, "{message}");
+    for fragment in fragments {
+        assert!(errors[0].contains(fragment), "`{fragment}` is not in: {message}");
+    }
+}
+
+/// Standard output as text.
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Standard error as text.
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The run's metrics without what the clock decided.
+pub(crate) fn metrics(run: &Path) -> Vec<serde_json::Value> {
+    fs::read_to_string(run.join("metrics.jsonl"))
+        .expect("metrics.jsonl")
+        .lines()
+        .map(|line| {
+            let mut record: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            record.as_object_mut().expect("an object").remove("timing");
+            record
+        })
+        .collect()
+}
+
+/// A sentence that is a function of its number.
+fn sentence(number: usize) -> Vec<String> {
+    const WORDS: [&str; 8] = ["red", "cat", "sees", "two", "big", "dogs", "run", "here"];
+    let mut state = number as u64 + 1;
+    (0..3 + number % 4)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            WORDS[(state >> 33) as usize % WORDS.len()].to_owned()
+        })
+        .collect()
+}
+
+const RECIPE: &str = r#"
+device = "cpu"
+
+[data]
+dir = "data"
+source_language = "aa"
+target_language = "bb"
+test = ["test"]
+
+[data.tokenizer]
+vocabulary_size = 300
+
+[data.batching]
+max_tokens = 200
+
+[model]
+d_model = 16
+d_ff = 32
+heads = 2
+encoder_layers = 1
+decoder_layers = 1
+
+[training]
+max_updates = 12
+log_every = 4
+validate_every = 6
+average_last = 2
+
+[training.schedule]
+kind = "inverse_sqrt"
+learning_rate = 3e-3
+warmup = 5
+
+[decoding]
+beam_size = 2
+max_length = 20
+"#;

@@ -1,0 +1,143 @@
+//! The real binary from recipe to translation, and through an interruption.
+
+mod common;
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{Workspace, metrics, stderr, stdout};
+
+#[test]
+fn train_translate_evaluate_score_average_inspect() {
+    let workspace = Workspace::new();
+    let shown = workspace.succeed(&["train", "tiny.toml", "--run", "run"]);
+    for fragment in ["200 pairs read", "parameters", "BLEU|nrefs:1", "sample translations", "taper translate run"] {
+        assert!(shown.contains(fragment), "`{fragment}` is not in: {shown}");
+    }
+    for file in ["config.toml", "tokenizer.json", "data.json", "metrics.jsonl", "scores.json", "translations/test.txt"] {
+        assert!(workspace.path("run").join(file).is_file(), "{file} is missing");
+    }
+
+    // One line out for each line in, in order; an empty line stays empty.
+    let sources = "red cat sees\n\ntwo big dogs run here\n   \nred cat sees\n";
+    let output = workspace.run_with_input(&["translate", "run"], sources.as_bytes());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    let lines: Vec<&str> = text.split('\n').collect();
+    assert_eq!(lines.len(), 6, "{text:?}");
+    assert_eq!((lines[1], lines[3], lines[5]), ("", "", ""));
+    assert_eq!(lines[0], lines[4]);
+    let alone = workspace.run_with_input(&["translate", "run"], b"two big dogs run here\n");
+    assert_eq!(stdout(&alone).trim_end_matches('\n'), lines[2]);
+
+    workspace.write("in.txt", sources);
+    workspace.succeed(&["translate", "run", "--input", "in.txt", "--output", "out.txt"]);
+    assert_eq!(fs::read_to_string(workspace.path("out.txt")).expect("read"), text);
+    let n_best = workspace.run_with_input(&["translate", "run", "--n-best", "2", "--beam", "3"], b"red cat\n");
+    assert_eq!(stdout(&n_best).lines().count(), 2, "{}", stderr(&n_best));
+
+    let evaluated = workspace.succeed(&["evaluate", "run", "--json"]);
+    let record: serde_json::Value = serde_json::from_str(&evaluated).expect("JSON");
+    assert_eq!(record["results"][0]["sentences"], 12);
+    assert!(record["results"][0]["bleu"]["signature"].as_str().expect("signature").contains("tok:13a"));
+
+    let scored = workspace.succeed(&["score", "run", "--source", "data/test.aa", "--target", "data/test.bb"]);
+    assert_eq!(scored.lines().count(), 12);
+    assert!(scored.lines().all(|line| line.starts_with('-')), "{scored}");
+
+    assert!(workspace.succeed(&["average", "run", "--last", "2"]).contains("steps 6 to 12"));
+    let inspected: serde_json::Value = serde_json::from_str(&workspace.succeed(&["inspect", "run", "--json"])).expect("JSON");
+    let sum: u64 = inspected["parameters"]
+        .as_array()
+        .expect("parameters")
+        .iter()
+        .map(|parameter| parameter["scalars"].as_u64().expect("scalars"))
+        .sum();
+    assert_eq!(inspected["cost"]["parameters"], sum);
+}
+
+#[test]
+fn resolved_configuration_is_a_fixed_point() {
+    let workspace = Workspace::new();
+    let shown = workspace.succeed(&["config", "show", "tiny.toml", "--set", "model.d_model=32"]);
+    assert!(shown.contains("d_model = 32"), "{shown}");
+    assert!(shown.contains("norm_epsilon"), "defaults are written out: {shown}");
+    workspace.write("again.toml", &shown);
+    assert_eq!(workspace.succeed(&["config", "show", "again.toml"]), shown);
+}
+
+#[test]
+fn tokenizer_round_trip() {
+    let workspace = Workspace::new();
+    workspace.succeed(&["tokenizer", "train", "tiny.toml", "--output", "tokens"]);
+    let text = "red cat sees 我 ∮\n\ntwo dogs\n";
+    let encoded = workspace.run_with_input(&["tokenizer", "encode", "tokens"], text.as_bytes());
+    assert!(encoded.status.success(), "{}", stderr(&encoded));
+    let decoded = workspace.run_with_input(&["tokenizer", "decode", "tokens"], &encoded.stdout);
+    assert_eq!(stdout(&decoded), text);
+}
+
+#[test]
+fn bleu_prints_the_reference_implementation_s_numbers() {
+    // sacreBLEU 2.5.1: corpus_bleu(["the cat sat on the mat"], [["the cat is on the mat"]], force=True)
+    // is 37.99, precisions 83.3/60.0/25.0/16.7.
+    let workspace = Workspace::new();
+    workspace.write("hypothesis", "the cat sat on the mat\n");
+    workspace.write("reference", "the cat is on the mat\n");
+    let line = workspace.succeed(&["bleu", "hypothesis", "reference"]);
+    assert!(line.starts_with("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|"), "{line}");
+    assert!(line.contains("= 37.99 83.3/60.0/25.0/16.7 (BP = 1.000"), "{line}");
+    let all = workspace.succeed(&["bleu", "hypothesis", "hypothesis", "-m", "bleu", "chrf", "chrfpp"]);
+    assert_eq!(all.matches("= 100.00").count(), 3, "{all}");
+}
+
+#[test]
+fn completions_name_the_commands() {
+    let workspace = Workspace::new();
+    assert!(workspace.succeed(&["completions", "bash"]).contains("translate"));
+}
+
+/// A run that is stopped by SIGTERM (at whatever update it has reached) and
+/// resumed equals one that never was, in weights, optimizer and metrics.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_resumed_equals_an_uninterrupted_one() {
+    let workspace = Workspace::new();
+    let long = ["--set", "training.max_updates=120", "--set", "training.log_every=7", "--set", "training.validate_every=40"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &long[..]].concat());
+
+    let mut child = workspace
+        .command(&[&["train", "tiny.toml", "--run", "parts"], &long[..]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let metrics_file = workspace.path("parts/metrics.jsonl");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while fs::metadata(&metrics_file).map_or(0, |file| file.len()) == 0 {
+        assert!(Instant::now() < deadline, "training does not begin");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let killed = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    assert!(killed.success());
+    let status = child.wait().expect("the binary ends");
+    assert_eq!(status.code(), Some(130), "it finished before the signal: make the run longer");
+
+    // As after a crash in the middle of a write: newer lines, and a torn one.
+    let mut text = fs::read_to_string(&metrics_file).expect("metrics");
+    text.push_str("{\"event\":\"log\",\"step\":119,\"loss\":1.0}\n{\"event\":\"log\",\"st");
+    fs::write(&metrics_file, text).expect("write");
+    workspace.succeed(&["resume", "parts"]);
+
+    let (whole, parts) = (workspace.path("whole"), workspace.path("parts"));
+    assert_eq!(metrics(&whole), metrics(&parts));
+    for file in ["model.safetensors", "optimizer.safetensors"] {
+        let place = format!("checkpoints/step-00000120/{file}");
+        assert_eq!(fs::read(whole.join(&place)).expect("whole"), fs::read(parts.join(&place)).expect("parts"), "{file} differs");
+    }
+    assert_eq!(
+        fs::read(whole.join("translations/test.txt")).expect("whole"),
+        fs::read(parts.join("translations/test.txt")).expect("parts")
+    );
+}

@@ -1,0 +1,194 @@
+//! Batches of an epoch: which pairs go together, and in which order.
+
+use serde::{Deserialize, Serialize};
+
+use crate::shuffle::Draws;
+use crate::{BatchingConfig, BatchingReport, Dataset, END, START};
+
+/// Sentence pairs for one step, packed: the rows of a side one after another, without padding.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Source ids; each row ends with `</s>`.
+    pub source: Vec<u32>,
+    /// The number of ids of each source row.
+    pub source_lengths: Vec<usize>,
+    /// What the decoder is given: each row starts with `<s>`.
+    pub target_in: Vec<u32>,
+    /// What it must answer: the same rows one ahead, each ending with `</s>`.
+    pub target_out: Vec<u32>,
+    /// The number of ids of each target row, the same for `target_in` and `target_out`.
+    pub target_lengths: Vec<usize>,
+    /// The line of each pair in the corpus, counted from 1.
+    pub indices: Vec<usize>,
+}
+
+impl Batch {
+    /// Adds a pair of sentences without end marks.
+    pub(crate) fn push(&mut self, source: &[u32], target: &[u32], line: u64) {
+        self.source.extend_from_slice(source);
+        self.source.push(END);
+        self.source_lengths.push(source.len() + 1);
+        self.target_in.push(START);
+        self.target_in.extend_from_slice(target);
+        self.target_out.extend_from_slice(target);
+        self.target_out.push(END);
+        self.target_lengths.push(target.len() + 1);
+        self.indices.push(line as usize);
+    }
+
+    /// The number of pairs.
+    pub fn sentences(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// The number of source ids, end marks included.
+    pub fn source_tokens(&self) -> usize {
+        self.source.len()
+    }
+
+    /// The number of target ids to predict, end marks included.
+    pub fn target_tokens(&self) -> usize {
+        self.target_out.len()
+    }
+}
+
+/// Names a batch of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Position {
+    /// The epoch, counted from 0.
+    pub epoch: u64,
+    /// The batch within it, counted from 0.
+    pub batch: usize,
+}
+
+/// The batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that any
+/// batch can be asked for without those before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpochPlan {
+    /// Each pair once, batch after batch.
+    order: Vec<u32>,
+    /// The range of `order` of each batch, in the order of the epoch.
+    batches: Vec<(u32, u32)>,
+}
+
+/// What a draw is for; part of its key.
+mod purpose {
+    pub(super) const PAIRS: u64 = 1;
+    pub(super) const LENGTHS: u64 = 2;
+    pub(super) const BATCHES: u64 = 3;
+}
+
+impl EpochPlan {
+    /// Plans an epoch.
+    ///
+    /// Pairs are shuffled, then ordered by length times a random factor within `1 ± length_noise / 2`, then
+    /// cut into batches as full as the budget allows, which are shuffled. Pairs of one length thus meet
+    /// others in each epoch. A pair beyond the budget makes a batch by itself.
+    pub fn new(dataset: &Dataset, config: &BatchingConfig, seed: u64, epoch: u64) -> Self {
+        // The number of pairs fits: a data set holds fewer than 2^32.
+        let mut order: Vec<u32> = (0..dataset.len() as u32).collect();
+        if config.shuffle {
+            Draws::new(seed, epoch, purpose::PAIRS).shuffle(&mut order);
+            if config.group_by_length {
+                let noise = Draws::new(seed, epoch, purpose::LENGTHS);
+                order.sort_by_cached_key(|&pair| {
+                    let (source, target) = lengths(dataset, pair);
+                    let factor = 1.0 + config.length_noise * (noise.unit(u64::from(pair)) - 0.5);
+                    // In 1/16 tokens: fine enough to order by, and an integer to compare. The target
+                    // first, since the decoder and the output layer cost most.
+                    let scale = |length: usize| (length as f64 * factor * 16.0) as u32;
+                    (scale(target), scale(source))
+                });
+            }
+        }
+        let mut batches = cut(dataset, config, &order);
+        if config.shuffle {
+            Draws::new(seed, epoch, purpose::BATCHES).shuffle(&mut batches);
+        }
+        Self { order, batches }
+    }
+
+    /// The number of batches.
+    pub fn len(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// Whether there is no batch, which holds for a data set without pairs only.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// The pairs of a batch, as indices into the data set.
+    ///
+    /// # Panics
+    ///
+    /// If `batch` is not below [`EpochPlan::len`].
+    pub fn members(&self, batch: usize) -> &[u32] {
+        let (from, to) = self.batches[batch];
+        &self.order[from as usize..to as usize]
+    }
+
+    /// Assembles a batch from the data set that the plan was made for.
+    ///
+    /// # Panics
+    ///
+    /// If `batch` is not below [`EpochPlan::len`].
+    pub fn batch(&self, dataset: &Dataset, batch: usize) -> Batch {
+        dataset.batch(self.members(batch))
+    }
+
+    /// What the batches of this epoch are like.
+    pub(crate) fn report(&self, dataset: &Dataset) -> BatchingReport {
+        let mut report = BatchingReport { batches: self.len(), ..BatchingReport::default() };
+        let (mut real, mut padded) = (0_u64, 0_u64);
+        for batch in 0..self.len() {
+            let members = self.members(batch);
+            let mut total = (0, 0);
+            let mut longest = (0, 0);
+            for &pair in members {
+                let (source, target) = lengths(dataset, pair);
+                total = (total.0 + source, total.1 + target);
+                longest = (longest.0.max(source), longest.1.max(target));
+            }
+            real += (total.0 + total.1) as u64;
+            padded += ((longest.0 + longest.1) * members.len()) as u64;
+            report.largest_source_tokens = report.largest_source_tokens.max(total.0);
+            report.largest_target_tokens = report.largest_target_tokens.max(total.1);
+            report.largest_sentences = report.largest_sentences.max(members.len());
+            report.longest_source = report.longest_source.max(longest.0);
+            report.longest_target = report.longest_target.max(longest.1);
+        }
+        report.padding_cost = (padded - real) as f64 / padded.max(1) as f64;
+        report
+    }
+}
+
+/// The lengths of a pair's rows, with one mark each.
+fn lengths(dataset: &Dataset, pair: u32) -> (usize, usize) {
+    let pair = pair as usize;
+    (dataset.source_length(pair) + 1, dataset.target_length(pair) + 1)
+}
+
+/// Cuts an order into batches, each as long as the budget allows.
+fn cut(dataset: &Dataset, config: &BatchingConfig, order: &[u32]) -> Vec<(u32, u32)> {
+    let limit = match config.max_sentences {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    let mut batches = Vec::new();
+    let (mut from, mut source_total, mut target_total) = (0, 0, 0);
+    for (place, &pair) in order.iter().enumerate() {
+        let (source, target) = lengths(dataset, pair);
+        let fits = (source_total + source).max(target_total + target) <= config.max_tokens && place - from < limit;
+        if !fits && place > from {
+            batches.push((from as u32, place as u32));
+            (from, source_total, target_total) = (place, 0, 0);
+        }
+        source_total += source;
+        target_total += target;
+    }
+    if from < order.len() {
+        batches.push((from as u32, order.len() as u32));
+    }
+    batches
+}

@@ -1,0 +1,136 @@
+//! Which pairs are kept: first by their text, then by their tokens.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::CleaningConfig;
+
+/// Why a pair was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// The source has nothing but white space.
+    EmptySource,
+    /// The target has nothing but white space.
+    EmptyTarget,
+    /// A side has fewer than `min_tokens` tokens.
+    TooShort,
+    /// A side has more than `max_tokens` tokens or `max_characters` characters.
+    TooLong,
+    /// One side is more than `max_ratio` times as long as the other.
+    Ratio,
+}
+
+/// How many pairs were dropped for each reason. A pair counts once, under the first reason that holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// Pairs with an empty source.
+    pub empty_source: u64,
+    /// Pairs with an empty target.
+    pub empty_target: u64,
+    /// Pairs with too short a side.
+    pub too_short: u64,
+    /// Pairs with too long a side.
+    pub too_long: u64,
+    /// Pairs of too unequal lengths.
+    pub ratio: u64,
+}
+
+impl Dropped {
+    /// Counts one more pair.
+    pub fn count(&mut self, reason: DropReason) {
+        *match reason {
+            DropReason::EmptySource => &mut self.empty_source,
+            DropReason::EmptyTarget => &mut self.empty_target,
+            DropReason::TooShort => &mut self.too_short,
+            DropReason::TooLong => &mut self.too_long,
+            DropReason::Ratio => &mut self.ratio,
+        } += 1;
+    }
+
+    /// Each reason in words with its count.
+    pub fn reasons(&self) -> [(&'static str, u64); 5] {
+        [
+            ("empty source", self.empty_source),
+            ("empty target", self.empty_target),
+            ("too short", self.too_short),
+            ("too long", self.too_long),
+            ("length ratio", self.ratio),
+        ]
+    }
+
+    /// All pairs that were dropped.
+    pub fn total(&self) -> u64 {
+        self.reasons().iter().map(|(_, count)| count).sum()
+    }
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reasons = self.reasons();
+        let mut present = reasons.iter().filter(|(_, count)| *count > 0).peekable();
+        if present.peek().is_none() {
+            return formatter.write_str("none");
+        }
+        while let Some((reason, count)) = present.next() {
+            let comma = if present.peek().is_some() { ", " } else { "" };
+            write!(formatter, "{reason} {count}{comma}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Decides on pairs by a [`CleaningConfig`].
+#[derive(Debug, Clone)]
+pub struct Cleaner {
+    config: CleaningConfig,
+}
+
+impl Cleaner {
+    /// A cleaner with these limits.
+    pub fn new(config: &CleaningConfig) -> Self {
+        Self { config: config.clone() }
+    }
+
+    /// What can be said before a pair is tokenised.
+    ///
+    /// # Errors
+    ///
+    /// The reason to drop the pair.
+    pub fn check_text(&self, source: &str, target: &str) -> Result<(), DropReason> {
+        // A character has at most four bytes, so most lines need no count.
+        let too_long = |text: &str| text.len() > self.config.max_characters && text.chars().count() > self.config.max_characters;
+        if source.trim().is_empty() {
+            Err(DropReason::EmptySource)
+        } else if target.trim().is_empty() {
+            Err(DropReason::EmptyTarget)
+        } else if too_long(source) || too_long(target) {
+            Err(DropReason::TooLong)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What can be said once the token counts, without end marks, are known.
+    ///
+    /// # Errors
+    ///
+    /// The reason to drop the pair.
+    pub fn check_tokens(&self, source: usize, target: usize) -> Result<(), DropReason> {
+        let (shorter, longer) = (source.min(target), source.max(target));
+        if source == 0 {
+            // A normalizer may leave nothing of a line that was not blank.
+            Err(DropReason::EmptySource)
+        } else if target == 0 {
+            Err(DropReason::EmptyTarget)
+        } else if shorter < self.config.min_tokens {
+            Err(DropReason::TooShort)
+        } else if longer > self.config.max_tokens {
+            Err(DropReason::TooLong)
+        } else if self.config.max_ratio > 0.0 && longer as f64 > self.config.max_ratio * shorter as f64 {
+            Err(DropReason::Ratio)
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What can go wrong with data, each with the file, line or key it concerns and what to do about it.
+
+use std::path::{Path, PathBuf};
+
+/// The result of every fallible function here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A fault in the text, the configuration, a tokenizer or the disk.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file that the configuration names is not there.
+    #[error("{path}: no such file{tried}; {hint}", path = .path.display())]
+    Missing {
+        /// The file that was looked for.
+        path: PathBuf,
+        /// Other names that were tried, or nothing.
+        tried: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The operating system refused an operation on a file.
+    #[error("{path}: {source}", path = .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A line is not UTF-8.
+    #[error("{path}, line {line}: not valid UTF-8; convert the file, for example with iconv, or remove the line", path = .path.display())]
+    InvalidUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+    },
+    /// The two sides of a corpus have different numbers of lines.
+    #[error(
+        "{source_path} has {source_lines} lines but {target_path} has {target_lines}; line i of one must translate line i of the other (only \\n ends a line)",
+        source_path = .source_path.display(), target_path = .target_path.display()
+    )]
+    UnequalLines {
+        /// The source side.
+        source_path: PathBuf,
+        /// Its number of lines.
+        source_lines: u64,
+        /// The target side.
+        target_path: PathBuf,
+        /// Its number of lines.
+        target_lines: u64,
+    },
+    /// A split has no pairs at all.
+    #[error("split {split:?} is empty: {files} hold no sentence pair")]
+    EmptyCorpus {
+        /// The split.
+        split: String,
+        /// The files that were read.
+        files: String,
+    },
+    /// Cleaning left nothing.
+    #[error("split {split:?}: all {read} pairs were dropped ({reasons}); loosen data.cleaning or check the files")]
+    AllDropped {
+        /// The split.
+        split: String,
+        /// Pairs read.
+        read: u64,
+        /// The count of each reason.
+        reasons: String,
+    },
+    /// A line of a TSV or JSON-lines file, or a row of a Parquet file, cannot be read as a pair.
+    #[error("{path}, {unit} {line}: {message}", path = .path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// `line` or `row`.
+        unit: &'static str,
+        /// Counted from 1.
+        line: u64,
+        /// What was found and what was expected.
+        message: String,
+    },
+    /// A file as a whole is not what its format says.
+    #[error("{path}: {message}", path = .path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        message: String,
+    },
+    /// A data set on the hub could not be had.
+    #[error("hub data set {dataset:?}: {message}")]
+    Hub {
+        /// The data set's id.
+        dataset: String,
+        /// What happened and what to do.
+        message: String,
+    },
+    /// The configuration asks for something impossible.
+    #[error("{key}: {message}")]
+    Config {
+        /// The key, dotted, from the root of the configuration.
+        key: &'static str,
+        /// What is wrong with its value and what would be right.
+        message: String,
+    },
+    /// Training, encoding or decoding failed inside the tokenizer.
+    #[error("tokenizer: could not {action}: {message}")]
+    Tokenizer {
+        /// What was being done.
+        action: &'static str,
+        /// The tokenizer's reason.
+        message: String,
+    },
+    /// A tokenizer lacks a special token or has it under another id.
+    #[error(
+        "{path}: the token {token} must have id {expected} but {found}; train a tokenizer here or renumber the file", path = .path.display()
+    )]
+    SpecialToken {
+        /// The tokenizer file.
+        path: PathBuf,
+        /// The token.
+        token: &'static str,
+        /// The id that batches rely on.
+        expected: u32,
+        /// What the file has.
+        found: String,
+    },
+}
+
+impl Error {
+    /// An error of the operating system about `path`.
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,103 @@
+//! Data sets on the Hugging Face hub, in the Parquet form that the hub makes of each.
+//!
+//! `candle_datasets::hub::from_hub` fetches the Parquet files of every configuration and split and
+//! does not say which is which, so the listing is filtered here by folder (`{config}/{split}/`) with the
+//! same client and the same cache; the rows are then read through its `FileReader`.
+
+use std::path::PathBuf;
+
+use hf_hub::{HFClientSync, split_id};
+
+use crate::{DataConfig, Error, Result};
+
+/// The branch on which the hub keeps the Parquet form of a data set.
+const REVISION: &str = "refs/convert/parquet";
+
+/// The Parquet files of a split, in order, fetched unless the local cache has them.
+pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
+    let dataset = &config.hub.dataset;
+    let failed = |error: &dyn std::fmt::Display| Error::Hub {
+        dataset: dataset.clone(),
+        message: format!("{error}; check the id, the network and, for a private data set, the hub token"),
+    };
+    let client = HFClientSync::new().map_err(|error| failed(&error))?;
+    let (owner, name) = split_id(dataset);
+    let repository = client.dataset(owner, name);
+    let listing = repository.info().revision(REVISION).send().map_err(|error| failed(&error))?;
+    let names: Vec<String> = listing.siblings.unwrap_or_default().into_iter().map(|sibling| sibling.rfilename).collect();
+    select_files(&names, &config.hub.config, split)
+        .map_err(|message| Error::Hub { dataset: dataset.clone(), message })?
+        .into_iter()
+        .map(|name| {
+            let request = repository.download_file().filename(name).revision(REVISION);
+            // The cache first, so that a second run needs no network for the file itself.
+            match request.clone().local_files_only(true).send() {
+                Err(hf_hub::HFError::LocalEntryNotFound { .. }) => request.send(),
+                cached => cached,
+            }
+            .map_err(|error| failed(&error))
+        })
+        .collect()
+}
+
+/// The names under `{configuration}/{split}/`, sorted; the configuration may be left out if there is one.
+fn select_files<'a>(names: &'a [String], configuration: &str, split: &str) -> Result<Vec<&'a str>, String> {
+    let mut configurations: Vec<&str> = names.iter().filter_map(|name| folder(name, 0)).collect();
+    configurations.sort_unstable();
+    configurations.dedup();
+    let chosen = match (configuration, configurations.as_slice()) {
+        ("", [only]) => *only,
+        ("", []) => return Err("has no Parquet form on the hub".to_owned()),
+        ("", _) => {
+            return Err(format!("has several configurations; set data.hub.config to one of {}", configurations.join(", ")));
+        }
+        (named, _) => named,
+    };
+    let mut files: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| folder(name, 0) == Some(chosen) && folder(name, 1) == Some(split)).collect();
+    files.sort_unstable();
+    if files.is_empty() {
+        return Err(format!("has no split {split:?} in configuration {chosen:?} (configurations: {})", configurations.join(", ")));
+    }
+    Ok(files)
+}
+
+/// The folder at a depth of a Parquet file's name.
+fn folder(name: &str, depth: usize) -> Option<&str> {
+    let parts: Vec<&str> = name.split('/').collect();
+    let is_data = parts.len() == 3 && name.ends_with(".parquet");
+    is_data.then(|| parts[depth])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::select_files;
+
+    fn listing() -> Vec<String> {
+        ["README.md", "de-en/train/0001.parquet", "de-en/train/0000.parquet", "de-en/test/0000.parquet", "fr-en/train/0000.parquet"]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    #[test]
+    fn a_split_is_selected_in_order() {
+        let names = listing();
+        let files = select_files(&names, "de-en", "train").unwrap();
+        assert_eq!(files, ["de-en/train/0000.parquet", "de-en/train/0001.parquet"]);
+    }
+
+    #[test]
+    fn the_message_lists_the_configurations() {
+        let names = listing();
+        let several = select_files(&names, "", "train").unwrap_err();
+        assert!(several.contains("de-en, fr-en"), "{several}");
+        let missing = select_files(&names, "fr-en", "test").unwrap_err();
+        assert!(missing.contains("no split \"test\""), "{missing}");
+    }
+
+    #[test]
+    fn a_lone_configuration_needs_no_name() {
+        let names = vec!["default/train/0000.parquet".to_owned()];
+        assert_eq!(select_files(&names, "", "train").unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,65 @@
+//! Parallel text in, token-budget batches of ids out: host-side ids, never a tensor.
+//!
+//! A sentence pair travels `PairReader` (bytes to text) → [`Cleaner`] (kept, or dropped for a counted
+//! reason) → [`Tokenizer`] (ids) → [`Dataset`] (a memory-mapped file beside the run) → [`EpochPlan`]
+//! (length-grouped batches whose order is a function of seed and epoch) → [`Prefetcher`] (a thread).
+//! [`prepare`] does all of it up to the data sets; the rest is pulled by the trainer.
+//!
+//! # Decisions
+//!
+//! - **Batches are packed, not padded.** A [`Batch`] concatenates its rows and gives their lengths, so a
+//!   token budget is exact. Rectangles filled with `<pad>` were rejected: [`DataReport`] states
+//!   what they would cost.
+//! - **Order is a function, not a state.** Batch `i` of epoch `e` under seed `s` can be asked for directly,
+//!   so a run resumes from two integers. A stateful generator would have to be saved and replayed.
+//! - **Tokenised once.** Ids live in a file that is mapped, so a corpus may exceed memory and a restart
+//!   costs a checksum; the file is keyed by text, tokenizer and cleaning, never by time stamps.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use taper_data::{DataConfig, Position, Prefetcher, prepare};
+//!
+//! # fn main() -> Result<(), taper_data::Error> {
+//! let config = DataConfig { dir: "data/everyday".into(), ..DataConfig::default() };
+//! let prepared = prepare(&config, "runs/first".as_ref())?;
+//! let batches = Prefetcher::new(Arc::clone(&prepared.train), &config.batching, 7, Position::default());
+//! for item in batches.take(10) {
+//!     assert_eq!(item.batch.target_in.len(), item.batch.target_out.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![deny(unsafe_code)]
+
+mod batches;
+mod cache;
+mod cleaning;
+mod config;
+mod dataset;
+mod error;
+mod hub;
+mod lines;
+mod mapping;
+mod pairs;
+mod parquet_reader;
+mod prefetch;
+mod prepare;
+mod records;
+mod report;
+mod shuffle;
+mod tokenizer;
+mod tokenizer_training;
+
+pub use batches::{Batch, EpochPlan, Position};
+pub use cleaning::{Cleaner, DropReason, Dropped};
+pub use config::{BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side, TokenizerConfig, TokenizerKind};
+pub use dataset::Dataset;
+pub use error::{Error, Result};
+pub use lines::LineReader;
+pub use pairs::{PairReader, RawPair, read_pairs, split_files};
+pub use prefetch::{Prefetched, Prefetcher};
+pub use prepare::{Prepared, prepare, prepare_split};
+pub use report::{BatchingReport, DataReport, LengthBin, SideReport};
+pub use tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, TokenizerPair, UNKNOWN};

@@ -1,0 +1,109 @@
+//! Lines of a text file, plain or compressed, as bytes on disk define them.
+//!
+//! Only `\n` ends a line; one `\r` before it is dropped. U+2028, U+0085, `\x0b` and a lone `\r` are text:
+//! splitting there, as some libraries do, would silently misalign a parallel corpus.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+/// Bytes read from the disk at a time.
+const BUFFER: usize = 1 << 18;
+
+/// Reads a file line by line; `.gz` and `.zst` are decompressed on the way.
+pub struct LineReader {
+    path: PathBuf,
+    reader: Box<dyn BufRead + Send>,
+    buffer: Vec<u8>,
+    line: u64,
+}
+
+impl LineReader {
+    /// Opens `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the file is missing or cannot be opened.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::Missing { path: path.to_owned(), tried: String::new(), hint: "check the path".to_owned() }
+            }
+            _ => Error::io(path, source),
+        })?;
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let reader: Box<dyn BufRead + Send> = match extension {
+            Some("gz") => Box::new(BufReader::with_capacity(
+                BUFFER,
+                // A gzip file may have many members, one after another.
+                flate2::read::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, file)),
+            )),
+            Some("zst") => {
+                let decoder = zstd::Decoder::new(file).map_err(|source| Error::io(path, source))?;
+                Box::new(BufReader::with_capacity(BUFFER, decoder))
+            }
+            _ => Box::new(BufReader::with_capacity(BUFFER, file)),
+        };
+        Ok(Self { path: path.to_owned(), reader, buffer: Vec::new(), line: 0 })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number of lines read so far, which is the number of the last one.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// The next line without its end, or `None` after the last. A byte-order mark before the first is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the line is not UTF-8, or the file cannot be read or decompressed.
+    pub fn next_line(&mut self) -> Result<Option<String>> {
+        if !self.fill()? {
+            return Ok(None);
+        }
+        let mut bytes = self.buffer.as_slice();
+        if let Some(rest) = bytes.strip_suffix(b"\n") {
+            bytes = rest.strip_suffix(b"\r").unwrap_or(rest);
+        }
+        if self.line == 1 {
+            bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Some(text.to_owned())),
+            Err(_) => Err(Error::InvalidUtf8 { path: self.path.clone(), line: self.line }),
+        }
+    }
+
+    /// Counts the lines that remain, without looking into them, and returns the number of all.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or decompressed.
+    pub fn count_rest(&mut self) -> Result<u64> {
+        while self.fill()? {}
+        Ok(self.line)
+    }
+
+    /// Reads one line into the buffer; false at the end of the file.
+    fn fill(&mut self) -> Result<bool> {
+        self.buffer.clear();
+        let read = self.reader.read_until(b'\n', &mut self.buffer).map_err(|source| Error::io(&self.path, source))?;
+        self.line += u64::from(read > 0);
+        Ok(read > 0)
+    }
+}
+
+impl Iterator for LineReader {
+    type Item = Result<String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_line().transpose()
+    }
+}

@@ -1,0 +1,98 @@
+//! Assembles batches on a thread of its own, ahead of the trainer.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+
+use crate::{Batch, BatchingConfig, Dataset, EpochPlan, Position};
+
+/// A batch and its place in the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefetched {
+    /// The place of this batch.
+    pub position: Position,
+    /// The place of the one after it: what to save in order to resume once this batch is done.
+    pub next: Position,
+    /// The number of batches in this epoch.
+    pub epoch_batches: usize,
+    /// The batch.
+    pub batch: Batch,
+}
+
+/// Yields batches from a position on, epoch after epoch, without end (unless the data set is empty).
+///
+/// What it yields depends on its arguments alone, not on the thread's timing. Dropping it stops the thread.
+pub struct Prefetcher {
+    receiver: Option<Receiver<Prefetched>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Prefetcher {
+    /// Starts at `position`. One past the last batch of an epoch means the first of the next.
+    pub fn new(dataset: Arc<Dataset>, config: &BatchingConfig, seed: u64, position: Position) -> Self {
+        let (sender, receiver) = sync_channel(config.prefetch.max(1));
+        let config = config.clone();
+        let thread = std::thread::spawn(move || {
+            for item in Walk::new(dataset, config, seed, position) {
+                // The receiver is gone once the prefetcher is dropped.
+                if sender.send(item).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { receiver: Some(receiver), thread: Some(thread) }
+    }
+}
+
+impl Iterator for Prefetcher {
+    type Item = Prefetched;
+
+    fn next(&mut self) -> Option<Prefetched> {
+        self.receiver.as_ref()?.recv().ok()
+    }
+}
+
+impl Drop for Prefetcher {
+    fn drop(&mut self) {
+        // The channel first: a thread that waits to send would never be joined.
+        drop(self.receiver.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there has already ended the iteration and been reported by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The batches from a position on, on the calling thread.
+struct Walk {
+    dataset: Arc<Dataset>,
+    config: BatchingConfig,
+    seed: u64,
+    position: Position,
+    plan: EpochPlan,
+}
+
+impl Walk {
+    fn new(dataset: Arc<Dataset>, config: BatchingConfig, seed: u64, position: Position) -> Self {
+        let plan = EpochPlan::new(&dataset, &config, seed, position.epoch);
+        Self { dataset, config, seed, position, plan }
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Prefetched;
+
+    fn next(&mut self) -> Option<Prefetched> {
+        if self.position.batch >= self.plan.len() {
+            self.position = Position { epoch: self.position.epoch + 1, batch: 0 };
+            self.plan = EpochPlan::new(&self.dataset, &self.config, self.seed, self.position.epoch);
+            if self.plan.is_empty() {
+                return None;
+            }
+        }
+        let position = self.position;
+        self.position.batch += 1;
+        let next = if self.position.batch == self.plan.len() { Position { epoch: position.epoch + 1, batch: 0 } } else { self.position };
+        Some(Prefetched { position, next, epoch_batches: self.plan.len(), batch: self.plan.batch(&self.dataset, position.batch) })
+    }
+}

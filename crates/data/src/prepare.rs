@@ -1,0 +1,212 @@
+//! From the files of a corpus to data sets ready to be batched.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::cache::{CacheWriter, Key};
+use crate::pairs::empty_corpus;
+use crate::report::SideCounter;
+use crate::tokenizer::hexadecimal;
+use crate::{
+    BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair, Result, Side, TokenizerPair, split_files,
+};
+
+/// Pairs that are read before they are tokenised together, in parallel.
+const CHUNK: usize = 16_384;
+
+/// The folder of the tokenised splits within a run.
+const CACHE_FOLDER: &str = "cache";
+
+/// What training needs of the data.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The tokenizers of the run.
+    pub tokenizers: TokenizerPair,
+    /// The training split.
+    pub train: Arc<Dataset>,
+    /// The validation split, if the configuration names one.
+    pub validation: Option<Arc<Dataset>>,
+}
+
+/// Readies the training and validation splits of a run.
+///
+/// The folder `run` comes to hold the tokenizers and, under `cache`, the tokenised splits; what it already
+/// holds is used as far as it still fits. Every file of the configuration is looked up before anything is
+/// written.
+///
+/// # Errors
+///
+/// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
+pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
+    config.validate()?;
+    split_files(config, &config.train)?;
+    let has_validation = !config.validation.is_empty();
+    if has_validation {
+        split_files(config, &config.validation)?;
+    }
+    let tokenizers = TokenizerPair::obtain(config, run)?;
+    let cache = run.join(CACHE_FOLDER);
+    let split = |name: &str| prepare_split(config, &tokenizers, name, &cache).map(Arc::new);
+    let train = split(&config.train)?;
+    let validation = has_validation.then(|| split(&config.validation)).transpose()?;
+    Ok(Prepared { tokenizers, train, validation })
+}
+
+/// Tokenises one split into `{cache_directory}/{split}.bin`, or opens that file where it still fits the text, the
+/// tokenizers and the cleaning.
+///
+/// # Errors
+///
+/// As for [`prepare`].
+pub fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, cache_directory: &Path) -> Result<Dataset> {
+    let text_hash = hash_files(config, split)?;
+    let key = cache_key(config, tokenizers, split, &text_hash);
+    // A stem may name a file in a subfolder.
+    let path = cache_directory.join(format!("{}.bin", split.replace(['/', '\\'], "_")));
+    if let Some(dataset) = Dataset::open(&path, &key, &config.batching)? {
+        return Ok(dataset);
+    }
+    std::fs::create_dir_all(cache_directory).map_err(|error| Error::io(cache_directory, error))?;
+    let mut builder = Builder::new(config, tokenizers, CacheWriter::create(&path)?);
+    let mut chunk = Vec::with_capacity(CHUNK);
+    for pair in PairReader::open(config, split)? {
+        chunk.push(pair?);
+        if chunk.len() == CHUNK {
+            builder.add(&chunk)?;
+            chunk.clear();
+        }
+    }
+    builder.add(&chunk)?;
+    builder.finish(split, &key, text_hash)?;
+    Dataset::open(&path, &key, &config.batching)?
+        .ok_or_else(|| Error::Malformed { path, message: "cannot be read back right after it was written; check the disk".to_owned() })
+}
+
+/// Cleans, tokenises and counts pairs on their way to the cache.
+struct Builder<'a> {
+    config: &'a DataConfig,
+    tokenizers: &'a TokenizerPair,
+    writer: CacheWriter,
+    cleaner: Cleaner,
+    read: u64,
+    kept: u64,
+    dropped: Dropped,
+    sides: [SideCounter; 2],
+    is_byte: [Vec<bool>; 2],
+}
+
+impl<'a> Builder<'a> {
+    fn new(config: &'a DataConfig, tokenizers: &'a TokenizerPair, writer: CacheWriter) -> Self {
+        Self {
+            config,
+            tokenizers,
+            writer,
+            cleaner: Cleaner::new(&config.cleaning),
+            read: 0,
+            kept: 0,
+            dropped: Dropped::default(),
+            sides: Default::default(),
+            is_byte: [tokenizers.source().byte_ids(), tokenizers.target().byte_ids()],
+        }
+    }
+
+    fn add(&mut self, pairs: &[RawPair]) -> Result<()> {
+        self.read += pairs.len() as u64;
+        let mut lines = Vec::with_capacity(pairs.len());
+        let (mut sources, mut targets) = (Vec::new(), Vec::new());
+        for pair in pairs {
+            match self.cleaner.check_text(&pair.source, &pair.target) {
+                Ok(()) => {
+                    lines.push(pair.line);
+                    sources.push(pair.source.as_str());
+                    targets.push(pair.target.as_str());
+                }
+                Err(reason) => self.dropped.count(reason),
+            }
+        }
+        let sources = self.tokenizers.source().encode_batch(&sources)?;
+        let targets = self.tokenizers.target().encode_batch(&targets)?;
+        for ((source, target), line) in sources.iter().zip(&targets).zip(lines) {
+            if let Err(reason) = self.cleaner.check_tokens(source.len(), target.len()) {
+                self.dropped.count(reason);
+                continue;
+            }
+            self.kept += 1;
+            self.sides[0].add(source, &self.is_byte[0]);
+            self.sides[1].add(target, &self.is_byte[1]);
+            self.writer.push(source, target, line)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self, split: &str, key: &Key, text_hash: String) -> Result<()> {
+        if self.read == 0 {
+            return Err(empty_corpus(self.config, split));
+        }
+        if self.kept == 0 {
+            return Err(Error::AllDropped { split: split.to_owned(), read: self.read, reasons: self.dropped.to_string() });
+        }
+        if self.kept > u64::from(u32::MAX) {
+            return Err(Error::Config {
+                key: "data.train",
+                message: format!("split {split:?} keeps {} pairs but at most 2^32 - 1 can be batched; divide it", self.kept),
+            });
+        }
+        let [source, target] = self.sides;
+        let report = DataReport {
+            split: split.to_owned(),
+            pairs_read: self.read,
+            pairs_kept: self.kept,
+            dropped: self.dropped,
+            source: source.finish(self.config.language(Side::Source)),
+            target: target.finish(self.config.language(Side::Target)),
+            // Filled in when the cache is opened, from the settings of the day.
+            batching: BatchingReport::default(),
+            text_hash,
+            tokenizer_hash: self.tokenizers.hash(),
+        };
+        self.writer.finish(key, &report)
+    }
+}
+
+/// The SHA-256 of a split's files one after another, as they lie on disk.
+fn hash_files(config: &DataConfig, split: &str) -> Result<String> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; 1 << 18];
+    for path in split_files(config, split)? {
+        let mut file = File::open(&path).map_err(|error| Error::io(&path, error))?;
+        let mut length = 0_u64;
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => {
+                    length += count as u64;
+                    digest.update(&buffer[..count]);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(&path, error)),
+            }
+        }
+        // So that moving bytes from one file to the next changes the hash.
+        digest.update(length.to_le_bytes());
+    }
+    Ok(hexadecimal(&digest.finalize()))
+}
+
+/// A hash of all that the tokenised split follows from.
+fn cache_key(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, text_hash: &str) -> Key {
+    let facts = serde_json::json!({
+        "split": split,
+        "text": text_hash,
+        "tokenizers": tokenizers.hash(),
+        "cleaning": config.cleaning,
+        "format": config.format,
+        "fields": config.fields,
+        "languages": [config.source_language, config.target_language],
+    });
+    Sha256::digest(facts.to_string().as_bytes()).into()
+}

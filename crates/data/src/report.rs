@@ -1,0 +1,143 @@
+//! What a split holds and what becomes of it, for a person to look at before training.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Dropped;
+
+/// The data report of one split.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DataReport {
+    /// The split.
+    pub split: String,
+    /// Pairs in the files.
+    pub pairs_read: u64,
+    /// Pairs that remain after cleaning.
+    pub pairs_kept: u64,
+    /// Pairs that do not, by reason.
+    pub dropped: Dropped,
+    /// The source side of the pairs kept.
+    pub source: SideReport,
+    /// The target side of the pairs kept.
+    pub target: SideReport,
+    /// What batches of the pairs are like, in an epoch drawn as an example.
+    pub batching: BatchingReport,
+    /// SHA-256 of the files as they lie on disk.
+    pub text_hash: String,
+    /// The hash of the tokenizers.
+    pub tokenizer_hash: String,
+}
+
+/// One side of the pairs kept. Tokens do not include end marks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SideReport {
+    /// The language.
+    pub language: String,
+    /// Tokens.
+    pub tokens: u64,
+    /// Those that are `<unk>`.
+    pub unknown: u64,
+    /// Those that spell a byte of a character without a token of its own.
+    pub bytes: u64,
+    /// `unknown` as a share of `tokens`.
+    pub unknown_rate: f64,
+    /// The most tokens of a sentence.
+    pub longest: usize,
+    /// Tokens of a sentence on average.
+    pub mean_length: f64,
+    /// How many sentences have which number of tokens; without bins after the last that is not empty.
+    pub histogram: Vec<LengthBin>,
+}
+
+/// Sentences with `from` to `to` tokens, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LengthBin {
+    /// The fewest tokens.
+    pub from: usize,
+    /// The most tokens.
+    pub to: usize,
+    /// Sentences.
+    pub pairs: u64,
+}
+
+/// What batches are like. Tokens include end marks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct BatchingReport {
+    /// Batches in the epoch.
+    pub batches: usize,
+    /// The most source tokens of a batch.
+    pub largest_source_tokens: usize,
+    /// The most target tokens of a batch.
+    pub largest_target_tokens: usize,
+    /// The most pairs of a batch.
+    pub largest_sentences: usize,
+    /// The longest source row.
+    pub longest_source: usize,
+    /// The longest target row.
+    pub longest_target: usize,
+    /// The share of `<pad>` if the same batches were filled up to rectangles. Packed batches have none.
+    pub padding_cost: f64,
+}
+
+/// Counts one side while it is tokenised.
+#[derive(Debug, Default)]
+pub(crate) struct SideCounter {
+    sentences: u64,
+    report: SideReport,
+}
+
+impl SideCounter {
+    /// Counts a sentence; `is_byte` tells by id.
+    pub(crate) fn add(&mut self, ids: &[u32], is_byte: &[bool]) {
+        let report = &mut self.report;
+        self.sentences += 1;
+        report.tokens += ids.len() as u64;
+        report.longest = report.longest.max(ids.len());
+        for id in ids {
+            report.unknown += u64::from(*id == crate::UNKNOWN);
+            report.bytes += u64::from(is_byte.get(*id as usize) == Some(&true));
+        }
+        let bin = bin_of(ids.len());
+        while report.histogram.len() <= bin {
+            let (from, to) = bin_range(report.histogram.len());
+            report.histogram.push(LengthBin { from, to, pairs: 0 });
+        }
+        report.histogram[bin].pairs += 1;
+    }
+
+    /// The finished report.
+    pub(crate) fn finish(mut self, language: &str) -> SideReport {
+        let rate = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        self.report.language = language.to_owned();
+        self.report.unknown_rate = rate(self.report.unknown, self.report.tokens);
+        self.report.mean_length = rate(self.report.tokens, self.sentences);
+        self.report
+    }
+}
+
+/// Bins of ten up to 100 tokens, then doubling: a corpus of sentences and one of documents both fit a page.
+fn bin_of(length: usize) -> usize {
+    match length {
+        0..=100 => length.saturating_sub(1) / 10,
+        _ => 10 + ((length - 1) / 100).ilog2() as usize,
+    }
+}
+
+fn bin_range(bin: usize) -> (usize, usize) {
+    match bin {
+        0..=9 => (bin * 10 + 1, bin * 10 + 10),
+        _ => ((100 << (bin - 10)) + 1, 100 << (bin - 9)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bin_of, bin_range};
+
+    #[test]
+    fn every_length_lies_in_its_bin() {
+        for length in 1..2000 {
+            let (from, to) = bin_range(bin_of(length));
+            assert!((from..=to).contains(&length), "{length} in {from}..={to}");
+        }
+    }
+}

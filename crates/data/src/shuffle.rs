@@ -1,0 +1,76 @@
+//! Random draws that depend on nothing but a key and an index.
+
+/// The increment of SplitMix64.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A source of random numbers addressed by index: the same key and index give the same number, whatever
+/// was drawn before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draws {
+    key: u64,
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014), a bijection on 64 bits.
+fn finalise(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
+impl Draws {
+    /// Draws for one purpose in one epoch of one seed.
+    pub(crate) fn new(seed: u64, epoch: u64, purpose: u64) -> Self {
+        let key = [epoch, purpose]
+            .into_iter()
+            .fold(finalise(seed ^ GOLDEN), |key, word| finalise(key.wrapping_add(GOLDEN) ^ finalise(word.wrapping_add(GOLDEN))));
+        Self { key }
+    }
+
+    /// 64 random bits.
+    pub(crate) fn bits(self, index: u64) -> u64 {
+        finalise(self.key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1))))
+    }
+
+    /// Uniform in [0, 1).
+    pub(crate) fn unit(self, index: u64) -> f64 {
+        (self.bits(index) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Puts `items` in random order (Fisher and Yates).
+    pub(crate) fn shuffle<T>(self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            // The product's high half is uniform in 0..=last but for a bias below 2^-32 at these sizes.
+            let wide = u128::from(self.bits(last as u64)) * (last as u128 + 1);
+            items.swap(last, (wide >> 64) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Draws;
+
+    #[test]
+    fn a_shuffle_is_a_permutation_and_depends_on_every_word_of_the_key() {
+        let order = |seed, epoch, purpose| {
+            let mut items: Vec<u32> = (0..100).collect();
+            Draws::new(seed, epoch, purpose).shuffle(&mut items);
+            items
+        };
+        let base = order(1, 2, 3);
+        assert_eq!(base, order(1, 2, 3));
+        for other in [order(2, 2, 3), order(1, 3, 3), order(1, 2, 4), order(2, 1, 3)] {
+            assert_ne!(base, other);
+        }
+        let mut sorted = base;
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..100).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn units_fill_the_interval() {
+        let draws = Draws::new(5, 0, 0);
+        let mean = (0..10_000).map(|index| draws.unit(index)).sum::<f64>() / 10_000.0;
+        assert!((mean - 0.5).abs() < 0.01, "{mean}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Trains BPE and Unigram vocabularies, the same from run to run.
+//!
+//! Text is split before each space, around each punctuation mark and around each digit. The split
+//! at punctuation has a second use: `<` is always a piece by itself, so no text can spell a special token
+//! or the name of a byte such as `<0x41>`, and what is decoded is what was encoded.
+//!
+//! The library's Unigram trainer gives another vocabulary in each run: it sums in the order of a hash map and
+//! of its threads, and ranks characters without a score in the order of a hash set. Here it gets its words
+//! sorted, runs on one thread, and those characters are ranked by code point afterwards.
+
+use std::collections::BTreeMap;
+
+use ahash::AHashMap;
+use compact_str::CompactString;
+use tokenizers::decoders::byte_fallback::ByteFallback;
+use tokenizers::decoders::fuse::Fuse;
+use tokenizers::decoders::sequence::Sequence as DecoderSequence;
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::models::unigram::{Unigram, UnigramTrainer};
+use tokenizers::normalizers::unicode::NFKC;
+use tokenizers::normalizers::utils::{Lowercase, Sequence as NormalizerSequence};
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
+use tokenizers::pre_tokenizers::punctuation::Punctuation;
+use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizerSequence;
+use tokenizers::{
+    AddedToken, DecoderWrapper, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, OffsetReferential, OffsetType,
+    PreTokenizedString, PreTokenizer, PreTokenizerWrapper, SplitDelimiterBehavior,
+};
+
+use crate::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
+use crate::{Error, Result, TokenizerConfig, TokenizerKind};
+
+/// What a space becomes; each word carries it in front.
+const SPACE_MARK: char = '▁';
+
+/// Follows a copy of each word while a Unigram vocabulary is trained, and is taken out of it afterwards: a
+/// noncharacter, which no text should hold.
+const SENTINEL: char = '\u{FFFF}';
+
+/// Tokens that are fixed before anything is learned: the special ones and, with fallback, the bytes.
+fn fixed_tokens(byte_fallback: bool) -> Vec<String> {
+    let special = SPECIAL_TOKENS.into_iter().map(str::to_owned);
+    let bytes = (0..=u8::MAX).filter(|_| byte_fallback).map(byte_token);
+    special.chain(bytes).collect()
+}
+
+/// Trains a tokenizer on texts.
+pub(crate) fn train(
+    config: &TokenizerConfig,
+    nfkc: bool,
+    lowercase: bool,
+    texts: impl Iterator<Item = Result<String>>,
+) -> Result<tokenizers::Tokenizer> {
+    let fixed = fixed_tokens(config.byte_fallback);
+    let normalizer = normalizer(nfkc, lowercase);
+    let pre_tokenizer = pre_tokenizer();
+    let counts = count_words(texts, normalizer.as_ref(), &pre_tokenizer)?;
+    if counts.is_empty() {
+        return Err(Error::Tokenizer { action: "train", message: "there is no text to train on".to_owned() });
+    }
+    let alphabet = alphabet(&counts, config.character_coverage);
+    let needed = fixed.len() + alphabet.len();
+    if config.vocabulary_size <= needed {
+        return Err(Error::Config {
+            key: "data.tokenizer.vocabulary_size",
+            message: format!(
+                "is {} but must exceed {needed}: {} special tokens and bytes and {} characters of the text; raise it or lower data.tokenizer.character_coverage",
+                config.vocabulary_size,
+                fixed.len(),
+                alphabet.len()
+            ),
+        });
+    }
+    let words = split_at_rare_characters(counts, &alphabet);
+    let model: ModelWrapper = match config.kind {
+        TokenizerKind::Bpe => train_bpe(config, &fixed, words)?.into(),
+        TokenizerKind::Unigram => train_unigram(config, &fixed, words)?.into(),
+    };
+    assemble(model, normalizer, pre_tokenizer)
+}
+
+fn assemble(
+    model: ModelWrapper,
+    normalizer: Option<NormalizerWrapper>,
+    pre_tokenizer: PreTokenizerWrapper,
+) -> Result<tokenizers::Tokenizer> {
+    let mut tokenizer = tokenizers::Tokenizer::new(model);
+    tokenizer.with_normalizer(normalizer).map_err(fault("set the normalizer"))?;
+    tokenizer.with_pre_tokenizer(Some(pre_tokenizer));
+    // Marks turn to spaces before bytes turn to text, so that a mark spelled in bytes stays one, and each
+    // stage sees whole tokens; fusing first would make the first token of everything.
+    tokenizer.with_decoder(Some(DecoderSequence::new(vec![
+        DecoderWrapper::Metaspace(metaspace()),
+        DecoderWrapper::ByteFallback(ByteFallback::new()),
+        DecoderWrapper::Fuse(Fuse::new()),
+    ])));
+    tokenizer.add_special_tokens(SPECIAL_TOKENS.map(|token| AddedToken::from(token, true))).map_err(fault("add the special tokens"))?;
+    Ok(tokenizer)
+}
+
+fn metaspace() -> Metaspace {
+    Metaspace::new(SPACE_MARK, PrependScheme::Always, true)
+}
+
+fn normalizer(nfkc: bool, lowercase: bool) -> Option<NormalizerWrapper> {
+    let mut steps = Vec::new();
+    if nfkc {
+        steps.push(NormalizerWrapper::NFKC(NFKC));
+    }
+    if lowercase {
+        steps.push(NormalizerWrapper::Lowercase(Lowercase));
+    }
+    (!steps.is_empty()).then(|| NormalizerSequence::new(steps).into())
+}
+
+fn pre_tokenizer() -> PreTokenizerWrapper {
+    PreTokenizerSequence::new(vec![
+        PreTokenizerWrapper::Metaspace(metaspace()),
+        PreTokenizerWrapper::Punctuation(Punctuation::new(SplitDelimiterBehavior::Isolated)),
+        PreTokenizerWrapper::Digits(Digits::new(true)),
+    ])
+    .into()
+}
+
+/// The words of the texts, as the pre-tokenizer has them, with their counts, in order.
+fn count_words(
+    texts: impl Iterator<Item = Result<String>>,
+    normalizer: Option<&NormalizerWrapper>,
+    pre_tokenizer: &PreTokenizerWrapper,
+) -> Result<BTreeMap<String, u64>> {
+    let mut counts = BTreeMap::new();
+    for text in texts {
+        let mut normalized = NormalizedString::from(text?);
+        if let Some(normalizer) = normalizer {
+            normalizer.normalize(&mut normalized).map_err(fault("normalise a text"))?;
+        }
+        let mut words = PreTokenizedString::from(normalized);
+        pre_tokenizer.pre_tokenize(&mut words).map_err(fault("split a text into words"))?;
+        for (word, _, _) in words.get_splits(OffsetReferential::Original, OffsetType::None) {
+            match counts.get_mut(word) {
+                Some(count) => *count += 1,
+                None => {
+                    counts.insert(word.to_owned(), 1);
+                }
+            }
+        }
+    }
+    counts.remove("");
+    Ok(counts)
+}
+
+/// The most frequent characters that together make up `coverage` of the text, and the space mark.
+fn alphabet(words: &BTreeMap<String, u64>, coverage: f64) -> Vec<char> {
+    let mut counts: BTreeMap<char, u64> = BTreeMap::new();
+    for (word, count) in words {
+        for character in word.chars() {
+            *counts.entry(character).or_default() += count;
+        }
+    }
+    // The Unigram trainer puts NUL between words and the sentinel is ours, so neither can be learned; bytes
+    // spell them.
+    counts.remove(&'\0');
+    counts.remove(&SENTINEL);
+    let total: u64 = counts.values().sum();
+    let mut ranked: Vec<(char, u64)> = counts.into_iter().collect();
+    // Stable, so that equal counts stay in the order of code points.
+    ranked.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let enough = coverage * total as f64;
+    let mut covered = 0;
+    let mut kept: Vec<char> = ranked
+        .into_iter()
+        .take_while(|(_, count)| {
+            let more = (covered as f64) < enough;
+            covered += count;
+            more
+        })
+        .map(|(character, _)| character)
+        .chain([SPACE_MARK])
+        .collect();
+    kept.sort_unstable();
+    kept.dedup();
+    kept
+}
+
+/// Cuts words where a character outside the alphabet stands, and drops that character.
+fn split_at_rare_characters(counts: BTreeMap<String, u64>, alphabet: &[char]) -> BTreeMap<String, u64> {
+    let is_rare = |character: char| alphabet.binary_search(&character).is_err();
+    let mut split = BTreeMap::new();
+    for (word, count) in counts {
+        for part in word.split(is_rare).filter(|part| !part.is_empty()) {
+            *split.entry(part.to_owned()).or_default() += count;
+        }
+    }
+    // At least the mark has to be known, or a lone rare character would be the first token.
+    split.entry(SPACE_MARK.to_string()).or_insert(1);
+    split
+}
+
+fn train_bpe(config: &TokenizerConfig, fixed: &[String], words: BTreeMap<String, u64>) -> Result<BPE> {
+    let trainer = BpeTrainer::builder()
+        .vocab_size(config.vocabulary_size)
+        .min_frequency(2)
+        .show_progress(false)
+        .special_tokens(fixed.iter().map(|token| AddedToken::from(token.as_str(), true)).collect())
+        .build();
+    let counts: AHashMap<CompactString, u64> = words.into_iter().map(|(word, count)| (CompactString::from(word), count)).collect();
+    let mut model = BPE::default();
+    trainer.do_train(&counts, &mut model).map_err(fault("train byte-pair encoding"))?;
+    model.unk_token = Some(SPECIAL_TOKENS[UNKNOWN as usize].to_owned());
+    model.byte_fallback = config.byte_fallback;
+    Ok(model)
+}
+
+fn train_unigram(config: &TokenizerConfig, fixed: &[String], words: BTreeMap<String, u64>) -> Result<Unigram> {
+    let action = "train the unigram model";
+    // The sentinel takes a place among the trainer's pieces, if it occurs.
+    let marked = words.values().any(|count| *count > 1);
+    let trainer = UnigramTrainer::builder()
+        .vocab_size(
+            u32::try_from(config.vocabulary_size - fixed.len() + usize::from(marked))
+                .map_err(|_| Error::Config { key: "data.tokenizer.vocabulary_size", message: "is more than 2^32".to_owned() })?,
+        )
+        .show_progress(false)
+        .build()
+        .map_err(|error| Error::Tokenizer { action, message: error.to_string() })?;
+    let sentences = words.into_iter().flat_map(with_sentinel).collect();
+    let pool =
+        rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| Error::Tokenizer { action, message: error.to_string() })?;
+    let mut model = Unigram::default();
+    pool.install(|| trainer.do_train(sentences, &mut model)).map_err(fault(action))?;
+    let mut pieces: Vec<(String, f64)> = model.iter().filter(|(piece, _)| !piece.contains(SENTINEL)).cloned().collect();
+    rank_unscored_characters(&mut pieces);
+    let vocabulary = fixed.iter().map(|token| (token.clone(), 0.0)).chain(pieces).collect();
+    Unigram::from(vocabulary, Some(UNKNOWN as usize), config.byte_fallback).map_err(fault(action))
+}
+
+/// A word with its count, and once more with the sentinel after it where it occurs more than once.
+///
+/// The trainer's candidates are the substrings of its distinct words that two different characters follow.
+/// Nothing but the separator follows a whole word that begins no other, so without the sentinel such
+/// words, however frequent, would never be candidates.
+fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, u32)> {
+    let marked = (count > 1).then(|| (format!("{word}{SENTINEL}"), 1));
+    let rest = count - u64::from(marked.is_some());
+    let plain = (word, u32::try_from(rest).unwrap_or(u32::MAX));
+    std::iter::once(plain).chain(marked)
+}
+
+/// Gives the characters without a learned score, which the trainer ranks at random just above the lowest
+/// score, those same scores in the order of their code points.
+fn rank_unscored_characters(pieces: &mut [(String, f64)]) {
+    const STEP: f64 = 0.0001; // the trainer's distance between two of them
+    let lowest = pieces.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
+    let mut scores = Vec::new();
+    let mut penalty = 0.0;
+    // Summed as the trainer sums, so that the bits agree.
+    for _ in 0..pieces.len() {
+        scores.push(lowest + penalty);
+        penalty += STEP;
+    }
+    let mut places: Vec<usize> = (0..pieces.len())
+        .filter(|&place| {
+            let (piece, score) = &pieces[place];
+            piece.chars().count() == 1 && scores.binary_search_by(|s| s.total_cmp(score)).is_ok()
+        })
+        .collect();
+    let mut characters: Vec<String> = places.iter().map(|&place| pieces[place].0.clone()).collect();
+    characters.sort_unstable();
+    places.sort_unstable();
+    for (place, character) in places.into_iter().zip(characters) {
+        pieces[place].0 = character;
+    }
+    // Ties elsewhere keep the trainer's order, which sorting by text settles.
+    pieces.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+}

@@ -1,0 +1,142 @@
+//! Batches hold every pair once an epoch, within budget, in an order that seed and epoch fix.
+
+mod common;
+
+use std::sync::Arc;
+
+use taper_data::{BatchingConfig, Dataset, END, EpochPlan, Position, Prefetcher, START, prepare};
+
+struct Fixture {
+    _directory: tempfile::TempDir,
+    dataset: Arc<Dataset>,
+    config: BatchingConfig,
+}
+
+fn fixture() -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let config = common::corpus(directory.path());
+    let prepared = prepare(&config, &directory.path().join("run")).unwrap();
+    Fixture { _directory: directory, dataset: prepared.train, config: config.batching }
+}
+
+/// Settings that differ in whatever decides on batches.
+fn variants(base: &BatchingConfig) -> Vec<BatchingConfig> {
+    let mut variants = Vec::new();
+    for max_tokens in [1, 17, 120, 100_000] {
+        for max_sentences in [0, 1, 5] {
+            for (shuffle, group_by_length) in [(true, true), (true, false), (false, false)] {
+                variants.push(BatchingConfig { max_tokens, max_sentences, shuffle, group_by_length, ..base.clone() });
+            }
+        }
+    }
+    variants
+}
+
+#[test]
+fn every_pair_comes_once_an_epoch_within_the_budget() {
+    let fixture = fixture();
+    for config in variants(&fixture.config) {
+        for epoch in 0..3 {
+            let plan = EpochPlan::new(&fixture.dataset, &config, 9, epoch);
+            let mut seen = vec![0; fixture.dataset.len()];
+            for index in 0..plan.len() {
+                plan.members(index).iter().for_each(|&pair| seen[pair as usize] += 1);
+                let batch = plan.batch(&fixture.dataset, index);
+                let tokens = batch.source_tokens().max(batch.target_tokens());
+                assert!(batch.sentences() > 0);
+                assert!(tokens <= config.max_tokens || batch.sentences() == 1, "{config:?}");
+                assert!(config.max_sentences == 0 || batch.sentences() <= config.max_sentences);
+            }
+            assert!(seen.iter().all(|&count| count == 1), "{config:?}");
+        }
+    }
+}
+
+#[test]
+fn the_order_follows_from_seed_and_epoch() {
+    let fixture = fixture();
+    let plan = |seed, epoch| EpochPlan::new(&fixture.dataset, &fixture.config, seed, epoch);
+    assert_eq!(plan(1, 0), plan(1, 0));
+    assert_ne!(plan(1, 0), plan(1, 1));
+    assert_ne!(plan(1, 0), plan(2, 0));
+    let still = BatchingConfig { shuffle: false, ..fixture.config.clone() };
+    let in_order = EpochPlan::new(&fixture.dataset, &still, 1, 0);
+    let pairs: Vec<u32> = (0..in_order.len()).flat_map(|i| in_order.members(i).to_vec()).collect();
+    assert!(pairs.is_sorted());
+    assert_eq!(in_order, EpochPlan::new(&fixture.dataset, &still, 2, 5));
+}
+
+#[test]
+fn grouping_by_length_saves_padding_and_fills_batches() {
+    let fixture = fixture();
+    let grouped = EpochPlan::new(&fixture.dataset, &fixture.config, 3, 0);
+    let spread = |plan: &EpochPlan| -> usize {
+        (0..plan.len())
+            .map(|index| {
+                let lengths = plan.batch(&fixture.dataset, index).target_lengths;
+                lengths.iter().max().unwrap() - lengths.iter().min().unwrap()
+            })
+            .sum()
+    };
+    let loose = BatchingConfig { group_by_length: false, ..fixture.config.clone() };
+    let loose = EpochPlan::new(&fixture.dataset, &loose, 3, 0);
+    assert!(2 * spread(&grouped) < spread(&loose), "{} {}", spread(&grouped), spread(&loose));
+    // Neighbours in length do not always meet: the members of a batch change between epochs.
+    let next = EpochPlan::new(&fixture.dataset, &fixture.config, 3, 1);
+    let sets = |plan: &EpochPlan| -> Vec<Vec<u32>> {
+        (0..plan.len())
+            .map(|index| {
+                let mut members = plan.members(index).to_vec();
+                members.sort_unstable();
+                members
+            })
+            .collect()
+    };
+    let (first, second) = (sets(&grouped), sets(&next));
+    let same = first.iter().filter(|members| second.contains(members)).count();
+    assert!(same * 10 < first.len(), "{same} of {}", first.len());
+}
+
+#[test]
+fn rows_are_packed_with_their_marks() {
+    let fixture = fixture();
+    let plan = EpochPlan::new(&fixture.dataset, &fixture.config, 1, 0);
+    let batch = plan.batch(&fixture.dataset, 0);
+    assert!(batch.sentences() > 1);
+    let (mut source, mut target) = (0, 0);
+    for (row, &pair) in plan.members(0).iter().enumerate() {
+        let pair = pair as usize;
+        let source_row = &batch.source[source..source + batch.source_lengths[row]];
+        let ids = target..target + batch.target_lengths[row];
+        let (input, output) = (&batch.target_in[ids.clone()], &batch.target_out[ids]);
+        assert_eq!(source_row, [fixture.dataset.source(pair), vec![END]].concat());
+        assert_eq!(input, [vec![START], fixture.dataset.target(pair)].concat());
+        assert_eq!(output, [fixture.dataset.target(pair), vec![END]].concat());
+        assert_eq!(batch.indices[row] as u64, fixture.dataset.line(pair));
+        source += batch.source_lengths[row];
+        target += batch.target_lengths[row];
+    }
+    assert_eq!((source, target), (batch.source.len(), batch.target_in.len()));
+    assert_eq!(batch.target_in.len(), batch.target_out.len());
+}
+
+#[test]
+fn any_position_resumes_exactly() {
+    let fixture = fixture();
+    let config = BatchingConfig { max_tokens: 900, ..fixture.config.clone() };
+    let start = |position| Prefetcher::new(Arc::clone(&fixture.dataset), &config, 4, position);
+    let epoch = EpochPlan::new(&fixture.dataset, &config, 4, 0).len();
+    let whole: Vec<_> = start(Position::default()).take(2 * epoch + 3).collect();
+    assert!(whole.last().unwrap().position.epoch >= 1);
+    for (index, item) in whole.iter().enumerate().take(whole.len() - 2) {
+        let mut resumed = start(item.next);
+        assert_eq!(resumed.next().as_ref(), Some(&whole[index + 1]));
+        assert_eq!(resumed.next().as_ref(), Some(&whole[index + 2]));
+    }
+    // What the thread yields is what the plan says.
+    for item in &whole {
+        let plan = EpochPlan::new(&fixture.dataset, &config, 4, item.position.epoch);
+        assert_eq!(item.epoch_batches, plan.len());
+        assert_eq!(item.batch, plan.batch(&fixture.dataset, item.position.batch));
+    }
+}

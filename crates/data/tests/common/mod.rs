@@ -1,0 +1,44 @@
+//! Corpora and settings that the tests share.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::path::Path;
+
+use taper_data::DataConfig;
+
+/// English and German by a small grammar, `count` pairs of various lengths.
+pub(crate) fn sentences(count: usize) -> Vec<(String, String)> {
+    let subjects = [("the dog", "der Hund"), ("a woman", "eine Frau"), ("my friend", "mein Freund")];
+    let verbs = [("sees", "sieht"), ("likes", "mag"), ("finds", "findet"), ("paints", "malt")];
+    let objects = [("a house", "ein Haus"), ("the sea", "das Meer"), ("two birds", "zwei Vögel")];
+    (0..count)
+        .map(|index| {
+            let (subject, verb) = (subjects[index % 3], verbs[index / 3 % 4]);
+            let mut pair = (format!("{} {}", subject.0, verb.0), format!("{} {}", subject.1, verb.1));
+            for part in 0..=(index * index) % 9 {
+                let object = objects[(index / 12 + part) % 3];
+                let joint = if part == 0 { ("", "") } else { (" and", " und") };
+                pair.0 += &format!("{} {}", joint.0, object.0);
+                pair.1 += &format!("{} {}", joint.1, object.1);
+            }
+            (pair.0 + ".", pair.1 + ".")
+        })
+        .collect()
+}
+
+/// Writes a text-format split.
+pub(crate) fn write_split(directory: &Path, split: &str, pairs: &[(String, String)]) {
+    let side = |pick: fn(&(String, String)) -> &String| pairs.iter().map(|pair| format!("{}\n", pick(pair))).collect::<String>();
+    std::fs::write(directory.join(format!("{split}.en")), side(|pair| &pair.0)).unwrap();
+    std::fs::write(directory.join(format!("{split}.de")), side(|pair| &pair.1)).unwrap();
+}
+
+/// A corpus of 600 training and 40 validation pairs in `directory`, and its configuration.
+pub(crate) fn corpus(directory: &Path) -> DataConfig {
+    let pairs = sentences(640);
+    write_split(directory, "train", &pairs[..600]);
+    write_split(directory, "val", &pairs[600..]);
+    let mut config = DataConfig { dir: directory.to_owned(), ..DataConfig::default() };
+    config.tokenizer.vocabulary_size = 400;
+    config.batching.max_tokens = 120;
+    config
+}

@@ -1,0 +1,161 @@
+//! Data sets: what the report says, when the cache is kept, and that a damaged one is rebuilt.
+
+mod common;
+
+use std::path::PathBuf;
+
+use taper_data::{DataConfig, DataReport, Prepared, prepare};
+
+fn text(source: &str, target: &str) -> (String, String) {
+    (source.to_owned(), target.to_owned())
+}
+
+fn prepared(config: &DataConfig) -> (Prepared, PathBuf) {
+    let run = config.dir.join("run");
+    (prepare(config, &run).unwrap(), run)
+}
+
+#[test]
+fn the_report_counts_what_is_dropped_and_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = common::corpus(directory.path());
+    let mut pairs = common::sentences(100);
+    pairs.push(text("", "leer"));
+    pairs.push(text("nothing", "  \u{3000}"));
+    pairs.push(text("\t", ""));
+    pairs.push(text(&"the dog ".repeat(80), &"der Hund ".repeat(80)));
+    pairs.push(text("x", &"der Hund ".repeat(12)));
+    pairs.push(text("a woman likes the 🦊.", "eine Frau mag den 🦊."));
+    common::write_split(directory.path(), "train", &pairs);
+    config.cleaning.max_tokens = 120;
+    let (prepared, _) = prepared(&config);
+    let report = prepared.train.report();
+    let dropped = report.dropped;
+    assert_eq!((report.pairs_read, report.pairs_kept), (106, 101));
+    assert_eq!((dropped.empty_source, dropped.empty_target), (2, 1));
+    assert_eq!((dropped.too_long, dropped.too_short, dropped.ratio), (1, 0, 1));
+    assert_eq!(dropped.to_string(), "empty source 2, empty target 1, too long 1, length ratio 1");
+    // The last pair keeps its line although five before it are gone.
+    assert_eq!(prepared.train.line(100), 106);
+    for (side, language) in [(&report.source, "en"), (&report.target, "de")] {
+        assert_eq!(side.language, language);
+        assert_eq!(side.unknown, 0);
+        assert_eq!(side.histogram.iter().map(|bin| bin.pairs).sum::<u64>(), 101);
+        let mean = side.tokens as f64 / 101.0;
+        assert!((side.mean_length - mean).abs() < 1e-12);
+        assert!(side.histogram.last().unwrap().to >= side.longest);
+    }
+    let tokens: usize = (0..101).map(|pair| prepared.train.source(pair).len()).sum();
+    assert_eq!(report.source.tokens, tokens as u64);
+    let batching = report.batching;
+    assert!(batching.batches > 1 && batching.largest_target_tokens <= 120);
+    assert!((0.0..0.5).contains(&batching.padding_cost), "{}", batching.padding_cost);
+    let json = serde_json::to_string(report).unwrap();
+    assert_eq!(&serde_json::from_str::<DataReport>(&json).unwrap(), report);
+}
+
+#[test]
+fn ids_are_those_of_the_text() {
+    let directory = tempfile::tempdir().unwrap();
+    for joint in [true, false] {
+        let mut config = common::corpus(directory.path());
+        config.tokenizer.joint = joint;
+        let run = directory.path().join(format!("run-{joint}"));
+        let prepared = prepare(&config, &run).unwrap();
+        let pairs = common::sentences(600);
+        for index in [0, 17, 599] {
+            let source = prepared.tokenizers.source().decode(&prepared.train.source(index));
+            let target = prepared.tokenizers.target().decode(&prepared.train.target(index));
+            assert_eq!((source.unwrap(), target.unwrap()), pairs[index]);
+        }
+        assert_eq!(prepared.validation.unwrap().len(), 40);
+    }
+}
+
+#[test]
+fn the_cache_is_kept_until_its_causes_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = common::corpus(directory.path());
+    let (first, run) = prepared(&config);
+    let cache = run.join("cache/train.bin");
+    let written = || std::fs::metadata(&cache).unwrap().modified().unwrap();
+    let time = written();
+    config.batching.max_tokens = 60;
+    let (second, _) = prepared(&config);
+    assert_eq!(written(), time, "batching is no part of the cache");
+    assert!(second.train.report().batching.batches > first.train.report().batching.batches);
+
+    config.cleaning.max_tokens = 12;
+    let (third, _) = prepared(&config);
+    assert_ne!(written(), time, "cleaning is");
+    assert!(third.train.len() < first.train.len());
+    let time = written();
+    let mut pairs = common::sentences(600);
+    pairs[0] = text("my friend sees.", "mein Freund sieht.");
+    common::write_split(directory.path(), "train", &pairs);
+    let (fourth, _) = prepared(&config);
+    assert_ne!(written(), time, "so is the text");
+    assert_ne!(fourth.train.source(0), third.train.source(0));
+    // A mapped cache outlives its replacement.
+    assert_eq!(first.train.len(), 600);
+    assert_eq!(first.train.source(0), third.train.source(0));
+    let names: Vec<_> = std::fs::read_dir(run.join("cache")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "no temporary file is left: {names:?}");
+}
+
+#[test]
+fn a_damaged_cache_is_rebuilt() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = common::corpus(directory.path());
+    let (first, run) = prepared(&config);
+    let cache = run.join("cache/train.bin");
+    let whole = std::fs::read(&cache).unwrap();
+    drop(first);
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    let damaged = [
+        Vec::new(),
+        whole[..50].to_vec(),
+        whole[..whole.len() - 1].to_vec(),
+        [whole.clone(), vec![0]].concat(),
+        flipped(3),
+        flipped(20),
+        flipped(43),
+        flipped(50),
+        flipped(70),
+        flipped(200),
+        flipped(whole.len() - 5),
+    ];
+    for (case, bytes) in damaged.into_iter().enumerate() {
+        std::fs::write(&cache, bytes).unwrap();
+        let (again, _) = prepared(&config);
+        assert_eq!(again.train.len(), 600, "case {case}");
+        drop(again);
+        assert!(std::fs::read(&cache).unwrap() == whole, "case {case}");
+    }
+}
+
+#[test]
+fn all_pairs_dropped_lists_the_reasons_and_leaves_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = common::corpus(directory.path());
+    config.cleaning.max_tokens = 2;
+    let run = directory.path().join("run");
+    let message = prepare(&config, &run).unwrap_err().to_string();
+    assert!(message.contains("all 600 pairs were dropped (too long 600)"), "{message}");
+    assert_eq!(std::fs::read_dir(run.join("cache")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_missing_split_is_found_before_anything_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = common::corpus(directory.path());
+    config.validation = "dev".to_owned();
+    let run = directory.path().join("run");
+    let message = prepare(&config, &run).unwrap_err().to_string();
+    assert!(message.contains("dev.en: no such file"), "{message}");
+    assert!(!run.exists());
+}

@@ -1,0 +1,193 @@
+//! Every format yields the same pairs, and every fault names its place.
+
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use taper_data::{DataConfig, Format, PairReader, RawPair, Result, read_pairs, split_files};
+
+fn config(directory: &Path, format: Format) -> DataConfig {
+    DataConfig { dir: directory.to_owned(), format, ..DataConfig::default() }
+}
+
+fn write(directory: &Path, name: &str, bytes: impl AsRef<[u8]>) {
+    std::fs::write(directory.join(name), bytes).unwrap();
+}
+
+fn sides(pairs: &[RawPair]) -> Vec<(&str, &str)> {
+    pairs.iter().map(|pair| (pair.source.as_str(), pair.target.as_str())).collect()
+}
+
+fn message<T>(result: Result<T>) -> String {
+    match result {
+        Ok(_) => panic!("an error was expected"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn only_a_newline_ends_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = "one\u{2028}still one\r\ntwo\u{b}\u{85}two\nthree\rthree\n\nlast";
+    write(directory.path(), "train.en", format!("\u{feff}{source}"));
+    write(directory.path(), "train.de", "eins\nzwei\ndrei\nleer\nletzte\n");
+    let pairs = read_pairs(&config(directory.path(), Format::Text), "train").unwrap();
+    assert_eq!(
+        sides(&pairs),
+        [("one\u{2028}still one", "eins"), ("two\u{b}\u{85}two", "zwei"), ("three\rthree", "drei"), ("", "leer"), ("last", "letzte"),]
+    );
+    assert_eq!(pairs[4].line, 5);
+}
+
+#[test]
+fn compressed_files_are_found_and_read() {
+    let directory = tempfile::tempdir().unwrap();
+    // Two gzip members in one file, as `cat a.gz b.gz` makes.
+    let member = |text: &str| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    write(directory.path(), "train.en.gz", [member("a\nb\n"), member("c\n")].concat());
+    write(directory.path(), "train.de.zst", zstd::encode_all(&b"x\ny\nz\n"[..], 1).unwrap());
+    let config = config(directory.path(), Format::Text);
+    let files = split_files(&config, "train").unwrap();
+    assert!(files[0].ends_with("train.en.gz") && files[1].ends_with("train.de.zst"));
+    let pairs = read_pairs(&config, "train").unwrap();
+    assert_eq!(sides(&pairs), [("a", "x"), ("b", "y"), ("c", "z")]);
+}
+
+#[test]
+fn a_truncated_gzip_file_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(b"some text\n").unwrap();
+    let bytes = encoder.finish().unwrap();
+    write(directory.path(), "train.en.gz", &bytes[..bytes.len() - 9]);
+    write(directory.path(), "train.de", "etwas Text\n");
+    let error = message(read_pairs(&config(directory.path(), Format::Text), "train"));
+    assert!(error.contains("train.en.gz"), "{error}");
+}
+
+#[test]
+fn tsv_takes_columns_by_number_and_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "train.tsv", "a\tx\t1\nb\ty\t2\n");
+    let mut config = config(directory.path(), Format::Tsv);
+    assert_eq!(sides(&read_pairs(&config, "train").unwrap()), [("a", "x"), ("b", "y")]);
+    config.fields.source = "2".to_owned();
+    config.fields.target = "3".to_owned();
+    assert_eq!(sides(&read_pairs(&config, "train").unwrap()), [("x", "1"), ("y", "2")]);
+    config.fields.target = "4".to_owned();
+    let error = message(read_pairs(&config, "train"));
+    assert!(error.contains("line 1: has 3 tab-separated columns"), "{error}");
+
+    write(directory.path(), "named.tsv", "id\tgerman\tenglish\n1\tx\ta\n");
+    config.fields.source = "english".to_owned();
+    config.fields.target = "german".to_owned();
+    assert_eq!(sides(&read_pairs(&config, "named").unwrap()), [("a", "x")]);
+    config.fields.target = "french".to_owned();
+    let error = message(read_pairs(&config, "named"));
+    assert!(error.contains("\"french\"") && error.contains("id, german, english"), "{error}");
+}
+
+#[test]
+fn json_lines_take_plain_and_nested_fields() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "{\"translation\": {\"en\": \"a\\tb\", \"de\": \"x\"}}\n\n{\"en\": \"c\", \"de\": \"y\"}\n";
+    write(directory.path(), "train.jsonl", text);
+    let mut config = config(directory.path(), Format::Jsonl);
+    assert_eq!(sides(&read_pairs(&config, "train").unwrap()), [("a\tb", "x"), ("c", "y")]);
+    config.fields.source = "question.text".to_owned();
+    let error = message(read_pairs(&config, "train"));
+    assert!(error.contains("line 1: no field question.text"), "{error}");
+    write(directory.path(), "bad.jsonl", "{\"en\": \"a\", \"de\": \"x\"}\n{\"en\": 3}\n");
+    config.fields.source.clear();
+    let error = message(read_pairs(&config, "bad"));
+    assert!(error.contains("line 2: field \"en\" is 3, not a string"), "{error}");
+}
+
+/// A Parquet file with a nested column, as the hub has translations, and one row without a target.
+fn write_parquet(path: &Path) {
+    let schema = "message schema {
+        REQUIRED BYTE_ARRAY id (UTF8);
+        REQUIRED group translation { OPTIONAL BYTE_ARRAY de (UTF8); OPTIONAL BYTE_ARRAY en (UTF8); }
+    }";
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer =
+        SerializedFileWriter::new(file, Arc::new(parse_message_type(schema).unwrap()), Arc::new(WriterProperties::builder().build()))
+            .unwrap();
+    for (ids, german, english, present) in [(["1", "2"], vec!["x", "y"], ["a", "b"], [1, 1]), (["3", "4"], vec!["z"], ["c", "d"], [1, 0])] {
+        let mut group = writer.next_row_group().unwrap();
+        let columns: [(Vec<&str>, Option<&[i16]>); 3] = [(ids.to_vec(), None), (german, Some(&present)), (english.to_vec(), Some(&[1, 1]))];
+        for (values, levels) in columns {
+            let values: Vec<ByteArray> = values.into_iter().map(ByteArray::from).collect();
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&values, levels, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+#[test]
+fn parquet_rows_are_read_across_row_groups() {
+    let directory = tempfile::tempdir().unwrap();
+    write_parquet(&directory.path().join("train.parquet"));
+    let mut config = config(directory.path(), Format::Parquet);
+    let expected = [("a", "x"), ("b", "y"), ("c", "z"), ("d", "")];
+    assert_eq!(sides(&read_pairs(&config, "train").unwrap()), expected);
+    config.fields.source = "id".to_owned();
+    config.fields.target = "translation.en".to_owned();
+    assert_eq!(sides(&read_pairs(&config, "train").unwrap())[3], ("4", "d"));
+    config.fields.source = "nothing".to_owned();
+    let error = message(read_pairs(&config, "train"));
+    assert!(error.contains("row 1: no field nothing"), "{error}");
+    write(directory.path(), "bad.parquet", "not parquet at all");
+    let error = message(read_pairs(&config, "bad"));
+    assert!(error.contains("bad.parquet: not a readable Parquet file"), "{error}");
+}
+
+#[test]
+fn invalid_utf8_names_file_and_line() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "train.en", b"fine\nalso fine\nb\xffd\n");
+    write(directory.path(), "train.de", "gut\nauch gut\nschlecht\n");
+    let mut reader = PairReader::open(&config(directory.path(), Format::Text), "train").unwrap();
+    assert!(reader.next().unwrap().is_ok() && reader.next().unwrap().is_ok());
+    let error = message(reader.next().unwrap());
+    assert!(error.contains("train.en, line 3: not valid UTF-8"), "{error}");
+    assert!(reader.next().is_none(), "nothing follows an error");
+}
+
+#[test]
+fn unequal_line_counts_name_both_files_and_both_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "train.en", "1\n2\n3\n4\n5\n");
+    write(directory.path(), "train.de", "1\n2\n");
+    let error = message(read_pairs(&config(directory.path(), Format::Text), "train"));
+    for part in ["train.en has 5 lines", "train.de has 2;"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn missing_and_empty_files_say_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = config(directory.path(), Format::Text);
+    let error = message(read_pairs(&text, "train"));
+    assert!(error.contains("train.en: no such file") && error.contains("data.train"), "{error}");
+    let elsewhere = config(&directory.path().join("nowhere"), Format::Text);
+    let error = message(read_pairs(&elsewhere, "train"));
+    assert!(error.contains("data.dir"), "{error}");
+    common::write_split(directory.path(), "void", &[]);
+    let error = message(read_pairs(&text, "void"));
+    assert!(error.contains("\"void\" is empty") && error.contains("void.de"), "{error}");
+}

@@ -1,0 +1,135 @@
+//! Everything that can go wrong while decoding.
+
+use thiserror::Error;
+
+/// Why decoding failed. A `sentence` is a 0-based index into the sources of the call that failed.
+#[derive(Debug, Error)]
+pub enum DecodingError {
+    /// A configuration value is out of range.
+    #[error("decoding.{key} = {value} is not usable: {expected}")]
+    Config {
+        /// The key, as written in a configuration file.
+        key: &'static str,
+        /// The refused value.
+        value: String,
+        /// What would be accepted.
+        expected: String,
+    },
+
+    /// The vocabulary lacks the special tokens.
+    #[error(
+        "the model has a target vocabulary of {size} tokens, too few to hold \
+         <pad> 0, <unk> 1, <s> 2 and </s> 3"
+    )]
+    Vocabulary {
+        /// The size that the model reported.
+        size: usize,
+    },
+
+    /// A source does not end with `</s>`.
+    #[error(
+        "source {sentence} ends with token {last} where </s> (3) was expected; \
+         append </s> to every source before decoding"
+    )]
+    SourceWithoutEnd {
+        /// Which source.
+        sentence: usize,
+        /// Its last token.
+        last: u32,
+    },
+
+    /// Sources and targets do not pair up.
+    #[error("{sources} sources but {targets} targets to score; give one target per source")]
+    UnequalCounts {
+        /// Number of sources.
+        sources: usize,
+        /// Number of targets.
+        targets: usize,
+    },
+
+    /// A target to score holds an id that no translation can hold.
+    #[error(
+        "target {sentence} holds token {token} at position {position}; give ids below {vocabulary} \
+         without <pad> (0), <s> (2) and </s> (3), which scoring adds itself"
+    )]
+    Target {
+        /// Which target.
+        sentence: usize,
+        /// The 0-based position of the token.
+        position: usize,
+        /// The refused token.
+        token: u32,
+        /// The size of the target vocabulary.
+        vocabulary: usize,
+    },
+
+    /// The model returned an unexpected number of values.
+    #[error(
+        "the model returned {got} values for {rows} rows over a vocabulary of {vocabulary} tokens, \
+         expected {expected}"
+    )]
+    WrongShape {
+        /// Rows that were stepped.
+        rows: usize,
+        /// The vocabulary size.
+        vocabulary: usize,
+        /// `rows * vocabulary`.
+        expected: usize,
+        /// Values returned.
+        got: usize,
+    },
+
+    /// The model's output cannot be normalised: it holds a NaN or `+inf`, or only `-inf`.
+    #[error(
+        "the model's output for sentence {sentence} at target position {position} is not a \
+         distribution (NaN, +inf, or nothing possible); the weights may have diverged: try an \
+         earlier checkpoint"
+    )]
+    NotADistribution {
+        /// Which sentence.
+        sentence: usize,
+        /// The 0-based target position being predicted.
+        position: usize,
+    },
+
+    /// Every continuation that the search may take has probability zero.
+    #[error(
+        "no translation of sentence {sentence} has a probability above zero within its limits; \
+         lower decoding.min_length or allow <unk>"
+    )]
+    DeadEnd {
+        /// Which sentence.
+        sentence: usize,
+    },
+
+    /// The model itself failed.
+    #[error("the model failed to {action}")]
+    Model {
+        /// What it was asked to do: `start`, `step` or `select rows`.
+        action: &'static str,
+        /// Its own error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl DecodingError {
+    /// Wraps the error of a [`StepModel`](crate::StepModel) that failed to do `action`.
+    pub fn model(action: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let source = source.into();
+        Self::Model { action, source }
+    }
+
+    /// Translates a sentence index within a batch to one within the whole call.
+    pub(crate) fn in_batch(mut self, indices: &[usize]) -> Self {
+        match &mut self {
+            Self::NotADistribution { sentence, .. }
+            | Self::DeadEnd { sentence }
+            | Self::SourceWithoutEnd { sentence, .. }
+            | Self::Target { sentence, .. } => {
+                *sentence = indices.get(*sentence).copied().unwrap_or(*sentence);
+            }
+            _ => {}
+        }
+        self
+    }
+}

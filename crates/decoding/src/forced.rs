@@ -1,0 +1,103 @@
+//! Scores of given translations: how likely the model finds them.
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::select::{log_normalizer, log_probability};
+use crate::step::{checked_step, select_if_changed};
+use crate::tokens::{BOS, EOS};
+use crate::{DecodingError, Result, StepModel, length_penalty};
+
+/// How likely the model finds a given translation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ForcedScore {
+    /// Natural logarithm of the probability of each token given those before it; the last entry
+    /// is that of the closing `</s>`. Empty only for an empty translation of an empty source.
+    pub token_log_probabilities: Vec<f64>,
+    /// Their sum, added from the first to the last as a search adds them.
+    pub log_probability: f64,
+    /// The sum over the [length penalty](length_penalty).
+    pub score: f64,
+    /// The number of scored tokens, with the closing `</s>`.
+    pub length: usize,
+}
+
+impl ForcedScore {
+    fn new(token_log_probabilities: Vec<f64>, alpha: f64) -> Self {
+        let length = token_log_probabilities.len();
+        let log_probability = token_log_probabilities.iter().fold(0.0, |sum, x| sum + x);
+        Self { token_log_probabilities, log_probability, score: log_probability / length_penalty(length, alpha), length }
+    }
+
+    /// The score of no output for an empty source, which is certain without a model.
+    pub(crate) fn empty() -> Self {
+        Self { token_log_probabilities: Vec::new(), log_probability: 0.0, score: 0.0, length: 0 }
+    }
+}
+
+/// Scores one batch: `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`,
+/// which ends with `</s>`. Targets may hold tokens that a search would not produce, as `<unk>`.
+///
+/// Tokens go through the same steps and the same normalisation as in a search, so that the result
+/// for a search's own output is the search's own number. A row leaves the batch when it ends.
+///
+/// # Errors
+/// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
+/// [`DecodingError::NotADistribution`], and whatever the model reports.
+pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u32]], alpha: f64) -> Result<Vec<ForcedScore>> {
+    if sources.len() != targets.len() {
+        return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
+    }
+    for (sentence, target) in targets.iter().enumerate() {
+        check_target(sentence, target, model.vocabulary_size())?;
+    }
+    if sources.is_empty() {
+        return Ok(Vec::new());
+    }
+
+    let mut scores: Vec<Vec<f64>> = targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
+    // The sentence that each model row belongs to.
+    let mut active: Vec<usize> = (0..sources.len()).collect();
+    let mut state = model.start(sources)?;
+    let mut position = 0;
+    while !active.is_empty() {
+        let inputs: Vec<u32> = active
+            .iter()
+            .map(|&sentence| match position {
+                0 => BOS,
+                _ => targets[sentence][position - 1],
+            })
+            .collect();
+        let logits = checked_step(model, &mut state, &inputs)?;
+        let step_scores: Vec<f64> = logits
+            .par_chunks(model.vocabulary_size())
+            .zip(&active)
+            .map(|(logits, &sentence)| {
+                let token = targets[sentence].get(position).copied().unwrap_or(EOS);
+                let normalizer = log_normalizer(logits).ok_or(DecodingError::NotADistribution { sentence, position })?;
+                Ok(log_probability(logits[token as usize], normalizer))
+            })
+            .collect::<Result<_>>()?;
+        for (&sentence, step_score) in active.iter().zip(step_scores) {
+            scores[sentence].push(step_score);
+        }
+
+        let old_rows = active.len();
+        let kept_rows: Vec<usize> = (0..old_rows).filter(|&row| position < targets[active[row]].len()).collect();
+        active = kept_rows.iter().map(|&row| active[row]).collect();
+        if !active.is_empty() {
+            select_if_changed(model, &mut state, old_rows, &kept_rows)?;
+        }
+        position += 1;
+    }
+    Ok(scores.into_iter().map(|token_scores| ForcedScore::new(token_scores, alpha)).collect())
+}
+
+/// Refuses ids that cannot stand inside a translation.
+fn check_target(sentence: usize, target: &[u32], vocabulary: usize) -> Result<()> {
+    let refused = target.iter().enumerate().find(|&(_, &token)| token as usize >= vocabulary || matches!(token, crate::PAD | BOS | EOS));
+    match refused {
+        None => Ok(()),
+        Some((position, &token)) => Err(DecodingError::Target { sentence, position, token, vocabulary }),
+    }
+}

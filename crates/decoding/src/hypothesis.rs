@@ -1,0 +1,40 @@
+//! A finished translation and how it is scored.
+
+use serde::Serialize;
+
+/// One finished translation with its scores.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Hypothesis {
+    /// The output tokens, without `<s>` and `</s>`.
+    pub tokens: Vec<u32>,
+    /// Natural logarithm of the probability of the tokens and the closing `</s>`.
+    pub log_probability: f64,
+    /// [`log_probability`](Self::log_probability) over [`length_penalty`]; what n-best lists are
+    /// sorted by.
+    pub score: f64,
+    /// The number of scored tokens: the output tokens and the closing `</s>`. Zero only for the
+    /// translation of an empty source, which no model scored.
+    pub length: usize,
+}
+
+impl Hypothesis {
+    /// Scores `tokens` (without `</s>`), whose total with `</s>` is `log_probability`.
+    pub(crate) fn finished(tokens: Vec<u32>, log_probability: f64, alpha: f64) -> Self {
+        let length = tokens.len() + 1;
+        Self { tokens, log_probability, score: log_probability / length_penalty(length, alpha), length }
+    }
+
+    /// The translation of an empty source: nothing, for certain.
+    pub(crate) fn empty() -> Self {
+        Self { tokens: Vec::new(), log_probability: 0.0, score: 0.0, length: 0 }
+    }
+}
+
+/// The length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
+/// System", equation 14; a hypothesis' score is its log-probability over this.
+///
+/// `n` counts the closing `</s>`, as its log-probability is part of the total. Zero for `α` leaves
+/// log-probabilities as they are; the penalty grows with `n` for any larger `α`.
+pub fn length_penalty(length: usize, alpha: f64) -> f64 {
+    ((5.0 + length as f64) / 6.0).powf(alpha)
+}

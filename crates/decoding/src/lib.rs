@@ -1,0 +1,84 @@
+//! Greedy search, beam search and forced scoring over any model that predicts one token at a time.
+//!
+//! The searches know a model only through [`StepModel`]: start from sources, step all rows by one
+//! token, keep some rows. They run on the host over plain `f32` rows. The alternative, searching
+//! inside tensor operations on the device, was rejected: it ties the search to one tensor library,
+//! makes ties depend on the device's sort, and saves only the copy of one logit row per hypothesis
+//! and step.
+//!
+//! Three promises hold throughout:
+//! - The outcome for a sentence does not depend on which sentences share its batch, as far as the
+//!   model's own rows do not: every decision here is taken per sentence, in `f64`, with ties broken
+//!   by the order of hypotheses and then by the lowest token id.
+//! - A hypothesis' log-probability is that of the model's full distribution, whatever tokens the
+//!   search forbids, so [`Translator::score`] of an output gives the number the search gave it.
+//! - Stopping is exact: the result is the one that running the beam to its maximum length gives.
+//!
+//! Reading order: [`StepModel`], then `select.rs` (one row of logits to candidates), `beam.rs`,
+//! and [`Translator`], which forms the batches.
+//!
+//! ```
+//! use taper_decoding::{DecodingConfig, Result, StepModel, Translator};
+//!
+//! /// A model that is all but sure to copy its source.
+//! struct Copy;
+//!
+//! impl StepModel for Copy {
+//!     /// What is left to copy, per row.
+//!     type State = Vec<Vec<u32>>;
+//!
+//!     fn vocabulary_size(&self) -> usize {
+//!         10
+//!     }
+//!
+//!     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {
+//!         Ok(sources.iter().map(|source| source.to_vec()).collect())
+//!     }
+//!
+//!     fn step(&self, state: &mut Self::State, tokens: &[u32]) -> Result<Vec<f32>> {
+//!         let mut logits = vec![0.0; tokens.len() * 10];
+//!         for (rest, row) in state.iter_mut().zip(logits.chunks_mut(10)) {
+//!             if !rest.is_empty() {
+//!                 row[rest.remove(0) as usize] = 9.0;
+//!             }
+//!         }
+//!         Ok(logits)
+//!     }
+//!
+//!     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()> {
+//!         *state = rows.iter().map(|&row| state[row].clone()).collect();
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let translator = Translator::new(&Copy, DecodingConfig::default())?;
+//! let translations = translator.translate(&[vec![7, 5, 8, 3], vec![3]])?; // 3 is `</s>`
+//! assert_eq!(translations[0][0].tokens, [7, 5, 8]);
+//! assert!(translations[1][0].tokens.is_empty());
+//! # Ok::<(), taper_decoding::DecodingError>(())
+//! ```
+
+mod beam;
+mod config;
+mod error;
+mod forced;
+mod greedy;
+mod hypothesis;
+mod select;
+mod step;
+mod tokens;
+mod transformer;
+mod translator;
+
+pub use beam::beam_search;
+pub use config::{DecodingConfig, OutputLimits};
+pub use error::DecodingError;
+pub use forced::{ForcedScore, forced_scores};
+pub use greedy::greedy_search;
+pub use hypothesis::{Hypothesis, length_penalty};
+pub use step::StepModel;
+pub use tokens::{BOS, EOS, PAD, UNK};
+pub use translator::{FinishedChunk, Translator};
+
+/// A result whose error is a [`DecodingError`].
+pub type Result<T> = std::result::Result<T, DecodingError>;

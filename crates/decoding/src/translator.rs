@@ -1,0 +1,218 @@
+//! Whole files of sentences: batches by length, results in input order.
+
+use std::ops::Range;
+
+use crate::tokens::EOS;
+use crate::{DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, StepModel, beam_search, forced_scores, greedy_search};
+
+/// The source that the model sees for an empty line with a translation to score.
+const ONLY_END: &[u32] = &[EOS];
+
+/// Translates and scores any number of sentences with one model and one configuration.
+///
+/// Sentences are batched with others of about their length, longest first, within the
+/// configuration's `batch_tokens` and `batch_rows`. Results come in input order, and an empty
+/// source, `[]` or only `</s>`, gives an empty translation without asking the model.
+#[derive(Debug)]
+pub struct Translator<'m, M> {
+    model: &'m M,
+    config: DecodingConfig,
+}
+
+/// News of a finished batch, for progress reports and for showing translations as they come.
+#[derive(Clone, Copy, Debug)]
+pub struct FinishedChunk<'a, T> {
+    /// The input positions of the sentences that were just finished.
+    pub indices: &'a [usize],
+    /// Their results, in the order of `indices`.
+    pub results: &'a [T],
+    /// Sentences finished so far, these included.
+    pub sentences_done: usize,
+    /// All sentences of the call.
+    pub sentences_total: usize,
+}
+
+impl<'m, M: StepModel> Translator<'m, M> {
+    /// A translator over `model`.
+    ///
+    /// # Errors
+    /// [`DecodingError::Config`] for an unusable configuration, [`DecodingError::Vocabulary`] for
+    /// a model whose vocabulary cannot hold the special tokens.
+    pub fn new(model: &'m M, config: DecodingConfig) -> Result<Self> {
+        config.validate()?;
+        let size = model.vocabulary_size();
+        if size <= EOS as usize {
+            return Err(DecodingError::Vocabulary { size });
+        }
+        Ok(Self { model, config })
+    }
+
+    /// The configuration in use.
+    pub fn config(&self) -> &DecodingConfig {
+        &self.config
+    }
+
+    /// Translates `sources`, each ending with `</s>`: per source, in order, its best hypotheses,
+    /// best first, at least one and at most `n_best`.
+    ///
+    /// # Errors
+    /// [`DecodingError::SourceWithoutEnd`] before anything is translated, and the errors of
+    /// [`beam_search`].
+    pub fn translate(&self, sources: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>> {
+        self.translate_with(sources, |_| {})
+    }
+
+    /// As [`translate`](Self::translate), calling `on_chunk` after each batch.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate).
+    pub fn translate_with(
+        &self,
+        sources: &[Vec<u32>],
+        on_chunk: impl FnMut(FinishedChunk<'_, Vec<Hypothesis>>),
+    ) -> Result<Vec<Vec<Hypothesis>>> {
+        check_sources(sources)?;
+        let (empty, mut order): (Vec<usize>, Vec<usize>) = (0..sources.len()).partition(|&index| is_empty(&sources[index]));
+        order.sort_by_key(|&index| std::cmp::Reverse(sources[index].len()));
+        let lengths: Vec<usize> = order.iter().map(|&index| sources[index].len()).collect();
+        let batches = batches(&lengths, self.config.beam_size, &self.config);
+
+        let mut collector = Collector::new(sources.len(), on_chunk);
+        if !empty.is_empty() {
+            let results = vec![vec![Hypothesis::empty()]; empty.len()];
+            collector.finish(&empty, results);
+        }
+        for batch in batches {
+            let indices = &order[batch];
+            let chunk: Vec<&[u32]> = indices.iter().map(|&i| sources[i].as_slice()).collect();
+            let results = self.translate_chunk(&chunk).map_err(|error| error.in_batch(indices))?;
+            collector.finish(indices, results);
+        }
+        Ok(collector.into_results())
+    }
+
+    /// Scores `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`.
+    ///
+    /// An empty target of an empty source scores 0, as [`translate`](Self::translate) says; any
+    /// other target of an empty source is scored against a source of only `</s>`.
+    ///
+    /// # Errors
+    /// [`DecodingError::SourceWithoutEnd`], and the errors of [`forced_scores`].
+    pub fn score(&self, sources: &[Vec<u32>], targets: &[Vec<u32>]) -> Result<Vec<ForcedScore>> {
+        self.score_with(sources, targets, |_| {})
+    }
+
+    /// As [`score`](Self::score), calling `on_chunk` after each batch.
+    ///
+    /// # Errors
+    /// As [`score`](Self::score).
+    pub fn score_with(
+        &self,
+        sources: &[Vec<u32>],
+        targets: &[Vec<u32>],
+        on_chunk: impl FnMut(FinishedChunk<'_, ForcedScore>),
+    ) -> Result<Vec<ForcedScore>> {
+        if sources.len() != targets.len() {
+            return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
+        }
+        check_sources(sources)?;
+        let (empty, mut order): (Vec<usize>, Vec<usize>) =
+            (0..sources.len()).partition(|&index| is_empty(&sources[index]) && targets[index].is_empty());
+        // Targets of about one length end together, which keeps the rows of a batch busy.
+        order.sort_by_key(|&index| std::cmp::Reverse((sources[index].len().max(1), targets[index].len())));
+        let lengths: Vec<usize> = order.iter().map(|&index| sources[index].len().max(1)).collect();
+
+        let mut collector = Collector::new(sources.len(), on_chunk);
+        if !empty.is_empty() {
+            collector.finish(&empty, vec![ForcedScore::empty(); empty.len()]);
+        }
+        for batch in batches(&lengths, 1, &self.config) {
+            let indices = &order[batch];
+            let chunk_sources: Vec<&[u32]> = indices
+                .iter()
+                .map(|&index| match sources[index].as_slice() {
+                    [] => ONLY_END,
+                    source => source,
+                })
+                .collect();
+            let chunk_targets: Vec<&[u32]> = indices.iter().map(|&i| targets[i].as_slice()).collect();
+            let alpha = self.config.length_penalty;
+            let results = forced_scores(self.model, &chunk_sources, &chunk_targets, alpha).map_err(|error| error.in_batch(indices))?;
+            collector.finish(indices, results);
+        }
+        Ok(collector.into_results())
+    }
+
+    fn translate_chunk(&self, sources: &[&[u32]]) -> Result<Vec<Vec<Hypothesis>>> {
+        if self.config.beam_size == 1 {
+            let hypotheses = greedy_search(self.model, sources, &self.config)?;
+            return Ok(hypotheses.into_iter().map(|best| vec![best]).collect());
+        }
+        beam_search(self.model, sources, &self.config)
+    }
+}
+
+/// Puts results back in input order and tells the caller of each batch.
+struct Collector<T, F> {
+    results: Vec<(usize, T)>,
+    total: usize,
+    on_chunk: F,
+}
+
+impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
+    fn new(total: usize, on_chunk: F) -> Self {
+        Self { results: Vec::with_capacity(total), total, on_chunk }
+    }
+
+    fn finish(&mut self, indices: &[usize], results: Vec<T>) {
+        (self.on_chunk)(FinishedChunk {
+            indices,
+            results: &results,
+            sentences_done: self.results.len() + results.len(),
+            sentences_total: self.total,
+        });
+        self.results.extend(indices.iter().copied().zip(results));
+    }
+
+    fn into_results(mut self) -> Vec<T> {
+        self.results.sort_by_key(|&(index, _)| index);
+        self.results.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+fn is_empty(source: &[u32]) -> bool {
+    matches!(source, [] | [EOS])
+}
+
+fn check_sources(sources: &[Vec<u32>]) -> Result<()> {
+    for (sentence, source) in sources.iter().enumerate() {
+        if let Some(&last) = source.last()
+            && last != EOS
+        {
+            return Err(DecodingError::SourceWithoutEnd { sentence, last });
+        }
+    }
+    Ok(())
+}
+
+/// Cuts sentences of the given lengths, in order, into batches within the configured budgets.
+fn batches(lengths: &[usize], rows_per_sentence: usize, config: &DecodingConfig) -> Vec<Range<usize>> {
+    let mut batches = Vec::new();
+    let mut start = 0;
+    let mut tokens = 0_usize;
+    for (index, length) in lengths.iter().enumerate() {
+        let cost = length.saturating_mul(rows_per_sentence);
+        let rows = (index - start + 1).saturating_mul(rows_per_sentence);
+        let over = tokens.saturating_add(cost) > config.batch_tokens || rows > config.batch_rows;
+        if over && index > start {
+            batches.push(start..index);
+            start = index;
+            tokens = 0;
+        }
+        tokens = tokens.saturating_add(cost);
+    }
+    if start < lengths.len() {
+        batches.push(start..lengths.len());
+    }
+    batches
+}

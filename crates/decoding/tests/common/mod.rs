@@ -1,0 +1,108 @@
+//! A small step model whose every distribution depends on the whole source and prefix by hash, and
+//! the random sources that the tests feed it.
+
+// Each test binary uses its own part of this module.
+#![allow(dead_code)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use taper_decoding::{DecodingConfig, DecodingError, EOS, Result, StepModel};
+
+/// The finaliser of SplitMix64.
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    let mut z = a ^ b.wrapping_add(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Logits drawn by hash from the source, the prefix and the token.
+pub(crate) struct HashModel {
+    pub(crate) vocabulary: usize,
+    pub(crate) seed: u64,
+    /// How far apart logits lie.
+    pub(crate) spread: f32,
+    /// What is added to the logit of `</s>`.
+    pub(crate) end_bias: f32,
+    /// Distinct values that a logit may take; few make many ties.
+    pub(crate) levels: u64,
+    pub(crate) starts: AtomicUsize,
+    pub(crate) rows_stepped: AtomicUsize,
+}
+
+impl HashModel {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            vocabulary: 8,
+            seed,
+            spread: 4.0,
+            end_bias: 0.0,
+            levels: 1 << 20,
+            starts: AtomicUsize::new(0),
+            rows_stepped: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn logits(&self, history: u64) -> Vec<f32> {
+        (0..self.vocabulary as u32)
+            .map(|token| {
+                let level = mix(history, u64::from(token) + 1000) % self.levels;
+                let bias = if token == EOS { self.end_bias } else { 0.0 };
+                self.spread * level as f32 / self.levels as f32 + bias
+            })
+            .collect()
+    }
+
+    pub(crate) fn history_of_source(&self, source: &[u32]) -> u64 {
+        source.iter().fold(self.seed, |history, &token| mix(history, u64::from(token)))
+    }
+}
+
+impl StepModel for HashModel {
+    /// The hash of source and prefix, per row.
+    type State = Vec<u64>;
+
+    fn vocabulary_size(&self) -> usize {
+        self.vocabulary
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<Vec<u64>> {
+        assert!(sources.iter().all(|source| !source.is_empty()));
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        Ok(sources.iter().map(|source| self.history_of_source(source)).collect())
+    }
+
+    fn step(&self, state: &mut Vec<u64>, tokens: &[u32]) -> Result<Vec<f32>> {
+        if state.len() != tokens.len() {
+            let message = format!("{} rows but {} tokens", state.len(), tokens.len());
+            return Err(DecodingError::model("step", message));
+        }
+        self.rows_stepped.fetch_add(tokens.len(), Ordering::Relaxed);
+        let mut logits = Vec::new();
+        for (history, &token) in state.iter_mut().zip(tokens) {
+            *history = mix(*history, u64::from(token));
+            logits.extend(self.logits(*history));
+        }
+        Ok(logits)
+    }
+
+    fn select(&self, state: &mut Vec<u64>, rows: &[usize]) -> Result<()> {
+        *state = rows.iter().map(|&row| state[row]).collect();
+        Ok(())
+    }
+}
+
+/// `count` sources of 1 to 9 tokens and `</s>`.
+pub(crate) fn random_sources(count: usize, seed: u64) -> Vec<Vec<u32>> {
+    (0..count as u64)
+        .map(|index| {
+            let length = 1 + mix(seed, index) % 9;
+            (0..length).map(|position| 4 + (mix(mix(seed, index), position) % 40) as u32).chain([EOS]).collect()
+        })
+        .collect()
+}
+
+/// A configuration whose outputs have at most `max_length` tokens for any source.
+pub(crate) fn short_outputs(beam_size: usize, max_length: usize) -> DecodingConfig {
+    DecodingConfig { beam_size, max_length_ratio: 0.0, max_length_offset: max_length, ..DecodingConfig::default() }
+}

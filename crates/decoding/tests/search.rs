@@ -1,0 +1,254 @@
+//! The searches against slow oracles: exhaustive enumeration, a beam that never stops early, and
+//! each other.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use common::{HashModel, random_sources, short_outputs};
+use taper_decoding::{BOS, DecodingConfig, EOS, Hypothesis, StepModel, UNK, beam_search, forced_scores, greedy_search, length_penalty};
+
+fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
+    sources.iter().map(Vec::as_slice).collect()
+}
+
+/// The natural log-softmax of the row after `prefix`, in f64 and by the textbook.
+fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
+    let mut state = model.start(&[source]).expect("starts");
+    let mut logits = model.step(&mut state, &[BOS]).expect("steps");
+    for &token in prefix {
+        logits = model.step(&mut state, &[token]).expect("steps");
+    }
+    let sum: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();
+    logits.iter().map(|&x| f64::from(x) - sum.ln()).collect()
+}
+
+/// A whole sentence with its total log-probability.
+type Scored = (Vec<u32>, f64);
+
+/// Every translation within the limits, in no particular order.
+fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<Scored> {
+    let mut open: Vec<Scored> = vec![(Vec::new(), 0.0)];
+    let mut whole = Vec::new();
+    while let Some((prefix, total)) = open.pop() {
+        let row = log_softmax(model, source, &prefix);
+        if prefix.len() >= min {
+            whole.push((prefix.clone(), total + row[EOS as usize]));
+        }
+        if prefix.len() < max {
+            for token in 4..model.vocabulary as u32 {
+                let longer = prefix.iter().copied().chain([token]).collect();
+                open.push((longer, total + row[token as usize]));
+            }
+        }
+    }
+    whole
+}
+
+/// Beam search written for clarity: one sentence, whole prefixes, no early stopping. Returns the
+/// n-best list and how many rows it took to find.
+fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (Vec<Vec<u32>>, usize) {
+    let limits = config.output_limits(source.len() - 1);
+    let mut live: Vec<Scored> = vec![(Vec::new(), 0.0)];
+    let mut finished: Vec<(f64, Vec<u32>)> = Vec::new();
+    let mut rows = 0;
+    for length in 0..=limits.max_length {
+        rows += live.len();
+        let mut continuations = Vec::new();
+        for (prefix, total) in &live {
+            let row = log_softmax(model, source, prefix);
+            for token in EOS..model.vocabulary as u32 {
+                let allowed = if token == EOS { length >= limits.min_length } else { length < limits.max_length };
+                if allowed {
+                    continuations.push((prefix.clone(), token, total + row[token as usize]));
+                }
+            }
+        }
+        continuations.sort_by(|a, b| b.2.total_cmp(&a.2));
+        continuations.truncate(config.beam_size);
+        live.clear();
+        for (mut prefix, token, total) in continuations {
+            if token == EOS {
+                let penalty = length_penalty(prefix.len() + 1, config.length_penalty);
+                finished.push((total / penalty, prefix));
+            } else {
+                prefix.push(token);
+                live.push((prefix, total));
+            }
+        }
+    }
+    finished.sort_by(|a, b| b.0.total_cmp(&a.0));
+    finished.truncate(config.n_best);
+    let tokens = finished.into_iter().map(|(_, tokens)| tokens);
+    (tokens.collect(), rows)
+}
+
+#[test]
+fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
+    const MAX_LENGTH: usize = 4;
+    for alpha in [0.0, 0.6, 1.0, 2.0] {
+        for (seed, min_length) in [(1, 0), (2, 0), (3, 2), (4, 0)] {
+            let model = HashModel::new(seed);
+            let sources = random_sources(3, seed);
+            let config = DecodingConfig {
+                n_best: 7,
+                length_penalty: alpha,
+                min_length,
+                // 4 ordinary tokens: at most 4^4 live hypotheses with 5 continuations each.
+                ..short_outputs(4_usize.pow(MAX_LENGTH as u32) * 5, MAX_LENGTH)
+            };
+            let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+            for (source, found) in sources.iter().zip(found) {
+                let mut all: Vec<(f64, f64, Vec<u32>)> = enumerate(&model, source, min_length, MAX_LENGTH)
+                    .into_iter()
+                    .map(|(tokens, total)| {
+                        let penalty = length_penalty(tokens.len() + 1, alpha);
+                        (total / penalty, total, tokens)
+                    })
+                    .collect();
+                all.sort_by(|a, b| b.0.total_cmp(&a.0));
+                assert_eq!(found.len(), 7);
+                for (hypothesis, (score, total, tokens)) in found.iter().zip(all) {
+                    assert_eq!(hypothesis.tokens, tokens);
+                    assert_eq!(hypothesis.length, tokens.len() + 1);
+                    assert!((hypothesis.log_probability - total).abs() < 1e-5);
+                    assert!((hypothesis.score - score).abs() < 1e-5);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn early_stopping_gives_what_running_to_the_maximum_length_gives() {
+    let (mut rows, mut patient_rows) = (0, 0);
+    for (beam_size, n_best, alpha, end_bias) in [(2, 1, 0.6, 0.0), (3, 3, 1.0, 1.0), (5, 1, 2.0, 2.0), (5, 4, 0.0, 0.0), (4, 2, 0.6, -2.0)]
+    {
+        for seed in 10..20 {
+            let mut model = HashModel::new(seed);
+            model.end_bias = end_bias;
+            let sources = random_sources(4, seed);
+            let config = DecodingConfig { n_best, length_penalty: alpha, max_length_ratio: 1.0, ..short_outputs(beam_size, 8) };
+            let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+            rows += model.rows_stepped.swap(0, Ordering::Relaxed);
+            for (source, found) in sources.iter().zip(found) {
+                let found: Vec<Vec<u32>> = found.into_iter().map(|h| h.tokens).collect();
+                let (expected, patient) = patient_beam(&model, source, &config);
+                assert_eq!(found, expected);
+                patient_rows += patient;
+            }
+        }
+    }
+    assert!(rows < patient_rows, "{rows} of {patient_rows} rows: nothing stopped early");
+}
+
+#[test]
+fn a_beam_of_one_is_greedy_search() {
+    for seed in 0..20 {
+        let mut model = HashModel::new(seed);
+        // Few levels make ties at nearly every position.
+        model.levels = if seed % 2 == 0 { 3 } else { 1 << 20 };
+        let sources = random_sources(16, seed);
+        let config = DecodingConfig { beam_size: 1, min_length: (seed % 3) as usize, ..DecodingConfig::default() };
+        let greedy = greedy_search(&model, &slices(&sources), &config).expect("decodes");
+        let beam = beam_search(&model, &slices(&sources), &config).expect("decodes");
+        let beam: Vec<Hypothesis> = beam.into_iter().flatten().collect();
+        assert_eq!(greedy, beam);
+        assert!(greedy.iter().any(|hypothesis| hypothesis.length > 2));
+    }
+}
+
+#[test]
+fn forced_scores_of_an_output_are_the_scores_of_its_search_to_the_bit() {
+    let model = HashModel::new(5);
+    let sources = random_sources(12, 5);
+    let config = DecodingConfig { n_best: 5, ..DecodingConfig::default() };
+    let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+    for rank in 0..5 {
+        let targets: Vec<&[u32]> = found.iter().map(|n| n[rank].tokens.as_slice()).collect();
+        let forced = forced_scores(&model, &slices(&sources), &targets, config.length_penalty).expect("scores");
+        for (forced, found) in forced.iter().zip(found.iter().map(|n| &n[rank])) {
+            assert_eq!(forced.log_probability.to_bits(), found.log_probability.to_bits());
+            assert_eq!(forced.score.to_bits(), found.score.to_bits());
+            assert_eq!(forced.length, found.length);
+            assert_eq!(forced.token_log_probabilities.len(), found.length);
+        }
+    }
+}
+
+#[test]
+fn forced_token_scores_are_the_log_softmax() {
+    let model = HashModel::new(6);
+    let source = [7, 9, EOS];
+    let target = [5, UNK, 4];
+    let forced = forced_scores(&model, &[&source], &[&target], 0.0).expect("scores");
+    for (position, &score) in forced[0].token_log_probabilities.iter().enumerate() {
+        let token = target.get(position).copied().unwrap_or(EOS);
+        let expected = log_softmax(&model, &source, &target[..position])[token as usize];
+        assert!((score - expected).abs() < 1e-6);
+    }
+    assert_eq!(forced[0].score, forced[0].log_probability);
+}
+
+#[test]
+fn n_best_lists_are_sorted_and_distinct() {
+    let mut model = HashModel::new(8);
+    model.levels = 4;
+    let sources = random_sources(20, 8);
+    let config = DecodingConfig { beam_size: 6, n_best: 6, ..DecodingConfig::default() };
+    for list in beam_search(&model, &slices(&sources), &config).expect("decodes") {
+        assert_eq!(list.len(), 6);
+        assert!(list.is_sorted_by(|a, b| a.score >= b.score));
+        for (rank, hypothesis) in list.iter().enumerate() {
+            assert!(list[..rank].iter().all(|h| h.tokens != hypothesis.tokens));
+        }
+    }
+}
+
+#[test]
+fn lengths_stay_within_their_limits_and_special_tokens_never_come() {
+    let mut model = HashModel::new(9);
+    model.end_bias = -20.0;
+    let sources = random_sources(20, 9);
+    let mut config =
+        DecodingConfig { beam_size: 3, max_length_ratio: 1.5, max_length_offset: 2, max_length: 12, ..DecodingConfig::default() };
+    // `</s>` is very unlikely here: outputs reach their maximum and end there with their score.
+    let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+    for (source, list) in sources.iter().zip(found) {
+        let most = (source.len() - 1) * 3 / 2 + 2;
+        assert_eq!(list[0].tokens.len(), most.min(12));
+        assert!(list[0].log_probability < -15.0);
+        assert!(list[0].tokens.iter().all(|&token| token > EOS));
+    }
+
+    // Here it is very likely, and the minimum holds it back.
+    model.end_bias = 20.0;
+    config.min_length = 5;
+    let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+    for (source, list) in sources.iter().zip(found) {
+        let limits = config.output_limits(source.len() - 1);
+        assert_eq!(list[0].tokens.len(), limits.min_length);
+    }
+}
+
+#[test]
+fn unknown_comes_only_where_it_is_allowed() {
+    let sources = random_sources(30, 11);
+    let model = HashModel::new(11);
+    let count = |allow_unknown| {
+        let config = DecodingConfig { allow_unknown, ..DecodingConfig::default() };
+        let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+        let tokens = found.iter().flatten().flat_map(|h| &h.tokens);
+        tokens.filter(|&&token| token == UNK).count()
+    };
+    assert_eq!(count(false), 0);
+    assert!(count(true) > 0);
+}
+
+#[test]
+fn the_length_penalty_is_that_of_the_paper() {
+    assert_eq!(length_penalty(1, 0.6), 1.0);
+    assert_eq!(length_penalty(7, 1.0), 2.0);
+    assert_eq!(length_penalty(19, 0.5), 2.0);
+    assert_eq!(length_penalty(100, 0.0), 1.0);
+}

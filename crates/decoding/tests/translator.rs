@@ -1,0 +1,232 @@
+//! Batches, order, empty lines, progress, configuration and errors.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use common::{HashModel, mix, random_sources};
+use taper_decoding::{DecodingConfig, DecodingError, EOS, Result, StepModel, Translator, greedy_search};
+
+#[test]
+fn results_do_not_depend_on_batches_and_come_in_input_order() {
+    for beam_size in [1, 4] {
+        let mut model = HashModel::new(21);
+        model.levels = 5;
+        let sources = random_sources(40, 21);
+        let translate = |batch_tokens, batch_rows| {
+            let config = DecodingConfig { beam_size, n_best: beam_size, batch_tokens, batch_rows, ..DecodingConfig::default() };
+            model.starts.store(0, Ordering::Relaxed);
+            let translator = Translator::new(&model, config).expect("valid");
+            let found = translator.translate(&sources).expect("decodes");
+            (found, model.starts.load(Ordering::Relaxed))
+        };
+        let (one_batch, starts) = translate(1_000_000, 1_000_000);
+        assert_eq!(starts, 1);
+        let (single_sentences, starts) = translate(1, 1_000_000);
+        assert_eq!(starts, 40);
+        let (by_rows, starts) = translate(1_000_000, 3 * beam_size);
+        assert_eq!(starts, 14);
+        let (by_tokens, starts) = translate(100, 1_000_000);
+        assert!((2..40).contains(&starts));
+        assert_eq!(one_batch, single_sentences);
+        assert_eq!(one_batch, by_rows);
+        assert_eq!(one_batch, by_tokens);
+
+        // Sentence by sentence in separate calls: the order is that of the input.
+        let config = DecodingConfig { beam_size, n_best: beam_size, ..DecodingConfig::default() };
+        let translator = Translator::new(&model, config).expect("valid");
+        for (source, expected) in sources.iter().zip(&one_batch) {
+            let alone = translator.translate(std::slice::from_ref(source));
+            assert_eq!(&alone.expect("decodes")[0], expected);
+        }
+    }
+}
+
+#[test]
+fn scores_do_not_depend_on_batches_and_equal_the_translations() {
+    let model = HashModel::new(22);
+    let mut sources = random_sources(30, 22);
+    sources[3] = vec![EOS];
+    sources[17] = Vec::new();
+    for batch_tokens in [1, 40, 1_000_000] {
+        let config = DecodingConfig { batch_tokens, ..DecodingConfig::default() };
+        let translator = Translator::new(&model, config).expect("valid");
+        let found = translator.translate(&sources).expect("decodes");
+        let targets: Vec<Vec<u32>> = found.iter().map(|n| n[0].tokens.clone()).collect();
+        let forced = translator.score(&sources, &targets).expect("scores");
+        for (forced, found) in forced.iter().zip(found.iter().map(|n| &n[0])) {
+            assert_eq!(forced.log_probability, found.log_probability);
+            assert_eq!(forced.score, found.score);
+            assert_eq!(forced.length, found.length);
+        }
+    }
+}
+
+#[test]
+fn empty_sources_give_empty_output_without_the_model() {
+    let model = HashModel::new(23);
+    let translator = Translator::new(&model, DecodingConfig::default()).expect("valid");
+    assert!(translator.translate(&[]).expect("decodes").is_empty());
+    let only_empty = [Vec::new(), vec![EOS]];
+    for list in translator.translate(&only_empty).expect("decodes") {
+        assert_eq!(list.len(), 1);
+        assert!(list[0].tokens.is_empty());
+        assert_eq!(list[0].score, 0.0);
+    }
+    assert_eq!(model.starts.load(Ordering::Relaxed), 0);
+
+    let among_others = [Vec::new(), vec![4, 5, 6, EOS], vec![EOS], vec![9, EOS]];
+    let found = translator.translate(&among_others).expect("decodes");
+    let alone = translator.translate(&among_others[1..2]).expect("decodes");
+    assert_eq!(found.len(), 4);
+    assert_eq!(found[1], alone[0]);
+    assert!(found[0][0].tokens.is_empty() && found[2][0].tokens.is_empty());
+
+    // Something said for nothing is scored by the model, and finitely.
+    let scores = translator.score(&[Vec::new(), vec![EOS]], &[vec![5], vec![5]]);
+    let scores = scores.expect("scores");
+    assert_eq!(scores[0], scores[1]);
+    assert!(scores[0].log_probability < 0.0 && scores[0].log_probability.is_finite());
+}
+
+#[test]
+fn progress_covers_each_sentence_once() {
+    let model = HashModel::new(24);
+    let mut sources = random_sources(25, 24);
+    sources[4].clear();
+    let config = DecodingConfig { batch_tokens: 60, ..DecodingConfig::default() };
+    let translator = Translator::new(&model, config).expect("valid");
+    let mut seen = vec![None; sources.len()];
+    let mut last_done = 0;
+    let found = translator
+        .translate_with(&sources, |chunk| {
+            assert_eq!(chunk.sentences_total, 25);
+            assert_eq!(chunk.sentences_done, last_done + chunk.indices.len());
+            last_done = chunk.sentences_done;
+            for (&index, list) in chunk.indices.iter().zip(chunk.results) {
+                assert!(seen[index].replace(list.clone()).is_none());
+            }
+        })
+        .expect("decodes");
+    assert_eq!(last_done, 25);
+    let seen: Vec<_> = seen.into_iter().flatten().collect();
+    assert_eq!(seen, found);
+}
+
+#[test]
+fn finished_sentences_leave_the_batch() {
+    let mut model = HashModel::new(25);
+    model.end_bias = 1.0;
+    let sources = random_sources(50, 25);
+    let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
+    let found = greedy_search(&model, &slices, &DecodingConfig::default()).expect("decodes");
+    let tokens: usize = found.iter().map(|hypothesis| hypothesis.length).sum();
+    let longest = found.iter().map(|hypothesis| hypothesis.length).max();
+    assert!(longest.expect("some") * 50 > tokens);
+    assert_eq!(model.rows_stepped.load(Ordering::Relaxed), tokens);
+}
+
+/// Answers as [`HashModel`] does, but NaN for one source, at the given position.
+struct Diverged {
+    inner: HashModel,
+    history: u64,
+}
+
+impl StepModel for Diverged {
+    type State = Vec<u64>;
+
+    fn vocabulary_size(&self) -> usize {
+        self.inner.vocabulary_size()
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<Vec<u64>> {
+        self.inner.start(sources)
+    }
+
+    fn step(&self, state: &mut Vec<u64>, tokens: &[u32]) -> Result<Vec<f32>> {
+        let mut logits = self.inner.step(state, tokens)?;
+        for (row, &history) in state.iter().enumerate() {
+            if history == self.history {
+                logits[row * self.inner.vocabulary + 5] = f32::NAN;
+            }
+        }
+        Ok(logits)
+    }
+
+    fn select(&self, state: &mut Vec<u64>, rows: &[usize]) -> Result<()> {
+        self.inner.select(state, rows)
+    }
+}
+
+#[test]
+fn a_nan_is_reported_with_its_sentence() {
+    let inner = HashModel::new(26);
+    let sources = random_sources(20, 26);
+    let source_history = inner.history_of_source(&sources[13]);
+    let history = mix(source_history, u64::from(taper_decoding::BOS));
+    let model = Diverged { inner, history };
+    for beam_size in [1, 3] {
+        let config = DecodingConfig { beam_size, batch_tokens: 30, ..DecodingConfig::default() };
+        let translator = Translator::new(&model, config).expect("valid");
+        let error = translator.translate(&sources).expect_err("NaN");
+        assert!(matches!(error, DecodingError::NotADistribution { sentence: 13, position: 0 }), "{error}");
+    }
+}
+
+#[test]
+fn unusable_input_is_refused_with_its_place() {
+    let model = HashModel::new(27);
+    let translator = Translator::new(&model, DecodingConfig::default()).expect("valid");
+    let error = translator.translate(&[vec![5, EOS], vec![5, 6]]).expect_err("no </s>");
+    assert!(error.to_string().contains("source 1 ends with token 6"), "{error}");
+    for bad in [0, 2, EOS, 8, 1000] {
+        let sources = [vec![5, EOS], vec![5, 6, 7, EOS]];
+        let error = translator.score(&sources, &[vec![4, 5, bad], vec![4]]).expect_err("bad target");
+        assert!(
+            matches!(error, DecodingError::Target { sentence: 0, position: 2, token, vocabulary: 8 }
+                if token == bad),
+            "{error}"
+        );
+    }
+    let error = translator.score(&[vec![EOS]], &[]).expect_err("counts");
+    assert!(error.to_string().contains("1 sources but 0 targets"));
+
+    let mut tiny = HashModel::new(28);
+    tiny.vocabulary = 3;
+    let error = Translator::new(&tiny, DecodingConfig::default()).map(|_| ());
+    assert!(matches!(error, Err(DecodingError::Vocabulary { size: 3 })));
+
+    // A vocabulary of special tokens alone cannot reach a minimum length.
+    tiny.vocabulary = 4;
+    let config = DecodingConfig { min_length: 1, ..DecodingConfig::default() };
+    let translator = Translator::new(&tiny, config).expect("valid");
+    let error = translator.translate(&[vec![5, EOS]]).expect_err("dead end");
+    assert!(matches!(error, DecodingError::DeadEnd { sentence: 0 }));
+}
+
+#[test]
+fn configurations_are_checked() {
+    let parsed: DecodingConfig = serde_json::from_str(r#"{"beam_size": 3, "n_best": 2}"#).expect("parses");
+    assert_eq!((parsed.beam_size, parsed.n_best), (3, 2));
+    assert_eq!(parsed.length_penalty, 0.6);
+    let unknown = serde_json::from_str::<DecodingConfig>(r#"{"beam": 3}"#);
+    assert!(unknown.expect_err("unknown key").to_string().contains("beam"));
+
+    DecodingConfig::default().validate().expect("valid default");
+    type Change = fn(&mut DecodingConfig);
+    let refused: [(&str, Change); 7] = [
+        ("beam_size", |config| config.beam_size = 0),
+        ("n_best", |config| config.n_best = 6),
+        ("length_penalty", |config| config.length_penalty = -0.1),
+        ("max_length_ratio", |config| config.max_length_ratio = f64::NAN),
+        ("max_length", |config| config.max_length = 0),
+        ("min_length", |config| config.min_length = 1000),
+        ("batch_tokens", |config| config.batch_tokens = 0),
+    ];
+    for (key, change) in refused {
+        let mut config = DecodingConfig::default();
+        change(&mut config);
+        let message = config.validate().expect_err(key).to_string();
+        assert!(message.starts_with(&format!("decoding.{key} = ")), "{message}");
+    }
+}

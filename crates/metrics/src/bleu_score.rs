@@ -1,0 +1,67 @@
+//! A BLEU score and its printed form.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A BLEU score with the quantities it was made from.
+///
+/// Displays as sacreBLEU's verbose line, with two decimals or as many as the formatter's
+/// precision asks: `{score:.1}` prints one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BleuScore {
+    /// BLEU, from 0 to 100.
+    pub score: f64,
+    /// Smoothed n-gram precisions in per cent, by order.
+    pub precisions: Vec<f64>,
+    /// Clipped n-gram matches before smoothing, by order.
+    pub matches: Vec<u64>,
+    /// N-grams in the hypotheses before smoothing, by order.
+    pub totals: Vec<u64>,
+    /// Factor for hypotheses shorter than their references, from 0 to 1.
+    pub brevity_penalty: f64,
+    /// Words in the hypotheses.
+    pub hypothesis_length: u64,
+    /// Words in the references, the closest in length for each segment.
+    pub reference_length: u64,
+    /// How the score was computed.
+    pub signature: String,
+    /// Whether the hypotheses look tokenized, in which case the score is not comparable;
+    /// worth a warning to the reader. Never set where `force` was.
+    pub looks_tokenized: bool,
+}
+
+impl BleuScore {
+    /// Length of the hypotheses relative to the references; 0 without reference words.
+    pub fn length_ratio(&self) -> f64 {
+        if self.reference_length == 0 {
+            return 0.0;
+        }
+        self.hypothesis_length as f64 / self.reference_length as f64
+    }
+
+    /// The verbose line with its signature: `BLEU|nrefs:1|… = 25.31 58.2/… (…)`.
+    pub fn line(&self, decimals: usize) -> String {
+        format!("BLEU|{} = {}", self.signature, self.details(decimals))
+    }
+
+    fn details(&self, decimals: usize) -> String {
+        let precisions: Vec<String> = self.precisions.iter().map(|precision| format!("{precision:.1}")).collect();
+        format!(
+            "{:.decimals$} {} (BP = {:.3} ratio = {:.3} hyp_len = {} ref_len = {})",
+            self.score,
+            precisions.join("/"),
+            self.brevity_penalty,
+            self.length_ratio(),
+            self.hypothesis_length,
+            self.reference_length,
+        )
+    }
+}
+
+impl fmt::Display for BleuScore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = formatter.precision().unwrap_or(2);
+        write!(formatter, "BLEU = {}", self.details(decimals))
+    }
+}

@@ -1,0 +1,164 @@
+//! Counting n-grams without building a string for each.
+//!
+//! Symbols are numbers (interned words, or code points). An n-gram is the pair of its
+//! prefix's identifier and its last symbol, so every n-gram of every order gets a small
+//! dense identifier from one table of integer pairs, exactly and without collisions.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Identifier of the empty n-gram; real ones start at 1.
+const ROOT: u32 = 0;
+
+/// Hashes one 64-bit key by multiplication; inputs are trusted table keys, not user keys.
+#[derive(Default)]
+struct PairHasher(u64);
+
+impl Hasher for PairHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        let mixed = (self.0 ^ key ^ (key >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+/// Gives each distinct word a number, for the life of a counter.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Vocabulary {
+    numbers: HashMap<Box<str>, u32>,
+}
+
+impl Vocabulary {
+    /// The number of a word, new if the word is.
+    pub(crate) fn number(&mut self, word: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(word) {
+            return number;
+        }
+        let number = self.numbers.len() as u32;
+        self.numbers.insert(word.into(), number);
+        number
+    }
+}
+
+/// The n-grams of one hypothesis, and how often each reference has them.
+#[derive(Default, Clone)]
+pub(crate) struct NgramMatcher {
+    identifiers: HashMap<u64, u32, BuildHasherDefault<PairHasher>>,
+    /// Order (less one) of each n-gram, by identifier less one.
+    orders: Vec<usize>,
+    hypothesis: Vec<u32>,
+    reference: Vec<u32>,
+    /// Largest count over the references added so far.
+    best: Vec<u32>,
+}
+
+/// Table key of the n-gram that appends `symbol` to `prefix`.
+fn pair(prefix: u32, symbol: u32) -> u64 {
+    (u64::from(prefix) << 32) | u64::from(symbol)
+}
+
+impl NgramMatcher {
+    /// Starts a segment: counts the hypothesis's n-grams of orders 1 to `max_order`.
+    pub(crate) fn start(&mut self, symbols: &[u32], max_order: usize) {
+        self.identifiers.clear();
+        self.orders.clear();
+        self.hypothesis.clear();
+        for start in 0..symbols.len() {
+            let mut prefix = ROOT;
+            for (order, &symbol) in symbols[start..].iter().take(max_order).enumerate() {
+                let next = self.orders.len() as u32 + 1;
+                let identifier = *self.identifiers.entry(pair(prefix, symbol)).or_insert(next);
+                if identifier == next {
+                    self.orders.push(order);
+                    self.hypothesis.push(0);
+                }
+                self.hypothesis[identifier as usize - 1] += 1;
+                prefix = identifier;
+            }
+        }
+        self.best.clear();
+        self.best.resize(self.orders.len(), 0);
+    }
+
+    /// Counts one reference, over the n-grams that the hypothesis has.
+    ///
+    /// An n-gram that the hypothesis lacks cannot be the prefix of one it has, so each
+    /// start position ends at the first miss.
+    pub(crate) fn count_reference(&mut self, symbols: &[u32], max_order: usize) {
+        self.reference.clear();
+        self.reference.resize(self.orders.len(), 0);
+        for start in 0..symbols.len() {
+            let mut prefix = ROOT;
+            for &symbol in symbols[start..].iter().take(max_order) {
+                let Some(&identifier) = self.identifiers.get(&pair(prefix, symbol)) else {
+                    break;
+                };
+                self.reference[identifier as usize - 1] += 1;
+                prefix = identifier;
+            }
+        }
+    }
+
+    /// Folds the reference just counted into the largest counts over all references.
+    pub(crate) fn keep_largest(&mut self) {
+        for (best, &count) in self.best.iter_mut().zip(&self.reference) {
+            *best = (*best).max(count);
+        }
+    }
+
+    /// Adds the clipped matches with the reference just counted to `matches`, by order.
+    pub(crate) fn add_matches(&self, matches: &mut [u64]) {
+        self.add_clipped(&self.reference, matches);
+    }
+
+    /// Adds the matches clipped by the largest counts over all references.
+    pub(crate) fn add_best_matches(&self, matches: &mut [u64]) {
+        self.add_clipped(&self.best, matches);
+    }
+
+    fn add_clipped(&self, limits: &[u32], matches: &mut [u64]) {
+        for ((&order, &count), &limit) in self.orders.iter().zip(&self.hypothesis).zip(limits) {
+            matches[order] += u64::from(count.min(limit));
+        }
+    }
+}
+
+/// Number of n-grams of this order in a sequence of this length.
+pub(crate) fn ngram_total(length: usize, order: usize) -> u64 {
+    (length + 1).saturating_sub(order) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NgramMatcher, ngram_total};
+
+    #[test]
+    fn matches_are_clipped_by_the_largest_reference_count() {
+        let mut matcher = NgramMatcher::default();
+        matcher.start(&[1, 1, 1, 2], 2);
+        matcher.count_reference(&[1, 1, 3], 2);
+        let mut first = [0, 0];
+        matcher.add_matches(&mut first);
+        assert_eq!(first, [2, 1]);
+        matcher.keep_largest();
+        matcher.count_reference(&[1, 2], 2);
+        matcher.keep_largest();
+        let mut best = [0, 0];
+        matcher.add_best_matches(&mut best);
+        assert_eq!(best, [3, 2]);
+    }
+
+    #[test]
+    fn totals_are_zero_for_short_sequences() {
+        assert_eq!([1, 2, 3, 4].map(|order| ngram_total(2, order)), [2, 1, 0, 0]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
+
+use crate::positions::PreparedPositions;
+use crate::weight::{Builder, Linear};
+use crate::{ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{Attention, composed, cross_attention, rotary, self_attention};
+
+/// Self-attention: one projection makes query, key and value.
+#[derive(Debug, Clone)]
+pub(crate) struct SelfAttention {
+    name: String,
+    qkv: Linear,
+    out: Linear,
+    heads: usize,
+    causal: bool,
+    dropout: f64,
+    site: u64,
+}
+
+impl SelfAttention {
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig, causal: bool) -> Result<Self> {
+        let width = config.d_model;
+        Ok(Self {
+            qkv: Linear::new(build, &format!("{name}.qkv"), width, 3 * width, 3)?,
+            out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
+            heads: config.heads,
+            causal,
+            dropout: config.attention_dropout,
+            site: name_key(name),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Projects, and turns query and key where positions are rotary: `(N, D)` → `(N, 3·D)`.
+    fn project(&self, x: &Tensor, rotations: Option<&Arc<[u32]>>, pass: &Pass) -> Result<Tensor> {
+        let qkv = self.qkv.forward(x, pass)?;
+        match rotations {
+            Some(positions) => rotary(&qkv, positions, self.heads, x.dim(1)?, 2),
+            None => Ok(qkv),
+        }
+    }
+
+    fn spec(&self, lengths: &Arc<[usize]>, positions: &PreparedPositions, pass: &Pass) -> Attention {
+        Attention {
+            heads: self.heads,
+            query_lengths: lengths.clone(),
+            key_lengths: lengths.clone(),
+            causal: self.causal,
+            query_start: 0,
+            slopes: positions.slopes.clone(),
+            dropout: pass.dropout(self.dropout, self.site),
+        }
+    }
+
+    /// `(N, D)` → `(N, D)`.
+    pub(crate) fn forward(&self, x: &Tensor, lengths: &Arc<[usize]>, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
+        let qkv = self.project(x, positions.rotary.as_ref(), pass)?;
+        let spec = self.spec(lengths, positions, pass);
+        if pass.records_attention() {
+            let width = x.dim(1)?;
+            let weights =
+                composed::attention_weights(&qkv.narrow(1, 0, width)?, &qkv.narrow(1, width, width)?, positions.bias.as_ref(), &spec)?;
+            pass.record(&self.name, weights);
+        }
+        self.out.forward(&self_attention(&qkv, positions.bias.as_ref(), &spec)?, pass)
+    }
+
+    /// One new token for each row, seeing itself and the rows' cached tokens.
+    ///
+    /// `x (R, D)`; `cache` holds keys and values `(R, t, 2·D)` and grows by one token.
+    pub(crate) fn step(&self, x: &Tensor, cache: &mut Option<Tensor>, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
+        let (rows, width) = x.dims2()?;
+        let qkv = self.project(x, positions.rotary.as_ref(), pass)?;
+        let new = qkv.narrow(1, width, 2 * width)?.unsqueeze(1)?.contiguous()?; // (R, 1, 2D)
+        let all = match cache.take() {
+            Some(old) => Tensor::cat(&[&old, &new], 1)?,
+            None => new,
+        };
+        let length = all.dim(1)?;
+        let spec = Attention {
+            heads: self.heads,
+            query_lengths: vec![1; rows].into(),
+            key_lengths: vec![length; rows].into(),
+            causal: false,
+            query_start: length - 1,
+            slopes: positions.slopes.clone(),
+            dropout: taper_ops::Dropout::none(),
+        };
+        let query = qkv.narrow(1, 0, width)?.contiguous()?;
+        let out = cross_attention(&query, &all.reshape((rows * length, 2 * width))?, positions.bias.as_ref(), &spec)?;
+        *cache = Some(all);
+        self.out.forward(&out, pass)
+    }
+}
+
+/// Attention from the decoder to the encoder's result: one projection makes key and value.
+#[derive(Debug, Clone)]
+pub(crate) struct CrossAttention {
+    name: String,
+    q: Linear,
+    kv: Linear,
+    out: Linear,
+    heads: usize,
+    dropout: f64,
+    site: u64,
+}
+
+impl CrossAttention {
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+        let width = config.d_model;
+        Ok(Self {
+            q: Linear::new(build, &format!("{name}.q"), width, width, 1)?,
+            kv: Linear::new(build, &format!("{name}.kv"), width, 2 * width, 2)?,
+            out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
+            heads: config.heads,
+            dropout: config.attention_dropout,
+            site: name_key(name),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Keys and values of the encoder's result: `(M, D)` → `(M, 2·D)`.
+    pub(crate) fn key_value(&self, memory: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.kv.forward(memory, pass)
+    }
+
+    /// `x (N, D)` attends to `key_value (M, 2·D)`; query lengths may be 0 for a source that nobody asks about.
+    pub(crate) fn attend(
+        &self,
+        x: &Tensor,
+        key_value: &Tensor,
+        (query_lengths, key_lengths): (&Arc<[usize]>, &Arc<[usize]>),
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let query = self.q.forward(x, pass)?;
+        let spec = Attention {
+            heads: self.heads,
+            query_lengths: query_lengths.clone(),
+            key_lengths: key_lengths.clone(),
+            causal: false,
+            query_start: 0,
+            slopes: None,
+            dropout: pass.dropout(self.dropout, self.site),
+        };
+        if pass.records_attention() {
+            pass.record(&self.name, composed::attention_weights(&query, &key_value.narrow(1, 0, x.dim(1)?)?, None, &spec)?);
+        }
+        self.out.forward(&cross_attention(&query, key_value, None, &spec)?, pass)
+    }
+}

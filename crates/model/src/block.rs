@@ -1,0 +1,209 @@
+//! A Transformer layer and a stack of them, for encoders and decoders alike.
+
+use crate::attention::{CrossAttention, SelfAttention};
+use crate::config::NormPlacement;
+use crate::positions::{PreparedPositions, Relative};
+use crate::weight::{Builder, LayerNorm, Linear};
+use crate::{ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{Activation, residual};
+
+/// The frame around every sublayer: layer norm before or after, dropout, and the residual connection.
+#[derive(Debug, Clone)]
+struct Sublayer {
+    norm: LayerNorm,
+    placement: NormPlacement,
+    dropout: f64,
+    site: u64,
+}
+
+impl Sublayer {
+    /// `name` is the sublayer's; its norm is `{name}_norm`.
+    fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+        let norm = format!("{name}_norm");
+        Ok(Self {
+            norm: LayerNorm::new(build, &norm, config.d_model, config.norm_epsilon)?,
+            placement: config.norm,
+            dropout: config.residual_dropout,
+            site: name_key(&norm),
+        })
+    }
+
+    fn run(&self, x: &Tensor, pass: &Pass, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+        let dropout = pass.dropout(self.dropout, self.site);
+        match self.placement {
+            NormPlacement::Pre => residual(x, &f(&self.norm.forward(x, pass)?)?, dropout),
+            NormPlacement::Post => self.norm.forward(&residual(x, &f(x)?, dropout)?, pass),
+        }
+    }
+}
+
+/// `W₂ dropout(activation(W₁ x + b₁)) + b₂` (Vaswani et al. 2017, section 3.3).
+#[derive(Debug, Clone)]
+struct FeedForward {
+    up: Linear,
+    down: Linear,
+    activation: Activation,
+    dropout: f64,
+    site: u64,
+}
+
+impl FeedForward {
+    fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+        Ok(Self {
+            up: Linear::new(build, &format!("{name}.up"), config.d_model, config.d_ff, 1)?,
+            down: Linear::new(build, &format!("{name}.down"), config.d_ff, config.d_model, 1)?,
+            activation: config.activation.into(),
+            dropout: config.feed_forward_dropout,
+            site: name_key(name),
+        })
+    }
+
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let inner = self.up.forward_with(x, self.activation, pass.dropout(self.dropout, self.site), pass)?;
+        self.down.forward(&inner, pass)
+    }
+}
+
+/// What a decoder layer attends to: keys and values of one layer, with the lengths of both sides.
+pub(crate) struct Attended<'a> {
+    pub(crate) key_value: &'a Tensor,
+    pub(crate) query_lengths: &'a Arc<[usize]>,
+    pub(crate) key_lengths: &'a Arc<[usize]>,
+}
+
+/// Self-attention, attention to an encoder where there is one, and feed-forward.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    self_attention: (Sublayer, SelfAttention),
+    cross_attention: Option<(Sublayer, CrossAttention)>,
+    feed_forward: (Sublayer, FeedForward),
+}
+
+impl Block {
+    fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig, kind: StackKind) -> Result<Self> {
+        let named = |part: &str| format!("{name}.{part}");
+        let attention = named("self_attention");
+        let self_attention = (Sublayer::new(build, &attention, config)?, SelfAttention::new(build, &attention, config, kind.is_causal())?);
+        let cross_attention = if kind.attends_to_encoder() {
+            let name = named("cross_attention");
+            Some((Sublayer::new(build, &name, config)?, CrossAttention::new(build, &name, config)?))
+        } else {
+            None
+        };
+        let name = named("feed_forward");
+        let feed_forward = (Sublayer::new(build, &name, config)?, FeedForward::new(build, &name, config)?);
+        Ok(Self { self_attention, cross_attention, feed_forward })
+    }
+
+    /// Keys and values for this layer's attention to the encoder.
+    pub(crate) fn key_value(&self, memory: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
+        self.cross_attention.as_ref().map(|(_, attention)| attention.key_value(memory, pass)).transpose()
+    }
+
+    fn forward(
+        &self,
+        x: &Tensor,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        attended: Option<&Attended<'_>>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let (frame, attention) = &self.self_attention;
+        let x = frame.run(x, pass, |x| attention.forward(x, lengths, positions, pass))?;
+        self.after_self_attention(x, attended, pass)
+    }
+
+    /// One new token for each row; see [`SelfAttention::step`].
+    pub(crate) fn step(
+        &self,
+        x: &Tensor,
+        cache: &mut Option<Tensor>,
+        positions: &PreparedPositions,
+        attended: Option<&Attended<'_>>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let (frame, attention) = &self.self_attention;
+        let x = frame.run(x, pass, |x| attention.step(x, cache, positions, pass))?;
+        self.after_self_attention(x, attended, pass)
+    }
+
+    fn after_self_attention(&self, mut x: Tensor, attended: Option<&Attended<'_>>, pass: &Pass) -> Result<Tensor> {
+        if let (Some((frame, attention)), Some(to)) = (&self.cross_attention, attended) {
+            x = frame.run(&x, pass, |x| attention.attend(x, to.key_value, (to.query_lengths, to.key_lengths), pass))?;
+        }
+        let (frame, feed_forward) = &self.feed_forward;
+        frame.run(&x, pass, |x| feed_forward.forward(x, pass))
+    }
+}
+
+/// What a stack is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StackKind {
+    /// Sees the whole sequence.
+    Encoder,
+    /// Sees the past, and an encoder's result.
+    Decoder,
+}
+
+impl StackKind {
+    pub(crate) fn is_causal(self) -> bool {
+        self == Self::Decoder
+    }
+
+    fn attends_to_encoder(self) -> bool {
+        self == Self::Decoder
+    }
+}
+
+/// Layers one after the other, with a final layer norm iff Pre-LN.
+#[derive(Debug, Clone)]
+pub(crate) struct Stack {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) relative: Relative,
+    final_norm: Option<LayerNorm>,
+}
+
+impl Stack {
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig, layers: usize, kind: StackKind) -> Result<Self> {
+        let relative = Relative::new(build, name, config, kind.is_causal())?;
+        let blocks = (0..layers).map(|i| Block::new(build, &format!("{name}.layers.{i}"), config, kind)).collect::<Result<_>>()?;
+        let final_norm = match config.norm {
+            NormPlacement::Pre => Some(LayerNorm::new(build, &format!("{name}.final_norm"), config.d_model, config.norm_epsilon)?),
+            NormPlacement::Post => None,
+        };
+        Ok(Self { blocks, relative, final_norm })
+    }
+
+    /// `(N, D)` → `(N, D)`; `memory` is the encoder's result with its lengths.
+    pub(crate) fn forward(
+        &self,
+        mut x: Tensor,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        memory: Option<(&Tensor, &Arc<[usize]>)>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        for block in &self.blocks {
+            let key_value = match memory {
+                Some((memory, _)) => block.key_value(memory, pass)?,
+                None => None,
+            };
+            let attended = match (&key_value, memory) {
+                (Some(key_value), Some((_, key_lengths))) => Some(Attended { key_value, query_lengths: lengths, key_lengths }),
+                _ => None,
+            };
+            x = block.forward(&x, lengths, positions, attended.as_ref(), pass)?;
+        }
+        self.finish(x, pass)
+    }
+
+    pub(crate) fn finish(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
+        match &self.final_norm {
+            Some(norm) => norm.forward(&x, pass),
+            None => Ok(x),
+        }
+    }
+}

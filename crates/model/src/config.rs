@@ -1,0 +1,182 @@
+//! The shape of a model: one type, each field documented, each default stated once.
+
+use crate::ModelError;
+use serde::{Deserialize, Serialize};
+
+/// Where the layer norm of a sublayer stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormPlacement {
+    /// `x + f(norm(x))`, with a final norm on each stack (Xiong et al. 2020).
+    #[default]
+    Pre,
+    /// `norm(x + f(x))` (Vaswani et al. 2017).
+    Post,
+}
+
+/// How a token's position enters the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Positions {
+    /// Sine and cosine interleaved, added to the embedding (Vaswani et al. 2017, section 3.5).
+    #[default]
+    Sinusoidal,
+    /// Sines in the first half of the width, cosines in the second, as Tensor2Tensor and Marian lay them out.
+    SinusoidalHalves,
+    /// A trained table, added to the embedding (Gehring et al. 2017); limits the length to `max_positions`.
+    Learned,
+    /// A trained bias by bucketed distance on the scores of self-attention (Raffel et al. 2020, section 2.1).
+    T5,
+    /// Queries and keys of self-attention rotated by their position (Su et al. 2021).
+    Rotary,
+    /// A fixed bias, linear in the distance, on the scores of self-attention (Press et al. 2022).
+    Alibi,
+}
+
+/// Which embedding matrices are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tied {
+    /// Three matrices.
+    None,
+    /// The target embedding is the output projection (Press and Wolf 2017).
+    Decoder,
+    /// Source, target and output share one matrix; needs a joint vocabulary.
+    #[default]
+    All,
+}
+
+/// The nonlinearity of the feed-forward layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum ActivationKind {
+    /// `max(x, 0)`.
+    #[default]
+    Relu,
+    /// `x · Φ(x)`, exact.
+    Gelu,
+    /// `x · σ(x)`.
+    Swish,
+}
+
+impl From<ActivationKind> for taper_ops::Activation {
+    fn from(kind: ActivationKind) -> Self {
+        match kind {
+            ActivationKind::Relu => Self::Relu,
+            ActivationKind::Gelu => Self::Gelu,
+            ActivationKind::Swish => Self::Swish,
+        }
+    }
+}
+
+/// The shape of an encoder-decoder Transformer. The default is the "base" model of Vaswani et al. 2017, table 3, in Pre-LN.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelConfig {
+    /// Width of the residual stream, `d_model`.
+    pub d_model: usize,
+    /// Inner width of the feed-forward layers, `d_ff`.
+    pub d_ff: usize,
+    /// Attention heads; they divide `d_model`.
+    pub heads: usize,
+    /// Layers of the encoder.
+    pub encoder_layers: usize,
+    /// Layers of the decoder.
+    pub decoder_layers: usize,
+    /// Nonlinearity of the feed-forward layers.
+    pub activation: ActivationKind,
+    /// Where layer norms stand.
+    pub norm: NormPlacement,
+    /// Added to the variance in layer norms.
+    pub norm_epsilon: f64,
+    /// How positions enter.
+    pub positions: Positions,
+    /// Longest sequence of a learned position table, in tokens.
+    pub max_positions: usize,
+    /// Which embedding matrices are one.
+    pub tied: Tied,
+    /// Whether embeddings are multiplied by √d_model (Vaswani et al. 2017, section 3.4).
+    pub scale_embeddings: bool,
+    /// Whether linear layers have biases.
+    pub biases: bool,
+    /// Dropout on the sum of embedding and position.
+    pub embedding_dropout: f64,
+    /// Dropout on attention weights.
+    pub attention_dropout: f64,
+    /// Dropout after the feed-forward nonlinearity.
+    pub feed_forward_dropout: f64,
+    /// Dropout on each sublayer's result before it joins the residual stream.
+    pub residual_dropout: f64,
+}
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        Self {
+            d_model: 512,
+            d_ff: 2048,
+            heads: 8,
+            encoder_layers: 6,
+            decoder_layers: 6,
+            activation: ActivationKind::default(),
+            norm: NormPlacement::default(),
+            norm_epsilon: 1e-5,
+            positions: Positions::default(),
+            max_positions: 1024,
+            tied: Tied::default(),
+            scale_embeddings: true,
+            biases: true,
+            embedding_dropout: 0.1,
+            attention_dropout: 0.1,
+            feed_forward_dropout: 0.1,
+            residual_dropout: 0.1,
+        }
+    }
+}
+
+impl ModelConfig {
+    /// Checks that the numbers fit together.
+    ///
+    /// # Errors
+    /// Names the field, its value and what it must be.
+    pub fn validate(&self, joint_vocabulary: bool) -> Result<(), ModelError> {
+        let refuse = |message: String| Err(ModelError::Config(message));
+        for (name, value) in [("d_model", self.d_model), ("d_ff", self.d_ff), ("heads", self.heads), ("max_positions", self.max_positions)]
+        {
+            if value == 0 {
+                return refuse(format!("{name} is 0; it must be at least 1"));
+            }
+        }
+        if self.encoder_layers == 0 || self.decoder_layers == 0 {
+            return refuse("encoder_layers and decoder_layers must both be at least 1".into());
+        }
+        if !self.d_model.is_multiple_of(self.heads) {
+            return refuse(format!("heads = {} does not divide d_model = {}", self.heads, self.d_model));
+        }
+        let head = self.d_model / self.heads;
+        if self.positions == Positions::Rotary && !head.is_multiple_of(2) {
+            return refuse(format!("rotary positions need an even width per head, and d_model / heads is {head}"));
+        }
+        if matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves) && !self.d_model.is_multiple_of(2) {
+            return refuse(format!("sinusoidal positions need an even d_model, not {}", self.d_model));
+        }
+        if self.tied == Tied::All && !joint_vocabulary {
+            return refuse(
+                "tied = \"all\" needs one vocabulary for both languages: set data.tokenizer.joint = true, or tied = \"decoder\"".into(),
+            );
+        }
+        for (name, rate) in [
+            ("embedding_dropout", self.embedding_dropout),
+            ("attention_dropout", self.attention_dropout),
+            ("feed_forward_dropout", self.feed_forward_dropout),
+            ("residual_dropout", self.residual_dropout),
+        ] {
+            if !(0.0..1.0).contains(&rate) {
+                return refuse(format!("{name} = {rate} is not a rate in [0, 1)"));
+            }
+        }
+        if !(self.norm_epsilon > 0.0 && self.norm_epsilon.is_finite()) {
+            return refuse(format!("norm_epsilon = {} must be a small positive number", self.norm_epsilon));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) and its variants, on packed sequences.
+//!
+//! **Decision.** A model owns its parameters in an ordered store, and layers hold two views of each: one tracked by
+//! autodiff for training, one detached for evaluation, in the same storage. The alternative, two copies of the model,
+//! would let them drift apart.
+//!
+//! **Initialisation.** Linear layers are Xavier uniform with fused projections drawn as their parts, biases are zero, embeddings are
+//! normal with deviation `1/√d_model`, layer norms are one and zero. Each value is a function of (seed, name, index).
+//!
+//! ```
+//! use candle_core::{DType, Device};
+//! use taper_model::{ModelConfig, Pass, Sequences, Transformer};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = ModelConfig { d_model: 16, d_ff: 32, heads: 2, encoder_layers: 1, decoder_layers: 1, ..Default::default() };
+//! let model = Transformer::new(&config, 11, 11, 1, &Device::Cpu, DType::F32)?;
+//! let source = Sequences::pack(&[vec![4, 5, 3], vec![6, 3]]);
+//! let target = Sequences::pack(&[vec![2, 7], vec![2, 8]]);
+//! let output = model.loss(&source, &target, &[7, 3, 8, 3], 0.1, 0.25, &Pass::train(1, 1, 0))?;
+//! let gradients = output.loss.backward()?;
+//! assert!(model.parameters().parameters().iter().all(|p| gradients.get(p.var()).is_some()));
+//! # Ok(())
+//! # }
+//! ```
+
+mod attention;
+mod block;
+pub mod config;
+mod pass;
+pub mod positions;
+mod sequences;
+mod state;
+mod transformer;
+mod weight;
+
+pub use config::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
+pub use pass::{AttentionRecord, Pass};
+pub use sequences::Sequences;
+pub use state::DecodeState;
+pub use transformer::{LossOutput, Memory, Transformer};
+
+/// What can go wrong in a model.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// A configuration that cannot be built.
+    #[error("model: {0}")]
+    Config(String),
+    /// Lengths that do not describe the ids.
+    #[error("a batch has {ids} ids, but its lengths sum to {lengths}")]
+    Lengths {
+        /// Ids there are.
+        ids: usize,
+        /// What the lengths sum to.
+        lengths: usize,
+    },
+    /// Not one token for each row.
+    #[error("a decoding step got {tokens} tokens for {rows} rows")]
+    Tokens {
+        /// Tokens given.
+        tokens: usize,
+        /// Rows of the state.
+        rows: usize,
+    },
+    /// A row that does not exist.
+    #[error("row {row} was selected of {rows}")]
+    Row {
+        /// The row asked for.
+        row: usize,
+        /// Rows of the state.
+        rows: usize,
+    },
+    /// Rows of sources out of order.
+    #[error("the selected rows would change the order of their sources")]
+    RowOrder,
+    /// The tensor library refused.
+    #[error(transparent)]
+    Tensor(#[from] candle_core::Error),
+}

@@ -1,0 +1,154 @@
+//! Position encodings: the ones added to embeddings, and the ones that act on attention scores.
+
+use crate::config::{ModelConfig, Positions};
+use crate::weight::{Builder, Weight};
+use crate::{Pass, Sequences};
+use candle_core::{DType, Device, Result, Tensor};
+use std::sync::Arc;
+
+/// Buckets of T5's relative bias.
+const BUCKETS: usize = 32;
+/// Distance from which T5 has one bucket.
+const FAR: usize = 128;
+
+/// `PE(p, 2i) = sin(p / 10000^(2i/D))`, `PE(p, 2i+1) = cos(…)` (Vaswani et al. 2017, section 3.5): `(count, D)`.
+///
+/// With `halves`, all sines come first and then all cosines.
+#[must_use]
+pub fn sinusoids(count: usize, width: usize, halves: bool) -> Vec<f32> {
+    let half = width / 2;
+    let mut out = Vec::with_capacity(count * width);
+    for position in 0..count {
+        for column in 0..width {
+            let (pair, sine) = if halves { (column % half, column < half) } else { (column / 2, column % 2 == 0) };
+            let angle = position as f64 / 10_000_f64.powf(2.0 * pair as f64 / width as f64);
+            out.push(if sine { angle.sin() } else { angle.cos() } as f32);
+        }
+    }
+    out
+}
+
+/// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence from `2^(-8/n)`; for a number of
+/// heads that is no power of two, the sequence of the next lower power, then every other slope of the next higher.
+#[must_use]
+pub fn alibi_slopes(heads: usize) -> Vec<f64> {
+    let power = |count: usize| (1..=count).map(move |i| 2_f64.powf(-8.0 * i as f64 / count as f64));
+    if heads.is_power_of_two() {
+        return power(heads).collect();
+    }
+    let lower = heads.next_power_of_two() / 2;
+    power(lower).chain(power(2 * lower).step_by(2).take(heads - lower)).collect()
+}
+
+/// T5's bucket of the distance from a query to a key (Raffel et al. 2020, section 2.1): exact up to half the buckets,
+/// then logarithmic up to [`FAR`]. A causal stack gives all buckets to the past.
+#[must_use]
+pub fn t5_bucket(query: usize, key: usize, causal: bool) -> usize {
+    let (side, buckets) = if causal { (0, BUCKETS) } else { (if key > query { BUCKETS / 2 } else { 0 }, BUCKETS / 2) };
+    let distance = if causal { query.saturating_sub(key) } else { query.abs_diff(key) };
+    let exact = buckets / 2;
+    if distance < exact {
+        return side + distance;
+    }
+    let growth = (distance as f64 / exact as f64).ln() / (FAR as f64 / exact as f64).ln();
+    side + (exact + (growth * (buckets - exact) as f64) as usize).min(buckets - 1)
+}
+
+/// What is added to the embedding of each token.
+#[derive(Debug, Clone)]
+pub(crate) enum Added {
+    /// Nothing: positions act in attention.
+    Nothing,
+    /// A table of constants, made for the longest sequence seen so far.
+    Sinusoids { halves: bool, width: usize },
+    /// A trained table.
+    Learned { table: Weight, count: usize },
+}
+
+impl Added {
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+        Ok(match config.positions {
+            Positions::Sinusoidal => Self::Sinusoids { halves: false, width: config.d_model },
+            Positions::SinusoidalHalves => Self::Sinusoids { halves: true, width: config.d_model },
+            Positions::Learned => Self::Learned {
+                table: build.embedding(&format!("{name}.weight"), config.max_positions, config.d_model)?,
+                count: config.max_positions,
+            },
+            Positions::T5 | Positions::Rotary | Positions::Alibi => Self::Nothing,
+        })
+    }
+
+    /// The table for positions up to `longest`, or none.
+    pub(crate) fn table(&self, longest: usize, pass: &Pass, device: &Device) -> Result<Option<Tensor>> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Sinusoids { halves, width } => {
+                Ok(Some(Tensor::from_vec(sinusoids(longest, *width, *halves), (longest, *width), device)?))
+            }
+            Self::Learned { table, count } => {
+                if longest > *count {
+                    candle_core::bail!("a sequence of {longest} tokens, but the learned position table ends at max_positions = {count}");
+                }
+                Ok(Some(table.get(pass).clone()))
+            }
+        }
+    }
+}
+
+/// What acts on the scores or projections of self-attention in every layer of a stack.
+#[derive(Debug, Clone)]
+pub(crate) enum Relative {
+    Nothing,
+    Rotary,
+    Alibi(Arc<[f64]>),
+    /// T5's table `(buckets, heads)`, one for a stack.
+    Bias {
+        table: Weight,
+        causal: bool,
+    },
+}
+
+impl Relative {
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig, causal: bool) -> Result<Self> {
+        Ok(match config.positions {
+            Positions::Rotary => Self::Rotary,
+            Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
+            Positions::T5 => Self::Bias { table: build.embedding(&format!("{name}.relative_bias.weight"), BUCKETS, config.heads)?, causal },
+            Positions::Sinusoidal | Positions::SinusoidalHalves | Positions::Learned => Self::Nothing,
+        })
+    }
+
+    /// What layers need for sequences up to `longest`.
+    pub(crate) fn prepare(&self, sequences: &Sequences, pass: &Pass) -> Result<PreparedPositions> {
+        let longest = sequences.lengths.iter().copied().max().unwrap_or(0);
+        Ok(match self {
+            Self::Nothing => PreparedPositions::default(),
+            Self::Rotary => PreparedPositions { rotary: Some(sequences.positions()), ..Default::default() },
+            Self::Alibi(slopes) => PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() },
+            Self::Bias { table, causal } => {
+                PreparedPositions { bias: Some(bias(table.get(pass), 0..longest, longest, *causal)?), ..Default::default() }
+            }
+        })
+    }
+}
+
+/// `(H, queries, keys)` from T5's table, for the given query positions.
+pub(crate) fn bias(table: &Tensor, queries: std::ops::Range<usize>, keys: usize, causal: bool) -> Result<Tensor> {
+    let count = queries.len();
+    let buckets: Vec<u32> = queries.flat_map(|query| (0..keys).map(move |key| t5_bucket(query, key, causal) as u32)).collect();
+    let index = Tensor::from_vec(buckets, count * keys, table.device())?;
+    table.index_select(&index, 0)?.reshape((count, keys, table.dim(1)?))?.permute((2, 0, 1))?.contiguous()
+}
+
+/// Positions as the layers of a stack use them, for one batch.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PreparedPositions {
+    pub(crate) rotary: Option<Arc<[u32]>>,
+    pub(crate) slopes: Option<Arc<[f64]>>,
+    pub(crate) bias: Option<Tensor>,
+}
+
+/// Converts to the compute type unless it is there already.
+pub(crate) fn to_compute(x: Tensor, dtype: DType) -> Result<Tensor> {
+    if x.dtype() == dtype { Ok(x) } else { x.to_dtype(dtype) }
+}

@@ -1,0 +1,232 @@
+//! The encoder-decoder Transformer: embeddings, two stacks, output projection and loss.
+
+use crate::block::{Stack, StackKind};
+use crate::config::{ModelConfig, Tied};
+use crate::positions::{Added, to_compute};
+use crate::weight::{Builder, Weight};
+use crate::{ModelError, Pass, Sequences};
+use candle_core::{DType, Device, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{Activation, Dropout, Embedding, LossSums, ParameterStore};
+
+/// The loss of a batch.
+#[derive(Debug, Clone)]
+pub struct LossOutput {
+    /// `scale · Σ` of the label-smoothed cross entropy: the root of the backward pass.
+    pub loss: Tensor,
+    /// Sum of the label-smoothed cross entropy over target tokens, in nats.
+    pub smoothed_sum: f64,
+    /// Sum of the negative log-likelihood over target tokens, in nats.
+    pub nll_sum: f64,
+    /// Target tokens whose true class scored highest.
+    pub correct: usize,
+    /// Target tokens.
+    pub tokens: usize,
+}
+
+/// The result of the encoder, as the decoder attends to it.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    pub(crate) hidden: Tensor,
+    pub(crate) lengths: Arc<[usize]>,
+}
+
+impl Memory {
+    /// Packed rows `(M, D)`, one for each source token.
+    #[must_use]
+    pub fn hidden(&self) -> &Tensor {
+        &self.hidden
+    }
+}
+
+/// An encoder-decoder Transformer with its parameters.
+#[derive(Debug, Clone)]
+pub struct Transformer {
+    pub(crate) config: ModelConfig,
+    store: ParameterStore,
+    vocab_source: usize,
+    vocab_target: usize,
+    pub(crate) compute: DType,
+    source_embedding: Weight,
+    target_embedding: Weight,
+    output: Weight,
+    source_positions: Added,
+    target_positions: Added,
+    encoder: Stack,
+    pub(crate) decoder: Stack,
+}
+
+impl Transformer {
+    /// Makes a model with freshly drawn parameters: one seed, one model, on any device and number of threads.
+    ///
+    /// `compute` is the type of activations; parameters are f32.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        vocab_source: usize,
+        vocab_target: usize,
+        seed: u64,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        config.validate(vocab_source == vocab_target)?;
+        let mut store = ParameterStore::new(device);
+        let build = &mut Builder { store: &mut store, seed, biases: config.biases };
+        let width = config.d_model;
+        let (source_embedding, target_embedding, output) = match config.tied {
+            Tied::All => {
+                let shared = build.embedding("embedding.weight", vocab_target, width)?;
+                (shared.clone(), shared.clone(), shared)
+            }
+            Tied::Decoder => {
+                let source = build.embedding("source_embedding.weight", vocab_source, width)?;
+                let target = build.embedding("target_embedding.weight", vocab_target, width)?;
+                (source, target.clone(), target)
+            }
+            Tied::None => (
+                build.embedding("source_embedding.weight", vocab_source, width)?,
+                build.embedding("target_embedding.weight", vocab_target, width)?,
+                build.embedding("output.weight", vocab_target, width)?,
+            ),
+        };
+        let source_positions = Added::new(build, "encoder.positions", config)?;
+        let target_positions = Added::new(build, "decoder.positions", config)?;
+        let encoder = Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?;
+        let decoder = Stack::new(build, "decoder", config, config.decoder_layers, StackKind::Decoder)?;
+        Ok(Self {
+            config: config.clone(),
+            store,
+            vocab_source,
+            vocab_target,
+            compute,
+            source_embedding,
+            target_embedding,
+            output,
+            source_positions,
+            target_positions,
+            encoder,
+            decoder,
+        })
+    }
+
+    /// The shape of the model.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The parameters, in order.
+    #[must_use]
+    pub fn parameters(&self) -> &ParameterStore {
+        &self.store
+    }
+
+    /// Size of the source vocabulary.
+    #[must_use]
+    pub fn vocab_source(&self) -> usize {
+        self.vocab_source
+    }
+
+    /// Size of the target vocabulary.
+    #[must_use]
+    pub fn vocab_target(&self) -> usize {
+        self.vocab_target
+    }
+
+    /// The device on which the model computes.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.store.device()
+    }
+
+    fn embed(&self, table: &Weight, added: &Added, sequences: &Sequences, site: &str, pass: &Pass) -> Result<Tensor, ModelError> {
+        if !sequences.is_consistent() {
+            return Err(ModelError::Lengths { ids: sequences.ids.len(), lengths: sequences.lengths.iter().sum() });
+        }
+        let longest = sequences.lengths.iter().copied().max().unwrap_or(0);
+        let positions = added.table(longest, pass, self.device())?;
+        self.embed_at(table, positions.as_ref(), sequences.ids.as_slice().into(), sequences.positions(), site, pass)
+    }
+
+    fn embed_at(
+        &self,
+        table: &Weight,
+        positions: Option<&Tensor>,
+        ids: Arc<[u32]>,
+        at: Arc<[u32]>,
+        site: &str,
+        pass: &Pass,
+    ) -> Result<Tensor, ModelError> {
+        let scale = if self.config.scale_embeddings { (self.config.d_model as f64).sqrt() } else { 1.0 };
+        let dropout = pass.dropout(self.config.embedding_dropout, name_key(site));
+        let out = taper_ops::embedding(table.get(pass), positions, &Embedding { ids, positions: at, scale, dropout })?;
+        Ok(to_compute(out, self.compute)?)
+    }
+
+    /// Embeds one new target token for each row, all at `position`: `(R, D)`.
+    pub(crate) fn embed_step(&self, tokens: &[u32], position: usize, pass: &Pass) -> Result<Tensor, ModelError> {
+        let table = self.target_positions.table(position + 1, pass, self.device())?;
+        let at = vec![position as u32; tokens.len()];
+        self.embed_at(&self.target_embedding, table.as_ref(), tokens.into(), at.into(), "decoder.embedding", pass)
+    }
+
+    /// Runs the encoder.
+    ///
+    /// # Errors
+    /// When an id is not in the vocabulary, or a sequence is longer than learned positions reach.
+    pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<Memory, ModelError> {
+        let x = self.embed(&self.source_embedding, &self.source_positions, source, "encoder.embedding", pass)?;
+        let lengths: Arc<[usize]> = source.lengths.as_slice().into();
+        let positions = self.encoder.relative.prepare(source, pass)?;
+        let hidden = self.encoder.forward(x, &lengths, &positions, None, pass)?;
+        Ok(Memory { hidden, lengths })
+    }
+
+    /// Runs the decoder over whole target sequences (teacher forcing).
+    ///
+    /// # Shapes
+    /// One target sequence for each source sequence → packed `(N, D)`.
+    ///
+    /// # Errors
+    /// As [`Transformer::encode`]; and when the numbers of sequences differ.
+    pub fn decode(&self, target: &Sequences, memory: &Memory, pass: &Pass) -> Result<Tensor, ModelError> {
+        let x = self.embed(&self.target_embedding, &self.target_positions, target, "decoder.embedding", pass)?;
+        let lengths: Arc<[usize]> = target.lengths.as_slice().into();
+        let positions = self.decoder.relative.prepare(target, pass)?;
+        Ok(self.decoder.forward(x, &lengths, &positions, Some((&memory.hidden, &memory.lengths)), pass)?)
+    }
+
+    /// The output projection, in f32: `(N, D)` → `(N, V)`.
+    ///
+    /// # Errors
+    /// When the width is not the model's.
+    pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
+        let logits = taper_ops::linear(hidden, self.output.get(pass), None, Activation::Identity, Dropout::none())?;
+        Ok(to_compute(logits, DType::F32)?)
+    }
+
+    /// The label-smoothed cross entropy of a batch; `loss` is `scale` times its sum.
+    ///
+    /// For the mean over the tokens of an update, `scale` is one over their number, over all micro-batches.
+    ///
+    /// # Errors
+    /// As [`Transformer::decode`]; and when a target is not in the vocabulary.
+    pub fn loss(
+        &self,
+        source: &Sequences,
+        target_in: &Sequences,
+        target_out: &[u32],
+        label_smoothing: f64,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        let memory = self.encode(source, pass)?;
+        let hidden = self.decode(target_in, &memory, pass)?;
+        let (loss, LossSums { smoothed, nll, correct }) =
+            taper_ops::smoothed_cross_entropy(&hidden, self.output.get(pass), target_out, label_smoothing, scale)?;
+        Ok(LossOutput { loss, smoothed_sum: smoothed, nll_sum: nll, correct, tokens: target_out.len() })
+    }
+}

@@ -1,0 +1,107 @@
+//! How layers make and read their parameters.
+
+use crate::Pass;
+use candle_core::{Result, Tensor};
+use taper_ops::ParameterStore;
+use taper_ops::rng::{Counter, mix, name_key};
+
+/// A parameter as a layer holds it: tracked for training, detached for evaluation, in one storage.
+#[derive(Debug, Clone)]
+pub(crate) struct Weight {
+    tracked: Tensor,
+    detached: Tensor,
+}
+
+impl Weight {
+    pub(crate) fn get(&self, pass: &Pass) -> &Tensor {
+        if pass.is_training() { &self.tracked } else { &self.detached }
+    }
+}
+
+/// Makes the parameters of a model under their full names, from a seed.
+///
+/// Each value is a function of (seed, name, index), so that a model does not depend on the order in which its
+/// layers are made, nor on threads.
+pub(crate) struct Builder<'a> {
+    pub(crate) store: &'a mut ParameterStore,
+    pub(crate) seed: u64,
+    pub(crate) biases: bool,
+}
+
+impl Builder<'_> {
+    fn add(&mut self, name: &str, shape: &[usize], value: impl Fn(&Counter, u64) -> f32) -> Result<Weight> {
+        let counter = Counter::new(mix(self.seed, &[name_key(name)]));
+        let count: usize = shape.iter().product();
+        let tracked = self.store.add(name, shape, (0..count as u64).map(|i| value(&counter, i)).collect())?;
+        Ok(Weight { detached: tracked.detach(), tracked })
+    }
+
+    /// Xavier uniform (Glorot and Bengio 2010): `±√(6 / (fan_in + fan_out))`.
+    ///
+    /// A fused projection of `parts` matrices is drawn as those matrices would be, each with its own fan-out.
+    pub(crate) fn matrix(&mut self, name: &str, outputs: usize, inputs: usize, parts: usize) -> Result<Weight> {
+        let bound = (6.0 / (inputs + outputs / parts) as f32).sqrt();
+        self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
+    }
+
+    /// Normal with deviation `1/√width`, so that scaled embeddings have unit variance.
+    pub(crate) fn embedding(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
+        let deviation = (width as f64).powf(-0.5);
+        self.add(name, &[rows, width], |counter, i| (counter.normal_at(i) * deviation) as f32)
+    }
+
+    pub(crate) fn constant(&mut self, name: &str, shape: &[usize], value: f32) -> Result<Weight> {
+        self.add(name, shape, |_, _| value)
+    }
+}
+
+/// `x Wᵀ + b`.
+#[derive(Debug, Clone)]
+pub(crate) struct Linear {
+    weight: Weight,
+    bias: Option<Weight>,
+}
+
+impl Linear {
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, inputs: usize, outputs: usize, parts: usize) -> Result<Self> {
+        let weight = build.matrix(&format!("{name}.weight"), outputs, inputs, parts)?;
+        let bias = if build.biases { Some(build.constant(&format!("{name}.bias"), &[outputs], 0.0)?) } else { None };
+        Ok(Self { weight, bias })
+    }
+
+    pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.forward_with(x, taper_ops::Activation::Identity, taper_ops::Dropout::none(), pass)
+    }
+
+    pub(crate) fn forward_with(
+        &self,
+        x: &Tensor,
+        activation: taper_ops::Activation,
+        dropout: taper_ops::Dropout,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        taper_ops::linear(x, self.weight.get(pass), self.bias.as_ref().map(|bias| bias.get(pass)), activation, dropout)
+    }
+}
+
+/// Layer norm with its scale and shift.
+#[derive(Debug, Clone)]
+pub(crate) struct LayerNorm {
+    weight: Weight,
+    bias: Weight,
+    epsilon: f64,
+}
+
+impl LayerNorm {
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, width: usize, epsilon: f64) -> Result<Self> {
+        Ok(Self {
+            weight: build.constant(&format!("{name}.weight"), &[width], 1.0)?,
+            bias: build.constant(&format!("{name}.bias"), &[width], 0.0)?,
+            epsilon,
+        })
+    }
+
+    pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        taper_ops::layer_norm(x, self.weight.get(pass), self.bias.get(pass), self.epsilon)
+    }
+}

@@ -1,0 +1,149 @@
+//! Equivalences that hold whatever the numbers are: cached decoding is full decoding, a batch is its sentences,
+//! a training step reaches every parameter, and a seed is a model.
+
+use candle_core::{DType, Device, Tensor};
+use taper_model::{ModelConfig, NormPlacement, Pass, Positions, Sequences, Transformer};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+const ALL_POSITIONS: [Positions; 6] =
+    [Positions::Sinusoidal, Positions::SinusoidalHalves, Positions::Learned, Positions::T5, Positions::Rotary, Positions::Alibi];
+
+fn config(norm: NormPlacement, positions: Positions) -> ModelConfig {
+    ModelConfig { d_model: 24, d_ff: 40, heads: 3, encoder_layers: 2, decoder_layers: 2, norm, positions, ..Default::default() }
+}
+
+fn model(norm: NormPlacement, positions: Positions) -> Transformer {
+    Transformer::new(&config(norm, positions), 19, 19, 7, &Device::Cpu, DType::F32).unwrap()
+}
+
+fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
+    for norm in [NormPlacement::Pre, NormPlacement::Post] {
+        for positions in ALL_POSITIONS {
+            check(&model(norm, positions), &format!("{norm:?} {positions:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
+    (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+}
+
+const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
+const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5, 4, 6, 7], &[2, 16, 17, 18, 4]];
+
+fn full_logits(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Tensor, taper_model::ModelError> {
+    let pass = Pass::evaluate();
+    let memory = model.encode(&Sequences::pack(sources), &pass)?;
+    model.logits(&model.decode(&Sequences::pack(targets), &memory, &pass)?, &pass)
+}
+
+#[test]
+fn cached_decoding_is_full_decoding() -> TestResult {
+    every(|model, name| {
+        let full = full_logits(model, &SOURCES, &TARGETS)?.reshape((3, 5, 19))?;
+        let mut state = model.start(&Sequences::pack(&SOURCES))?;
+        for t in 0..5 {
+            let tokens: Vec<u32> = TARGETS.iter().map(|target| target[t]).collect();
+            let error = largest_difference(&model.step(&mut state, &tokens)?, &full.narrow(1, t, 1)?.squeeze(1)?);
+            assert!(error < 2e-5, "{name}: step {t}: {error}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn selected_rows_carry_their_past() -> TestResult {
+    every(|model, name| {
+        let mut state = model.start(&Sequences::pack(&SOURCES))?;
+        model.step(&mut state, &[2, 2, 2])?;
+        // Two hypotheses for the first source, none for the second, one for the third.
+        state.select(&[0, 0, 2])?;
+        model.step(&mut state, &[12, 13, 16])?;
+        state.select(&[1, 0, 2])?;
+        let logits = model.step(&mut state, &[5, 6, 17])?;
+        for (row, (source, target)) in [(0, [2, 13, 5]), (0, [2, 12, 6]), (2, [2, 16, 17])].into_iter().enumerate() {
+            let full = full_logits(model, &[SOURCES[source]], &[&target])?;
+            let error = largest_difference(&logits.get(row)?, &full.get(2)?);
+            assert!(error < 2e-5, "{name}: row {row}: {error}");
+        }
+        assert!(state.select(&[2, 0]).is_err() && state.select(&[3]).is_err());
+        Ok(())
+    })
+}
+
+#[test]
+fn a_batch_is_its_sentences() -> TestResult {
+    every(|model, name| {
+        let batch = full_logits(model, &SOURCES, &TARGETS)?;
+        for i in 0..3 {
+            let alone = full_logits(model, &SOURCES[i..=i], &TARGETS[i..=i])?;
+            let error = largest_difference(&batch.narrow(0, 5 * i, 5)?, &alone);
+            assert!(error < 2e-5, "{name}: sentence {i}: {error}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn every_parameter_gets_a_gradient_and_a_step_can_be_repeated() -> TestResult {
+    every(|model, name| {
+        let out: Vec<u32> = TARGETS.iter().flat_map(|target| target[1..].iter().copied().chain([3])).collect();
+        let run = |step| {
+            let pass = Pass::train(5, step, 0);
+            let output = model.loss(&Sequences::pack(&SOURCES), &Sequences::pack(&TARGETS), &out, 0.1, 1.0, &pass).unwrap();
+            (output.smoothed_sum, output.loss.backward().unwrap())
+        };
+        let (loss, gradients) = run(1);
+        for parameter in model.parameters().parameters() {
+            let gradient = gradients.get(parameter.var()).unwrap_or_else(|| panic!("{name}: {} got no gradient", parameter.name()));
+            let norm = gradient.sqr()?.sum_all()?.to_scalar::<f32>()?;
+            assert!(norm > 0.0 && norm.is_finite(), "{name}: gradient of {} has norm {norm}", parameter.name());
+        }
+        assert_eq!(loss.to_bits(), run(1).0.to_bits(), "{name}: the same step gives another loss");
+        assert_ne!(loss.to_bits(), run(2).0.to_bits(), "{name}: another step drops the same elements");
+        Ok(())
+    })
+}
+
+#[test]
+fn one_seed_is_one_model() -> TestResult {
+    let flat = |seed| {
+        let config = config(NormPlacement::Pre, Positions::Learned);
+        let model = Transformer::new(&config, 19, 19, seed, &Device::Cpu, DType::F32).unwrap();
+        model.parameters().flat().unwrap().to_vec1::<f32>().unwrap()
+    };
+    assert_eq!(flat(1), flat(1));
+    assert_ne!(flat(1), flat(2));
+    Ok(())
+}
+
+#[test]
+fn attention_can_be_seen() -> TestResult {
+    let model = model(NormPlacement::Pre, Positions::Alibi);
+    let pass = Pass::evaluate_with_attention();
+    let memory = model.encode(&Sequences::pack(&SOURCES), &pass)?;
+    model.decode(&Sequences::pack(&TARGETS), &memory, &pass)?;
+    let records = pass.into_attention();
+    let names: Vec<&str> = records.iter().map(|record| record.layer.as_str()).collect();
+    assert_eq!(names.len(), 2 + 4);
+    assert_eq!(names[0], "encoder.layers.0.self_attention");
+    let cross = records.iter().find(|record| record.layer == "decoder.layers.1.cross_attention").ok_or("no cross attention")?;
+    assert_eq!(cross.weights.dims(), [3, 3, 5, 5]);
+    let sums = cross.weights.sum(3)?.flatten_all()?.to_vec1::<f32>()?;
+    assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5));
+    Ok(())
+}
+
+#[test]
+fn impossible_configurations_are_named() {
+    let refused = |config: ModelConfig, joint: usize| {
+        Transformer::new(&config, joint, 19, 1, &Device::Cpu, DType::F32).map(|_| ()).unwrap_err().to_string()
+    };
+    let base = config(NormPlacement::Pre, Positions::Sinusoidal);
+    assert!(refused(ModelConfig { heads: 5, ..base.clone() }, 19).contains("heads = 5 does not divide d_model = 24"));
+    assert!(refused(base.clone(), 18).contains("tied"));
+    assert!(refused(ModelConfig { residual_dropout: 1.0, ..base.clone() }, 19).contains("residual_dropout = 1"));
+    assert!(refused(ModelConfig { heads: 8, positions: Positions::Rotary, ..base }, 19).contains("even width per head"));
+}

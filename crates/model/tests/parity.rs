@@ -1,0 +1,103 @@
+//! Loss, logits and every gradient against PyTorch, from the golden files of `scripts/golden/transformer.py`.
+
+use candle_core::{DType, Device, Tensor};
+use std::collections::HashMap;
+use taper_model::{ActivationKind, ModelConfig, NormPlacement, Pass, Sequences, Tied, Transformer};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+fn golden(name: &str) -> HashMap<String, Tensor> {
+    let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
+    candle_core::safetensors::load(&path, &Device::Cpu).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The distance of two tensors relative to the size of the second.
+fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
+    assert_eq!(ours.dims(), theirs.dims());
+    let norm = |x: &Tensor| x.to_dtype(DType::F64).unwrap().sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt();
+    let difference = (ours.to_dtype(DType::F64).unwrap() - theirs.to_dtype(DType::F64).unwrap()).unwrap();
+    norm(&difference) / norm(theirs).max(1e-12)
+}
+
+fn ids(tensor: &Tensor) -> Vec<u32> {
+    tensor.to_vec1().unwrap()
+}
+
+fn lengths(tensor: &Tensor) -> Vec<usize> {
+    ids(tensor).into_iter().map(|length| length as usize).collect()
+}
+
+fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) -> TestResult {
+    let file = golden(name);
+    let model = Transformer::new(&config, vocab_source, 37, 1, device, DType::F32)?;
+    for parameter in model.parameters().parameters() {
+        let value = file.get(parameter.name()).unwrap_or_else(|| panic!("the golden file has no {}", parameter.name()));
+        parameter.var().set(&value.to_device(device)?)?;
+    }
+    let gradients_stored = file.keys().filter(|key| key.starts_with("grad.")).count();
+    assert_eq!(gradients_stored, model.parameters().parameters().len(), "the golden file has other parameters");
+
+    let source = Sequences { ids: ids(&file["source_ids"]), lengths: lengths(&file["source_lengths"]) };
+    let target_in = Sequences { ids: ids(&file["target_in_ids"]), lengths: lengths(&file["target_lengths"]) };
+    let target_out = ids(&file["target_out_ids"]);
+
+    let evaluate = Pass::evaluate();
+    let memory = model.encode(&source, &evaluate)?;
+    let encoder_error = relative(&memory.hidden().to_device(&Device::Cpu)?, &file["encoder_output"]);
+    assert!(encoder_error < 1e-5, "{name}: encoder output {encoder_error}");
+    let logits = model.logits(&model.decode(&target_in, &memory, &evaluate)?, &evaluate)?;
+    let logits_error = relative(&logits.to_device(&Device::Cpu)?, &file["logits"]);
+    assert!(logits_error < 1e-5, "{name}: logits {logits_error}");
+
+    // The model's dropout rates are zero, so that a training pass is deterministic and tracks gradients.
+    let scale = 1.0 / target_out.len() as f64;
+    let output = model.loss(&source, &target_in, &target_out, 0.1, scale, &Pass::train(1, 1, 0))?;
+    let (loss, nll) = (file["loss"].to_scalar::<f32>()?, file["nll"].to_scalar::<f32>()?);
+    assert!((output.smoothed_sum * scale / f64::from(loss) - 1.0).abs() < 1e-5, "{name}: loss");
+    assert!((output.nll_sum * scale / f64::from(nll) - 1.0).abs() < 1e-5, "{name}: nll");
+    assert!((output.loss.to_scalar::<f32>()? / loss - 1.0).abs() < 1e-5, "{name}: loss tensor");
+
+    let gradients = output.loss.backward()?;
+    for parameter in model.parameters().parameters() {
+        let ours = gradients.get(parameter.var()).unwrap_or_else(|| panic!("{} got no gradient", parameter.name()));
+        let error = relative(&ours.to_device(&Device::Cpu)?, &file[&format!("grad.{}", parameter.name())]);
+        assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
+    }
+    Ok(())
+}
+
+fn small() -> ModelConfig {
+    ModelConfig {
+        d_model: 32,
+        d_ff: 64,
+        heads: 4,
+        encoder_layers: 2,
+        decoder_layers: 2,
+        embedding_dropout: 0.0,
+        attention_dropout: 0.0,
+        feed_forward_dropout: 0.0,
+        residual_dropout: 0.0,
+        ..Default::default()
+    }
+}
+
+fn all(device: &Device) -> TestResult {
+    check("transformer-pre", small(), 37, device)?;
+    check("transformer-post", ModelConfig { norm: NormPlacement::Post, ..small() }, 37, device)?;
+    let untied = ModelConfig { activation: ActivationKind::Gelu, tied: Tied::None, decoder_layers: 1, ..small() };
+    check("transformer-untied-gelu", untied, 41, device)?;
+    let swish = ModelConfig { activation: ActivationKind::Swish, tied: Tied::Decoder, norm: NormPlacement::Post, ..small() };
+    check("transformer-decoder-tied-swish", swish, 41, device)
+}
+
+#[test]
+fn pytorch_agrees() -> TestResult {
+    all(&Device::Cpu)
+}
+
+/// The same on a GPU, where this machine and this build have one.
+#[test]
+#[cfg(feature = "cuda")]
+fn pytorch_agrees_on_cuda() -> TestResult {
+    all(&Device::new_cuda(0)?)
+}

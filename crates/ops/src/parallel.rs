@@ -1,0 +1,69 @@
+//! Work split over threads in pieces of fixed size, so that no result depends on the number of threads.
+
+use crate::real::Real;
+use rayon::prelude::*;
+
+/// Elements in a piece of an elementwise pass.
+pub(crate) const CHUNK: usize = 16 * 1024;
+
+/// Rows in a piece of a pass over rows that also sums over them.
+pub(crate) const ROWS: usize = 64;
+
+/// Applies `f(first index, input piece, output piece)` to matching pieces.
+pub(crate) fn zip_chunks<T: Real>(input: &[T], out: &mut [T], f: impl Fn(usize, &[T], &mut [T]) + Sync) {
+    out.par_chunks_mut(CHUNK).zip(input.par_chunks(CHUNK)).enumerate().for_each(|(chunk, (out, input))| f(chunk * CHUNK, input, out));
+}
+
+/// Sums of the columns of a row-major matrix: pieces of [`ROWS`] rows in parallel, combined in order.
+pub(crate) fn column_sums<T: Real>(values: &[T], width: usize) -> Vec<T> {
+    let partial: Vec<Vec<T>> = values
+        .par_chunks((width * ROWS).max(1))
+        .map(|rows| {
+            let mut sums = vec![T::default(); width];
+            for row in rows.chunks_exact(width) {
+                for (sum, value) in sums.iter_mut().zip(row) {
+                    *sum += *value;
+                }
+            }
+            sums
+        })
+        .collect();
+    combined(partial, width)
+}
+
+/// The elementwise sum of equally long vectors, in their order.
+pub(crate) fn combined<T: Real>(parts: Vec<Vec<T>>, width: usize) -> Vec<T> {
+    let mut total = vec![T::default(); width];
+    for part in parts {
+        for (total, value) in total.iter_mut().zip(part) {
+            *total += value;
+        }
+    }
+    total
+}
+
+/// A slice that several tasks write to, each to its own elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<T>(*mut T, usize);
+
+// SAFETY: `range` is the only access, and its callers promise disjoint ranges.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(slice: &mut [T]) -> Self {
+        Self(slice.as_mut_ptr(), slice.len())
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Safety
+    /// No two live results may overlap, and the slice that `self` was made from must outlive them.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn range(&self, range: std::ops::Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.1);
+        // SAFETY: in bounds by the assertion; disjointness is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
+    }
+}

@@ -1,0 +1,141 @@
+//! Counter-based randomness: a number is a function of (seed, what, where), never of what was drawn before.
+//!
+//! A stateful generator makes a run depend on the order in which threads, devices and restarts draw
+//! from it. Here each draw hashes its own coordinates (Salmon et al. 2011, "Parallel random numbers: as
+//! easy as 1, 2, 3" gives the argument), so there is no generator state to save and a step can be repeated.
+//!
+//! The hash is the finaliser of SplitMix64 (Steele et al. 2014), which passes BigCrush as a counter-based
+//! generator when its input advances by an odd constant.
+//!
+//! ```
+//! use taper_ops::rng::{mix, Counter};
+//! let counter = Counter::new(mix(1, &[2, 3]));
+//! assert_eq!(counter.u64_at(7), Counter::new(mix(1, &[2, 3])).u64_at(7));
+//! assert!((0.0..1.0).contains(&counter.f32_at(7)));
+//! ```
+
+/// The odd constant by which SplitMix64 advances: 2⁶⁴ divided by the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// SplitMix64's finaliser: a bijection whose output bits each depend on every input bit.
+#[inline(always)]
+pub(crate) const fn finalise(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Folds `words` into `seed`: a key that differs whenever any word or their order does.
+#[must_use]
+pub fn mix(seed: u64, words: &[u64]) -> u64 {
+    let mut key = finalise(seed.wrapping_add(GOLDEN));
+    for &word in words {
+        key = finalise(key.wrapping_add(GOLDEN) ^ finalise(word.wrapping_add(GOLDEN)));
+    }
+    key
+}
+
+/// A key for a name, such as a parameter's: FNV-1a, finalised.
+#[must_use]
+pub fn name_key(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    finalise(hash)
+}
+
+/// The infinite sequence of one key, addressed by index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counter {
+    key: u64,
+}
+
+impl Counter {
+    /// The sequence of `key`.
+    #[must_use]
+    pub const fn new(key: u64) -> Self {
+        Self { key }
+    }
+
+    /// 64 uniform bits.
+    #[inline(always)]
+    #[must_use]
+    pub const fn u64_at(&self, index: u64) -> u64 {
+        finalise(self.key.wrapping_add(index.wrapping_mul(GOLDEN)))
+    }
+
+    /// Uniform in `[0, 1)`, a multiple of 2⁻²⁴.
+    #[inline(always)]
+    #[must_use]
+    pub fn f32_at(&self, index: u64) -> f32 {
+        (self.u64_at(index) >> 40) as f32 * (1.0 / (1u64 << 24) as f32)
+    }
+
+    /// Uniform in `[0, 1)`, a multiple of 2⁻⁵³.
+    #[must_use]
+    pub fn f64_at(&self, index: u64) -> f64 {
+        (self.u64_at(index) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Standard normal, by Box and Muller (1958) from draws `2·index` and `2·index + 1`.
+    #[must_use]
+    pub fn normal_at(&self, index: u64) -> f64 {
+        let radius = (-2.0 * (1.0 - self.f64_at(2 * index)).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.f64_at(2 * index + 1)).cos()
+    }
+}
+
+/// 32 uniform bits for an element of a dropout mask; 32-bit arithmetic so that it vectorises.
+///
+/// The finaliser is Chris Wellons' `lowbias32` over the index, keyed before and after.
+#[inline(always)]
+pub(crate) const fn mask_bits(key: u64, index: u32) -> u32 {
+    let mut x = index ^ (key as u32);
+    x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
+    x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
+    x ^= x >> 16;
+    x = x.wrapping_add((key >> 32) as u32);
+    x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
+    x ^ (x >> 15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uniform_and_normal_have_their_moments() {
+        let counter = Counter::new(mix(3, &[1]));
+        let count = 200_000;
+        let uniform = (0..count).map(|i| f64::from(counter.f32_at(i))).sum::<f64>() / count as f64;
+        assert!((uniform - 0.5).abs() < 3e-3, "{uniform}");
+        let normals: Vec<f64> = (0..count).map(|i| counter.normal_at(i)).collect();
+        let mean = normals.iter().sum::<f64>() / count as f64;
+        let variance = normals.iter().map(|x| x * x).sum::<f64>() / count as f64;
+        assert!(mean.abs() < 1e-2 && (variance - 1.0).abs() < 2e-2, "{mean} {variance}");
+    }
+
+    #[test]
+    fn mask_bits_are_balanced_and_differ_between_keys() {
+        let (a, b) = (mix(1, &[5]), mix(1, &[6]));
+        let mut ones = [0u32; 32];
+        let mut agree = 0;
+        let count = 100_000;
+        for i in 0..count {
+            let bits = mask_bits(a, i);
+            for (bit, total) in ones.iter_mut().enumerate() {
+                *total += (bits >> bit) & 1;
+            }
+            agree += u32::from((bits >> 31) == (mask_bits(b, i) >> 31));
+        }
+        for total in ones {
+            assert!((f64::from(total) / f64::from(count) - 0.5).abs() < 0.01, "{total}");
+        }
+        assert!((f64::from(agree) / f64::from(count) - 0.5).abs() < 0.01, "{agree}");
+    }
+
+    #[test]
+    fn the_order_of_words_matters() {
+        assert_ne!(mix(1, &[2, 3]), mix(1, &[3, 2]));
+        assert_ne!(mix(1, &[2]), mix(1, &[2, 0]));
+        assert_ne!(name_key("encoder.layers.0"), name_key("encoder.layers.1"));
+    }
+}

@@ -1,0 +1,101 @@
+//! Rotary position embedding (Su et al. 2021, section 3.2): each pair of a head's elements turns by an angle that grows
+//! with the position, so that a score depends on the distance alone.
+//!
+//! Element `i` of a head is paired with element `i + Dh/2`, and turns by `position · 10000^(-2i/Dh)`.
+
+use crate::real::{Host, Real, elements, for_real, is_fused, vectorised};
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, WithDType};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// The base of the angles.
+const THETA: f64 = 10_000.0;
+
+/// Rotates the first `parts` blocks of each row: of a packed `(q, k, v)` the first two.
+///
+/// # Shapes
+/// `x (N, P·D)` with `parts ≤ P` blocks of `heads` heads each, `block` elements wide → the same.
+///
+/// # Errors
+/// When a head's width is odd or the blocks do not fit.
+pub fn rotary(x: &Tensor, positions: &Arc<[u32]>, heads: usize, block: usize, parts: usize) -> Result<Tensor> {
+    let (rows, width) = x.dims2()?;
+    if heads == 0 || !block.is_multiple_of(heads) || !(block / heads).is_multiple_of(2) || parts * block > width || positions.len() != rows
+    {
+        candle_core::bail!(
+            "rotary: {parts} parts of {block} elements in {heads} heads, input {:?}, {} positions",
+            x.shape(),
+            positions.len()
+        );
+    }
+    let op = Rotary { positions: positions.clone(), head: block / heads, turned: parts * block, inverse: false };
+    if is_fused(x) { x.contiguous()?.apply_op1(op) } else { crate::composed::rotary(x, positions, block / heads, parts * block) }
+}
+
+/// Cosines and sines of every position up to `count`: `(count, Dh/2)` each.
+pub(crate) fn angles(count: usize, head: usize) -> (Vec<f64>, Vec<f64>) {
+    let half = head / 2;
+    let angle = |n: usize| (n / half) as f64 * THETA.powf(-2.0 * (n % half) as f64 / head as f64);
+    ((0..count * half).map(|n| angle(n).cos()).collect(), (0..count * half).map(|n| angle(n).sin()).collect())
+}
+
+struct Rotary {
+    positions: Arc<[u32]>,
+    head: usize,
+    /// Leading elements of a row that turn.
+    turned: usize,
+    inverse: bool,
+}
+
+impl Rotary {
+    fn apply<T: Real>(&self, x: &[T], width: usize) -> Vec<T> {
+        let longest = self.positions.iter().max().map_or(0, |&position| position as usize + 1);
+        let (cosines, sines) = angles(longest, self.head);
+        let sign = if self.inverse { -1.0 } else { 1.0 };
+        let cosines: Vec<T> = cosines.into_iter().map(T::of).collect();
+        let sines: Vec<T> = sines.into_iter().map(|sine| T::of(sign * sine)).collect();
+        let half = self.head / 2;
+        let mut out = vec![T::default(); x.len()];
+        out.par_chunks_mut(width).zip(x.par_chunks(width)).zip(self.positions.par_iter()).with_min_len(32).for_each(
+            |((out, x), &position)| {
+                out[self.turned..].copy_from_slice(&x[self.turned..]);
+                let range = position as usize * half..(position as usize + 1) * half;
+                turn(&x[..self.turned], &mut out[..self.turned], &cosines[range.clone()], &sines[range]);
+            },
+        );
+        out
+    }
+}
+
+impl CustomOp1 for Rotary {
+    fn name(&self) -> &'static str {
+        "rotary"
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, at: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (_, width) = at.shape().dims2()?;
+        for_real!(x, T => Ok((T::to_cpu_storage_owned(self.apply(elements::<T>(x, at)?, width)), at.shape().clone())))
+    }
+
+    /// A rotation's transpose is the rotation back.
+    fn bwd(&self, x: &Tensor, _res: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
+        let grad = grad.contiguous()?;
+        let back = Rotary { positions: self.positions.clone(), inverse: true, ..*self };
+        for_real!(&grad, T => {
+            let out = back.apply(Host::new(&grad).elements::<T>()?, x.dim(1)?);
+            Ok(Some(Tensor::from_vec(out, x.shape(), x.device())?))
+        })
+    }
+}
+
+vectorised! {
+    fn turn<T>(x: &[T], out: &mut [T], cosines: &[T], sines: &[T]) {
+        let half = cosines.len();
+        for (x, out) in x.chunks_exact(2 * half).zip(out.chunks_exact_mut(2 * half)) {
+            for i in 0..half {
+                out[i] = x[i] * cosines[i] - x[i + half] * sines[i];
+                out[i + half] = x[i + half] * cosines[i] + x[i] * sines[i];
+            }
+        }
+    }
+}

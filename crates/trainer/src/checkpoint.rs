@@ -1,0 +1,268 @@
+//! Checkpoints on disk: a directory per saved step, and two pointers.
+//!
+//! ```text
+//! checkpoints/step-00012000/model.safetensors      the weights to translate with
+//! checkpoints/step-00012000/optimizer.safetensors  what training needs besides
+//! checkpoints/step-00012000/state.json             counters, position, hashes
+//! checkpoints/last, checkpoints/best               text files with the name of a directory
+//! ```
+//!
+//! A directory is written under a hidden name, flushed and renamed: it appears whole or not at all. Each
+//! file's hash is in `state.json`, and `state.json` has its own: nothing is loaded that is not what was saved.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use candle_core::Tensor;
+use taper_model::Transformer;
+use taper_ops::ParameterStore;
+
+use crate::files::{self, failed};
+use crate::retention::{Candidate, to_delete};
+use crate::state::FORMAT_VERSION;
+use crate::tensors::{self, Named};
+use crate::{CheckpointError, Metric, State};
+
+/// The file of the weights.
+pub const MODEL_FILE: &str = "model.safetensors";
+/// The file of the moments.
+pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
+/// The file of everything else.
+pub const STATE_FILE: &str = "state.json";
+/// The directory of the average made at the end of training.
+pub const AVERAGED: &str = "averaged";
+/// The pointer to the newest checkpoint.
+pub const LAST: &str = "last";
+/// The pointer to the best checkpoint.
+pub const BEST: &str = "best";
+
+/// A checkpoint that is there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Saved {
+    /// The update it was saved after.
+    pub step: u64,
+    /// Its watched validation score, where it was validated.
+    pub score: Option<f64>,
+    /// Its directory.
+    pub path: PathBuf,
+}
+
+/// The checkpoints of one run.
+#[derive(Debug, Clone)]
+pub struct Checkpoints {
+    root: PathBuf,
+}
+
+impl Checkpoints {
+    /// The checkpoints under `root`, which need not exist yet.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// The directory of the checkpoint called `which`: `last`, `best`, `averaged` or a directory's name.
+    ///
+    /// # Errors
+    /// There is none by that name, or a pointer cannot be read.
+    pub fn resolve(&self, which: &str) -> Result<PathBuf, CheckpointError> {
+        let name = match which {
+            LAST | BEST => self.pointer(which)?,
+            name => Some(name.to_owned()),
+        };
+        let plain = |name: &String| !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
+        let path = name.filter(plain).map(|name| self.root.join(name));
+        match path.filter(|path| path.is_dir()) {
+            Some(path) => Ok(path),
+            None => Err(self.not_found(which)?),
+        }
+    }
+
+    /// The checkpoints there are, ascending by step.
+    ///
+    /// One whose state cannot be read is listed without a score: what is broken is for the caller that
+    /// loads it to report.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn list(&self) -> Result<Vec<Saved>, CheckpointError> {
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed("read", &self.root))?,
+        };
+        let mut saved = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(failed("read", &self.root))?.path();
+            if let Some(step) = path.file_name().and_then(|name| step_of(&name.to_string_lossy())) {
+                let score = read_state(&path).ok().and_then(|state| state.score);
+                saved.push(Saved { step, score, path });
+            }
+        }
+        saved.sort_by_key(|saved| saved.step);
+        Ok(saved)
+    }
+
+    /// Saves a checkpoint and points `last`, and `best` if it is that, at it; returns its directory.
+    pub(crate) fn save(&self, state: &State, model: &[Named], optimizer: &[Named], best: bool) -> Result<PathBuf, CheckpointError> {
+        fs::create_dir_all(&self.root).map_err(failed("create", &self.root))?;
+        let name = directory_name(state.step);
+        let path = self.root.join(&name);
+        write(&path, state, &[(MODEL_FILE, model), (OPTIMIZER_FILE, optimizer)])?;
+        // `last` comes last: until it points here, what is resumed is the step before, which makes `best` again.
+        if best {
+            self.point(BEST, &name)?;
+        }
+        self.point(LAST, &name)?;
+        Ok(path)
+    }
+
+    /// Deletes the checkpoints up to `step` that need not be kept; returns their names.
+    ///
+    /// Later ones are of a run that was wound back, and not this one's to delete.
+    pub(crate) fn prune(&self, step: u64, keep_last: usize, keep_best: usize, metric: Metric) -> Result<Vec<String>, CheckpointError> {
+        let mut candidates = self.list()?;
+        candidates.retain(|saved| saved.step <= step);
+        let candidates: Vec<Candidate> = candidates.iter().map(|saved| Candidate { step: saved.step, score: saved.score }).collect();
+        let mut protected = Vec::new();
+        for pointer in [LAST, BEST] {
+            protected.extend(self.pointer(pointer)?.as_deref().and_then(step_of));
+        }
+        let mut deleted = Vec::new();
+        for step in to_delete(&candidates, keep_last, keep_best, metric, &protected) {
+            let name = directory_name(step);
+            files::remove_directory(&self.root.join(&name))?;
+            deleted.push(name);
+        }
+        Ok(deleted)
+    }
+
+    fn point(&self, pointer: &str, name: &str) -> Result<(), CheckpointError> {
+        files::replace(&self.root.join(pointer), format!("{name}\n").as_bytes())
+    }
+
+    /// What a pointer says, if it is there.
+    fn pointer(&self, pointer: &str) -> Result<Option<String>, CheckpointError> {
+        let path = self.root.join(pointer);
+        match files::read(&path) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).trim().to_owned())),
+            Err(CheckpointError::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn not_found(&self, which: &str) -> Result<CheckpointError, CheckpointError> {
+        let names: Vec<String> = self.list()?.iter().map(|saved| directory_name(saved.step)).collect();
+        let available = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
+        Ok(CheckpointError::NotFound { which: which.to_owned(), root: self.root.clone(), available })
+    }
+}
+
+/// Sorts as a string in the order of the steps.
+fn directory_name(step: u64) -> String {
+    format!("step-{step:08}")
+}
+
+fn step_of(name: &str) -> Option<u64> {
+    name.strip_prefix("step-")?.parse().ok()
+}
+
+/// Writes a checkpoint directory with these files of tensors and the state.
+pub(crate) fn write(path: &Path, state: &State, contents: &[(&str, &[Named])]) -> Result<(), CheckpointError> {
+    let mut state = state.clone();
+    state.files.clear();
+    files::commit_directory(path, |directory| {
+        for &(name, tensors) in contents {
+            let file = directory.join(name);
+            let entry = files::write_synced(&file, &tensors::encode(&file, tensors)?)?;
+            state.files.insert(name.to_owned(), entry);
+        }
+        let file = directory.join(STATE_FILE);
+        state.checksum = checksum(&file, &state)?;
+        files::write_synced(&file, &encode_state(&file, &state)?).map(|_| ())
+    })
+}
+
+/// Reads and verifies the state of a checkpoint.
+///
+/// # Errors
+/// It is missing, corrupt, or in a newer format.
+pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        format_version: u32,
+    }
+    let path = checkpoint.join(STATE_FILE);
+    let bytes = files::read(&path)?;
+    let corrupt = |error: serde_json::Error| CheckpointError::Corrupt { path: path.clone(), reason: error.to_string() };
+    // The version first: a newer format may have other fields.
+    let version: Version = serde_json::from_slice(&bytes).map_err(corrupt)?;
+    if version.format_version > FORMAT_VERSION {
+        return Err(CheckpointError::NewerFormat { path, found: version.format_version, supported: FORMAT_VERSION });
+    }
+    let state: State = serde_json::from_slice(&bytes).map_err(corrupt)?;
+    if checksum(&path, &state)? != state.checksum {
+        let reason = "its content does not match its checksum".to_owned();
+        return Err(CheckpointError::Corrupt { path, reason });
+    }
+    Ok(state)
+}
+
+/// Loads the weights of a checkpoint into `model`, and returns its state.
+///
+/// # Errors
+/// A file is missing, truncated or corrupt; a tensor does not fit the model; `tokenizer_hash` is not that
+/// of the tokenizer the checkpoint was trained with. The model is then unchanged.
+pub fn load_model(checkpoint: &Path, model: &Transformer, tokenizer_hash: &str) -> Result<State, CheckpointError> {
+    let state = read_state(checkpoint)?;
+    check_tokenizer(checkpoint, &state, tokenizer_hash)?;
+    let flat = read_model(checkpoint, &state, model.parameters())?;
+    set_weights(checkpoint, model.parameters(), flat)?;
+    Ok(state)
+}
+
+/// Refuses a tokenizer that is not the checkpoint's.
+pub(crate) fn check_tokenizer(checkpoint: &Path, state: &State, tokenizer_hash: &str) -> Result<(), CheckpointError> {
+    let expected = &state.identity.tokenizer_hash;
+    if expected == tokenizer_hash {
+        return Ok(());
+    }
+    let path = checkpoint.join(STATE_FILE);
+    Err(CheckpointError::Tokenizer { path, expected: expected.clone(), got: tokenizer_hash.to_owned() })
+}
+
+/// The weights of a checkpoint in the layout of the store.
+pub(crate) fn read_model(checkpoint: &Path, state: &State, store: &ParameterStore) -> Result<Vec<f32>, CheckpointError> {
+    let path = checkpoint.join(MODEL_FILE);
+    let mut tensors = read_tensors(checkpoint, state, MODEL_FILE)?;
+    let flat = tensors::take_flat(&path, store, "", &mut tensors)?;
+    tensors::refuse_rest(&path, tensors)?;
+    Ok(flat)
+}
+
+/// Sets the parameters from host values in the layout of the store.
+pub(crate) fn set_weights(checkpoint: &Path, store: &ParameterStore, flat: Vec<f32>) -> Result<(), CheckpointError> {
+    let count = flat.len();
+    Tensor::from_vec(flat, count, store.device())
+        .and_then(|flat| store.set_flat(&flat))
+        .map_err(|source| CheckpointError::Tensor { path: checkpoint.join(MODEL_FILE), source })
+}
+
+/// The tensors of one verified file of a checkpoint.
+pub(crate) fn read_tensors(checkpoint: &Path, state: &State, name: &str) -> Result<Vec<Named>, CheckpointError> {
+    let path = checkpoint.join(name);
+    let entry = state.files.get(name).ok_or_else(|| CheckpointError::Missing { path: path.clone() })?;
+    tensors::decode(&path, &files::read_verified(&path, entry)?)
+}
+
+fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> {
+    let mut bytes =
+        serde_json::to_vec_pretty(state).map_err(|error| CheckpointError::Corrupt { path: path.to_owned(), reason: error.to_string() })?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The hash of a state with its checksum left empty; numbers come back to the bit, so it can be recomputed.
+fn checksum(path: &Path, state: &State) -> Result<String, CheckpointError> {
+    let bare = State { checksum: String::new(), ..state.clone() };
+    Ok(files::sha256(&encode_state(path, &bare)?))
+}

@@ -1,0 +1,238 @@
+//! The training configuration: every option with its meaning and its one default.
+//!
+//! A zero switches an optional thing off, so that a resolved configuration can be written out in full
+//! without optional keys.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{Metric, ScheduleConfig};
+
+/// How weight decay enters the update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerKind {
+    /// Adam (Kingma and Ba 2015); weight decay is added to the gradient.
+    Adam,
+    /// AdamW (Loshchilov and Hutter 2019); weight decay shrinks the weights directly.
+    Adamw,
+}
+
+/// The optimizer of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OptimizerConfig {
+    /// Adam or AdamW.
+    pub kind: OptimizerKind,
+    /// Decay of the running mean of gradients.
+    pub beta1: f64,
+    /// Decay of the running mean of squared gradients.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub epsilon: f64,
+    /// Weight decay of matrices; biases and normalisation gains are not decayed.
+    pub weight_decay: f64,
+}
+
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        Self { kind: OptimizerKind::Adam, beta1: 0.9, beta2: 0.98, epsilon: 1e-9, weight_decay: 0.0 }
+    }
+}
+
+/// Which validation score decides what is best, and when to give up on improving it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EarlyStoppingConfig {
+    /// The score that picks the best checkpoint and ends training.
+    pub metric: Metric,
+    /// Validations in a row without improvement after which training ends; 0 never ends it.
+    pub patience: u32,
+    /// A change of no more than this does not count as an improvement.
+    pub minimum_change: f64,
+}
+
+impl Default for EarlyStoppingConfig {
+    fn default() -> Self {
+        Self { metric: Metric::Loss, patience: 0, minimum_change: 0.0 }
+    }
+}
+
+/// Everything the training loop reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainingConfig {
+    /// Seed of dropout; the caller uses it for initialisation and data order as well.
+    pub seed: u64,
+    /// The optimizer.
+    pub optimizer: OptimizerConfig,
+    /// The learning-rate schedule.
+    pub schedule: ScheduleConfig,
+    /// Probability mass spread over the whole vocabulary in the training loss.
+    pub label_smoothing: f64,
+    /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
+    pub clip_norm: f64,
+    /// Micro-batches per update.
+    pub accumulation: usize,
+    /// Decay of the exponential moving average of the weights, which is then what is validated and
+    /// saved as the model; 0 keeps none.
+    pub ema_decay: f64,
+    /// The last update; 0 sets no such limit.
+    pub max_updates: u64,
+    /// The number of passes over the data; 0 sets no such limit.
+    pub max_epochs: u64,
+    /// Minutes in the training loop, validations and checkpoints included, summed over resumes; 0 sets no such limit.
+    pub max_minutes: f64,
+    /// Updates between two log events.
+    pub log_every: u64,
+    /// Updates between two validations; 0 validates only at the end.
+    pub validate_every: u64,
+    /// Updates between two checkpoints; 0 saves at each validation. A new best is always saved.
+    pub checkpoint_every: u64,
+    /// What best means, and when to stop for want of improvement.
+    pub early_stopping: EarlyStoppingConfig,
+    /// How many of the newest checkpoints to keep; at least 1.
+    pub keep_last: usize,
+    /// How many of the best-scored checkpoints to keep; at least 1.
+    pub keep_best: usize,
+    /// How many of the newest checkpoints to average at the end of training; 0 averages none.
+    pub average_last: usize,
+    /// Updates skipped in a row for a non-finite loss or gradient after which training fails.
+    pub max_skipped_in_a_row: u32,
+}
+
+impl Default for TrainingConfig {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            optimizer: OptimizerConfig::default(),
+            schedule: ScheduleConfig::default(),
+            label_smoothing: 0.1,
+            clip_norm: 1.0,
+            accumulation: 1,
+            ema_decay: 0.0,
+            max_updates: 100_000,
+            max_epochs: 0,
+            max_minutes: 0.0,
+            log_every: 100,
+            validate_every: 1000,
+            checkpoint_every: 0,
+            early_stopping: EarlyStoppingConfig::default(),
+            keep_last: 3,
+            keep_best: 1,
+            average_last: 0,
+            max_skipped_in_a_row: 8,
+        }
+    }
+}
+
+/// A value, or a pair of values, that cannot be trained with.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("training.{key} is {value}: {requirement}")]
+pub struct ConfigError {
+    /// The key, below `training`.
+    pub key: &'static str,
+    /// What it was set to.
+    pub value: String,
+    /// What it must be.
+    pub requirement: &'static str,
+}
+
+impl TrainingConfig {
+    /// Checks the values against what the loop can work with.
+    ///
+    /// # Errors
+    /// The first key that is out of range or contradicts another.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let unit = |x: f64| (0.0..1.0).contains(&x);
+        let not_negative = |x: f64| x.is_finite() && x >= 0.0;
+        let (optimizer, schedule, early) = (&self.optimizer, &self.schedule, &self.early_stopping);
+        require(unit(optimizer.beta1), "optimizer.beta1", optimizer.beta1, "it must be in [0, 1)")?;
+        require(unit(optimizer.beta2), "optimizer.beta2", optimizer.beta2, "it must be in [0, 1)")?;
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        require(positive(optimizer.epsilon), "optimizer.epsilon", optimizer.epsilon, "it must be above 0")?;
+        let decay = optimizer.weight_decay;
+        require(not_negative(decay), "optimizer.weight_decay", decay, "it must be 0 or more")?;
+        require(positive(schedule.scale), "schedule.scale", schedule.scale, "it must be above 0")?;
+        let peak = schedule.learning_rate;
+        require(positive(peak), "schedule.learning_rate", peak, "it must be above 0")?;
+        let minimum = schedule.minimum;
+        require(not_negative(minimum), "schedule.minimum", minimum, "it must be 0 or more")?;
+        require(
+            !schedule.kind.needs_horizon() || self.max_updates > schedule.warmup,
+            "max_updates",
+            self.max_updates,
+            "the cosine and linear schedules fall towards it, so it must be above schedule.warmup",
+        )?;
+        require(unit(self.label_smoothing), "label_smoothing", self.label_smoothing, "it must be in [0, 1)")?;
+        require(not_negative(self.clip_norm), "clip_norm", self.clip_norm, "it must be 0 (no clipping) or more")?;
+        require(self.accumulation > 0, "accumulation", self.accumulation, "it must be 1 or more")?;
+        require(unit(self.ema_decay), "ema_decay", self.ema_decay, "it must be 0 (none) or in (0, 1)")?;
+        require(not_negative(self.max_minutes), "max_minutes", self.max_minutes, "it must be 0 (no limit) or more")?;
+        require(
+            self.max_updates > 0 || self.max_epochs > 0 || self.max_minutes > 0.0,
+            "max_updates",
+            self.max_updates,
+            "one of max_updates, max_epochs and max_minutes must be above 0, or training has no end",
+        )?;
+        require(self.log_every > 0, "log_every", self.log_every, "it must be 1 or more")?;
+        let change = early.minimum_change;
+        require(not_negative(change), "early_stopping.minimum_change", change, "it must be 0 or more")?;
+        require(
+            early.patience == 0 || self.validate_every > 0,
+            "early_stopping.patience",
+            early.patience,
+            "early stopping needs validate_every above 0",
+        )?;
+        require(self.keep_last > 0, "keep_last", self.keep_last, "it must be 1 or more, or nothing could be resumed")?;
+        require(self.keep_best > 0, "keep_best", self.keep_best, "it must be 1 or more")?;
+        require(
+            self.average_last <= self.keep_last,
+            "average_last",
+            self.average_last,
+            "only kept checkpoints can be averaged, so it must not be above keep_last",
+        )?;
+        let limit = self.max_skipped_in_a_row;
+        require(limit > 0, "max_skipped_in_a_row", limit, "it must be 1 or more")
+    }
+}
+
+/// The error for `key`, unless its requirement `holds`.
+fn require(holds: bool, key: &'static str, value: impl ToString, requirement: &'static str) -> Result<(), ConfigError> {
+    if holds { Ok(()) } else { Err(ConfigError { key, value: value.to_string(), requirement }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_can_be_trained_with_and_survives_being_written_out() {
+        let config = TrainingConfig::default();
+        config.check().unwrap();
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<TrainingConfig>(&text).unwrap(), config);
+        assert_eq!(serde_json::from_str::<TrainingConfig>("{}").unwrap(), config);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_name() {
+        let error = serde_json::from_str::<TrainingConfig>(r#"{"schedule": {"warm_up": 3}}"#).unwrap_err();
+        assert!(error.to_string().contains("warm_up"), "{error}");
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let none = TrainingConfig { max_updates: 0, ..TrainingConfig::default() };
+        assert!(none.check().unwrap_err().to_string().contains("training has no end"));
+        let mut cosine = TrainingConfig { max_updates: 0, max_minutes: 5.0, ..TrainingConfig::default() };
+        cosine.check().unwrap();
+        cosine.schedule.kind = crate::ScheduleKind::Cosine;
+        assert_eq!(cosine.check().unwrap_err().key, "max_updates");
+        let average = TrainingConfig { average_last: 4, keep_last: 3, ..TrainingConfig::default() };
+        assert_eq!(
+            average.check().unwrap_err().to_string(),
+            "training.average_last is 4: only kept checkpoints can be averaged, so it must not be above keep_last"
+        );
+    }
+}

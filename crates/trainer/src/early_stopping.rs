@@ -1,0 +1,166 @@
+//! Validation scores, the metric that is watched, and when to give up on improving it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::EarlyStoppingConfig;
+use crate::state::exact;
+
+/// A validation score by which checkpoints are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Label-smoothed cross entropy per target token; lower is better.
+    Loss,
+    /// The exponential of the unsmoothed cross entropy; lower is better.
+    Perplexity,
+    /// Share of target tokens predicted right under teacher forcing; higher is better.
+    Accuracy,
+    /// BLEU of decoded text; higher is better.
+    Bleu,
+    /// chrF of decoded text; higher is better.
+    Chrf,
+}
+
+impl Metric {
+    /// The name of the score in [`Scores`].
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Perplexity => "perplexity",
+            Self::Accuracy => "accuracy",
+            Self::Bleu => "bleu",
+            Self::Chrf => "chrf",
+        }
+    }
+
+    /// Whether a higher score is a better one.
+    #[must_use]
+    pub const fn higher_is_better(self) -> bool {
+        matches!(self, Self::Accuracy | Self::Bleu | Self::Chrf)
+    }
+
+    /// Whether `score` is better than `best` by more than `minimum_change`.
+    #[must_use]
+    pub fn improves(self, score: f64, best: f64, minimum_change: f64) -> bool {
+        if self.higher_is_better() { score > best + minimum_change } else { score < best - minimum_change }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// The named scores of one validation, in the order of their names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Scores(BTreeMap<String, f64>);
+
+impl Scores {
+    /// Sets the score called `name`.
+    pub fn insert(&mut self, name: &str, score: f64) {
+        self.0.insert(name.to_owned(), score);
+    }
+
+    /// The score called `name`, if there is one.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+
+    /// Names and scores, in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, &score)| (name.as_str(), score))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The best validation so far.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// The update it was measured after.
+    pub step: u64,
+    /// The score of the watched metric.
+    #[serde(with = "exact")]
+    pub score: f64,
+}
+
+/// What early stopping remembers: the best score, and how long ago it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EarlyStopping {
+    /// The best validation so far.
+    pub best: Option<Best>,
+    /// Validations since then.
+    pub without_improvement: u32,
+}
+
+impl EarlyStopping {
+    /// Takes in the score of a validation; whether it is a new best.
+    ///
+    /// A score that is not a number never is: a run that diverged must not replace its best checkpoint.
+    pub fn observe(&mut self, config: &EarlyStoppingConfig, step: u64, score: f64) -> bool {
+        let improved = match self.best {
+            _ if score.is_nan() => false,
+            None => true,
+            Some(best) => config.metric.improves(score, best.score, config.minimum_change),
+        };
+        if improved {
+            *self = Self { best: Some(Best { step, score }), without_improvement: 0 };
+        } else {
+            self.without_improvement = self.without_improvement.saturating_add(1);
+        }
+        improved
+    }
+
+    /// Whether patience has run out.
+    #[must_use]
+    pub const fn is_over(&self, config: &EarlyStoppingConfig) -> bool {
+        config.patience > 0 && self.without_improvement >= config.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(metric: Metric, patience: u32) -> EarlyStoppingConfig {
+        EarlyStoppingConfig { metric, patience, minimum_change: 0.1 }
+    }
+
+    #[test]
+    fn patience_counts_validations_since_the_best() {
+        let config = config(Metric::Bleu, 2);
+        let mut stopping = EarlyStopping::default();
+        assert!(stopping.observe(&config, 1, 10.0));
+        assert!(!stopping.observe(&config, 2, 10.05), "a change below the minimum is no improvement");
+        assert!(!stopping.is_over(&config));
+        assert!(stopping.observe(&config, 3, 10.2));
+        assert_eq!(stopping.without_improvement, 0);
+        assert!(!stopping.observe(&config, 4, 9.0));
+        assert!(!stopping.observe(&config, 5, 9.5));
+        assert!(stopping.is_over(&config));
+        assert_eq!(stopping.best, Some(Best { step: 3, score: 10.2 }));
+    }
+
+    #[test]
+    fn lower_is_better_for_losses_and_nan_never_is() {
+        let config = config(Metric::Loss, 0);
+        let mut stopping = EarlyStopping::default();
+        assert!(!stopping.observe(&config, 1, f64::NAN));
+        assert!(stopping.observe(&config, 2, 3.0));
+        assert!(stopping.observe(&config, 3, 2.0));
+        assert!(!stopping.observe(&config, 4, 2.5));
+        assert!(!stopping.is_over(&config), "no patience means no end");
+    }
+}

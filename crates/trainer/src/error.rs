@@ -1,0 +1,215 @@
+//! What can go wrong in training and with checkpoints: what, where, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::ConfigError;
+
+/// An error of a part that the caller supplied, or of one whose type does not matter here.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why training could not begin or go on.
+#[derive(Debug, Error)]
+pub enum TrainError {
+    /// The configuration cannot be trained with.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A checkpoint could not be saved or loaded.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The run was begun with another seed, so what follows would not continue it.
+    #[error(
+        "{} was trained with seed {saved}, but training.seed is {configured}: set it to {saved}, or start a new run",
+        path.display()
+    )]
+    Seed {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Its seed.
+        saved: u64,
+        /// The configured seed.
+        configured: u64,
+    },
+    /// There is nothing to train on.
+    #[error("epoch {epoch} has no target tokens from micro-batch {index} on: check the data report for what was dropped")]
+    NoData {
+        /// The pass over the data, from 0.
+        epoch: u64,
+        /// The micro-batch, from 0.
+        index: u64,
+    },
+    /// The training data could not be read.
+    #[error("cannot fetch micro-batch {index} of epoch {epoch}")]
+    Source {
+        /// The pass over the data, from 0.
+        epoch: u64,
+        /// The micro-batch, from 0.
+        index: u64,
+        /// Why.
+        source: BoxError,
+    },
+    /// The model or the optimizer failed.
+    #[error("cannot {action} at update {step}")]
+    Compute {
+        /// What was attempted.
+        action: &'static str,
+        /// The update, from 1; 0 is before the first.
+        step: u64,
+        /// Why.
+        source: BoxError,
+    },
+    /// Several updates in a row had a non-finite loss or gradient.
+    #[error(
+        "training diverged: {in_a_row} updates in a row after update {step} were skipped, the last because {reason}; \
+         resume from an earlier checkpoint with a lower learning rate, more warm-up or a smaller clip_norm"
+    )]
+    Diverged {
+        /// Updates made.
+        step: u64,
+        /// Skipped updates in a row.
+        in_a_row: u32,
+        /// What was not finite.
+        reason: String,
+    },
+    /// Validation failed.
+    #[error("validation after update {step} failed")]
+    Validation {
+        /// Updates made.
+        step: u64,
+        /// Why.
+        source: BoxError,
+    },
+    /// Validation did not measure the score that is watched.
+    #[error("training.early_stopping.metric is {metric}, but validation measured only: {available}")]
+    MissingMetric {
+        /// The watched metric.
+        metric: &'static str,
+        /// The names of the scores there were.
+        available: String,
+    },
+    /// The observer failed.
+    #[error("cannot record what happened at update {step}")]
+    Observer {
+        /// Updates made.
+        step: u64,
+        /// Why.
+        source: BoxError,
+    },
+}
+
+/// Why a checkpoint could not be saved or loaded.
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    /// There is no checkpoint by that name.
+    #[error("no checkpoint '{which}' in {}: there is {available}", root.display())]
+    NotFound {
+        /// What was asked for.
+        which: String,
+        /// Where.
+        root: PathBuf,
+        /// The names there are.
+        available: String,
+    },
+    /// A file of a checkpoint is not there.
+    #[error("{} is missing: the checkpoint is incomplete, use another one", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file or directory could not be read or written.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is shorter than when it was saved.
+    #[error("{} is truncated: it has {got} bytes of {expected}; use another checkpoint", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its size when it was saved.
+        expected: u64,
+        /// Its size now.
+        got: u64,
+    },
+    /// A file is not what was saved.
+    #[error("{} is corrupt: {reason}; use another checkpoint", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// How it shows.
+        reason: String,
+    },
+    /// The checkpoint was saved by a later version of this program.
+    #[error("{} has format {found}, but this version reads formats up to {supported}: upgrade", path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format that can be read.
+        supported: u32,
+    },
+    /// A tensor of the model is not in the file.
+    #[error("{} has no tensor '{name}' (expected shape {expected:?}): it belongs to another model", path.display())]
+    MissingTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Its shape in the model.
+        expected: Vec<usize>,
+    },
+    /// The file has a tensor that the model does not.
+    #[error("{} has a tensor '{name}' of shape {got:?} that the model lacks: it belongs to another model", path.display())]
+    UnexpectedTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Its shape in the file.
+        got: Vec<usize>,
+    },
+    /// A tensor has another shape than in the model.
+    #[error("{}: tensor '{name}' has shape {got:?}, but the model expects {expected:?}", path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Its shape in the model.
+        expected: Vec<usize>,
+        /// Its shape in the file.
+        got: Vec<usize>,
+    },
+    /// The checkpoint was trained with another tokenizer, so its embeddings mean other words.
+    #[error(
+        "{} was trained with the tokenizer {expected}, but the one given is {got}: use the tokenizer.json of its run",
+        path.display()
+    )]
+    Tokenizer {
+        /// The checkpoint's state file.
+        path: PathBuf,
+        /// The hash of its tokenizer.
+        expected: String,
+        /// The hash of the one given.
+        got: String,
+    },
+    /// There was nothing to average.
+    #[error("no checkpoints to average: name at least one")]
+    NothingToAverage,
+    /// Tensors could not be moved between the model and the file.
+    #[error("cannot move tensors between the device and {}", path.display())]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: candle_core::Error,
+    },
+}

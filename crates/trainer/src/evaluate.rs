@@ -1,0 +1,83 @@
+//! Validation: the trait that the caller supplies, and the scores that need only the model.
+
+use taper_model::{Pass, Transformer};
+
+use crate::{BoxError, MicroBatch, Scores, TrainError};
+
+/// Measures the model on data that it is not trained on.
+///
+/// With a moving average configured, the model that it gets has the averaged weights.
+pub trait Validate {
+    /// The scores of `model` after `step` updates.
+    ///
+    /// # Errors
+    /// Whatever keeps it from measuring; this ends training.
+    fn validate(&mut self, model: &Transformer, step: u64) -> Result<Scores, BoxError>;
+}
+
+/// No validation: no scores, no best checkpoint, no early stopping.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoValidation;
+
+impl Validate for NoValidation {
+    fn validate(&mut self, _model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
+        Ok(Scores::default())
+    }
+}
+
+/// Scores under teacher forcing, per target token.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TeacherForced {
+    /// Label-smoothed cross entropy in nats.
+    pub loss: f64,
+    /// Cross entropy in nats.
+    pub nll: f64,
+    /// Its exponential.
+    pub perplexity: f64,
+    /// Share of target tokens predicted right.
+    pub accuracy: f64,
+    /// The number of target tokens.
+    pub tokens: u64,
+}
+
+impl TeacherForced {
+    /// As named scores: `loss`, `nll`, `perplexity`, `accuracy`.
+    #[must_use]
+    pub fn scores(&self) -> Scores {
+        let mut scores = Scores::default();
+        scores.insert("loss", self.loss);
+        scores.insert("nll", self.nll);
+        scores.insert("perplexity", self.perplexity);
+        scores.insert("accuracy", self.accuracy);
+        scores
+    }
+}
+
+/// Scores `model` on `batches` without dropout: sums over all tokens, not means over batches.
+///
+/// # Errors
+/// A batch that cannot be fetched or computed, or no target tokens at all.
+pub fn evaluate(
+    model: &Transformer,
+    batches: impl IntoIterator<Item = Result<MicroBatch, BoxError>>,
+    label_smoothing: f64,
+) -> Result<TeacherForced, TrainError> {
+    let (mut smoothed, mut nll, mut correct, mut tokens) = (0.0, 0.0, 0u64, 0u64);
+    for (index, batch) in batches.into_iter().enumerate() {
+        let index = index as u64;
+        let batch = batch.map_err(|source| TrainError::Source { epoch: 0, index, source })?;
+        let output = model
+            .loss(&batch.source, &batch.target_in, &batch.target_out, label_smoothing, 1.0, &Pass::evaluate())
+            .map_err(|error| TrainError::Compute { action: "validate", step: 0, source: error.into() })?;
+        smoothed += output.smoothed_sum;
+        nll += output.nll_sum;
+        correct += output.correct as u64;
+        tokens += output.tokens as u64;
+    }
+    if tokens == 0 {
+        return Err(TrainError::NoData { epoch: 0, index: 0 });
+    }
+    let count = tokens as f64;
+    let nll = nll / count;
+    Ok(TeacherForced { loss: smoothed / count, nll, perplexity: nll.exp(), accuracy: correct as f64 / count, tokens })
+}

@@ -1,0 +1,159 @@
+//! What happens during training, as values that serialise to one JSON line each.
+//!
+//! Everything that depends on the clock is inside the field `timing`, so that two runs can be compared
+//! in all the rest.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BoxError, Scores};
+
+/// Measurements by the clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Seconds in the training loop, summed over resumes.
+    pub elapsed_seconds: f64,
+    /// Target tokens trained on per second since the log event before.
+    pub tokens_per_second: f64,
+}
+
+/// Why training ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The last update was reached.
+    MaxUpdates,
+    /// The last pass over the data was completed.
+    MaxEpochs,
+    /// The time was used up.
+    MaxMinutes,
+    /// The watched metric did not improve for long enough.
+    EarlyStopping,
+    /// The caller asked for it; the run can be resumed as if it had not been.
+    Interrupted,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// Averages over the updates since the log event before.
+    Log {
+        /// Updates made.
+        step: u64,
+        /// The pass over the data, from 0, that the next micro-batch belongs to.
+        epoch: u64,
+        /// Label-smoothed cross entropy per target token.
+        loss: f64,
+        /// Cross entropy per target token.
+        nll: f64,
+        /// Share of target tokens predicted right.
+        accuracy: f64,
+        /// The learning rate of the last update.
+        learning_rate: f64,
+        /// Mean norm of the gradients before clipping.
+        gradient_norm: f64,
+        /// Target tokens trained on since the start of the run.
+        tokens: u64,
+        /// Target tokens that the averages are over.
+        window_tokens: u64,
+        /// By the clock.
+        timing: Timing,
+    },
+    /// A validation was made.
+    Validation {
+        /// Updates made.
+        step: u64,
+        /// The pass over the data, from 0.
+        epoch: u64,
+        /// What was measured.
+        scores: Scores,
+        /// Whether the watched metric was better than ever before.
+        improved: bool,
+        /// By the clock.
+        timing: Timing,
+    },
+    /// An update was not made, because the loss or a gradient was not finite.
+    Skipped {
+        /// Updates made.
+        step: u64,
+        /// The pass over the data, from 0.
+        epoch: u64,
+        /// What was not finite.
+        reason: String,
+        /// Skipped updates since the last one that was made.
+        in_a_row: u32,
+        /// Skipped updates since the start of the run.
+        total: u64,
+    },
+    /// A checkpoint was saved.
+    Checkpoint {
+        /// Updates made.
+        step: u64,
+        /// Its directory.
+        path: PathBuf,
+        /// Whether it is the best so far.
+        best: bool,
+        /// The names of older checkpoints that were deleted.
+        deleted: Vec<String>,
+        /// By the clock.
+        timing: Timing,
+    },
+    /// Checkpoints were averaged at the end of training.
+    Averaged {
+        /// Updates made.
+        step: u64,
+        /// The directory of the average.
+        path: PathBuf,
+        /// The names of the checkpoints that were averaged.
+        of: Vec<String>,
+    },
+    /// Training ended.
+    Stopped {
+        /// Updates made.
+        step: u64,
+        /// The pass over the data, from 0.
+        epoch: u64,
+        /// Why.
+        reason: StopReason,
+        /// By the clock.
+        timing: Timing,
+    },
+}
+
+impl Event {
+    /// The number of updates made when it happened.
+    #[must_use]
+    pub const fn step(&self) -> u64 {
+        match self {
+            Self::Log { step, .. }
+            | Self::Validation { step, .. }
+            | Self::Skipped { step, .. }
+            | Self::Checkpoint { step, .. }
+            | Self::Averaged { step, .. }
+            | Self::Stopped { step, .. } => *step,
+        }
+    }
+
+    /// Whether it belongs in the record of the run, which does not depend on where the run was interrupted.
+    #[must_use]
+    pub const fn is_metric(&self) -> bool {
+        matches!(self, Self::Log { .. } | Self::Validation { .. } | Self::Skipped { .. })
+    }
+}
+
+/// Something that is told of each event as it happens.
+pub trait Observer {
+    /// Takes note of `event`.
+    ///
+    /// # Errors
+    /// Whatever keeps it from doing so; this ends training.
+    fn observe(&mut self, event: &Event) -> Result<(), BoxError>;
+}
+
+impl<F: FnMut(&Event) -> Result<(), BoxError>> Observer for F {
+    fn observe(&mut self, event: &Event) -> Result<(), BoxError> {
+        self(event)
+    }
+}

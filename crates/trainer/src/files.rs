@@ -1,0 +1,110 @@
+//! Files that appear whole or not at all, and are read back only as they were written.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::{CheckpointError, FileEntry};
+
+/// Attaches what was attempted, and on which path, to an I/O error.
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
+    let path = path.to_owned();
+    move |source| CheckpointError::Io { action, path, source }
+}
+
+/// SHA-256 in hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Writes a file and waits until it is on the disk.
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<FileEntry, CheckpointError> {
+    let mut file = File::create(path).map_err(failed("create", path))?;
+    file.write_all(bytes).map_err(failed("write", path))?;
+    file.sync_all().map_err(failed("flush", path))?;
+    Ok(FileEntry { sha256: sha256(bytes), bytes: bytes.len() as u64 })
+}
+
+/// Replaces a small file in one step: readers see the old content or the new.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
+    let temporary = temporary_sibling(path);
+    write_synced(&temporary, bytes)?;
+    fs::rename(&temporary, path).map_err(failed("replace", path))?;
+    sync_parent(path)
+}
+
+/// Makes a directory that appears under `path` only once `fill` has written all of it.
+///
+/// A directory that is already there is replaced.
+pub(crate) fn commit_directory(path: &Path, fill: impl FnOnce(&Path) -> Result<(), CheckpointError>) -> Result<(), CheckpointError> {
+    let temporary = temporary_sibling(path);
+    remove_directory(&temporary)?;
+    fs::create_dir_all(&temporary).map_err(failed("create", &temporary))?;
+    fill(&temporary)?;
+    sync_directory(&temporary)?;
+    // A rename cannot replace a directory that has content, so an older one first steps aside.
+    let replaced = temporary.with_extension("replaced");
+    remove_directory(&replaced)?;
+    if path.exists() {
+        fs::rename(path, &replaced).map_err(failed("move aside", path))?;
+    }
+    fs::rename(&temporary, path).map_err(failed("create", path))?;
+    sync_parent(path)?;
+    remove_directory(&replaced)
+}
+
+/// Removes a directory with its content, if it is there.
+pub(crate) fn remove_directory(path: &Path) -> Result<(), CheckpointError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a file whole; one that is not there is an error of its own.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
+    fs::read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => CheckpointError::Missing { path: path.to_owned() },
+        _ => failed("read", path)(error),
+    })
+}
+
+/// Reads a file, and checks that it is what was written.
+pub(crate) fn read_verified(path: &Path, entry: &FileEntry) -> Result<Vec<u8>, CheckpointError> {
+    let bytes = read(path)?;
+    let got = bytes.len() as u64;
+    if got < entry.bytes {
+        return Err(CheckpointError::Truncated { path: path.to_owned(), expected: entry.bytes, got });
+    }
+    let hash = sha256(&bytes);
+    if hash != entry.sha256 {
+        let reason = format!("its SHA-256 is {hash}, but {} was saved", entry.sha256);
+        return Err(CheckpointError::Corrupt { path: path.to_owned(), reason });
+    }
+    Ok(bytes)
+}
+
+/// A hidden name beside `path`, on the same file system so that a rename is atomic.
+fn temporary_sibling(path: &Path) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    path.with_file_name(format!(".{name}.tmp"))
+}
+
+fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_directory)
+}
+
+/// Makes the names in a directory durable. Only Unix lets a directory be opened for this.
+fn sync_directory(path: &Path) -> Result<(), CheckpointError> {
+    if cfg!(unix) {
+        File::open(path).and_then(|directory| directory.sync_all()).map_err(failed("flush", path))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! What a run remembers besides weights and moments: counters, data position, windows, hashes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{EarlyStopping, Position};
+
+/// The newest format of `state.json` that this version reads, and the one it writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Hashes, chosen by the caller, of what a run was made from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Of the resolved configuration. Recorded, and for the caller to compare: a longer run is no error.
+    pub config_hash: String,
+    /// Of the tokenizer. A checkpoint loads only with its own.
+    pub tokenizer_hash: String,
+}
+
+/// One file of a checkpoint as it was saved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Its SHA-256 in hexadecimal.
+    pub sha256: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Sums since the last log event. Kept in the state so that logged averages do not depend on where a run
+/// was interrupted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Updates made.
+    pub updates: u64,
+    /// Target tokens in them.
+    pub tokens: u64,
+    /// Target tokens predicted right.
+    pub correct: u64,
+    /// Sum of label-smoothed cross entropy over tokens.
+    #[serde(with = "exact")]
+    pub smoothed_sum: f64,
+    /// Sum of cross entropy over tokens.
+    #[serde(with = "exact")]
+    pub nll_sum: f64,
+    /// Sum of gradient norms over updates.
+    #[serde(with = "exact")]
+    pub gradient_norm_sum: f64,
+    /// Seconds spent in the updates.
+    #[serde(with = "exact")]
+    pub seconds: f64,
+}
+
+/// The state of a run after some number of updates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// The format of this file.
+    pub format_version: u32,
+    /// Updates made.
+    pub step: u64,
+    /// The next micro-batch to train on.
+    pub position: Position,
+    /// The seed of the run. All randomness is a function of it and of where it is used, so it is also the
+    /// whole random state.
+    pub seed: u64,
+    /// Target tokens trained on.
+    pub tokens: u64,
+    /// Updates skipped because the loss or a gradient was not finite.
+    pub skipped: u64,
+    /// Of these, those since the last update that was made.
+    pub skipped_in_a_row: u32,
+    /// The best validation, and how long ago it was.
+    pub early_stopping: EarlyStopping,
+    /// The update after which the last validation was made, if any was.
+    pub validated_at: Option<u64>,
+    /// The watched score, if it was measured after exactly this many updates.
+    #[serde(with = "exact_option")]
+    pub score: Option<f64>,
+    /// Sums since the last log event.
+    pub window: Window,
+    /// Seconds in the training loop, summed over resumes.
+    #[serde(with = "exact")]
+    pub training_seconds: f64,
+    /// What the run was made from.
+    pub identity: Identity,
+    /// The other files of the checkpoint, by name.
+    pub files: BTreeMap<String, FileEntry>,
+    /// SHA-256 of this file as it is with this field empty.
+    pub checksum: String,
+}
+
+impl State {
+    /// The state of a run before its first update.
+    #[must_use]
+    pub fn new(seed: u64, identity: Identity) -> Self {
+        Self {
+            format_version: FORMAT_VERSION,
+            step: 0,
+            position: Position::default(),
+            seed,
+            tokens: 0,
+            skipped: 0,
+            skipped_in_a_row: 0,
+            early_stopping: EarlyStopping::default(),
+            validated_at: None,
+            score: None,
+            window: Window::default(),
+            training_seconds: 0.0,
+            identity,
+            files: BTreeMap::new(),
+            checksum: String::new(),
+        }
+    }
+}
+
+/// Numbers as strings that parse back to the same bits: JSON readers may round the last one, and JSON has
+/// no infinities.
+pub(crate) mod exact {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{value:?}"))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|_| D::Error::custom(format!("'{text}' is not a number")))
+    }
+}
+
+/// As [`exact`], where there may be no number.
+mod exact_option {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Exact(#[serde(with = "super::exact")] f64);
+
+    pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(Exact).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+        Ok(Option::<Exact>::deserialize(deserializer)?.map(|exact| exact.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_comes_back_with_the_same_bits() {
+        let mut state = State::new(7, Identity::default());
+        for value in [0.1 + 0.2, 1.0 / 3.0, f64::MIN_POSITIVE, f64::INFINITY, -0.0, 123_456_789.123_456_79] {
+            state.window.smoothed_sum = value;
+            state.score = Some(value);
+            let text = serde_json::to_string(&state).unwrap();
+            let back: State = serde_json::from_str(&text).unwrap();
+            assert_eq!(back.window.smoothed_sum.to_bits(), value.to_bits(), "{text}");
+            assert_eq!(back.score.map(f64::to_bits), Some(value.to_bits()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! One update: gradients of all its micro-batches, clipping, Adam, the moving average.
+
+use std::path::Path;
+
+use candle_core::{DType, Result as CandleResult, Tensor};
+use taper_model::{Pass, Transformer};
+use taper_ops::{AdamStep, Gradients, ParameterStore, adam_step, ema_step, global_norm};
+
+use crate::checkpoint::{self, OPTIMIZER_FILE};
+use crate::tensors::{self, Named};
+use crate::{BoxError, CheckpointError, MicroBatch, OptimizerConfig, OptimizerKind, State, TrainingConfig};
+
+/// Names of Adam's running mean of gradients in the optimizer's file.
+const FIRST: &str = "first.";
+/// Names of Adam's running mean of squared gradients.
+const SECOND: &str = "second.";
+/// Names of the weights that are trained, where the model's file has their moving average.
+const WEIGHTS: &str = "weights.";
+
+/// What one update measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Measured {
+    pub(crate) smoothed_sum: f64,
+    pub(crate) nll_sum: f64,
+    pub(crate) correct: u64,
+    pub(crate) tokens: u64,
+    pub(crate) gradient_norm: f64,
+}
+
+/// How an update went.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome {
+    /// The weights changed.
+    Made(Measured),
+    /// They did not, because of this.
+    Skipped(String),
+}
+
+/// Moments, moving average and the gradient buffer, all in the flat layout of the parameter store.
+pub(crate) struct Optimizer {
+    gradients: Gradients,
+    first: Tensor,
+    second: Tensor,
+    ema: Option<Tensor>,
+}
+
+impl Optimizer {
+    /// Zero moments, and the moving average at the weights.
+    pub(crate) fn new(store: &ParameterStore, ema_decay: f64) -> CandleResult<Self> {
+        let zeros = || Tensor::zeros(store.len(), DType::F32, store.device());
+        let ema = if ema_decay > 0.0 { Some(store.flat()?) } else { None };
+        Ok(Self { gradients: Gradients::new(store)?, first: zeros()?, second: zeros()?, ema })
+    }
+
+    /// Makes update `step` (from 1) on `batches`, unless something is not finite.
+    ///
+    /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the gradient
+    /// of one batch k times as large, whatever their lengths: each contributes its sum over the common total.
+    pub(crate) fn update(
+        &mut self,
+        model: &Transformer,
+        config: &TrainingConfig,
+        step: u64,
+        learning_rate: f64,
+        batches: &[MicroBatch],
+    ) -> Result<Outcome, BoxError> {
+        let total: usize = batches.iter().map(MicroBatch::target_tokens).sum();
+        let scale = 1.0 / total as f64;
+        let store = model.parameters();
+        let mut measured = Measured { tokens: total as u64, ..Measured::default() };
+        self.gradients.zero()?;
+        for (index, batch) in batches.iter().enumerate() {
+            let pass = Pass::train(config.seed, step, index as u64);
+            let (source, target_in, target_out) = (&batch.source, &batch.target_in, &batch.target_out);
+            let output = model.loss(source, target_in, target_out, config.label_smoothing, scale, &pass)?;
+            if !output.smoothed_sum.is_finite() {
+                return Ok(Outcome::Skipped(format!("the loss is {}", output.smoothed_sum)));
+            }
+            self.gradients.accumulate(store, &output.loss.backward()?)?;
+            measured.smoothed_sum += output.smoothed_sum;
+            measured.nll_sum += output.nll_sum;
+            measured.correct += output.correct as u64;
+        }
+        measured.gradient_norm = global_norm(self.gradients.flat())?;
+        if !measured.gradient_norm.is_finite() {
+            return Ok(Outcome::Skipped(format!("the gradient norm is {}", measured.gradient_norm)));
+        }
+        let adam = adam(&config.optimizer, step, learning_rate, clip(measured.gradient_norm, config.clip_norm));
+        adam_step(store, self.gradients.flat(), &mut self.first, &mut self.second, &adam)?;
+        if let Some(ema) = &mut self.ema {
+            ema_step(store, ema, ema_decay(config.ema_decay, step))?;
+        }
+        Ok(Outcome::Made(measured))
+    }
+
+    /// Runs `work` while the model has the weights to translate with: the moving average, where there is one.
+    pub(crate) fn with_model<T>(&self, model: &Transformer, work: impl FnOnce(&Transformer) -> Result<T, BoxError>) -> Result<T, BoxError> {
+        let Some(ema) = &self.ema else { return work(model) };
+        let weights = model.parameters().flat()?;
+        model.parameters().set_flat(ema)?;
+        let result = work(model);
+        model.parameters().set_flat(&weights)?;
+        result
+    }
+
+    /// What to save: the tensors of the model's file, and those of the optimizer's.
+    pub(crate) fn export(&self, store: &ParameterStore) -> CandleResult<(Vec<Named>, Vec<Named>)> {
+        let weights = store.flat()?;
+        let mut optimizer = tensors::name_parts(store, FIRST, &self.first)?;
+        optimizer.extend(tensors::name_parts(store, SECOND, &self.second)?);
+        if self.ema.is_some() {
+            optimizer.extend(tensors::name_parts(store, WEIGHTS, &weights)?);
+        }
+        let model = tensors::name_parts(store, "", self.ema.as_ref().unwrap_or(&weights))?;
+        Ok((model, optimizer))
+    }
+
+    /// The inverse of [`Self::export`]: loads a checkpoint into `store` and new buffers.
+    ///
+    /// A moving average that is newly configured begins at the weights; one that no longer is gets dropped.
+    pub(crate) fn import(checkpoint: &Path, state: &State, store: &ParameterStore, ema: bool) -> Result<Self, CheckpointError> {
+        let path = checkpoint.join(OPTIMIZER_FILE);
+        let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
+        let model = checkpoint::read_model(checkpoint, state, store)?;
+        let mut named = checkpoint::read_tensors(checkpoint, state, OPTIMIZER_FILE)?;
+        let first = tensors::take_flat(&path, store, FIRST, &mut named)?;
+        let second = tensors::take_flat(&path, store, SECOND, &mut named)?;
+        let weights = match named.iter().any(|tensor| tensor.name.starts_with(WEIGHTS)) {
+            true => Some(tensors::take_flat(&path, store, WEIGHTS, &mut named)?),
+            false => None,
+        };
+        tensors::refuse_rest(&path, named)?;
+        let flat = |values: Vec<f32>| {
+            let count = values.len();
+            Tensor::from_vec(values, count, store.device()).map_err(failed)
+        };
+        let ema = if ema { Some(flat(model.clone())?) } else { None };
+        checkpoint::set_weights(checkpoint, store, weights.unwrap_or(model))?;
+        let gradients = Gradients::new(store).map_err(failed)?;
+        Ok(Self { gradients, first: flat(first)?, second: flat(second)?, ema })
+    }
+}
+
+/// The factor that brings a gradient of norm `norm` to at most `limit`; 0 is no limit.
+fn clip(norm: f64, limit: f64) -> f64 {
+    if limit > 0.0 && norm > limit { limit / norm } else { 1.0 }
+}
+
+/// The decay of the moving average at `step`: early on lower than configured, or the average would long
+/// remember the random initial weights (TensorFlow's `ExponentialMovingAverage` with `num_updates`).
+fn ema_decay(decay: f64, step: u64) -> f64 {
+    let step = step as f64;
+    decay.min((1.0 + step) / (10.0 + step))
+}
+
+fn adam(config: &OptimizerConfig, step: u64, learning_rate: f64, gradient_scale: f64) -> AdamStep {
+    AdamStep {
+        learning_rate,
+        beta1: config.beta1,
+        beta2: config.beta2,
+        epsilon: config.epsilon,
+        weight_decay: config.weight_decay,
+        step,
+        gradient_scale,
+        decoupled: config.kind == OptimizerKind::Adamw,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clipping_scales_only_gradients_above_the_limit() {
+        assert_eq!(clip(4.0, 1.0), 0.25);
+        assert_eq!(clip(0.5, 1.0), 1.0);
+        assert_eq!(clip(4.0, 0.0), 1.0);
+    }
+
+    #[test]
+    fn the_moving_average_forgets_its_beginning() {
+        assert_eq!(ema_decay(0.999, 1), 2.0 / 11.0);
+        assert_eq!(ema_decay(0.999, 1_000_000), 0.999);
+    }
+}

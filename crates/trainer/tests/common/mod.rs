@@ -1,0 +1,159 @@
+//! What the tests share: a tiny model, made-up data addressed by position, and an observer that remembers.
+#![allow(dead_code, unreachable_pub, reason = "a module of several test binaries, each of which uses a part")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use candle_core::{DType, Device};
+use taper_model::{ModelConfig, Sequences, Transformer};
+use taper_ops::rng::{Counter, mix};
+use taper_trainer::{
+    BoxError, Event, MicroBatch, Position, ScheduleConfig, ScheduleKind, Scores, Source, TrainingConfig, Validate, evaluate,
+};
+
+pub const START: u32 = 2;
+pub const END: u32 = 3;
+pub const VOCABULARY: usize = 14;
+
+/// What is to be learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    Copy,
+    Reverse,
+}
+
+impl Task {
+    pub fn answer(self, words: &[u32]) -> Vec<u32> {
+        match self {
+            Self::Copy => words.to_vec(),
+            Self::Reverse => words.iter().rev().copied().collect(),
+        }
+    }
+}
+
+/// Random sentences of 1 to `longest` words: a function of the seed and the position.
+#[derive(Debug, Clone, Copy)]
+pub struct Generated {
+    pub task: Task,
+    pub seed: u64,
+    pub rows: usize,
+    pub longest: u64,
+    pub batches: u64,
+}
+
+impl Generated {
+    pub fn new(task: Task) -> Self {
+        Self { task, seed: 5, rows: 16, longest: 8, batches: 7 }
+    }
+
+    pub fn sentences(&self, position: Position) -> Vec<Vec<u32>> {
+        let counter = Counter::new(mix(self.seed, &[position.epoch, position.index]));
+        (0..self.rows as u64)
+            .map(|row| {
+                let length = 1 + counter.u64_at(row * 100) % self.longest;
+                (1..=length).map(|word| 4 + (counter.u64_at(row * 100 + word) % (VOCABULARY as u64 - 4)) as u32).collect()
+            })
+            .collect()
+    }
+}
+
+/// The micro-batch of some sentences.
+pub fn pack(task: Task, sentences: &[Vec<u32>]) -> MicroBatch {
+    let (mut source, mut target_in, mut target_out) = (Vec::new(), Vec::new(), Vec::new());
+    for words in sentences {
+        let answer = task.answer(words);
+        source.push([words.as_slice(), &[END]].concat());
+        target_in.push([&[START], answer.as_slice()].concat());
+        target_out.extend([answer.as_slice(), &[END]].concat());
+    }
+    MicroBatch { source: Sequences::pack(&source), target_in: Sequences::pack(&target_in), target_out }
+}
+
+impl Source for Generated {
+    fn batches(&mut self, _epoch: u64) -> Result<u64, BoxError> {
+        Ok(self.batches)
+    }
+
+    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+        Ok(pack(self.task, &self.sentences(position)))
+    }
+}
+
+/// Teacher-forced scores on sentences that are not trained on.
+pub struct HeldOut(pub Generated);
+
+impl Validate for HeldOut {
+    fn validate(&mut self, model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
+        let held_out = Generated { seed: 99, ..self.0 };
+        let batches = (0..2).map(|index| Ok(pack(held_out.task, &held_out.sentences(Position { epoch: 0, index }))));
+        Ok(evaluate(model, batches, 0.1)?.scores())
+    }
+}
+
+/// Scores that are written down beforehand.
+pub struct Scripted(pub Vec<f64>);
+
+impl Validate for Scripted {
+    fn validate(&mut self, _model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
+        let mut scores = Scores::default();
+        scores.insert("loss", self.0.remove(0));
+        Ok(scores)
+    }
+}
+
+pub fn tiny(dropout: f64) -> ModelConfig {
+    ModelConfig {
+        d_model: 32,
+        d_ff: 64,
+        heads: 4,
+        encoder_layers: 1,
+        decoder_layers: 1,
+        max_positions: 16,
+        embedding_dropout: dropout,
+        attention_dropout: dropout,
+        feed_forward_dropout: dropout,
+        residual_dropout: dropout,
+        ..ModelConfig::default()
+    }
+}
+
+pub fn model(config: &ModelConfig) -> Transformer {
+    Transformer::new(config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, DType::F32).unwrap()
+}
+
+/// A short run that uses every part: accumulation, a moving average, validations and checkpoints.
+pub fn short_run(max_updates: u64) -> TrainingConfig {
+    TrainingConfig {
+        seed: 11,
+        max_updates,
+        accumulation: 2,
+        ema_decay: 0.9,
+        log_every: 4,
+        validate_every: 6,
+        checkpoint_every: 5,
+        keep_last: 10,
+        schedule: ScheduleConfig { kind: ScheduleKind::Noam, warmup: 20, ..ScheduleConfig::default() },
+        ..TrainingConfig::default()
+    }
+}
+
+/// The events of a run's record, without what the clock says.
+pub fn record(events: &[Event]) -> Vec<serde_json::Value> {
+    let bare = |event: &Event| {
+        let mut value = serde_json::to_value(event).unwrap();
+        value.as_object_mut().unwrap().remove("timing");
+        value
+    };
+    events.iter().filter(|event| event.is_metric()).map(bare).collect()
+}
+
+/// The files of a checkpoint by name.
+pub fn contents(checkpoint: &Path) -> BTreeMap<String, Vec<u8>> {
+    std::fs::read_dir(checkpoint)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())
+        })
+        .collect()
+}

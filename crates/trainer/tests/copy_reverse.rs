@@ -1,0 +1,95 @@
+//! Every norm placement and position encoding learns to copy and to reverse, to at least 99 % exact match.
+//!
+//! A Transformer whose attention, positions, masks or gradients are wrong in any way that matters does not.
+
+mod common;
+
+use std::sync::atomic::AtomicBool;
+
+use candle_core::{D, DType, Device};
+use common::{END, Generated, START, Task, VOCABULARY, tiny};
+use taper_model::{ModelConfig, NormPlacement, Positions, Sequences, Transformer};
+use taper_trainer::{Event, Identity, NoValidation, Position, ScheduleConfig, ScheduleKind, Trainer, TrainingConfig};
+
+const LONGEST: usize = 8;
+
+/// Greedy decoding, word by word.
+fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let sources: Vec<Vec<u32>> = sentences.iter().map(|words| [words.as_slice(), &[END]].concat()).collect();
+    let mut state = model.start(&Sequences::pack(&sources)).unwrap();
+    let mut tokens = vec![START; sentences.len()];
+    let mut outputs = vec![Vec::new(); sentences.len()];
+    for _ in 0..=LONGEST {
+        let logits = model.step(&mut state, &tokens).unwrap(); // (R, V)
+        tokens = logits.argmax(D::Minus1).unwrap().to_vec1().unwrap();
+        outputs.iter_mut().zip(&tokens).for_each(|(output, &token)| output.push(token));
+    }
+    for output in &mut outputs {
+        let end = output.iter().position(|&token| token == END).unwrap_or(output.len());
+        output.truncate(end);
+    }
+    outputs
+}
+
+fn learns(task: Task, norm: NormPlacement, positions: Positions) {
+    let directory = tempfile::tempdir().unwrap();
+    // ALiBi's bias is symmetric in the encoder: one layer sees how far the end is, but not which side of a word is
+    // which, and copying needs the distance from the start. A second layer can infer it.
+    let (encoder_layers, max_updates) = if positions == Positions::Alibi { (2, 1500) } else { (1, 900) };
+    let shape = ModelConfig { d_model: 64, d_ff: 128, norm, positions, encoder_layers, ..tiny(0.0) };
+    let model = Transformer::new(&shape, VOCABULARY, VOCABULARY, 1, &Device::Cpu, DType::F32).unwrap();
+    let config = TrainingConfig {
+        max_updates,
+        schedule: ScheduleConfig { kind: ScheduleKind::Cosine, learning_rate: 3e-3, warmup: 100, ..ScheduleConfig::default() },
+        validate_every: 0,
+        label_smoothing: 0.0,
+        ..TrainingConfig::default()
+    };
+    let mut trainer = Trainer::new(model, config, Identity::default(), directory.path()).unwrap();
+    let mut data = Generated { rows: 64, longest: LONGEST as u64, batches: 1 << 20, ..Generated::new(task) };
+    let mut observer = |_: &Event| Ok(());
+    trainer.train(&mut data, &mut NoValidation, &mut observer, &AtomicBool::new(false)).unwrap();
+
+    let held_out = Generated { seed: 1234, rows: 400, ..data }.sentences(Position::default());
+    let outputs = decode(trainer.model(), &held_out);
+    let exact = held_out.iter().zip(&outputs).filter(|(words, output)| task.answer(words) == **output).count();
+    let share = exact as f64 / held_out.len() as f64;
+    assert!(share >= 0.99, "{task:?} with {norm:?} norm and {positions:?} positions: {:.1} % exact", 100.0 * share);
+}
+
+macro_rules! learns {
+    ($($name:ident: $positions:ident;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn copy_with_pre_norm() {
+                learns(Task::Copy, NormPlacement::Pre, Positions::$positions);
+            }
+
+            #[test]
+            fn copy_with_post_norm() {
+                learns(Task::Copy, NormPlacement::Post, Positions::$positions);
+            }
+
+            #[test]
+            fn reverse_with_pre_norm() {
+                learns(Task::Reverse, NormPlacement::Pre, Positions::$positions);
+            }
+
+            #[test]
+            fn reverse_with_post_norm() {
+                learns(Task::Reverse, NormPlacement::Post, Positions::$positions);
+            }
+        }
+    )*};
+}
+
+learns! {
+    sinusoidal: Sinusoidal;
+    sinusoidal_halves: SinusoidalHalves;
+    learned: Learned;
+    t5: T5;
+    rotary: Rotary;
+    alibi: Alibi;
+}

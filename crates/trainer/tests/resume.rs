@@ -1,0 +1,108 @@
+//! A run that was interrupted and resumed equals one that was not, byte for byte.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
+use taper_trainer::{
+    BoxError, Event, Identity, MODEL_FILE, MicroBatch, OPTIMIZER_FILE, Position, Source, StopReason, TrainError, Trainer, read_state,
+};
+
+/// Data that sets the stop flag when an update fetches a certain micro-batch: an interruption in mid-run.
+struct Interrupting<'a> {
+    data: Generated,
+    fetched: u64,
+    after: u64,
+    stop: &'a AtomicBool,
+}
+
+impl Source for Interrupting<'_> {
+    fn batches(&mut self, epoch: u64) -> Result<u64, BoxError> {
+        self.data.batches(epoch)
+    }
+
+    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+        self.fetched += 1;
+        if self.fetched == self.after {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        self.data.batch(position)
+    }
+}
+
+const UPDATES: u64 = 20;
+
+/// Trains up to the update that fetches micro-batch number `after`, or to the end.
+fn run(trainer: &mut Trainer, after: u64, events: &mut Vec<Event>) -> StopReason {
+    let data = Generated::new(Task::Reverse);
+    let stop = AtomicBool::new(false);
+    let mut source = Interrupting { data, fetched: 0, after, stop: &stop };
+    let mut observer = |event: &Event| {
+        events.push(event.clone());
+        Ok(())
+    };
+    trainer.train(&mut source, &mut HeldOut(data), &mut observer, &stop).unwrap()
+}
+
+fn begin(directory: &Path) -> Trainer {
+    Trainer::new(model(&tiny(0.2)), short_run(UPDATES), Identity::default(), directory).unwrap()
+}
+
+fn resume(directory: &Path) -> Trainer {
+    // Weights that the checkpoint must replace: another seed would hide nothing that equal weights would.
+    let other = taper_model::Transformer::new(&tiny(0.2), 14, 14, 77, &candle_core::Device::Cpu, candle_core::DType::F32).unwrap();
+    Trainer::resume(other, short_run(UPDATES), Identity::default(), directory, "last").unwrap()
+}
+
+#[test]
+fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut expected = Vec::new();
+    assert_eq!(run(&mut begin(whole.path()), u64::MAX, &mut expected), StopReason::MaxUpdates);
+
+    // Two micro-batches make an update: these interruptions fall after updates 7 and 7 + 6 = 13, which are neither
+    // logged nor validated nor saved by themselves, and in different epochs of 7 micro-batches.
+    let mut events = Vec::new();
+    let mut trainer = begin(parts.path());
+    assert_eq!(run(&mut trainer, 13, &mut events), StopReason::Interrupted);
+    assert_eq!(trainer.state().step, 7);
+    assert_eq!(trainer.state().window.updates, 3, "the interruption must fall inside a window");
+    drop(trainer);
+    let mut trainer = resume(parts.path());
+    assert_eq!(run(&mut trainer, 12, &mut events), StopReason::Interrupted);
+    assert_eq!(trainer.state().step, 13);
+    drop(trainer);
+    assert_eq!(run(&mut resume(parts.path()), u64::MAX, &mut events), StopReason::MaxUpdates);
+
+    assert_eq!(record(&events), record(&expected));
+    assert_eq!(record(&events).iter().filter(|event| event["event"] == "log").count(), 5);
+    for step in ["step-00000010", "step-00000015", "step-00000020"] {
+        let (left, right) = (contents(&whole.path().join(step)), contents(&parts.path().join(step)));
+        for file in [MODEL_FILE, OPTIMIZER_FILE] {
+            assert!(left[file] == right[file], "{file} of {step} differs");
+        }
+        let (mut left, mut right) = (read_state(&whole.path().join(step)).unwrap(), read_state(&parts.path().join(step)).unwrap());
+        for state in [&mut left, &mut right] {
+            state.training_seconds = 0.0;
+            state.window.seconds = 0.0;
+            state.checksum.clear();
+        }
+        assert_eq!(left, right);
+    }
+    assert_ne!(
+        contents(&whole.path().join("step-00000015"))[MODEL_FILE],
+        contents(&whole.path().join("step-00000020"))[MODEL_FILE],
+        "the comparison would not see a model that does not train"
+    );
+}
+
+#[test]
+fn a_run_goes_on_only_with_its_own_seed() {
+    let directory = tempfile::tempdir().unwrap();
+    run(&mut begin(directory.path()), 2, &mut Vec::new());
+    let config = taper_trainer::TrainingConfig { seed: 12, ..short_run(UPDATES) };
+    let error = Trainer::resume(model(&tiny(0.2)), config, Identity::default(), directory.path(), "last").err().unwrap();
+    assert!(matches!(error, TrainError::Seed { saved: 11, configured: 12, .. }), "{error}");
+}

@@ -1,0 +1,140 @@
+//! The loop: accumulation, the ends of a run, retention, and what is done about non-finite losses.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use common::{Generated, HeldOut, Scripted, Task, model, pack, record, short_run, tiny};
+use taper_trainer::{
+    BoxError, Checkpoints, Event, Identity, MicroBatch, NoValidation, Position, Source, StopReason, TrainError, Trainer, TrainingConfig,
+    Validate, load_model,
+};
+
+fn train(trainer: &mut Trainer, source: &mut dyn Source, validate: &mut dyn Validate) -> (Result<StopReason, TrainError>, Vec<Event>) {
+    let mut events = Vec::new();
+    let mut observer = |event: &Event| -> Result<(), BoxError> {
+        events.push(event.clone());
+        Ok(())
+    };
+    let result = trainer.train(source, validate, &mut observer, &AtomicBool::new(false));
+    (result, events)
+}
+
+fn weights(trainer: &Trainer) -> Vec<f32> {
+    trainer.model().parameters().flat().unwrap().to_vec1().unwrap()
+}
+
+/// Cuts each batch of 16 sentences into `parts` of unequal token counts.
+struct Cut {
+    data: Generated,
+    parts: usize,
+}
+
+impl Source for Cut {
+    fn batches(&mut self, _epoch: u64) -> Result<u64, BoxError> {
+        Ok(self.data.batches * self.parts as u64)
+    }
+
+    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+        let whole = Position { index: position.index / self.parts as u64, ..position };
+        let sentences = self.data.sentences(whole);
+        let size = sentences.len() / self.parts;
+        let part = (position.index % self.parts as u64) as usize;
+        Ok(pack(self.data.task, &sentences[part * size..(part + 1) * size]))
+    }
+}
+
+#[test]
+fn k_micro_batches_train_as_one_batch_k_times_as_large() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |parts: usize| {
+        // A large epsilon keeps Adam from turning rounding errors of tiny gradients into whole steps.
+        let mut config = TrainingConfig { accumulation: parts, ema_decay: 0.0, ..short_run(8) };
+        config.optimizer.epsilon = 1e-3;
+        let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), &directory.path().join(parts.to_string())).unwrap();
+        let before = weights(&trainer);
+        let (result, events) = train(&mut trainer, &mut Cut { data: Generated::new(Task::Copy), parts }, &mut NoValidation);
+        result.unwrap();
+        (before, weights(&trainer), record(&events))
+    };
+    let (before, whole, log) = run(1);
+    let (_, parts, part_log) = run(4);
+    let largest = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(largest(&whole, &parts) < 1e-5, "{}", largest(&whole, &parts));
+    assert!(largest(&whole, &before) > 1e-2, "nothing was trained");
+    for (a, b) in log.iter().zip(&part_log) {
+        assert_eq!(a["tokens"], b["tokens"]);
+        assert!((a["loss"].as_f64().unwrap() - b["loss"].as_f64().unwrap()).abs() < 1e-5);
+    }
+}
+
+fn scripted(directory: &Path, config: TrainingConfig, scores: &[f64]) -> (StopReason, Vec<Event>, Trainer) {
+    let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory).unwrap();
+    let (result, events) = train(&mut trainer, &mut Generated::new(Task::Copy), &mut Scripted(scores.to_vec()));
+    (result.unwrap(), events, trainer)
+}
+
+#[test]
+fn training_ends_when_patience_runs_out_and_the_best_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = TrainingConfig { validate_every: 2, checkpoint_every: 0, keep_last: 2, average_last: 2, ..short_run(100) };
+    config.early_stopping.patience = 3;
+    let (reason, events, trainer) = scripted(directory.path(), config, &[3.0, 2.0, 2.5, 2.4, 2.0]);
+    assert_eq!(reason, StopReason::EarlyStopping);
+    assert_eq!(trainer.state().step, 10);
+    let checkpoints = Checkpoints::new(directory.path());
+    let steps: Vec<u64> = checkpoints.list().unwrap().iter().map(|saved| saved.step).collect();
+    assert_eq!(steps, [4, 8, 10]);
+    assert!(checkpoints.resolve("best").unwrap().ends_with("step-00000004"));
+    assert!(checkpoints.resolve("last").unwrap().ends_with("step-00000010"));
+    assert!(events.iter().any(|event| matches!(event, Event::Averaged { of, .. } if of.len() == 2)), "{events:?}");
+    load_model(&checkpoints.resolve("averaged").unwrap(), trainer.model(), "").unwrap();
+}
+
+#[test]
+fn epochs_and_minutes_end_a_run_too() {
+    let directory = tempfile::tempdir().unwrap();
+    // Two passes over 7 micro-batches in pairs: 7 updates. Over 3 passes the last update has one micro-batch.
+    for (max_epochs, updates) in [(2, 7), (3, 11)] {
+        let config = TrainingConfig { max_epochs, ..short_run(0) };
+        let path = directory.path().join(max_epochs.to_string());
+        let (reason, _, trainer) = scripted(&path, config, &[1.0; 9]);
+        assert_eq!((reason, trainer.state().step), (StopReason::MaxEpochs, updates));
+    }
+    let config = TrainingConfig { max_minutes: 1e-9, ..short_run(0) };
+    let (reason, _, trainer) = scripted(&directory.path().join("minutes"), config, &[1.0]);
+    assert_eq!((reason, trainer.state().step), (StopReason::MaxMinutes, 1));
+}
+
+#[test]
+fn a_score_that_is_watched_must_be_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = short_run(6);
+    config.early_stopping.metric = taper_trainer::Metric::Bleu;
+    let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory.path()).unwrap();
+    let data = Generated::new(Task::Copy);
+    let error = train(&mut trainer, &mut data.clone(), &mut HeldOut(data)).0.unwrap_err().to_string();
+    assert_eq!(error, "training.early_stopping.metric is bleu, but validation measured only: accuracy, loss, nll, perplexity");
+}
+
+#[test]
+fn updates_that_are_not_finite_are_skipped_and_several_in_a_row_end_training() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = TrainingConfig { max_skipped_in_a_row: 3, ..short_run(10) };
+    let broken = model(&tiny(0.0));
+    let first = &broken.parameters().parameters()[0];
+    let poison = (first.var().as_tensor() * f64::NAN).unwrap();
+    first.var().set(&poison).unwrap();
+    let mut trainer = Trainer::new(broken, config, Identity::default(), directory.path()).unwrap();
+    let untouched = weights(&trainer).split_off(first_len(&trainer));
+    let (result, events) = train(&mut trainer, &mut Generated::new(Task::Copy), &mut NoValidation);
+    assert!(matches!(result, Err(TrainError::Diverged { step: 0, in_a_row: 3, .. })), "{result:?}");
+    assert_eq!(record(&events).iter().filter(|event| event["event"] == "skipped").count(), 3);
+    assert_eq!(weights(&trainer).split_off(first_len(&trainer)), untouched, "a skipped update must not change weights");
+    assert_eq!((trainer.state().step, trainer.state().skipped), (0, 3));
+}
+
+fn first_len(trainer: &Trainer) -> usize {
+    trainer.model().parameters().parameters()[0].len()
+}
