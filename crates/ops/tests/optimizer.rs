@@ -38,7 +38,7 @@ fn adam_is_the_composed_adam() {
                 epsilon: 1e-9,
                 weight_decay: 0.1,
                 decoupled,
-                step: step,
+                step,
                 gradient_scale: 0.7,
             };
             adam_step(&ours, &gradients, &mut first, &mut second, &numbers).unwrap();
