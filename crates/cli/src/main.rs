@@ -40,6 +40,7 @@ use error::{EXIT_INTERRUPTED, Ending};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    taper_ops::threads::keep_candle_on_one_thread();
     let arguments = arguments::Arguments::parse();
     let Err(error) = commands::run(&arguments.command) else {
         return ExitCode::SUCCESS;

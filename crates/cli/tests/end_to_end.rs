@@ -80,7 +80,7 @@ fn tokenizer_round_trip() {
 
 #[test]
 fn bleu_prints_the_reference_implementation_s_numbers() {
-    // sacreBLEU 2.5.1: corpus_bleu(["the cat sat on the mat"], [["the cat is on the mat"]], force=True)
+    // sacreBLEU 2.6.0: corpus_bleu(["the cat sat on the mat"], [["the cat is on the mat"]], force=True)
     // is 37.99, precisions 83.3/60.0/25.0/16.7.
     let workspace = Workspace::new();
     workspace.write("hypothesis", "the cat sat on the mat\n");
@@ -98,11 +98,24 @@ fn completions_name_the_commands() {
     assert!(workspace.succeed(&["completions", "bash"]).contains("translate"));
 }
 
-/// A run that is stopped by SIGTERM (at whatever update it has reached) and
-/// resumed equals one that never was, in weights, optimizer and metrics.
+/// SIGTERM saves a checkpoint at whatever update the run has reached.
 #[cfg(unix)]
 #[test]
-fn an_interrupted_run_resumed_equals_an_uninterrupted_one() {
+fn a_run_stopped_by_sigterm_and_resumed_equals_an_uninterrupted_one() {
+    interrupted_equals_uninterrupted("TERM", "metrics.jsonl", Some(130));
+}
+
+/// SIGKILL leaves the last checkpoint, and metrics that are newer than it.
+#[cfg(unix)]
+#[test]
+fn a_killed_run_resumed_equals_an_uninterrupted_one() {
+    interrupted_equals_uninterrupted("KILL", "checkpoints/last", None);
+}
+
+/// Trains once through, and once with `signal` sent as soon as `awaited` is
+/// there; weights, optimizer, metrics and translations must be the same.
+#[cfg(unix)]
+fn interrupted_equals_uninterrupted(signal: &str, awaited: &str, exit_code: Option<i32>) {
     let workspace = Workspace::new();
     let long = ["--set", "training.max_updates=120", "--set", "training.log_every=7", "--set", "training.validate_every=40"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &long[..]].concat());
@@ -115,14 +128,14 @@ fn an_interrupted_run_resumed_equals_an_uninterrupted_one() {
         .expect("the binary starts");
     let metrics_file = workspace.path("parts/metrics.jsonl");
     let deadline = Instant::now() + Duration::from_secs(120);
-    while fs::metadata(&metrics_file).map_or(0, |file| file.len()) == 0 {
+    while fs::metadata(workspace.path("parts").join(awaited)).map_or(0, |file| file.len()) == 0 {
         assert!(Instant::now() < deadline, "training does not begin");
         std::thread::sleep(Duration::from_millis(2));
     }
-    let killed = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    let killed = std::process::Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().expect("kill");
     assert!(killed.success());
     let status = child.wait().expect("the binary ends");
-    assert_eq!(status.code(), Some(130), "it finished before the signal: make the run longer");
+    assert_eq!(status.code(), exit_code, "it finished before the signal: make the run longer");
 
     // As after a crash in the middle of a write: newer lines, and a torn one.
     let mut text = fs::read_to_string(&metrics_file).expect("metrics");

@@ -27,6 +27,7 @@ mod real;
 pub mod residual;
 pub mod rng;
 pub mod rotary;
+pub mod threads;
 
 pub use attention::{Attention, cross_attention, self_attention};
 pub use dropout::Dropout;
