@@ -1,0 +1,79 @@
+//! The equivalences of search, with real Transformers behind it.
+
+use candle_core::{DType, Device};
+use taper_decoding::{DecodingConfig, EOS, Hypothesis, Translator, greedy_search};
+use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
+
+/// A model with random weights: its outputs are varied, and what search does to them must still be consistent.
+fn model(norm: NormPlacement, positions: Positions) -> Transformer {
+    let config =
+        ModelConfig { d_model: 32, d_ff: 48, heads: 4, encoder_layers: 2, decoder_layers: 2, norm, positions, ..Default::default() };
+    Transformer::new(&config, 23, 23, 3, &Device::Cpu, DType::F32).expect("a valid model")
+}
+
+fn each(check: impl Fn(&Transformer, &str)) {
+    for norm in [NormPlacement::Pre, NormPlacement::Post] {
+        for positions in [Positions::Sinusoidal, Positions::Learned, Positions::T5, Positions::Rotary, Positions::Alibi] {
+            check(&model(norm, positions), &format!("{norm:?} {positions:?}"));
+        }
+    }
+}
+
+fn sources() -> Vec<Vec<u32>> {
+    (0..13_u32).map(|i| (0..1 + i * 5 % 9).map(|t| 4 + (7 * i + 3 * t) % 19).chain([EOS]).collect()).collect()
+}
+
+fn config(beam_size: usize) -> DecodingConfig {
+    DecodingConfig { beam_size, n_best: beam_size, max_length_ratio: 1.0, max_length_offset: 4, ..DecodingConfig::default() }
+}
+
+fn translate(model: &Transformer, config: DecodingConfig, sources: &[Vec<u32>]) -> Vec<Vec<Hypothesis>> {
+    Translator::new(model, config).expect("valid").translate(sources).expect("decodes")
+}
+
+fn assert_close(ours: &Hypothesis, theirs: &Hypothesis, name: &str) {
+    assert_eq!(ours.tokens, theirs.tokens, "{name}");
+    assert!((ours.log_probability - theirs.log_probability).abs() < 1e-4, "{name}: {} {}", ours.log_probability, theirs.log_probability);
+}
+
+#[test]
+fn a_batch_is_its_sentences() {
+    each(|model, name| {
+        for beam_size in [1, 4] {
+            let together = translate(model, config(beam_size), &sources());
+            for (source, expected) in sources().iter().zip(&together) {
+                let alone = translate(model, config(beam_size), std::slice::from_ref(source)).remove(0);
+                assert_close(&alone[0], &expected[0], name);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_beam_of_one_is_greedy() {
+    each(|model, name| {
+        let beam = translate(model, config(1), &sources());
+        let sources = sources();
+        let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
+        let greedy = greedy_search(model, &slices, &config(1)).expect("decodes");
+        for (beam, greedy) in beam.iter().zip(&greedy) {
+            assert_close(&beam[0], greedy, name);
+        }
+    });
+}
+
+#[test]
+fn the_forced_score_is_the_beams() {
+    each(|model, name| {
+        let translator = Translator::new(model, config(4)).expect("valid");
+        let found = translator.translate(&sources()).expect("decodes");
+        for rank in 0..4 {
+            let targets: Vec<Vec<u32>> = found.iter().map(|hypotheses| hypotheses[rank].tokens.clone()).collect();
+            let forced = translator.score(&sources(), &targets).expect("scores");
+            for (forced, hypotheses) in forced.iter().zip(&found) {
+                let expected = hypotheses[rank].log_probability;
+                assert!((forced.log_probability - expected).abs() < 1e-4, "{name}: {} {expected}", forced.log_probability);
+            }
+        }
+    });
+}
