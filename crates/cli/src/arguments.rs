@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Show a recipe with every default written out, or check it
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Measure speed
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Print a completion script for a shell
     Completions(Completions),
 }
@@ -288,6 +291,64 @@ pub(crate) struct ConfigFile {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What `bench` measures.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Training steps on batches from a file: forward, loss, backward, clipping, Adam
+    Train(BenchTrain),
+}
+
+/// Arguments of `bench train`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchTrain {
+    /// Batches: a safetensors file with int32 `src.N` and `tgt.N`, padded with 0, targets with begin and end symbols
+    #[arg(long, value_name = "FILE")]
+    pub(crate) batches: PathBuf,
+    /// Shape of the model
+    #[arg(long, value_enum, default_value = "base")]
+    pub(crate) preset: Preset,
+    /// f32, or bf16 for matrix products (on a GPU: for all activations)
+    #[arg(long, default_value = "f32")]
+    pub(crate) dtype: String,
+    /// auto, cpu, cuda, cuda:N or metal
+    #[arg(long, default_value = "cpu")]
+    pub(crate) device: String,
+    /// Threads on the CPU [default: all cores]
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Steps that are measured
+    #[arg(long, default_value_t = 20)]
+    pub(crate) steps: usize,
+    /// Steps before them
+    #[arg(long, default_value_t = 3)]
+    pub(crate) warmup: usize,
+    /// Entries of the vocabulary
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) vocab: usize,
+    /// Every dropout rate [default: the preset's]
+    #[arg(long)]
+    pub(crate) dropout: Option<f64>,
+    /// Plain Candle operations and autodiff instead of the fused ones
+    #[arg(long)]
+    pub(crate) composed: bool,
+    /// Print the measurements as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Shapes of models that papers measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preset {
+    /// 4 + 4 layers, width 128, feed-forward 256, 4 heads, dropout 0.3
+    Tiny,
+    /// 4 + 4 layers, width 256, feed-forward 1024, 4 heads, dropout 0.3
+    Small,
+    /// 6 + 6 layers, width 512, feed-forward 2048, 8 heads, dropout 0.1
+    Base,
+    /// 6 + 6 layers, width 1024, feed-forward 4096, 16 heads, dropout 0.3
+    Big,
 }
 
 /// Arguments of `completions`.

@@ -104,7 +104,7 @@ fn impossible_combinations() {
 fn a_device_that_this_build_lacks() {
     set_fails("device=cuda", &["cuda", "--features cuda"]);
     set_fails("device=gpu", &["gpu", "cuda:N"]);
-    set_fails("dtype=bf16", &["dtype", "bf16"]);
+    set_fails("dtype=f16", &["dtype", "f16"]);
 }
 
 #[test]

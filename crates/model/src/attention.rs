@@ -1,12 +1,12 @@
 //! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
 
 use crate::positions::PreparedPositions;
-use crate::weight::{Builder, Linear};
+use crate::weight::{Builder, Linear, Residual};
 use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Attention, composed, cross_attention, rotary, self_attention};
+use taper_ops::{Attention, Products, composed, cross_attention, rotary, self_attention};
 
 /// Self-attention: one projection makes query, key and value.
 #[derive(Debug, Clone)]
@@ -17,6 +17,7 @@ pub(crate) struct SelfAttention {
     heads: usize,
     causal: bool,
     dropout: f64,
+    products: Products,
     site: u64,
 }
 
@@ -29,6 +30,7 @@ impl SelfAttention {
             heads: config.heads,
             causal,
             dropout: config.attention_dropout,
+            products: build.products,
             site: name_key(name),
             name: name.to_owned(),
         })
@@ -38,7 +40,7 @@ impl SelfAttention {
     fn project(&self, x: &Tensor, rotations: Option<&Arc<[u32]>>, pass: &Pass) -> Result<Tensor> {
         let qkv = self.qkv.forward(x, pass)?;
         match rotations {
-            Some(positions) => rotary(&qkv, positions, self.heads, x.dim(1)?, 2),
+            Some(positions) => rotary(pass.tape(), &qkv, positions, self.heads, x.dim(1)?, 2),
             None => Ok(qkv),
         }
     }
@@ -52,11 +54,19 @@ impl SelfAttention {
             query_start: 0,
             slopes: positions.slopes.clone(),
             dropout: pass.dropout(self.dropout, self.site),
+            products: self.products,
         }
     }
 
-    /// `(N, D)` → `(N, D)`.
-    pub(crate) fn forward(&self, x: &Tensor, lengths: &Arc<[usize]>, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
+    /// `(N, D)` → `(N, D)`, added to the residual.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
         let qkv = self.project(x, positions.rotary.as_ref(), pass)?;
         let spec = self.spec(lengths, positions, pass);
         if pass.records_attention() {
@@ -65,13 +75,20 @@ impl SelfAttention {
                 composed::attention_weights(&qkv.narrow(1, 0, width)?, &qkv.narrow(1, width, width)?, positions.bias.as_ref(), &spec)?;
             pass.record(&self.name, weights);
         }
-        self.out.forward(&self_attention(&qkv, positions.bias.as_ref(), &spec)?, pass)
+        self.out.onto(&self_attention(pass.tape(), &qkv, positions.bias.as_ref(), &spec)?, residual, pass)
     }
 
     /// One new token for each row, seeing itself and the rows' cached tokens.
     ///
     /// `x (R, D)`; `cache` holds keys and values `(R, t, 2·D)` and grows by one token.
-    pub(crate) fn step(&self, x: &Tensor, cache: &mut Option<Tensor>, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
+    pub(crate) fn step(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        cache: &mut Option<Tensor>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
         let (rows, width) = x.dims2()?;
         let qkv = self.project(x, positions.rotary.as_ref(), pass)?;
         let new = qkv.narrow(1, width, 2 * width)?.unsqueeze(1)?.contiguous()?; // (R, 1, 2D)
@@ -88,11 +105,12 @@ impl SelfAttention {
             query_start: length - 1,
             slopes: positions.slopes.clone(),
             dropout: taper_ops::Dropout::none(),
+            products: self.products,
         };
         let query = qkv.narrow(1, 0, width)?.contiguous()?;
-        let out = cross_attention(&query, &all.reshape((rows * length, 2 * width))?, positions.bias.as_ref(), &spec)?;
+        let out = cross_attention(pass.tape(), &query, &all.reshape((rows * length, 2 * width))?, positions.bias.as_ref(), &spec)?;
         *cache = Some(all);
-        self.out.forward(&out, pass)
+        self.out.onto(&out, residual, pass)
     }
 }
 
@@ -105,6 +123,7 @@ pub(crate) struct CrossAttention {
     out: Linear,
     heads: usize,
     dropout: f64,
+    products: Products,
     site: u64,
 }
 
@@ -117,6 +136,7 @@ impl CrossAttention {
             out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
             heads: config.heads,
             dropout: config.attention_dropout,
+            products: build.products,
             site: name_key(name),
             name: name.to_owned(),
         })
@@ -131,6 +151,7 @@ impl CrossAttention {
     pub(crate) fn attend(
         &self,
         x: &Tensor,
+        residual: Residual<'_>,
         key_value: &Tensor,
         (query_lengths, key_lengths): (&Arc<[usize]>, &Arc<[usize]>),
         pass: &Pass,
@@ -144,10 +165,11 @@ impl CrossAttention {
             query_start: 0,
             slopes: None,
             dropout: pass.dropout(self.dropout, self.site),
+            products: self.products,
         };
         if pass.records_attention() {
             pass.record(&self.name, composed::attention_weights(&query, &key_value.narrow(1, 0, x.dim(1)?)?, None, &spec)?);
         }
-        self.out.forward(&cross_attention(&query, key_value, None, &spec)?, pass)
+        self.out.onto(&cross_attention(pass.tape(), &query, key_value, None, &spec)?, residual, pass)
     }
 }

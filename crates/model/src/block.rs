@@ -3,12 +3,12 @@
 use crate::attention::{CrossAttention, SelfAttention};
 use crate::config::NormPlacement;
 use crate::positions::{PreparedPositions, Relative};
-use crate::weight::{Builder, LayerNorm, Linear};
+use crate::weight::{Builder, LayerNorm, Linear, Residual};
 use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
+use taper_ops::Activation;
 use taper_ops::rng::name_key;
-use taper_ops::{Activation, residual};
 
 /// The frame around every sublayer: layer norm before or after, dropout, and the residual connection.
 #[derive(Debug, Clone)]
@@ -31,11 +31,12 @@ impl Sublayer {
         })
     }
 
-    fn run(&self, x: &Tensor, pass: &Pass, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-        let dropout = pass.dropout(self.dropout, self.site);
+    /// `f` gets its input, and what its result is to be added to.
+    fn run(&self, x: &Tensor, pass: &Pass, f: impl FnOnce(&Tensor, Residual<'_>) -> Result<Tensor>) -> Result<Tensor> {
+        let residual = Residual { x, dropout: pass.dropout(self.dropout, self.site) };
         match self.placement {
-            NormPlacement::Pre => residual(x, &f(&self.norm.forward(x, pass)?)?, dropout),
-            NormPlacement::Post => self.norm.forward(&residual(x, &f(x)?, dropout)?, pass),
+            NormPlacement::Pre => f(&self.norm.forward(x, pass)?, residual),
+            NormPlacement::Post => self.norm.forward(&f(x, residual)?, pass),
         }
     }
 }
@@ -61,9 +62,9 @@ impl FeedForward {
         })
     }
 
-    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let inner = self.up.forward_with(x, self.activation, pass.dropout(self.dropout, self.site), pass)?;
-        self.down.forward(&inner, pass)
+    fn forward(&self, x: &Tensor, residual: Residual<'_>, pass: &Pass) -> Result<Tensor> {
+        let inner = self.up.activated(x, self.activation, pass.dropout(self.dropout, self.site), pass)?;
+        self.down.onto(&inner, residual, pass)
     }
 }
 
@@ -112,7 +113,7 @@ impl Block {
         pass: &Pass,
     ) -> Result<Tensor> {
         let (frame, attention) = &self.self_attention;
-        let x = frame.run(x, pass, |x| attention.forward(x, lengths, positions, pass))?;
+        let x = frame.run(x, pass, |x, residual| attention.forward(x, residual, lengths, positions, pass))?;
         self.after_self_attention(x, attended, pass)
     }
 
@@ -126,16 +127,17 @@ impl Block {
         pass: &Pass,
     ) -> Result<Tensor> {
         let (frame, attention) = &self.self_attention;
-        let x = frame.run(x, pass, |x| attention.step(x, cache, positions, pass))?;
+        let x = frame.run(x, pass, |x, residual| attention.step(x, residual, cache, positions, pass))?;
         self.after_self_attention(x, attended, pass)
     }
 
     fn after_self_attention(&self, mut x: Tensor, attended: Option<&Attended<'_>>, pass: &Pass) -> Result<Tensor> {
         if let (Some((frame, attention)), Some(to)) = (&self.cross_attention, attended) {
-            x = frame.run(&x, pass, |x| attention.attend(x, to.key_value, (to.query_lengths, to.key_lengths), pass))?;
+            let lengths = (to.query_lengths, to.key_lengths);
+            x = frame.run(&x, pass, |x, residual| attention.attend(x, residual, to.key_value, lengths, pass))?;
         }
         let (frame, feed_forward) = &self.feed_forward;
-        frame.run(&x, pass, |x| feed_forward.forward(x, pass))
+        frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
     }
 }
 

@@ -15,9 +15,11 @@
 //! let model = Transformer::new(&config, 11, 11, 1, &Device::Cpu, DType::F32)?;
 //! let source = Sequences::pack(&[vec![4, 5, 3], vec![6, 3]]);
 //! let target = Sequences::pack(&[vec![2, 7], vec![2, 8]]);
-//! let output = model.loss(&source, &target, &[7, 3, 8, 3], 0.1, 0.25, &Pass::train(1, 1, 0))?;
-//! let gradients = output.loss.backward()?;
-//! assert!(model.parameters().parameters().iter().all(|p| gradients.get(p.var()).is_some()));
+//! let pass = Pass::train(1, 1, 0);
+//! let output = model.loss(&source, &target, &[7, 3, 8, 3], 0.1, 0.25, &pass)?;
+//! let mut gradients = taper_ops::Gradients::new(model.parameters())?;
+//! pass.backward(&output.loss, model.parameters(), &mut gradients)?;
+//! assert!(taper_ops::global_norm(gradients.flat()?)? > 0.0);
 //! # Ok(())
 //! # }
 //! ```

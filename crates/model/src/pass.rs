@@ -1,15 +1,17 @@
 //! What one run through the model is for: training, with dropout and gradients, or evaluation.
 
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
 use std::cell::RefCell;
-use taper_ops::Dropout;
 use taper_ops::rng::mix;
+use taper_ops::{Dropout, Gradients, ParameterStore, Tape};
 
 /// One run through the model.
 #[derive(Debug, Default)]
 pub struct Pass {
     /// The dropout key of this pass; none when evaluating.
     dropout_key: Option<u64>,
+    /// What the fused operations note on the way, when training.
+    tape: Option<Tape>,
     recorder: Option<RefCell<Vec<AttentionRecord>>>,
 }
 
@@ -26,7 +28,13 @@ impl Pass {
     /// A training pass: dropout is drawn from (seed, step, micro-batch, layer), so that it can be repeated.
     #[must_use]
     pub fn train(seed: u64, step: u64, micro_batch: u64) -> Self {
-        Self { dropout_key: Some(mix(seed, &[0x6472_6f70, step, micro_batch])), recorder: None }
+        Self { dropout_key: Some(mix(seed, &[0x6472_6f70, step, micro_batch])), tape: Some(Tape::new()), recorder: None }
+    }
+
+    /// The same pass with the composed operations and Candle's autodiff: slow, and the oracle of the fused ones.
+    #[must_use]
+    pub fn composed(self) -> Self {
+        Self { tape: None, ..self }
     }
 
     /// A pass without dropout and without gradients.
@@ -38,13 +46,31 @@ impl Pass {
     /// As [`Pass::evaluate`], and every layer's attention weights are kept.
     #[must_use]
     pub fn evaluate_with_attention() -> Self {
-        Self { dropout_key: None, recorder: Some(RefCell::default()) }
+        Self { recorder: Some(RefCell::default()), ..Self::default() }
     }
 
     /// Whether gradients are wanted.
     #[must_use]
     pub fn is_training(&self) -> bool {
         self.dropout_key.is_some()
+    }
+
+    /// Where the fused operations of this pass note how to go back; none when evaluating.
+    #[must_use]
+    pub fn tape(&self) -> Option<&Tape> {
+        self.tape.as_ref()
+    }
+
+    /// Adds the gradient of `loss` by every parameter to `gradients`, and forgets the pass.
+    ///
+    /// # Errors
+    /// When a parameter gets no gradient, or the device has no memory left.
+    pub fn backward(self, loss: &Tensor, store: &ParameterStore, gradients: &mut Gradients) -> Result<()> {
+        match self.tape {
+            Some(tape) if tape.knows(loss) => tape.backward(loss, store, gradients),
+            // Devices and types without fused operations: Candle has the graph.
+            _ => gradients.accumulate(store, &loss.backward()?),
+        }
     }
 
     /// The weights that layers recorded, in the order in which they ran.

@@ -126,18 +126,17 @@ impl Relative {
             Self::Rotary => PreparedPositions { rotary: Some(sequences.positions()), ..Default::default() },
             Self::Alibi(slopes) => PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() },
             Self::Bias { table, causal } => {
-                PreparedPositions { bias: Some(bias(table.get(pass), 0..longest, longest, *causal)?), ..Default::default() }
+                PreparedPositions { bias: Some(bias(table.get(pass), 0..longest, longest, *causal, pass)?), ..Default::default() }
             }
         })
     }
 }
 
 /// `(H, queries, keys)` from T5's table, for the given query positions.
-pub(crate) fn bias(table: &Tensor, queries: std::ops::Range<usize>, keys: usize, causal: bool) -> Result<Tensor> {
+pub(crate) fn bias(table: &Tensor, queries: std::ops::Range<usize>, keys: usize, causal: bool, pass: &Pass) -> Result<Tensor> {
     let count = queries.len();
-    let buckets: Vec<u32> = queries.flat_map(|query| (0..keys).map(move |key| t5_bucket(query, key, causal) as u32)).collect();
-    let index = Tensor::from_vec(buckets, count * keys, table.device())?;
-    table.index_select(&index, 0)?.reshape((count, keys, table.dim(1)?))?.permute((2, 0, 1))?.contiguous()
+    let buckets: Arc<[u32]> = queries.flat_map(|query| (0..keys).map(move |key| t5_bucket(query, key, causal) as u32)).collect();
+    taper_ops::relative_bias(pass.tape(), table, &buckets, count, keys)
 }
 
 /// Positions as the layers of a stack use them, for one batch.

@@ -104,7 +104,7 @@ impl Transformer {
             Relative::Rotary => PreparedPositions { rotary: Some(vec![position as u32; tokens.len()].into()), ..Default::default() },
             Relative::Alibi(slopes) => PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() },
             Relative::Bias { table, causal } => PreparedPositions {
-                bias: Some(bias(table.get(&pass), position..position + 1, position + 1, *causal)?),
+                bias: Some(bias(table.get(&pass), position..position + 1, position + 1, *causal, &pass)?),
                 ..Default::default()
             },
         };

@@ -8,12 +8,12 @@ use crate::{ModelError, Pass, Sequences};
 use candle_core::{DType, Device, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Activation, Dropout, Embedding, LossSums, ParameterStore};
+use taper_ops::{CrossEntropy, Embedding, LossSums, ParameterStore, Products};
 
 /// The loss of a batch.
 #[derive(Debug, Clone)]
 pub struct LossOutput {
-    /// `scale · Σ` of the label-smoothed cross entropy: the root of the backward pass.
+    /// `scale · Σ` of the label-smoothed cross entropy: what [`Pass::backward`] starts from.
     pub loss: Tensor,
     /// Sum of the label-smoothed cross entropy over target tokens, in nats.
     pub smoothed_sum: f64,
@@ -48,6 +48,7 @@ pub struct Transformer {
     vocab_source: usize,
     vocab_target: usize,
     pub(crate) compute: DType,
+    products: Products,
     source_embedding: Weight,
     target_embedding: Weight,
     output: Weight,
@@ -60,7 +61,7 @@ pub struct Transformer {
 impl Transformer {
     /// Makes a model with freshly drawn parameters: one seed, one model, on any device and number of threads.
     ///
-    /// `compute` is the type of activations; parameters are f32.
+    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products; parameters are f32.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -74,7 +75,12 @@ impl Transformer {
     ) -> Result<Self, ModelError> {
         config.validate(vocab_source == vocab_target)?;
         let mut store = ParameterStore::new(device);
-        let build = &mut Builder { store: &mut store, seed, biases: config.biases };
+        // On the host, half precision is a matter of the products alone: activations stay in f32.
+        let (compute, products) = match (device.is_cpu(), compute) {
+            (true, DType::BF16) => (DType::F32, Products::Bf16),
+            _ => (compute, Products::F32),
+        };
+        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
         let width = config.d_model;
         let (source_embedding, target_embedding, output) = match config.tied {
             Tied::All => {
@@ -102,6 +108,7 @@ impl Transformer {
             vocab_source,
             vocab_target,
             compute,
+            products,
             source_embedding,
             target_embedding,
             output,
@@ -162,7 +169,7 @@ impl Transformer {
     ) -> Result<Tensor, ModelError> {
         let scale = if self.config.scale_embeddings { (self.config.d_model as f64).sqrt() } else { 1.0 };
         let dropout = pass.dropout(self.config.embedding_dropout, name_key(site));
-        let out = taper_ops::embedding(table.get(pass), positions, &Embedding { ids, positions: at, scale, dropout })?;
+        let out = taper_ops::embedding(pass.tape(), table.get(pass), positions, &Embedding { ids, positions: at, scale, dropout })?;
         Ok(to_compute(out, self.compute)?)
     }
 
@@ -204,7 +211,8 @@ impl Transformer {
     /// # Errors
     /// When the width is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
-        let logits = taper_ops::linear(hidden, self.output.get(pass), None, Activation::Identity, Dropout::none())?;
+        let spec = taper_ops::Linear { products: self.products, ..Default::default() };
+        let logits = taper_ops::linear(pass.tape(), hidden, self.output.get(pass), None, None, &spec)?;
         Ok(to_compute(logits, DType::F32)?)
     }
 
@@ -225,8 +233,9 @@ impl Transformer {
     ) -> Result<LossOutput, ModelError> {
         let memory = self.encode(source, pass)?;
         let hidden = self.decode(target_in, &memory, pass)?;
+        let spec = CrossEntropy { smoothing: label_smoothing, scale, products: self.products };
         let (loss, LossSums { smoothed, nll, correct }) =
-            taper_ops::smoothed_cross_entropy(&hidden, self.output.get(pass), target_out, label_smoothing, scale)?;
+            taper_ops::smoothed_cross_entropy(pass.tape(), &hidden, self.output.get(pass), target_out, &spec)?;
         Ok(LossOutput { loss, smoothed_sum: smoothed, nll_sum: nll, correct, tokens: target_out.len() })
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::Pass;
 use candle_core::{Result, Tensor};
-use taper_ops::ParameterStore;
 use taper_ops::rng::{Counter, mix, name_key};
+use taper_ops::{Activation, Dropout, ParameterStore, Products};
 
 /// A parameter as a layer holds it: tracked for training, detached for evaluation, in one storage.
 #[derive(Debug, Clone)]
@@ -26,6 +26,7 @@ pub(crate) struct Builder<'a> {
     pub(crate) store: &'a mut ParameterStore,
     pub(crate) seed: u64,
     pub(crate) biases: bool,
+    pub(crate) products: Products,
 }
 
 impl Builder<'_> {
@@ -60,27 +61,40 @@ impl Builder<'_> {
 pub(crate) struct Linear {
     weight: Weight,
     bias: Option<Weight>,
+    products: Products,
+}
+
+/// What a sublayer's result is added to, and the dropout on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Residual<'a> {
+    pub(crate) x: &'a Tensor,
+    pub(crate) dropout: Dropout,
 }
 
 impl Linear {
     pub(crate) fn new(build: &mut Builder<'_>, name: &str, inputs: usize, outputs: usize, parts: usize) -> Result<Self> {
         let weight = build.matrix(&format!("{name}.weight"), outputs, inputs, parts)?;
         let bias = if build.biases { Some(build.constant(&format!("{name}.bias"), &[outputs], 0.0)?) } else { None };
-        Ok(Self { weight, bias })
+        Ok(Self { weight, bias, products: build.products })
     }
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.forward_with(x, taper_ops::Activation::Identity, taper_ops::Dropout::none(), pass)
+        self.run(x, None, Activation::Identity, Dropout::none(), pass)
     }
 
-    pub(crate) fn forward_with(
-        &self,
-        x: &Tensor,
-        activation: taper_ops::Activation,
-        dropout: taper_ops::Dropout,
-        pass: &Pass,
-    ) -> Result<Tensor> {
-        taper_ops::linear(x, self.weight.get(pass), self.bias.as_ref().map(|bias| bias.get(pass)), activation, dropout)
+    /// `dropout(activation(x Wᵀ + b))`.
+    pub(crate) fn activated(&self, x: &Tensor, activation: Activation, dropout: Dropout, pass: &Pass) -> Result<Tensor> {
+        self.run(x, None, activation, dropout, pass)
+    }
+
+    /// `residual + dropout(x Wᵀ + b)`.
+    pub(crate) fn onto(&self, x: &Tensor, residual: Residual<'_>, pass: &Pass) -> Result<Tensor> {
+        self.run(x, Some(residual.x), Activation::Identity, residual.dropout, pass)
+    }
+
+    fn run(&self, x: &Tensor, residual: Option<&Tensor>, activation: Activation, dropout: Dropout, pass: &Pass) -> Result<Tensor> {
+        let spec = taper_ops::Linear { activation, dropout, products: self.products };
+        taper_ops::linear(pass.tape(), x, self.weight.get(pass), self.bias.as_ref().map(|bias| bias.get(pass)), residual, &spec)
     }
 }
 
@@ -102,6 +116,6 @@ impl LayerNorm {
     }
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        taper_ops::layer_norm(x, self.weight.get(pass), self.bias.get(pass), self.epsilon)
+        taper_ops::layer_norm(pass.tape(), x, self.weight.get(pass), self.bias.get(pass), self.epsilon)
     }
 }

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor, Var};
 use std::collections::HashMap;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
-use taper_ops::{Activation, Attention, Dropout, cross_attention, linear, rotary, self_attention};
+use taper_ops::{Attention, Dropout, Linear, Products, Tape, cross_attention, linear, rotary, self_attention};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -43,7 +43,7 @@ fn rotary_turns_pairs_by_their_position() -> TestResult {
         let rows = |key: &str| file[key].transpose(0, 1)?.contiguous()?.reshape((length, heads * width));
         for (start, expected) in [(0, format!("rotary.{part}_rotated")), (offset, format!("rotary.{part}_rotated_from_offset"))] {
             let positions = (start..start + length as u32).collect();
-            let ours = rotary(&rows(&format!("rotary.{part}"))?, &positions, heads, heads * width, 1)?;
+            let ours = rotary(None, &rows(&format!("rotary.{part}"))?, &positions, heads, heads * width, 1)?;
             let error = distance(&ours, &rows(&expected)?);
             assert!(error < 3e-6, "{expected}: {error}");
         }
@@ -84,6 +84,7 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
         query_start: 0,
         slopes: None,
         dropout: Dropout::none(),
+        products: Products::F32,
     }
 }
 
@@ -92,24 +93,25 @@ fn check(
     file: &HashMap<String, Tensor>,
     case: &str,
     names: &[&str],
-    f: impl Fn(&HashMap<String, Var>) -> candle_core::Result<Tensor>,
+    f: impl Fn(Option<&Tape>, &HashMap<String, Var>) -> candle_core::Result<Tensor>,
 ) -> TestResult {
     let vars: HashMap<String, Var> =
         names.iter().map(|name| (name.to_string(), Var::from_tensor(&file[&format!("{case}.{name}")]).unwrap())).collect();
-    let out = f(&vars)?;
+    let tape = Tape::new();
+    let out = f(Some(&tape), &vars)?;
     let error = distance(&out, &file[&format!("{case}.output")]);
     assert!(error < 3e-6, "{case}: output {error}");
-    let gradients = (out * &file[&format!("{case}.output_gradient")])?.sum_all()?.backward()?;
+    let gradients = tape.differentiate(&out, &file[&format!("{case}.output_gradient")])?;
     for name in names {
         let expected = &file[&format!("{case}.grad.{name}")];
-        let error = distance(gradients.get(&vars[*name]).ok_or(*name)?, expected);
+        let error = distance(&gradients.get(&vars[*name])?.ok_or(*name)?, expected);
         assert!(error < 1e-5 * norm(expected), "{case}: gradient of {name}: {error} of {}", norm(expected));
     }
     Ok(())
 }
 
-fn project(x: &Tensor, vars: &HashMap<String, Var>, name: &str) -> candle_core::Result<Tensor> {
-    linear(x, &vars[&format!("{name}.weight")], Some(&vars[&format!("{name}.bias")]), Activation::Identity, Dropout::none())
+fn project(tape: Option<&Tape>, x: &Tensor, vars: &HashMap<String, Var>, name: &str) -> candle_core::Result<Tensor> {
+    linear(tape, x, &vars[&format!("{name}.weight")], Some(&vars[&format!("{name}.bias")]), None, &Linear::default())
 }
 
 #[test]
@@ -117,14 +119,14 @@ fn attention_is_pytorchs() -> TestResult {
     let file = golden("attention");
     for (case, causal) in [("self", false), ("self_causal", true)] {
         let spec = spec(&file, &format!("{case}.lengths"), &format!("{case}.lengths"), causal);
-        check(&file, case, &["input", "qkv.weight", "qkv.bias", "out.weight", "out.bias"], |vars| {
-            project(&self_attention(&project(&vars["input"], vars, "qkv")?, None, &spec)?, vars, "out")
+        check(&file, case, &["input", "qkv.weight", "qkv.bias", "out.weight", "out.bias"], |tape, vars| {
+            project(tape, &self_attention(tape, &project(tape, &vars["input"], vars, "qkv")?, None, &spec)?, vars, "out")
         })?;
     }
     let spec = spec(&file, "cross.query_lengths", "cross.key_lengths", false);
     let names = ["query", "key", "q.weight", "q.bias", "kv.weight", "kv.bias", "out.weight", "out.bias"];
-    check(&file, "cross", &names, |vars| {
-        let (query, key_value) = (project(&vars["query"], vars, "q")?, project(&vars["key"], vars, "kv")?);
-        project(&cross_attention(&query, &key_value, None, &spec)?, vars, "out")
+    check(&file, "cross", &names, |tape, vars| {
+        let (query, key_value) = (project(tape, &vars["query"], vars, "q")?, project(tape, &vars["key"], vars, "kv")?);
+        project(tape, &cross_attention(tape, &query, &key_value, None, &spec)?, vars, "out")
     })
 }

@@ -5,13 +5,13 @@
 //! position. Each (sequence, head) is a small product that fits in cache; sequences run in parallel.
 
 use crate::dropout::Dropout;
-use crate::matmul::{Into, Matrix, matmul};
 use crate::parallel::{Shared, combined};
-use crate::real::{Host, Real, blocked_sum, elements, for_real, is_fused, vectorised};
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
-use gemm::Parallelism;
+use crate::products::{Into, Matrix, Products, Threads, product};
+use crate::real::{Host, Real, blocked_max, blocked_sum, for_real, is_fused, vectorised};
+use crate::tape::Tape;
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// What an attention layer computes, beside its inputs.
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub struct Attention {
     pub slopes: Option<Arc<[f64]>>,
     /// Dropout on the attention weights.
     pub dropout: Dropout,
+    /// How the operands of the products are rounded, forward and backward.
+    pub products: Products,
 }
 
 /// Self-attention on packed projections.
@@ -40,18 +42,37 @@ pub struct Attention {
 ///
 /// # Errors
 /// When lengths do not sum to `N`, heads do not divide `D`, or the bias is too small.
-pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
+pub fn self_attention(tape: Option<&Tape>, qkv: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
     let width = qkv.dim(1)? / 3;
     check(spec, (qkv.dim(0)?, qkv.dim(0)?), width, 3 * width == qkv.dim(1)?)?;
     check_bias(spec, bias)?;
-    if !is_fused(qkv) {
+    let inputs: Vec<&Tensor> = [qkv].into_iter().chain(bias).collect();
+    if !is_fused(tape, &inputs) {
         return crate::composed::self_attention(qkv, bias, spec);
     }
-    let op = Fused::new(spec, width);
-    match bias {
-        Some(bias) => qkv.contiguous()?.apply_op2(&bias.contiguous()?, SelfAttention(op)),
-        None => qkv.contiguous()?.apply_op1(SelfAttention(op)),
-    }
+    let fused = Fused::new(spec, width);
+    let columns = |column| Columns { stride: 3 * width, column };
+    let at = [columns(0), columns(width), columns(2 * width)];
+    for_real!(qkv, T => {
+        let host = Host::new(qkv)?;
+        let values = host.elements::<T>()?;
+        let (out, weights) = crate::profile::time("attention", || fused.forward([values; 3], at, bias))?;
+        let out = Tensor::from_vec(out, (fused.rows(), width), qkv.device())?;
+        if let Some(tape) = tape {
+            let (qkv, bias) = (qkv.clone(), bias.cloned());
+            tape.record::<T>("attention", &inputs, &out, move |adjoint, adjoints| {
+                let host = Host::new(&qkv)?;
+                let mut grad_bias = None;
+                adjoints.add_with(&qkv, |out: &mut [T], into| {
+                    let shared = Shared::new(out);
+                    grad_bias = fused.backward([host.elements()?; 3], at, &weights, &adjoint, ([shared; 3], into), bias.as_ref())?;
+                    Ok(())
+                })?;
+                give_bias(adjoints, bias.as_ref(), grad_bias)
+            })?;
+        }
+        Ok(out)
+    })
 }
 
 /// Attention of one set of sequences to another.
@@ -61,17 +82,44 @@ pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> 
 ///
 /// # Errors
 /// As [`self_attention`].
-pub fn cross_attention(query: &Tensor, key_value: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
+pub fn cross_attention(tape: Option<&Tape>, query: &Tensor, key_value: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
     let width = query.dim(1)?;
     check(spec, (query.dim(0)?, key_value.dim(0)?), width, 2 * width == key_value.dim(1)?)?;
     check_bias(spec, bias)?;
-    if !is_fused(query) {
+    let inputs: Vec<&Tensor> = [query, key_value].into_iter().chain(bias).collect();
+    if !is_fused(tape, &inputs) {
         return crate::composed::cross_attention(query, key_value, bias, spec);
     }
-    let (query, key_value, op) = (query.contiguous()?, key_value.contiguous()?, CrossAttention(Fused::new(spec, width)));
-    match bias {
-        Some(bias) => query.apply_op3(&key_value, &bias.contiguous()?, op),
-        None => query.apply_op2(&key_value, op),
+    let fused = Fused::new(spec, width);
+    let at = [Columns { stride: width, column: 0 }, Columns { stride: 2 * width, column: 0 }, Columns { stride: 2 * width, column: width }];
+    for_real!(query, T => {
+        let (query_host, key_host) = (Host::new(query)?, Host::new(key_value)?);
+        let (query_values, key_values) = (query_host.elements::<T>()?, key_host.elements::<T>()?);
+        let forward = || fused.forward([query_values, key_values, key_values], at, bias);
+        let (out, weights) = crate::profile::time("attention", forward)?;
+        let out = Tensor::from_vec(out, (fused.rows(), width), query.device())?;
+        if let Some(tape) = tape {
+            let (query, key_value, bias) = (query.clone(), key_value.clone(), bias.cloned());
+            tape.record::<T>("attention", &inputs, &out, move |adjoint, adjoints| {
+                let (query_host, key_host) = (Host::new(&query)?, Host::new(&key_value)?);
+                let (query_values, key_values) = (query_host.elements::<T>()?, key_host.elements::<T>()?);
+                let (mut grad_query, mut grad_key_value) = (vec![T::default(); query_values.len()], vec![T::default(); key_values.len()]);
+                let (to_query, to_keys) = (Shared::new(&mut grad_query), Shared::new(&mut grad_key_value));
+                let to = ([to_query, to_keys, to_keys], Into::Replace);
+                let grad_bias = fused.backward([query_values, key_values, key_values], at, &weights, &adjoint, to, bias.as_ref())?;
+                adjoints.give(&query, grad_query)?;
+                adjoints.give(&key_value, grad_key_value)?;
+                give_bias(adjoints, bias.as_ref(), grad_bias)
+            })?;
+        }
+        Ok(out)
+    })
+}
+
+fn give_bias<T: Real>(adjoints: &mut crate::tape::Adjoints<'_>, bias: Option<&Tensor>, gradient: Option<Vec<T>>) -> Result<()> {
+    match (bias, gradient) {
+        (Some(bias), Some(gradient)) => adjoints.give(bias, gradient),
+        _ => Ok(()),
     }
 }
 
@@ -120,28 +168,32 @@ struct Span {
     weights: usize,
 }
 
+/// Attention on the host: [`Attention`] with where each sequence lies.
 struct Fused {
     spec: Attention,
     head_width: usize,
     spans: Vec<Span>,
     longest_key: usize,
-    /// Softmax results of the forward pass, before dropout: `(H, queries, keys)` of each sequence in turn.
-    weights: OnceLock<CpuStorage>,
 }
 
-/// A projection inside a packed matrix: its elements, their row stride, and the column where it starts.
+/// Where a projection lies inside a packed matrix: the row stride, and the column where it starts.
 #[derive(Clone, Copy)]
-struct Part<'a, T> {
-    values: &'a [T],
+struct Columns {
     stride: usize,
     column: usize,
 }
 
-impl<T> Part<'_, T> {
+impl Columns {
+    /// One head of the rows from `row` on.
     fn head(&self, row: usize, head: usize, head_width: usize) -> Matrix {
         Matrix::rows(self.stride).at(row * self.stride + self.column + head * head_width)
     }
 }
+
+/// Query, key and value.
+const QUERY: usize = 0;
+const KEY: usize = 1;
+const VALUE: usize = 2;
 
 impl Fused {
     fn new(spec: &Attention, width: usize) -> Self {
@@ -159,7 +211,7 @@ impl Fused {
             })
             .collect();
         let longest_key = spec.key_lengths.iter().copied().max().unwrap_or(0);
-        Self { spec: spec.clone(), head_width: width / spec.heads, spans, longest_key, weights: OnceLock::new() }
+        Self { spec: spec.clone(), head_width: width / spec.heads, spans, longest_key }
     }
 
     fn width(&self) -> usize {
@@ -174,10 +226,20 @@ impl Fused {
         self.spans.last().map_or(0, |span| span.weights + self.spec.heads * span.queries * span.keys)
     }
 
-    /// `softmax(scale · Q Kᵀ + biases) V` of each sequence and head.
-    fn forward<T: Real>(&self, q: Part<'_, T>, k: Part<'_, T>, v: Part<'_, T>, bias: Option<(&[T], usize)>) -> (CpuStorage, Shape) {
+    fn scale<T: Real>(&self) -> T {
+        T::of(1.0 / (self.head_width as f64).sqrt())
+    }
+
+    /// `softmax(scale · Q Kᵀ + biases) V` of each sequence and head, and the softmax's results before dropout: `(H, queries, keys)`
+    /// of each sequence in turn.
+    fn forward<T: Real>(&self, values: [&[T]; 3], at: [Columns; 3], bias: Option<&Tensor>) -> Result<(Vec<T>, Vec<T>)> {
+        let bias_host = bias.map(Host::new).transpose()?;
+        let bias = match (&bias_host, bias) {
+            (Some(host), Some(bias)) => Some((host.elements::<T>()?, bias.dim(2)?)),
+            _ => None,
+        };
         let (width, dh) = (self.width(), self.head_width);
-        let scale = T::of(1.0 / (dh as f64).sqrt());
+        let how = (self.spec.products, Threads::One);
         let mut out = vec![T::default(); self.rows() * width];
         let mut weights = vec![T::default(); self.weight_count()];
         let (out_shared, weights_shared) = (Shared::new(&mut out), Shared::new(&mut weights));
@@ -191,24 +253,17 @@ impl Fused {
             let out = unsafe { out_shared.range(rows) };
             // SAFETY: as above.
             let weights = unsafe { weights_shared.range(span.weights..span.weights + self.spec.heads * tq * tk) };
-            for (head, weights) in weights.chunks_exact_mut((tq * tk).max(1)).enumerate() {
-                let (q_at, k_at) = (q.head(span.query, head, dh), k.head(span.key, head, dh));
+            for (head, weights) in weights.chunks_exact_mut(tq * tk).enumerate() {
                 let square = Matrix::rows(tk);
-                matmul(
-                    (tq, dh, tk),
-                    (q.values, q_at),
-                    (k.values, k_at.transposed()),
-                    (weights, square),
-                    Into::Replace,
-                    scale,
-                    Parallelism::None,
-                );
+                let query = (values[QUERY], at[QUERY].head(span.query, head, dh));
+                let key = (values[KEY], at[KEY].head(span.key, head, dh).transposed());
+                product((tq, dh, tk), query, key, (weights, square), Into::Replace, how);
                 let slope = self.spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
                 let bias = bias.map(|(bias, longest)| {
                     let size = bias.len() / self.spec.heads;
                     (&bias[head * size..(head + 1) * size], longest)
                 });
-                add_biases(weights, tk, self.spec.query_start, T::of(slope), bias);
+                scale_and_bias(weights, tk, self.scale(), self.spec.query_start, T::of(slope), bias);
                 softmax_rows(weights, tk, if self.spec.causal { Some(self.spec.query_start) } else { None });
                 let used: &[T] = if self.spec.dropout.is_active() {
                     dropped.clear();
@@ -218,20 +273,11 @@ impl Fused {
                 } else {
                     weights
                 };
-                let out_at = Matrix::rows(width).at(head * dh);
-                matmul(
-                    (tq, tk, dh),
-                    (used, square),
-                    (v.values, v.head(span.key, head, dh)),
-                    (out, out_at),
-                    Into::Replace,
-                    T::of(1.0),
-                    Parallelism::None,
-                );
+                let value = (values[VALUE], at[VALUE].head(span.key, head, dh));
+                product((tq, tk, dh), (used, square), value, (out, Matrix::rows(width).at(head * dh)), Into::Replace, how);
             }
         });
-        let _ = self.weights.set(T::to_cpu_storage_owned(weights));
-        (T::to_cpu_storage_owned(out), Shape::from((self.rows(), width)))
+        Ok((out, weights))
     }
 
     fn drop_weights<T: Real>(&self, weights: &mut [T], span: &Span, head: usize) {
@@ -241,20 +287,19 @@ impl Fused {
         }
     }
 
-    /// Gradients of query, key and value, written into matrices of the given strides and columns, and of the bias.
+    /// Adjoints of query, key and value, written to matrices laid out as they are, and that of the bias.
     fn backward<T: Real>(
         &self,
-        (q, k, v): (Part<'_, T>, Part<'_, T>, Part<'_, T>),
+        values: [&[T]; 3],
+        at: [Columns; 3],
+        saved: &[T],
         grad: &[T],
-        (grad_query, query_stride): (&mut [T], usize),
-        (grad_key_value, key_stride): (&mut [T], usize),
-        bias_shape: Option<(usize, usize, usize)>,
+        (to, into): ([Shared<T>; 3], Into),
+        bias: Option<&Tensor>,
     ) -> Result<Option<Vec<T>>> {
-        let Some(saved) = self.weights.get() else { candle_core::bail!("attention: backward before forward") };
-        let saved = T::cpu_storage_as_slice(saved)?;
         let (width, dh, heads) = (self.width(), self.head_width, self.spec.heads);
-        let (scale, one) = (T::of(1.0 / (dh as f64).sqrt()), T::of(1.0));
-        let (gq_shared, gkv_shared) = (Shared::new(grad_query), Shared::new(grad_key_value));
+        let bias_shape = bias.map(Tensor::dims3).transpose()?;
+        let how = (self.spec.products, Threads::One);
         let group = self.spans.len().div_ceil(16).max(1);
         let partial: Vec<Vec<T>> = self
             .spans
@@ -268,70 +313,44 @@ impl Fused {
                         continue;
                     }
                     let square = Matrix::rows(tk);
-                    // SAFETY: sequences have disjoint rows in both matrices, and each is handled by one task.
-                    let gq = unsafe { gq_shared.range(span.query * query_stride..(span.query + tq) * query_stride) };
-                    // SAFETY: as above.
-                    let gkv = unsafe { gkv_shared.range(span.key * key_stride..(span.key + tk) * key_stride) };
+                    // The rows of this sequence in the adjoint of a projection, and where one of its heads begins there.
+                    let rows = |part: usize| {
+                        let (first, count) = if part == QUERY { (span.query, tq) } else { (span.key, tk) };
+                        // SAFETY: sequences have disjoint rows, each is handled by one task, and a task holds one such slice at a time.
+                        unsafe { to[part].range(first * at[part].stride..(first + count) * at[part].stride) }
+                    };
                     for head in 0..heads {
+                        let head_at = |part: usize| at[part].head(0, head, dh);
+                        let of = |part: usize| (values[part], at[part].head(if part == QUERY { span.query } else { span.key }, head, dh));
                         let weights = &saved[span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
                         let grad_at = Matrix::rows(width).at(span.query * width + head * dh);
-                        let key_at = Matrix::rows(key_stride).at(head * dh);
-                        let value_at = key_at.at(key_at.offset + width);
                         probs.clear();
                         probs.extend_from_slice(weights);
                         if self.spec.dropout.is_active() {
                             self.drop_weights(&mut probs, span, head);
                         }
-                        matmul(
-                            (tk, tq, dh),
-                            (&probs, square.transposed()),
-                            (grad, grad_at),
-                            (gkv, value_at),
-                            Into::Replace,
-                            one,
-                            Parallelism::None,
-                        );
+                        product((tk, tq, dh), (&probs, square.transposed()), (grad, grad_at), (rows(VALUE), head_at(VALUE)), into, how);
                         scores.clear();
                         scores.resize(tq * tk, T::default());
-                        matmul(
-                            (tq, dh, tk),
-                            (grad, grad_at),
-                            (v.values, v.head(span.key, head, dh).transposed()),
-                            (&mut scores, square),
-                            Into::Replace,
-                            one,
-                            Parallelism::None,
-                        );
+                        let (value, value_at) = of(VALUE);
+                        product((tq, dh, tk), (grad, grad_at), (value, value_at.transposed()), (&mut scores, square), Into::Replace, how);
                         if self.spec.dropout.is_active() {
                             self.drop_weights(&mut scores, span, head);
                         }
-                        softmax_backward(weights, &mut scores, tk);
+                        // The adjoint of the biased scores; that of the products is `scale` times it.
                         if let Some((_, queries, keys)) = bias_shape {
+                            softmax_backward(weights, &mut scores, tk, T::of(1.0));
                             for (i, row) in scores.chunks_exact(tk).enumerate() {
                                 let start = (head * queries + i) * keys;
-                                for (sum, value) in bias_sum[start..start + tk].iter_mut().zip(row) {
-                                    *sum += *value;
-                                }
+                                crate::parallel::add(&mut bias_sum[start..start + tk], row);
                             }
+                            let scale = self.scale::<T>();
+                            scores.iter_mut().for_each(|score| *score *= scale);
+                        } else {
+                            softmax_backward(weights, &mut scores, tk, self.scale());
                         }
-                        matmul(
-                            (tq, tk, dh),
-                            (&scores, square),
-                            (k.values, k.head(span.key, head, dh)),
-                            (gq, Matrix::rows(query_stride).at(head * dh)),
-                            Into::Replace,
-                            scale,
-                            Parallelism::None,
-                        );
-                        matmul(
-                            (tk, tq, dh),
-                            (&scores, square.transposed()),
-                            (q.values, q.head(span.query, head, dh)),
-                            (gkv, key_at),
-                            Into::Replace,
-                            scale,
-                            Parallelism::None,
-                        );
+                        product((tq, tk, dh), (&scores, square), of(KEY), (rows(QUERY), head_at(QUERY)), into, how);
+                        product((tk, tq, dh), (&scores, square.transposed()), of(QUERY), (rows(KEY), head_at(KEY)), into, how);
                     }
                 }
                 bias_sum
@@ -341,172 +360,12 @@ impl Fused {
     }
 }
 
-/// The gradient of a bias in the shape of the bias.
-fn bias_tensor<T: Real>(values: Option<Vec<T>>, bias: Option<&Tensor>) -> Result<Option<Tensor>> {
-    match (values, bias) {
-        (Some(values), Some(bias)) => Ok(Some(Tensor::from_vec(values, bias.shape(), bias.device())?)),
-        _ => Ok(None),
-    }
-}
-
-struct SelfAttention(Fused);
-
-impl SelfAttention {
-    fn parts<'a, T>(&self, qkv: &'a [T]) -> (Part<'a, T>, Part<'a, T>, Part<'a, T>) {
-        let width = self.0.width();
-        let part = |column| Part { values: qkv, stride: 3 * width, column };
-        (part(0), part(width), part(2 * width))
-    }
-
-    fn backward(&self, qkv: &Tensor, grad: &Tensor, bias: Option<&Tensor>) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let grad = grad.contiguous()?;
-        let (rows, columns) = qkv.dims2()?;
-        let width = self.0.width();
-        let shape = bias.map(Tensor::dims3).transpose()?;
-        for_real!(&grad, T => {
-            let (qkv_host, grad_host) = (Host::new(qkv), Host::new(&grad));
-            let parts = self.parts(qkv_host.elements::<T>()?);
-            let mut grad_query = vec![T::default(); rows * width];
-            let mut grad_key_value = vec![T::default(); rows * 2 * width];
-            let grad_bias = self.0.backward(parts, grad_host.elements::<T>()?, (&mut grad_query, width), (&mut grad_key_value, 2 * width), shape)?;
-            let mut out = vec![T::default(); rows * columns];
-            out.par_chunks_mut(columns).enumerate().for_each(|(row, out)| {
-                out[..width].copy_from_slice(&grad_query[row * width..(row + 1) * width]);
-                out[width..].copy_from_slice(&grad_key_value[row * 2 * width..(row + 1) * 2 * width]);
-            });
-            Ok((Some(Tensor::from_vec(out, (rows, columns), qkv.device())?), bias_tensor(grad_bias, bias)?))
-        })
-    }
-}
-
-impl CustomOp1 for SelfAttention {
-    fn name(&self) -> &'static str {
-        "self-attention"
-    }
-
-    fn cpu_fwd(&self, qkv: &CpuStorage, at: &Layout) -> Result<(CpuStorage, Shape)> {
-        for_real!(qkv, T => {
-            let (q, k, v) = self.parts(elements::<T>(qkv, at)?);
-            Ok(self.0.forward(q, k, v, None))
-        })
-    }
-
-    fn bwd(&self, qkv: &Tensor, _res: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        Ok(self.backward(qkv, grad, None)?.0)
-    }
-}
-
-impl CustomOp2 for SelfAttention {
-    fn name(&self) -> &'static str {
-        "self-attention-bias"
-    }
-
-    fn cpu_fwd(&self, qkv: &CpuStorage, at: &Layout, bias: &CpuStorage, bias_at: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (_, _, keys) = bias_at.shape().dims3()?;
-        for_real!(qkv, T => {
-            let (q, k, v) = self.parts(elements::<T>(qkv, at)?);
-            Ok(self.0.forward(q, k, v, Some((elements::<T>(bias, bias_at)?, keys))))
-        })
-    }
-
-    fn bwd(&self, qkv: &Tensor, bias: &Tensor, _res: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        self.backward(qkv, grad, Some(bias))
-    }
-}
-
-struct CrossAttention(Fused);
-
-impl CrossAttention {
-    fn parts<'a, T>(&self, query: &'a [T], key_value: &'a [T]) -> (Part<'a, T>, Part<'a, T>, Part<'a, T>) {
-        let width = self.0.width();
-        (
-            Part { values: query, stride: width, column: 0 },
-            Part { values: key_value, stride: 2 * width, column: 0 },
-            Part { values: key_value, stride: 2 * width, column: width },
-        )
-    }
-}
-
-impl CrossAttention {
-    #[allow(clippy::type_complexity)]
-    fn backward(
-        &self,
-        query: &Tensor,
-        key_value: &Tensor,
-        bias: Option<&Tensor>,
-        grad: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let grad = grad.contiguous()?;
-        let width = self.0.width();
-        let shape = bias.map(Tensor::dims3).transpose()?;
-        for_real!(&grad, T => {
-            let (query_host, key_host, grad_host) = (Host::new(query), Host::new(key_value), Host::new(&grad));
-            let parts = self.parts(query_host.elements::<T>()?, key_host.elements::<T>()?);
-            let mut grad_query = vec![T::default(); query.elem_count()];
-            let mut grad_key_value = vec![T::default(); key_value.elem_count()];
-            let grad_bias = self.0.backward(parts, grad_host.elements::<T>()?, (&mut grad_query, width), (&mut grad_key_value, 2 * width), shape)?;
-            Ok((
-                Some(Tensor::from_vec(grad_query, query.shape(), query.device())?),
-                Some(Tensor::from_vec(grad_key_value, key_value.shape(), query.device())?),
-                bias_tensor(grad_bias, bias)?,
-            ))
-        })
-    }
-}
-
-impl CustomOp2 for CrossAttention {
-    fn name(&self) -> &'static str {
-        "cross-attention"
-    }
-
-    fn cpu_fwd(&self, query: &CpuStorage, at: &Layout, key_value: &CpuStorage, key_at: &Layout) -> Result<(CpuStorage, Shape)> {
-        for_real!(query, T => {
-            let (q, k, v) = self.parts(elements::<T>(query, at)?, elements::<T>(key_value, key_at)?);
-            Ok(self.0.forward(q, k, v, None))
-        })
-    }
-
-    fn bwd(&self, query: &Tensor, key_value: &Tensor, _res: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let (query, key_value, _) = self.backward(query, key_value, None, grad)?;
-        Ok((query, key_value))
-    }
-}
-
-impl CustomOp3 for CrossAttention {
-    fn name(&self) -> &'static str {
-        "cross-attention-bias"
-    }
-
-    fn cpu_fwd(
-        &self,
-        query: &CpuStorage,
-        at: &Layout,
-        key_value: &CpuStorage,
-        key_at: &Layout,
-        bias: &CpuStorage,
-        bias_at: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (_, _, keys) = bias_at.shape().dims3()?;
-        for_real!(query, T => {
-            let (q, k, v) = self.parts(elements::<T>(query, at)?, elements::<T>(key_value, key_at)?);
-            Ok(self.0.forward(q, k, v, Some((elements::<T>(bias, bias_at)?, keys))))
-        })
-    }
-
-    fn bwd(
-        &self,
-        query: &Tensor,
-        key_value: &Tensor,
-        bias: &Tensor,
-        _res: &Tensor,
-        grad: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        self.backward(query, key_value, Some(bias), grad)
-    }
-}
-
 vectorised! {
-    fn add_biases<T>(scores: &mut [T], keys: usize, query_start: usize, slope: T, bias: Option<(&[T], usize)>) {
+    /// Scales the scores of one head, and adds ALiBi's distances and a bias.
+    fn scale_and_bias<T>(scores: &mut [T], keys: usize, scale: T, query_start: usize, slope: T, bias: Option<(&[T], usize)>) {
+        for score in scores.iter_mut() {
+            *score *= scale;
+        }
         if slope != T::default() {
             for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
                 for (j, score) in row.iter_mut().enumerate() {
@@ -531,14 +390,11 @@ vectorised! {
             let visible = causal_start.map_or(keys, |start| (start + i + 1).min(keys));
             let (row, hidden) = row.split_at_mut(visible);
             hidden.fill(T::default());
-            let mut largest = T::NEGATIVE_INFINITY;
-            for &score in row.iter() {
-                largest = if score > largest { score } else { largest };
-            }
+            let largest = blocked_max(row);
             for score in row.iter_mut() {
                 *score = (*score - largest).exp();
             }
-            let total = T::of(1.0) / blocked_sum(row.len(), |j| row[j]);
+            let total = T::of(1.0) / blocked_sum([&*row], |[x]| x);
             for score in row.iter_mut() {
                 *score *= total;
             }
@@ -547,12 +403,12 @@ vectorised! {
 }
 
 vectorised! {
-    /// `grad ← weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
-    fn softmax_backward<T>(weights: &[T], grad: &mut [T], keys: usize) {
+    /// `grad ← scale · weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
+    fn softmax_backward<T>(weights: &[T], grad: &mut [T], keys: usize, scale: T) {
         for (weights, grad) in weights.chunks_exact(keys).zip(grad.chunks_exact_mut(keys)) {
-            let sum = blocked_sum(keys, |j| weights[j] * grad[j]);
+            let sum = blocked_sum([weights, &*grad], |[weight, grad]| weight * grad);
             for (grad, weight) in grad.iter_mut().zip(weights) {
-                *grad = *weight * (*grad - sum);
+                *grad = scale * *weight * (*grad - sum);
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Every operation again, composed of Candle's differentiable primitives.
 //!
 //! These are the oracles of the fused kernels, and what runs on devices and types without a kernel (CUDA, Metal,
-//! half precision). Parameters of another type than the input are converted to it, differentiably, so that
+//! half precision on those). Parameters of another type than the input are converted to it, differentiably, so that
 //! master weights stay in f32.
 
 use crate::attention::{Attention, mask_index};
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
-use crate::linear::Activation;
-use crate::loss::LossSums;
+use crate::linear::{Activation, Linear};
+use crate::loss::{CrossEntropy, LossSums};
 use crate::rotary::angles;
 use candle_core::{D, DType, Device, IndexOp, Result, Tensor};
 
@@ -17,14 +17,6 @@ fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
         return Ok(x.clone());
     }
     x.mul(&dropout.mask(x.elem_count(), x.dtype(), x.device())?.reshape(x.shape())?)
-}
-
-/// See [`crate::residual()`].
-///
-/// # Errors
-/// When the shapes differ.
-pub fn residual(residual: &Tensor, branch: &Tensor, dropout: Dropout) -> Result<Tensor> {
-    residual + drop(branch, dropout)?
 }
 
 /// See [`crate::layer_norm()`]. Statistics are computed in f32 at least.
@@ -44,12 +36,12 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> R
 ///
 /// # Errors
 /// When the widths differ.
-pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, activation: Activation, dropout: Dropout) -> Result<Tensor> {
+pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, residual: Option<&Tensor>, spec: &Linear) -> Result<Tensor> {
     let mut out = x.matmul(&weight.to_dtype(x.dtype())?.t()?)?;
     if let Some(bias) = bias {
         out = out.broadcast_add(&bias.to_dtype(x.dtype())?)?;
     }
-    let out = match activation {
+    let out = match spec.activation {
         Activation::Identity => out,
         // Candle's relu has derivative 1 at 0; the product with a constant step has 0, as PyTorch has.
         Activation::Relu => out.mul(&out.detach().gt(0.0)?.to_dtype(out.dtype())?)?,
@@ -57,7 +49,11 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, activation: Ac
         Activation::Gelu => ((&out * 0.5)? * ((&out * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)?)?,
         Activation::Swish => out.silu()?,
     };
-    drop(&out, dropout)
+    let out = drop(&out, spec.dropout)?;
+    match residual {
+        Some(residual) => residual + out,
+        None => Ok(out),
+    }
 }
 
 /// See [`crate::self_attention()`].
@@ -184,7 +180,8 @@ fn weight_mask(spec: &Attention, shape: (usize, usize, usize, usize), dtype: DTy
 ///
 /// # Errors
 /// When the shapes disagree.
-pub fn smoothed_cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &[u32], smoothing: f64, scale: f64) -> Result<(Tensor, LossSums)> {
+pub fn smoothed_cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &[u32], spec: &CrossEntropy) -> Result<(Tensor, LossSums)> {
+    let CrossEntropy { smoothing, scale, .. } = *spec;
     let wide = if hidden.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let logits = hidden.matmul(&weight.to_dtype(hidden.dtype())?.t()?)?.to_dtype(wide)?; // (N, V)
     let (rows, classes) = logits.dims2()?;
@@ -201,6 +198,15 @@ pub fn smoothed_cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &[u32],
     let number = |x: &Tensor| x.to_dtype(DType::F64)?.to_scalar::<f64>();
     let sums = LossSums { smoothed: number(&smoothed)?, nll: number(&nll)?, correct };
     Ok(((smoothed * scale)?, sums))
+}
+
+/// See [`crate::relative_bias()`].
+///
+/// # Errors
+/// When a bucket is not in the table.
+pub fn relative_bias(table: &Tensor, buckets: &[u32], queries: usize, keys: usize) -> Result<Tensor> {
+    let index = Tensor::from_slice(buckets, buckets.len(), table.device())?;
+    table.index_select(&index, 0)?.reshape((queries, keys, table.dim(1)?))?.permute((2, 0, 1))?.contiguous()
 }
 
 /// See [`crate::embedding()`].

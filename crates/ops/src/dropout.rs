@@ -8,7 +8,7 @@ use crate::rng::mask_bits;
 use candle_core::{DType, Device, Result, Tensor};
 
 /// Which elements of a tensor are dropped.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Dropout {
     rate: f64,
     key: u64,
@@ -68,16 +68,6 @@ vectorised! {
         let factor = dropout.kernel::<T>();
         for (i, (out, input)) in out.iter_mut().zip(input).enumerate() {
             *out = *input * factor(first.wrapping_add(i) as u32);
-        }
-    }
-}
-
-vectorised! {
-    /// `out[i] = residual[i] + branch[i] · factor(first + i)`.
-    fn added<T>(residual: &[T], branch: &[T], out: &mut [T], first: usize, dropout: Dropout) {
-        let factor = dropout.kernel::<T>();
-        for (i, ((out, residual), branch)) in out.iter_mut().zip(residual).zip(branch).enumerate() {
-            *out = *residual + *branch * factor(first.wrapping_add(i) as u32);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The linear layer with what follows it: `dropout(activation(x Wᵀ + b))` in one pass over the product.
+//! The linear layer with what follows it: `residual + dropout(activation(x Wᵀ + b))`, finished while the product is in cache.
 
-use crate::dropout::Dropout;
-use crate::matmul::{Into, Matrix, all_threads, matmul};
-use crate::parallel::{CHUNK, column_sums};
-use crate::real::{Host, Real, elements, for_real, is_fused, vectorised};
-use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
+use crate::dropout::{Dropout, dropped};
+use crate::parallel::{CHUNK, add, column_sums, zip_chunks};
+use crate::products::{Matrix, Products, Threads, product, product_then};
+use crate::real::{Host, Real, for_real, is_fused, vectorised};
+use crate::tape::Tape;
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
-use std::sync::OnceLock;
 
 /// The nonlinearity of a feed-forward layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,163 +65,164 @@ impl Activation {
     }
 }
 
-/// `dropout(activation(x Wᵀ + b))`.
+/// What a linear layer computes, beside its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Linear {
+    /// The nonlinearity on the product.
+    pub activation: Activation,
+    /// Dropout on what the nonlinearity gives. Element `(n, o)` takes number `n·O + o` of the mask.
+    pub dropout: Dropout,
+    /// How the operands of the products are rounded, forward and backward.
+    pub products: Products,
+}
+
+/// `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a sublayer (Vaswani et al. 2017, section 5.4).
 ///
 /// # Shapes
-/// `x (N, I)`, `weight (O, I)`, `bias (O,)` → `(N, O)`. Element `(n, o)` takes number `n·O + o` of the dropout mask.
+/// `x (N, I)`, `weight (O, I)`, `bias (O,)`, `residual (N, O)` → `(N, O)`.
 ///
 /// # Errors
-/// When the widths differ.
-pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, activation: Activation, dropout: Dropout) -> Result<Tensor> {
-    if !is_fused(x) {
-        return crate::composed::linear(x, weight, bias, activation, dropout);
+/// When the shapes disagree.
+pub fn linear(
+    tape: Option<&Tape>,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    spec: &Linear,
+) -> Result<Tensor> {
+    let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).chain(residual).collect();
+    if !is_fused(tape, &inputs) {
+        return crate::composed::linear(x, weight, bias, residual, spec);
     }
-    let (x, weight) = (x.contiguous()?, weight.contiguous()?);
-    let op = Linear { activation, dropout, before: OnceLock::new() };
-    match bias {
-        Some(bias) => x.apply_op3(&weight, &bias.contiguous()?, op),
-        None => x.apply_op2(&weight, op),
-    }
-}
-
-struct Linear {
-    activation: Activation,
-    dropout: Dropout,
-    /// What went into the activation, where the backward pass cannot tell it from the result.
-    before: OnceLock<CpuStorage>,
-}
-
-impl Linear {
-    fn forward<T: Real>(
-        &self,
-        x: &[T],
-        x_shape: &Shape,
-        weight: &[T],
-        weight_shape: &Shape,
-        bias: Option<&[T]>,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (rows, inputs) = x_shape.dims2()?;
-        let (outputs, weight_inputs) = weight_shape.dims2()?;
-        if inputs != weight_inputs || bias.is_some_and(|bias| bias.len() != outputs) {
-            candle_core::bail!("linear: input {x_shape:?}, weight {weight_shape:?}, bias {:?}", bias.map(<[T]>::len));
-        }
-        let mut out = vec![T::default(); rows * outputs];
-        matmul(
-            (rows, inputs, outputs),
-            (x, Matrix::rows(inputs)),
-            (weight, Matrix::rows(inputs).transposed()),
-            (&mut out, Matrix::rows(outputs)),
-            Into::Replace,
-            T::of(1.0),
-            all_threads(),
+    let ((rows, width), (outputs, weight_width)) = (x.dims2()?, weight.dims2()?);
+    if width != weight_width
+        || bias.is_some_and(|bias| bias.elem_count() != outputs)
+        || residual.is_some_and(|residual| residual.dims() != [rows, outputs])
+    {
+        candle_core::bail!(
+            "linear: input {:?}, weight {:?}, bias {:?}, residual {:?}",
+            x.shape(),
+            weight.shape(),
+            bias.map(Tensor::shape),
+            residual.map(Tensor::shape)
         );
-        let piece = (CHUNK / outputs.max(1)).max(1) * outputs.max(1);
-        if let Some(bias) = bias {
-            out.par_chunks_mut(piece).for_each(|out| add_bias(out, bias));
-        }
-        if matches!(self.activation, Activation::Gelu | Activation::Swish) {
-            // A second forward of the same op would find the cell full of the same values.
-            let _ = self.before.set(T::to_cpu_storage(&out));
-        }
-        if self.activation != Activation::Identity || self.dropout.is_active() {
-            out.par_chunks_mut(piece).enumerate().for_each(|(chunk, out)| activate(out, chunk * piece, self.activation, self.dropout));
-        }
-        Ok((T::to_cpu_storage_owned(out), Shape::from((rows, outputs))))
     }
+    crate::profile::time("linear", || for_real!(x, T => forward::<T>(tape, x, weight, bias, residual, spec)))
+}
 
-    /// The gradient before activation and dropout.
-    fn before_activation<T: Real>(&self, result: &[T], grad: &[T]) -> Result<Vec<T>> {
-        let mut out = vec![T::default(); grad.len()];
-        let before = match self.before.get() {
-            Some(storage) => T::cpu_storage_as_slice(storage)?,
-            // Relu and identity: the result's sign tells.
-            None => result,
-        };
-        out.par_chunks_mut(CHUNK)
-            .zip(before.par_chunks(CHUNK))
-            .zip(grad.par_chunks(CHUNK))
-            .enumerate()
-            .for_each(|(chunk, ((out, before), grad))| deactivate(before, grad, out, chunk * CHUNK, self.activation, self.dropout));
-        Ok(out)
+fn forward<T: Real>(
+    tape: Option<&Tape>,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    spec: &Linear,
+) -> Result<Tensor> {
+    let ((rows, width), outputs) = (x.dims2()?, weight.dim(0)?);
+    let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
+    let (bias_host, residual_host) = (bias.map(Host::new).transpose()?, residual.map(Host::new).transpose()?);
+    let bias_values = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
+    let residual_values = residual_host.as_ref().map(Host::elements::<T>).transpose()?;
+    // What went into the activation, where the backward pass cannot tell it from the result.
+    let keeps_input = match spec.activation {
+        Activation::Identity => false,
+        Activation::Relu => residual.is_some(),
+        Activation::Gelu | Activation::Swish => true,
+    } && tape.is_some();
+    let mut before = vec![T::default(); if keeps_input { rows * outputs } else { 0 }];
+    let before_shared = crate::parallel::Shared::new(&mut before);
+    let finish = |row: usize, out: &mut [T]| {
+        let first = row * outputs;
+        if let Some(bias) = bias_values {
+            add_bias(out, bias);
+        }
+        if keeps_input {
+            // SAFETY: each call has its own rows, and `before` outlives the product.
+            unsafe { before_shared.range(first..first + out.len()) }.copy_from_slice(out);
+        }
+        if spec.activation != Activation::Identity || spec.dropout.is_active() {
+            activate(out, first, spec.activation, spec.dropout);
+        }
+        if let Some(residual) = residual_values {
+            add(out, &residual[first..first + out.len()]);
+        }
+    };
+    let weight_at = Matrix::rows(width).transposed();
+    let x_values = x_host.elements::<T>()?;
+    let (x_part, weight_part) = ((x_values, Matrix::rows(width)), (weight_host.elements::<T>()?, weight_at));
+    let out = product_then((rows, width, outputs), x_part, weight_part, spec.products, &finish);
+    let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
+    if let Some(tape) = tape {
+        let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).chain(residual).collect();
+        let node = Node { x: x.clone(), weight: weight.clone(), bias: bias.cloned(), residual: residual.cloned(), spec: *spec };
+        // The sign of the result tells what relu passed on.
+        let result = (spec.activation == Activation::Relu && !keeps_input).then(|| out.clone());
+        tape.record::<T>("linear", &inputs, &out, move |adjoint, adjoints| match &result {
+            Some(result) => node.backward(Host::new(result)?.elements::<T>()?, adjoint, adjoints),
+            None => node.backward(&before, adjoint, adjoints),
+        })?;
     }
+    Ok(out)
+}
 
-    fn backward(&self, x: &Tensor, weight: &Tensor, result: &Tensor, grad: &Tensor) -> Result<[Option<Tensor>; 3]> {
-        let grad = grad.contiguous()?;
-        let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
-        for_real!(&grad, T => {
-            let (x_host, weight_host) = (Host::new(x), Host::new(weight));
-            let (result_host, grad_host) = (Host::new(result), Host::new(&grad));
-            let (x, weight) = (x_host.elements::<T>()?, weight_host.elements::<T>()?);
-            let grad = grad_host.elements::<T>()?;
-            let owned;
-            let grad = if self.activation == Activation::Identity && !self.dropout.is_active() {
-                grad
+struct Node {
+    x: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    residual: Option<Tensor>,
+    spec: Linear,
+}
+
+impl Node {
+    /// `before`: what went into the activation, or for relu what came out.
+    fn backward<T: Real>(&self, before: &[T], adjoint: Vec<T>, adjoints: &mut crate::tape::Adjoints<'_>) -> Result<()> {
+        let Linear { activation, dropout, products } = self.spec;
+        let ((rows, inputs), outputs) = (self.x.dims2()?, self.weight.dim(0)?);
+        let mut owned = Vec::new();
+        let mut adjoint = adjoint;
+        if activation != Activation::Identity {
+            let target = if self.residual.is_some() {
+                owned = adjoint.clone();
+                &mut owned
             } else {
-                owned = self.before_activation(result_host.elements::<T>()?, grad)?;
-                &owned
+                &mut adjoint
             };
-            let mut grad_x = vec![T::default(); rows * inputs];
-            let into = Into::Replace;
-            matmul((rows, outputs, inputs), (grad, Matrix::rows(outputs)), (weight, Matrix::rows(inputs)), (&mut grad_x, Matrix::rows(inputs)), into, T::of(1.0), all_threads());
-            let mut grad_weight = vec![T::default(); outputs * inputs];
-            matmul((outputs, rows, inputs), (grad, Matrix::rows(outputs).transposed()), (x, Matrix::rows(inputs)), (&mut grad_weight, Matrix::rows(inputs)), into, T::of(1.0), all_threads());
-            let device = result.device();
-            Ok([
-                Some(Tensor::from_vec(grad_x, (rows, inputs), device)?),
-                Some(Tensor::from_vec(grad_weight, (outputs, inputs), device)?),
-                Some(Tensor::from_vec(column_sums(grad, outputs), outputs, device)?),
-            ])
-        })
-    }
-}
-
-impl CustomOp2 for Linear {
-    fn name(&self) -> &'static str {
-        "linear"
-    }
-
-    fn cpu_fwd(&self, x: &CpuStorage, x_at: &Layout, weight: &CpuStorage, weight_at: &Layout) -> Result<(CpuStorage, Shape)> {
-        for_real!(x, T => {
-            self.forward(elements::<T>(x, x_at)?, x_at.shape(), elements::<T>(weight, weight_at)?, weight_at.shape(), None)
-        })
-    }
-
-    fn bwd(&self, x: &Tensor, weight: &Tensor, res: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let [x, weight, _] = self.backward(x, weight, res, grad)?;
-        Ok((x, weight))
-    }
-}
-
-impl CustomOp3 for Linear {
-    fn name(&self) -> &'static str {
-        "linear"
-    }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_at: &Layout,
-        weight: &CpuStorage,
-        weight_at: &Layout,
-        bias: &CpuStorage,
-        bias_at: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        for_real!(x, T => {
-            let bias = elements::<T>(bias, bias_at)?;
-            self.forward(elements::<T>(x, x_at)?, x_at.shape(), elements::<T>(weight, weight_at)?, weight_at.shape(), Some(bias))
-        })
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        weight: &Tensor,
-        _bias: &Tensor,
-        res: &Tensor,
-        grad: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let [x, weight, bias] = self.backward(x, weight, res, grad)?;
-        Ok((x, weight, bias))
+            target
+                .par_chunks_mut(CHUNK)
+                .zip(before.par_chunks(CHUNK))
+                .enumerate()
+                .for_each(|(chunk, (grad, before))| deactivate(before, grad, chunk * CHUNK, activation, dropout));
+        } else if dropout.is_active() {
+            owned = vec![T::default(); adjoint.len()];
+            zip_chunks(&adjoint, &mut owned, |first, grad, out| dropped(grad, out, first, dropout));
+        }
+        let grad = if owned.is_empty() { &adjoint } else { &owned };
+        let (x_host, weight_host) = (Host::new(&self.x)?, Host::new(&self.weight)?);
+        let (x, weight) = (x_host.elements::<T>()?, weight_host.elements::<T>()?);
+        let grad_at = Matrix::rows(outputs);
+        let threads = (products, Threads::All);
+        adjoints.add_with(&self.weight, |out: &mut [T], into| {
+            let shape = (outputs, rows, inputs);
+            product(shape, (grad, grad_at.transposed()), (x, Matrix::rows(inputs)), (out, Matrix::rows(inputs)), into, threads);
+            Ok(())
+        })?;
+        if let Some(bias) = &self.bias {
+            adjoints.give(bias, column_sums(grad, outputs))?;
+        }
+        let (shape, weight_at) = ((rows, outputs, inputs), Matrix::rows(inputs));
+        if adjoints.is_first(&self.x) {
+            adjoints.give(&self.x, product_then(shape, (grad, grad_at), (weight, weight_at), products, &|_, _| {}))?;
+        } else {
+            adjoints.add_with(&self.x, |out: &mut [T], into| {
+                product(shape, (grad, grad_at), (weight, weight_at), (out, Matrix::rows(inputs)), into, threads);
+                Ok(())
+            })?;
+        }
+        match &self.residual {
+            Some(residual) => adjoints.give(residual, adjoint),
+            None => Ok(()),
+        }
     }
 }
 
@@ -250,14 +251,15 @@ vectorised! {
 }
 
 vectorised! {
-    fn deactivate<T>(before: &[T], grad: &[T], out: &mut [T], first: usize, activation: Activation, dropout: Dropout) {
-        for ((out, before), grad) in out.iter_mut().zip(before).zip(grad) {
-            *out = *grad * activation.derivative(*before);
+    /// The adjoint before activation and dropout, in place.
+    fn deactivate<T>(before: &[T], grad: &mut [T], first: usize, activation: Activation, dropout: Dropout) {
+        for (grad, before) in grad.iter_mut().zip(before) {
+            *grad *= activation.derivative(*before);
         }
         if dropout.is_active() {
             let factor = dropout.kernel::<T>();
-            for (i, out) in out.iter_mut().enumerate() {
-                *out *= factor((first + i) as u32);
+            for (i, grad) in grad.iter_mut().enumerate() {
+                *grad *= factor((first + i) as u32);
             }
         }
     }

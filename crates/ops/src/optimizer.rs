@@ -48,7 +48,11 @@ pub fn adam_step(store: &ParameterStore, gradients: &Tensor, first: &mut Tensor,
     if !store.device().is_cpu() {
         return composed_adam_step(store, gradients, first, second, step);
     }
-    let host = Host::new(gradients);
+    crate::profile::time("adam", || fused_adam_step(store, gradients, first, second, step))
+}
+
+fn fused_adam_step(store: &ParameterStore, gradients: &Tensor, first: &Tensor, second: &Tensor, step: &AdamStep) -> Result<()> {
+    let host = Host::new(gradients)?;
     let gradients = host.elements::<f32>()?;
     update_elements(first, |first| {
         update_elements(second, |second| {
@@ -136,14 +140,23 @@ pub fn global_norm(flat: &Tensor) -> Result<f64> {
     if !flat.device().is_cpu() {
         return Ok(f64::from(flat.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt());
     }
-    let host = Host::new(flat);
-    let parts: Vec<f64> = host.elements::<f32>()?.par_chunks(CHUNK).map(squares::<f32>).collect();
+    let host = Host::new(flat)?;
+    let values = host.elements::<f32>()?;
+    let parts: Vec<f64> = crate::profile::time("gradient norm", || values.par_chunks(CHUNK).map(squares::<f32>).collect());
     Ok(parts.iter().sum::<f64>().sqrt())
 }
 
 vectorised! {
     fn squares<T>(values: &[T]) -> f64 {
-        crate::real::blocked_sum(values.len(), |i| values[i].wide() * values[i].wide())
+        let mut lanes = [0.0; 16];
+        let blocks = values.chunks_exact(16);
+        let rest = blocks.remainder().iter().fold(0.0, |sum, x| sum + x.wide() * x.wide());
+        for block in blocks {
+            for (lane, x) in lanes.iter_mut().zip(block) {
+                *lane += x.wide() * x.wide();
+            }
+        }
+        lanes.iter().sum::<f64>() + rest
     }
 }
 
@@ -162,7 +175,7 @@ pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Res
     update_elements(average, |average| {
         for parameter in store.parameters() {
             let weights = parameter.var().as_detached_tensor();
-            let host = Host::new(&weights);
+            let host = Host::new(&weights)?;
             let range = parameter.offset()..parameter.offset() + parameter.len();
             for (average, weight) in average[range].iter_mut().zip(host.elements::<f32>()?) {
                 *average = *average * decay as f32 + *weight * (1.0 - decay) as f32;

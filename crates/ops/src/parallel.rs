@@ -1,6 +1,6 @@
 //! Work split over threads in pieces of fixed size, so that no result depends on the number of threads.
 
-use crate::real::Real;
+use crate::real::{Real, vectorised};
 use rayon::prelude::*;
 
 /// Elements in a piece of an elementwise pass.
@@ -14,30 +14,41 @@ pub(crate) fn zip_chunks<T: Real>(input: &[T], out: &mut [T], f: impl Fn(usize, 
     out.par_chunks_mut(CHUNK).zip(input.par_chunks(CHUNK)).enumerate().for_each(|(chunk, (out, input))| f(chunk * CHUNK, input, out));
 }
 
+vectorised! {
+    /// `total[i] += values[i]`.
+    fn add<T>(total: &mut [T], values: &[T]) {
+        for (total, value) in total.iter_mut().zip(values) {
+            *total += *value;
+        }
+    }
+}
+
+vectorised! {
+    /// Adds the rows of a matrix to `sums`.
+    fn add_rows<T>(rows: &[T], sums: &mut [T]) {
+        for row in rows.chunks_exact(sums.len()) {
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum += *value;
+            }
+        }
+    }
+}
+
 /// Sums of the columns of a row-major matrix: pieces of [`ROWS`] rows in parallel, combined in order.
 pub(crate) fn column_sums<T: Real>(values: &[T], width: usize) -> Vec<T> {
-    let partial: Vec<Vec<T>> = values
-        .par_chunks((width * ROWS).max(1))
-        .map(|rows| {
-            let mut sums = vec![T::default(); width];
-            for row in rows.chunks_exact(width) {
-                for (sum, value) in sums.iter_mut().zip(row) {
-                    *sum += *value;
-                }
-            }
-            sums
-        })
-        .collect();
-    combined(partial, width)
+    let sums = |rows: &[T]| {
+        let mut sums = vec![T::default(); width];
+        add_rows(rows, &mut sums);
+        sums
+    };
+    combined(values.par_chunks((width * ROWS).max(1)).map(sums).collect(), width)
 }
 
 /// The elementwise sum of equally long vectors, in their order.
 pub(crate) fn combined<T: Real>(parts: Vec<Vec<T>>, width: usize) -> Vec<T> {
     let mut total = vec![T::default(); width];
     for part in parts {
-        for (total, value) in total.iter_mut().zip(part) {
-            *total += value;
-        }
+        add(&mut total, &part);
     }
     total
 }
@@ -56,10 +67,45 @@ impl<T> Shared<T> {
         Self(slice.as_mut_ptr(), slice.len())
     }
 
+    /// Room for `count` elements behind those of `vector`, not initialised: to be written, and not to be read before.
+    pub(crate) fn spare(vector: &mut Vec<T>, count: usize) -> Self {
+        let spare = vector.spare_capacity_mut();
+        assert!(count <= spare.len());
+        Self(spare.as_mut_ptr().cast(), count)
+    }
+
+    /// Writes `values` from `start` on, whether or not anything is there.
+    ///
+    /// # Safety
+    /// As [`Shared::range`], for the elements that are written.
+    pub(crate) unsafe fn write(&self, start: usize, values: &[T])
+    where
+        T: Copy,
+    {
+        assert!(start <= self.1 && values.len() <= self.1 - start);
+        // SAFETY: in bounds by the assertion; no overlap by the caller's promise.
+        unsafe { self.0.add(start).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    }
+
+    /// Elements.
+    pub(crate) fn len(&self) -> usize {
+        self.1
+    }
+
+    /// The first element of `range`, for reads and writes by address.
+    ///
+    /// # Safety
+    /// As [`Shared::range`], for the elements that are written.
+    pub(crate) unsafe fn pointer(&self, range: std::ops::Range<usize>) -> *mut T {
+        assert!(range.start <= range.end && range.end <= self.1);
+        // SAFETY: in bounds by the assertion.
+        unsafe { self.0.add(range.start) }
+    }
+
     /// The elements of `range`.
     ///
     /// # Safety
-    /// No two live results may overlap, and the slice that `self` was made from must outlive them.
+    /// No two live results may overlap, the memory that `self` was made from must outlive them, and it must be initialised there.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn range(&self, range: std::ops::Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.1);

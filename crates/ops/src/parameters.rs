@@ -3,7 +3,8 @@
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs one order, and
 //! with it clipping, averaging and the optimizer are single passes.
 
-use candle_core::{DType, Device, Result, Tensor, Var, backprop::GradStore};
+use candle_core::{DType, Device, Result, Tensor, TensorId, Var, backprop::GradStore};
+use std::collections::HashMap;
 
 /// A trainable tensor, kept in f32.
 #[derive(Debug, Clone)]
@@ -61,6 +62,7 @@ impl Parameter {
 #[derive(Debug, Clone)]
 pub struct ParameterStore {
     parameters: Vec<Parameter>,
+    indices: HashMap<TensorId, usize>,
     total: usize,
     device: Device,
 }
@@ -69,7 +71,7 @@ impl ParameterStore {
     /// An empty store for a device.
     #[must_use]
     pub fn new(device: &Device) -> Self {
-        Self { parameters: Vec::new(), total: 0, device: device.clone() }
+        Self { parameters: Vec::new(), indices: HashMap::new(), total: 0, device: device.clone() }
     }
 
     /// Adds a parameter with its initial values and returns its tensor, tracked.
@@ -84,6 +86,7 @@ impl ParameterStore {
         let tensor = var.as_tensor().clone();
         let offset = self.total;
         self.total += var.elem_count();
+        self.indices.insert(tensor.id(), self.parameters.len());
         self.parameters.push(Parameter { name: name.to_owned(), var, offset });
         Ok(tensor)
     }
@@ -98,6 +101,11 @@ impl ParameterStore {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+
+    /// The place of the parameter that a tracked tensor is, if it is one.
+    pub(crate) fn index_of(&self, tensor: &Tensor) -> Option<usize> {
+        self.indices.get(&tensor.id()).copied()
     }
 
     /// Scalars of all parameters together.
@@ -142,10 +150,19 @@ impl ParameterStore {
     }
 }
 
+/// The error of a pass that does not reach a parameter.
+pub(crate) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
+    candle_core::Error::Msg(format!("parameter {} got no gradient: the graph is cut between it and the loss", parameter.name))
+}
+
 /// The gradient of every parameter, added up over micro-batches, in one flat buffer.
 #[derive(Debug, Clone)]
 pub struct Gradients {
     flat: Tensor,
+    /// Where each parameter's part of the buffer begins, and the end of the last.
+    offsets: Vec<usize>,
+    /// Parameters whose part holds a gradient; what the others' parts hold is of no account.
+    written: Vec<bool>,
 }
 
 impl Gradients {
@@ -154,39 +171,61 @@ impl Gradients {
     /// # Errors
     /// When the device has no memory left.
     pub fn new(store: &ParameterStore) -> Result<Self> {
-        Ok(Self { flat: Tensor::zeros(store.len().max(1), DType::F32, store.device())? })
+        let offsets = store.parameters.iter().map(|p| p.offset).chain([store.total]).collect();
+        let written = vec![true; store.parameters.len()];
+        Ok(Self { flat: Tensor::zeros(store.len().max(1), DType::F32, store.device())?, offsets, written })
     }
 
     /// The buffer, f32, `(total,)`.
-    #[must_use]
-    pub fn flat(&self) -> &Tensor {
-        &self.flat
+    ///
+    /// # Errors
+    /// When it is in use.
+    pub fn flat(&mut self) -> Result<&Tensor> {
+        if self.written.iter().any(|written| !written) {
+            let (offsets, written) = (&self.offsets, &mut self.written);
+            crate::optimizer::update_elements(&self.flat, |flat| {
+                for (index, written) in written.iter_mut().enumerate().filter(|(_, written)| !**written) {
+                    flat[offsets[index]..offsets[index + 1]].fill(0.0);
+                    *written = true;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(&self.flat)
     }
 
-    /// Adds the gradients of one backward pass.
+    /// Lends the buffer of the host with the note of what has been written.
+    pub(crate) fn update(&mut self, mut work: impl FnMut(&mut [f32], &mut [bool]) -> Result<()>) -> Result<()> {
+        let written = &mut self.written;
+        crate::optimizer::update_elements(&self.flat, |flat| work(flat, written))
+    }
+
+    /// Adds the gradients of one backward pass by Candle.
     ///
     /// # Errors
     /// When a parameter has no gradient: somewhere the graph is cut, and training would go wrong in silence.
     pub fn accumulate(&mut self, store: &ParameterStore, grads: &GradStore) -> Result<()> {
         let gradient = |parameter: &Parameter| match grads.get(parameter.var.as_tensor()) {
-            Some(gradient) => gradient.flatten_all(),
-            None => candle_core::bail!("parameter {} got no gradient: the graph is cut between it and the loss", parameter.name),
+            Some(gradient) => gradient.flatten_all()?.to_dtype(DType::F32)?.contiguous(),
+            None => Err(no_gradient(parameter)),
         };
         if store.device().is_cpu() {
-            return crate::optimizer::update_elements(&self.flat, |flat| {
-                for parameter in &store.parameters {
-                    let gradient = gradient(parameter)?.contiguous()?;
-                    let host = crate::real::Host::new(&gradient);
-                    let range = parameter.offset..parameter.offset + parameter.len();
-                    for (total, value) in flat[range].iter_mut().zip(host.elements::<f32>()?) {
-                        *total += *value;
+            return self.update(|flat, written| {
+                for (parameter, written) in store.parameters.iter().zip(written) {
+                    let gradient = gradient(parameter)?;
+                    let host = crate::real::Host::new(&gradient)?;
+                    let total = &mut flat[parameter.offset..parameter.offset + parameter.len()];
+                    if std::mem::replace(written, true) {
+                        crate::parallel::add(total, host.elements::<f32>()?);
+                    } else {
+                        total.copy_from_slice(host.elements::<f32>()?);
                     }
                 }
                 Ok(())
             });
         }
         let parts = store.parameters.iter().map(gradient).collect::<Result<Vec<_>>>()?;
-        self.flat = (&self.flat + Tensor::cat(&parts, 0)?.to_dtype(DType::F32)?)?.detach();
+        self.flat = (&self.flat + Tensor::cat(&parts, 0)?)?.detach();
         Ok(())
     }
 
@@ -196,12 +235,11 @@ impl Gradients {
     /// When the device has no memory left.
     pub fn zero(&mut self) -> Result<()> {
         if self.flat.device().is_cpu() {
-            return crate::optimizer::update_elements(&self.flat, |flat| {
-                flat.fill(0.0);
-                Ok(())
-            });
+            // The first gradient overwrites what is there.
+            self.written.fill(false);
+        } else {
+            self.flat = self.flat.zeros_like()?;
         }
-        self.flat = self.flat.zeros_like()?;
         Ok(())
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Training runs in `f32`; `f64` exists so that finite differences can check every backward pass.
 
+use crate::parallel::Shared;
+use crate::tape::Tape;
 use candle_core::backend::BackendStorage;
-use candle_core::{CpuStorage, DType, Layout, Result, Storage, Tensor, WithDType, bail};
+use candle_core::{CpuStorage, DType, Result, Storage, Tensor, WithDType, bail};
 use std::ops::{AddAssign, Deref, MulAssign, SubAssign};
 
 /// A floating-point type with fused kernels: `f32` or `f64`.
@@ -18,6 +20,12 @@ pub(crate) trait Real:
     fn exp(self) -> Self;
     fn erf(self) -> Self;
     fn ln(self) -> Self;
+    /// The slice itself, where this type is `f32`.
+    fn as_f32(values: &[Self]) -> Option<&[f32]>;
+    /// As [`Real::as_f32`], for memory that threads share.
+    fn shared_f32(values: Shared<Self>) -> Option<Shared<f32>>;
+    /// From f32, where this type is that.
+    fn of_f32_mut(values: &mut [f32]) -> Option<&mut [Self]>;
 }
 
 impl Real for f32 {
@@ -63,6 +71,15 @@ impl Real for f32 {
     fn ln(self) -> Self {
         f32::ln(self)
     }
+    fn as_f32(values: &[Self]) -> Option<&[f32]> {
+        Some(values)
+    }
+    fn shared_f32(values: Shared<Self>) -> Option<Shared<f32>> {
+        Some(values)
+    }
+    fn of_f32_mut(values: &mut [f32]) -> Option<&mut [Self]> {
+        Some(values)
+    }
 }
 
 impl Real for f64 {
@@ -91,38 +108,48 @@ impl Real for f64 {
     fn ln(self) -> Self {
         f64::ln(self)
     }
-}
-
-/// Whether the fused kernels serve this tensor; where not, the composed path does.
-pub(crate) fn is_fused(tensor: &Tensor) -> bool {
-    tensor.device().is_cpu() && matches!(tensor.dtype(), DType::F32 | DType::F64)
-}
-
-/// The contiguous elements of a storage, as the forward pass of a custom op receives it.
-pub(crate) fn elements<'a, T: Real>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [T]> {
-    let slice = T::cpu_storage_as_slice(storage)?;
-    match layout.contiguous_offsets() {
-        Some((start, end)) => Ok(&slice[start..end]),
-        None => bail!("a fused operation got a strided tensor of shape {:?}", layout.shape()),
+    fn as_f32(_values: &[Self]) -> Option<&[f32]> {
+        None
+    }
+    fn shared_f32(_values: Shared<Self>) -> Option<Shared<f32>> {
+        None
+    }
+    fn of_f32_mut(_values: &mut [f32]) -> Option<&mut [Self]> {
+        None
     }
 }
 
-/// Read access to a contiguous tensor on the host.
+/// Whether the fused kernels serve these inputs; where not, the composed path does.
+///
+/// They live on the host and have an element type with kernels. Without a tape nothing may be tracked by Candle, which could not
+/// differentiate a kernel.
+pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> bool {
+    let has_kernel = |x: &&Tensor| x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64);
+    inputs.iter().all(has_kernel) && (tape.is_some() || !inputs.iter().any(|x| x.track_op()))
+}
+
+/// Read access to the elements of a tensor on the host, in row-major order.
 pub(crate) struct Host<'a> {
     /// Candle's read guard, whose type it does not export.
     storage: Box<dyn Deref<Target = Storage> + 'a>,
-    layout: &'a Layout,
+    start: usize,
+    end: usize,
 }
 
 impl<'a> Host<'a> {
-    pub(crate) fn new(tensor: &'a Tensor) -> Self {
+    /// # Errors
+    /// When the elements are not contiguous.
+    pub(crate) fn new(tensor: &'a Tensor) -> Result<Self> {
         let (storage, layout) = tensor.storage_and_layout();
-        Self { storage: Box::new(storage), layout }
+        match layout.contiguous_offsets() {
+            Some((start, end)) => Ok(Self { storage: Box::new(storage), start, end }),
+            None => bail!("a fused operation got a strided tensor of shape {:?}", layout.shape()),
+        }
     }
 
     pub(crate) fn elements<T: Real>(&self) -> Result<&[T]> {
         match &**self.storage {
-            Storage::Cpu(storage) => elements(storage, self.layout),
+            Storage::Cpu(storage) => Ok(&T::cpu_storage_as_slice(storage)?[self.start..self.end]),
             _ => bail!("a fused operation got a tensor that is not on the host"),
         }
     }
@@ -200,22 +227,49 @@ macro_rules! vectorised {
 pub(crate) use vectorised;
 
 /// Lanes of the blocked sums: a fixed number, so that a sum is the same on every vector width.
-pub(crate) const LANES: usize = 16;
+const LANES: usize = 16;
 
-/// The sum of `f(i)` over `0..count`, in [`LANES`] interleaved partial sums: vectorises, and adds in a fixed order.
+/// The sum of `f` over the elements of equally long slices, in [`LANES`] interleaved partial sums: vectorises, and adds in a fixed
+/// order.
 #[inline(always)]
-pub(crate) fn blocked_sum<T: Real>(count: usize, f: impl Fn(usize) -> T) -> T {
+pub(crate) fn blocked_sum<T: Real, const N: usize>(slices: [&[T]; N], f: impl Fn([T; N]) -> T) -> T {
+    let count = slices[0].len();
+    let slices = slices.map(|slice| &slice[..count]);
     let mut lanes = [T::default(); LANES];
-    let blocks = count / LANES;
-    for block in 0..blocks {
-        for (lane, total) in lanes.iter_mut().enumerate() {
-            *total += f(block * LANES + lane);
+    for block in 0..count / LANES {
+        let blocks = slices.map(|slice| &slice[block * LANES..][..LANES]);
+        for lane in 0..LANES {
+            lanes[lane] += f(blocks.map(|block| block[lane]));
         }
     }
-    for i in blocks * LANES..count {
-        lanes[i - blocks * LANES] += f(i);
+    for i in count / LANES * LANES..count {
+        lanes[i % LANES] += f(slices.map(|slice| slice[i]));
     }
-    lanes.into_iter().fold(T::default(), |sum, lane| sum + lane)
+    // Halves onto halves, which vectorises too.
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            let upper = lanes[lane + width];
+            lanes[lane] += upper;
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// The largest element; −∞ of none. A NaN is passed over.
+#[inline(always)]
+pub(crate) fn blocked_max<T: Real>(values: &[T]) -> T {
+    let larger = |a: T, b: T| if b > a { b } else { a };
+    let mut lanes = [T::NEGATIVE_INFINITY; LANES];
+    let blocks = values.chunks_exact(LANES);
+    let rest = blocks.remainder();
+    for block in blocks {
+        for lane in 0..LANES {
+            lanes[lane] = larger(lanes[lane], block[lane]);
+        }
+    }
+    rest.iter().chain(&lanes).fold(T::NEGATIVE_INFINITY, |largest, &value| larger(largest, value))
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //!
 //! Element `i` of a head is paired with element `i + Dh/2`, and turns by `position · 10000^(-2i/Dh)`.
 
-use crate::real::{Host, Real, elements, for_real, is_fused, vectorised};
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, WithDType};
+use crate::real::{Host, Real, for_real, is_fused, vectorised};
+use crate::tape::Tape;
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ const THETA: f64 = 10_000.0;
 ///
 /// # Errors
 /// When a head's width is odd or the blocks do not fit.
-pub fn rotary(x: &Tensor, positions: &Arc<[u32]>, heads: usize, block: usize, parts: usize) -> Result<Tensor> {
+pub fn rotary(tape: Option<&Tape>, x: &Tensor, positions: &Arc<[u32]>, heads: usize, block: usize, parts: usize) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     if heads == 0 || !block.is_multiple_of(heads) || !(block / heads).is_multiple_of(2) || parts * block > width || positions.len() != rows
     {
@@ -28,8 +29,19 @@ pub fn rotary(x: &Tensor, positions: &Arc<[u32]>, heads: usize, block: usize, pa
             positions.len()
         );
     }
-    let op = Rotary { positions: positions.clone(), head: block / heads, turned: parts * block, inverse: false };
-    if is_fused(x) { x.contiguous()?.apply_op1(op) } else { crate::composed::rotary(x, positions, block / heads, parts * block) }
+    if !is_fused(tape, &[x]) {
+        return crate::composed::rotary(x, positions, block / heads, parts * block);
+    }
+    let turn = Rotary { positions: positions.clone(), head: block / heads, turned: parts * block, inverse: false };
+    for_real!(x, T => {
+        let out = Tensor::from_vec(turn.apply(Host::new(x)?.elements::<T>()?, width), x.shape(), x.device())?;
+        if let Some(tape) = tape {
+            // A rotation's transpose is the rotation back.
+            let (input, back) = (x.clone(), Rotary { inverse: true, ..turn });
+            tape.record::<T>("rotary", &[x], &out, move |adjoint, adjoints| adjoints.give(&input, back.apply(&adjoint, width)))?;
+        }
+        Ok(out)
+    })
 }
 
 /// Cosines and sines of every position up to `count`: `(count, Dh/2)` each.
@@ -64,27 +76,6 @@ impl Rotary {
             },
         );
         out
-    }
-}
-
-impl CustomOp1 for Rotary {
-    fn name(&self) -> &'static str {
-        "rotary"
-    }
-
-    fn cpu_fwd(&self, x: &CpuStorage, at: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (_, width) = at.shape().dims2()?;
-        for_real!(x, T => Ok((T::to_cpu_storage_owned(self.apply(elements::<T>(x, at)?, width)), at.shape().clone())))
-    }
-
-    /// A rotation's transpose is the rotation back.
-    fn bwd(&self, x: &Tensor, _res: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        let grad = grad.contiguous()?;
-        let back = Rotary { positions: self.positions.clone(), inverse: true, ..*self };
-        for_real!(&grad, T => {
-            let out = back.apply(Host::new(&grad).elements::<T>()?, x.dim(1)?);
-            Ok(Some(Tensor::from_vec(out, x.shape(), x.device())?))
-        })
     }
 }
 

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
-use taper_ops::{Activation, Attention, Dropout, Embedding, composed};
+use taper_ops::{Activation, Attention, CrossEntropy, Dropout, Embedding, Linear, Products, Tape, composed};
 
 fn random(shape: &[usize], key: u64) -> Var {
     let counter = Counter::new(mix(11, &[key]));
@@ -22,18 +22,27 @@ fn scalar(out: &Tensor) -> Result<Tensor> {
     (out.flatten_all()? * Tensor::from_vec(weights, count, out.device())?)?.sum_all()
 }
 
-type Op<'a> = &'a dyn Fn(&[Var]) -> Result<Tensor>;
+/// The weights of [`scalar`], shaped as `out`: the adjoint from which the tape starts.
+fn adjoint(out: &Tensor) -> Tensor {
+    let weights: Vec<f64> = (0..out.elem_count()).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
+    Tensor::from_vec(weights, out.shape(), out.device()).unwrap()
+}
+
+type Fused<'a> = &'a dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>;
+type Oracle<'a> = &'a dyn Fn(&[Var]) -> Result<Tensor>;
 
 /// Compares values and gradients of the fused operation with the composed one and with central differences.
-fn check(name: &str, inputs: &[Var], fused: Op<'_>, oracle: Op<'_>) {
-    let (ours, theirs) = (fused(inputs).unwrap(), oracle(inputs).unwrap());
+fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle<'_>) {
+    let tape = Tape::new();
+    let (ours, theirs) = (fused(Some(&tape), inputs).unwrap(), oracle(inputs).unwrap());
+    assert!(tape.knows(&ours), "{name}: not fused");
     for (i, (ours, theirs)) in values(&ours).iter().zip(values(&theirs)).enumerate() {
         assert!((ours - theirs).abs() < 1e-9 * (1.0 + theirs.abs()), "{name}: element {i}: {ours}, composed {theirs}");
     }
-    let ours = scalar(&ours).unwrap().backward().unwrap();
+    let ours = tape.differentiate(&ours, &adjoint(&ours)).unwrap();
     let theirs = scalar(&theirs).unwrap().backward().unwrap();
     for (number, input) in inputs.iter().enumerate() {
-        let gradient = values(ours.get(input).unwrap_or_else(|| panic!("{name}: input {number} got no gradient")));
+        let gradient = values(&ours.get(input).unwrap().unwrap_or_else(|| panic!("{name}: input {number} got no gradient")));
         let composed = values(theirs.get(input).unwrap());
         let start = values(input);
         for i in 0..start.len() {
@@ -47,7 +56,7 @@ fn check(name: &str, inputs: &[Var], fused: Op<'_>, oracle: Op<'_>) {
                 let mut moved = start.clone();
                 moved[i] += step;
                 input.set(&Tensor::from_vec(moved, input.dims(), &Device::Cpu).unwrap()).unwrap();
-                scalar(&fused(inputs).unwrap()).unwrap().to_scalar::<f64>().unwrap()
+                scalar(&fused(Some(&Tape::new()), inputs).unwrap()).unwrap().to_scalar::<f64>().unwrap()
             };
             let step = 1e-5;
             let difference = (at(step) - at(-step)) / (2.0 * step);
@@ -64,7 +73,7 @@ fn check(name: &str, inputs: &[Var], fused: Op<'_>, oracle: Op<'_>) {
 #[test]
 fn layer_norm() {
     let inputs = [random(&[5, 19], 1), random(&[19], 2), random(&[19], 3)];
-    check("layer norm", &inputs, &|v| taper_ops::layer_norm(&v[0], &v[1], &v[2], 1e-5), &|v| {
+    check("layer norm", &inputs, &|tape, v| taper_ops::layer_norm(tape, &v[0], &v[1], &v[2], 1e-5), &|v| {
         composed::layer_norm(&v[0], &v[1], &v[2], 1e-5)
     });
 }
@@ -73,30 +82,27 @@ fn layer_norm() {
 fn linear() {
     for activation in [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Swish] {
         for rate in [0.0, 0.4] {
-            let dropout = Dropout::new(rate, 77);
-            let inputs = [random(&[6, 5], 1), random(&[7, 5], 2), random(&[7], 3)];
+            let spec = Linear { activation, dropout: Dropout::new(rate, 77), ..Default::default() };
+            let inputs = [random(&[6, 5], 1), random(&[7, 5], 2), random(&[7], 3), random(&[6, 7], 4)];
             check(
                 &format!("linear {activation:?} {rate}"),
-                &inputs,
-                &|v| taper_ops::linear(&v[0], &v[1], Some(&v[2]), activation, dropout),
-                &|v| composed::linear(&v[0], &v[1], Some(&v[2]), activation, dropout),
+                &inputs[..3],
+                &|tape, v| taper_ops::linear(tape, &v[0], &v[1], Some(&v[2]), None, &spec),
+                &|v| composed::linear(&v[0], &v[1], Some(&v[2]), None, &spec),
             );
             check(
                 &format!("linear without bias {activation:?} {rate}"),
                 &inputs[..2],
-                &|v| taper_ops::linear(&v[0], &v[1], None, activation, dropout),
-                &|v| composed::linear(&v[0], &v[1], None, activation, dropout),
+                &|tape, v| taper_ops::linear(tape, &v[0], &v[1], None, None, &spec),
+                &|v| composed::linear(&v[0], &v[1], None, None, &spec),
+            );
+            check(
+                &format!("linear onto a residual {activation:?} {rate}"),
+                &inputs,
+                &|tape, v| taper_ops::linear(tape, &v[0], &v[1], Some(&v[2]), Some(&v[3]), &spec),
+                &|v| composed::linear(&v[0], &v[1], Some(&v[2]), Some(&v[3]), &spec),
             );
         }
-    }
-}
-
-#[test]
-fn residual() {
-    for rate in [0.0, 0.3] {
-        let inputs = [random(&[4, 9], 1), random(&[4, 9], 2)];
-        let dropout = Dropout::new(rate, 5);
-        check("residual", &inputs, &|v| taper_ops::residual(&v[0], &v[1], dropout), &|v| composed::residual(&v[0], &v[1], dropout));
     }
 }
 
@@ -109,6 +115,7 @@ fn attention(queries: &[usize], keys: &[usize], causal: bool, alibi: bool, rate:
         query_start: 0,
         slopes: alibi.then(|| Arc::from([0.5, 0.25])),
         dropout: Dropout::new(rate, 9),
+        products: Products::F32,
     }
 }
 
@@ -118,8 +125,10 @@ fn self_attention() {
         let spec = attention(&[3, 1, 4], &[3, 1, 4], causal, alibi, rate);
         let inputs = [random(&[8, 18], 1), random(&[2, 5, 5], 2)];
         let name = format!("self-attention, causal {causal}, alibi {alibi}, dropout {rate}");
-        check(&name, &inputs[..1], &|v| taper_ops::self_attention(&v[0], None, &spec), &|v| composed::self_attention(&v[0], None, &spec));
-        check(&format!("{name}, bias"), &inputs, &|v| taper_ops::self_attention(&v[0], Some(&v[1]), &spec), &|v| {
+        check(&name, &inputs[..1], &|tape, v| taper_ops::self_attention(tape, &v[0], None, &spec), &|v| {
+            composed::self_attention(&v[0], None, &spec)
+        });
+        check(&format!("{name}, bias"), &inputs, &|tape, v| taper_ops::self_attention(tape, &v[0], Some(&v[1]), &spec), &|v| {
             composed::self_attention(&v[0], Some(&v[1]), &spec)
         });
     }
@@ -130,10 +139,10 @@ fn cross_attention() {
     for rate in [0.0, 0.4] {
         let spec = attention(&[2, 3, 1], &[4, 1, 3], false, false, rate);
         let inputs = [random(&[6, 6], 1), random(&[8, 12], 2), random(&[2, 3, 4], 3)];
-        check("cross-attention", &inputs[..2], &|v| taper_ops::cross_attention(&v[0], &v[1], None, &spec), &|v| {
+        check("cross-attention", &inputs[..2], &|tape, v| taper_ops::cross_attention(tape, &v[0], &v[1], None, &spec), &|v| {
             composed::cross_attention(&v[0], &v[1], None, &spec)
         });
-        check("cross-attention, bias", &inputs, &|v| taper_ops::cross_attention(&v[0], &v[1], Some(&v[2]), &spec), &|v| {
+        check("cross-attention, bias", &inputs, &|tape, v| taper_ops::cross_attention(tape, &v[0], &v[1], Some(&v[2]), &spec), &|v| {
             composed::cross_attention(&v[0], &v[1], Some(&v[2]), &spec)
         });
     }
@@ -143,7 +152,7 @@ fn cross_attention() {
 fn a_source_without_queries_is_skipped() {
     let spec = attention(&[2, 0, 1], &[4, 1, 3], false, false, 0.0);
     let (query, key_value) = (random(&[3, 6], 1), random(&[8, 12], 2));
-    let ours = values(&taper_ops::cross_attention(&query, &key_value, None, &spec).unwrap());
+    let ours = values(&taper_ops::cross_attention(Some(&Tape::new()), &query, &key_value, None, &spec).unwrap());
     let theirs = values(&composed::cross_attention(&query, &key_value, None, &spec).unwrap());
     assert!(ours.iter().zip(theirs).all(|(a, b)| (a - b).abs() < 1e-12));
 }
@@ -152,12 +161,13 @@ fn a_source_without_queries_is_skipped() {
 fn loss() {
     for smoothing in [0.0, 0.1] {
         let targets = [3, 0, 6, 6, 2];
+        let spec = CrossEntropy { smoothing, scale: 0.2, products: Products::F32 };
         let inputs = [random(&[5, 4], 1), random(&[7, 4], 2)];
-        check("cross entropy", &inputs, &|v| Ok(taper_ops::smoothed_cross_entropy(&v[0], &v[1], &targets, smoothing, 0.2)?.0), &|v| {
-            Ok(composed::smoothed_cross_entropy(&v[0], &v[1], &targets, smoothing, 0.2)?.0)
+        check("cross entropy", &inputs, &|tape, v| Ok(taper_ops::smoothed_cross_entropy(tape, &v[0], &v[1], &targets, &spec)?.0), &|v| {
+            Ok(composed::smoothed_cross_entropy(&v[0], &v[1], &targets, &spec)?.0)
         });
-        let (_, ours) = taper_ops::smoothed_cross_entropy(&inputs[0], &inputs[1], &targets, smoothing, 0.2).unwrap();
-        let (_, theirs) = composed::smoothed_cross_entropy(&inputs[0], &inputs[1], &targets, smoothing, 0.2).unwrap();
+        let (_, ours) = taper_ops::smoothed_cross_entropy(Some(&Tape::new()), &inputs[0], &inputs[1], &targets, &spec).unwrap();
+        let (_, theirs) = composed::smoothed_cross_entropy(&inputs[0], &inputs[1], &targets, &spec).unwrap();
         assert!((ours.nll - theirs.nll).abs() < 1e-9 && (ours.smoothed - theirs.smoothed).abs() < 1e-9);
         assert_eq!(ours.correct, theirs.correct);
     }
@@ -168,8 +178,10 @@ fn embedding() {
     for rate in [0.0, 0.3] {
         let spec = Embedding { ids: [1, 4, 1, 0].into(), positions: [0, 1, 2, 0].into(), scale: 2.0, dropout: Dropout::new(rate, 3) };
         let inputs = [random(&[5, 6], 1), random(&[3, 6], 2)];
-        check("embedding", &inputs[..1], &|v| taper_ops::embedding(&v[0], None, &spec), &|v| composed::embedding(&v[0], None, &spec));
-        check("embedding with positions", &inputs, &|v| taper_ops::embedding(&v[0], Some(&v[1]), &spec), &|v| {
+        check("embedding", &inputs[..1], &|tape, v| taper_ops::embedding(tape, &v[0], None, &spec), &|v| {
+            composed::embedding(&v[0], None, &spec)
+        });
+        check("embedding with positions", &inputs, &|tape, v| taper_ops::embedding(tape, &v[0], Some(&v[1]), &spec), &|v| {
             composed::embedding(&v[0], Some(&v[1]), &spec)
         });
     }
@@ -179,38 +191,118 @@ fn embedding() {
 fn rotary() {
     let positions: Arc<[u32]> = [0, 1, 2, 0, 1].into();
     let inputs = [random(&[5, 24], 1)];
-    check("rotary", &inputs, &|v| taper_ops::rotary(&v[0], &positions, 2, 8, 2), &|v| composed::rotary(&v[0], &positions, 4, 16));
+    check("rotary", &inputs, &|tape, v| taper_ops::rotary(tape, &v[0], &positions, 2, 8, 2), &|v| {
+        composed::rotary(&v[0], &positions, 4, 16)
+    });
 }
 
 #[test]
 fn impossible_shapes_are_errors() {
     let (x, weight) = (random(&[2, 3], 1), random(&[4, 5], 2));
-    assert!(taper_ops::linear(&x, &weight, None, Activation::Identity, Dropout::none()).is_err());
-    assert!(taper_ops::smoothed_cross_entropy(&x, &random(&[4, 3], 2), &[1, 4], 0.1, 1.0).unwrap_err().to_string().contains("target 4"));
+    let (tape, spec) = (Tape::new(), CrossEntropy { smoothing: 0.1, scale: 1.0, products: Products::F32 });
+    let tape = Some(&tape);
+    assert!(taper_ops::linear(tape, &x, &weight, None, None, &Linear::default()).is_err());
+    assert!(taper_ops::smoothed_cross_entropy(tape, &x, &random(&[4, 3], 2), &[1, 4], &spec).unwrap_err().to_string().contains("target 4"));
     let spec = attention(&[2], &[3], false, false, 0.0);
-    assert!(taper_ops::self_attention(&random(&[2, 12], 1), None, &spec).unwrap_err().to_string().contains("lengths sum to"));
+    assert!(taper_ops::self_attention(tape, &random(&[2, 12], 1), None, &spec).unwrap_err().to_string().contains("lengths sum to"));
     let lookup = Embedding { ids: [9].into(), positions: [0].into(), scale: 1.0, dropout: Dropout::none() };
-    assert!(taper_ops::embedding(&weight, None, &lookup).unwrap_err().to_string().contains("id 9"));
+    assert!(taper_ops::embedding(tape, &weight, None, &lookup).unwrap_err().to_string().contains("id 9"));
 }
 
 #[test]
+fn relative_bias() {
+    let buckets: Arc<[u32]> = [0, 1, 2, 1, 0, 2].into();
+    let inputs = [random(&[4, 3], 1)];
+    check("relative bias", &inputs, &|tape, v| taper_ops::relative_bias(tape, &v[0], &buckets, 2, 3), &|v| {
+        composed::relative_bias(&v[0], &buckets, 2, 3)
+    });
+}
+
+/// An input that goes into several operations gets the sum of what each gives it.
+#[test]
+fn adjoints_add_up() {
+    let inputs = [random(&[4, 6], 1), random(&[6, 6], 2), random(&[6], 3), random(&[6], 4)];
+    let spec = Linear { activation: Activation::Swish, ..Default::default() };
+    check(
+        "a residual block",
+        &inputs,
+        &|tape, v| {
+            let x = taper_ops::linear(tape, &v[0], &v[1], None, None, &spec)?;
+            let normal = taper_ops::layer_norm(tape, &x, &v[2], &v[3], 1e-5)?;
+            taper_ops::linear(tape, &normal, &v[1], Some(&v[3]), Some(&x), &spec)
+        },
+        &|v| {
+            let x = composed::linear(&v[0], &v[1], None, None, &spec)?;
+            let normal = composed::layer_norm(&x, &v[2], &v[3], 1e-5)?;
+            composed::linear(&normal, &v[1], Some(&v[3]), Some(&x), &spec)
+        },
+    );
+}
+
+/// The tape refuses what it could not differentiate, and without a tape Candle's graph stays whole.
+#[test]
+fn no_gradient_is_lost_in_silence() {
+    let (x, weight) = (random(&[4, 6], 1), random(&[3, 6], 2));
+    let squared = x.sqr().unwrap();
+    let tape = Tape::new();
+    let error = taper_ops::linear(Some(&tape), &squared, &weight, None, None, &Linear::default()).unwrap_err();
+    assert!(error.to_string().contains("does not know"), "{error}");
+    let out = taper_ops::linear(None, &squared, &weight, None, None, &Linear::default()).unwrap();
+    let gradients = scalar(&out).unwrap().backward().unwrap();
+    assert!(gradients.get(&x).is_some() && gradients.get(&weight).is_some());
+}
+
+/// Dropout, attention and loss give the same bits on any number of threads, in f32 and in bf16 products.
+#[test]
 fn results_do_not_depend_on_threads() {
-    let run = |threads: usize| {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
-            let x = random(&[700, 24], 1).to_dtype(DType::F32).unwrap();
-            let weight = Var::from_tensor(&random(&[72, 24], 2).to_dtype(DType::F32).unwrap()).unwrap();
-            let table = Var::from_tensor(&random(&[300, 24], 3).to_dtype(DType::F32).unwrap()).unwrap();
-            let qkv = taper_ops::linear(&x, &weight, None, Activation::Gelu, Dropout::new(0.1, 1)).unwrap();
-            let spec = attention(&[35; 20], &[35; 20], true, false, 0.1);
-            let hidden = taper_ops::self_attention(&qkv, None, &spec).unwrap();
-            let targets: Vec<u32> = (0..700).map(|i| i % 300).collect();
-            let (loss, _) = taper_ops::smoothed_cross_entropy(&hidden, &table, &targets, 0.1, 1.0 / 700.0).unwrap();
-            let gradients = loss.backward().unwrap();
-            let bits = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
-            (bits(&loss), bits(gradients.get(&weight).unwrap()), bits(gradients.get(&table).unwrap()))
-        })
-    };
-    let one = run(1);
-    assert_eq!(one, run(2));
-    assert_eq!(one, run(5));
+    for products in [Products::F32, Products::Bf16] {
+        let run = |threads: usize| {
+            rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+                let wide = |shape: &[usize], key| Var::from_tensor(&random(shape, key).to_dtype(DType::F32).unwrap()).unwrap();
+                let (x, weight, table) = (wide(&[700, 24], 1), wide(&[72, 24], 2), wide(&[300, 24], 3));
+                let tape = Tape::new();
+                let linear = Linear { activation: Activation::Gelu, dropout: Dropout::new(0.1, 1), products };
+                let qkv = taper_ops::linear(Some(&tape), &x, &weight, None, None, &linear).unwrap();
+                let spec = Attention { products, ..attention(&[35; 20], &[35; 20], true, false, 0.1) };
+                let hidden = taper_ops::self_attention(Some(&tape), &qkv, None, &spec).unwrap();
+                let targets: Vec<u32> = (0..700).map(|i| i % 300).collect();
+                let spec = CrossEntropy { smoothing: 0.1, scale: 1.0 / 700.0, products };
+                let (loss, _) = taper_ops::smoothed_cross_entropy(Some(&tape), &hidden, &table, &targets, &spec).unwrap();
+                let one = Tensor::ones((), DType::F32, &Device::Cpu).unwrap();
+                let gradients = tape.differentiate(&loss, &one).unwrap();
+                let bits =
+                    |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+                let gradient = |x: &Var| bits(&gradients.get(x).unwrap().unwrap());
+                (bits(&loss), gradient(&x), gradient(&weight), gradient(&table))
+            })
+        };
+        let one = run(1);
+        assert_eq!(one, run(2));
+        assert_eq!(one, run(5));
+    }
+}
+
+/// The loss that computes its logits again, where this machine has it, against the composed one: in f32, on sizes with edges.
+#[test]
+fn a_loss_of_many_blocks() {
+    for (rows, classes, width) in [(3, 5, 4), (300, 1100, 40), (513, 700, 64)] {
+        let wide = |shape: &[usize], key| Var::from_tensor(&(random(shape, key).to_dtype(DType::F32).unwrap() * 0.3).unwrap()).unwrap();
+        let (hidden, weight) = (wide(&[rows, width], 1), wide(&[classes, width], 2));
+        let targets: Vec<u32> = (0..rows as u32).map(|i| i * 7 % classes as u32).collect();
+        let spec = CrossEntropy { smoothing: 0.1, scale: 1.0 / rows as f64, products: Products::F32 };
+        let tape = Tape::new();
+        let (ours, our_sums) = taper_ops::smoothed_cross_entropy(Some(&tape), &hidden, &weight, &targets, &spec).unwrap();
+        let (theirs, their_sums) = composed::smoothed_cross_entropy(&hidden, &weight, &targets, &spec).unwrap();
+        assert_eq!(our_sums.correct, their_sums.correct);
+        assert!((our_sums.smoothed / their_sums.smoothed - 1.0).abs() < 1e-6 && (our_sums.nll / their_sums.nll - 1.0).abs() < 1e-6);
+        let one = Tensor::ones((), DType::F32, &Device::Cpu).unwrap();
+        let ours = tape.differentiate(&ours, &one).unwrap();
+        let theirs = theirs.backward().unwrap();
+        for input in [&hidden, &weight] {
+            let (ours, theirs) = (ours.get(input).unwrap().unwrap(), theirs.get(input).unwrap());
+            let norm = |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap().sqrt();
+            let error = norm(&(ours - theirs).unwrap()) / norm(theirs);
+            assert!(error < 2e-6, "{rows} × {classes}: {error}");
+        }
+    }
 }

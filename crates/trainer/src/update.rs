@@ -19,17 +19,22 @@ const WEIGHTS: &str = "weights.";
 
 /// What one update measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Measured {
-    pub(crate) smoothed_sum: f64,
-    pub(crate) nll_sum: f64,
-    pub(crate) correct: u64,
-    pub(crate) tokens: u64,
-    pub(crate) gradient_norm: f64,
+pub struct Measured {
+    /// Sum of the label-smoothed cross entropy over the target tokens, in nats.
+    pub smoothed_sum: f64,
+    /// Sum of the negative log-likelihood of the true tokens, in nats.
+    pub nll_sum: f64,
+    /// Target tokens whose true class scored highest.
+    pub correct: u64,
+    /// Target tokens.
+    pub tokens: u64,
+    /// Euclidean norm of the gradient, before clipping.
+    pub gradient_norm: f64,
 }
 
 /// How an update went.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The weights changed.
     Made(Measured),
     /// They did not, because of this.
@@ -37,26 +42,40 @@ pub(crate) enum Outcome {
 }
 
 /// Moments, moving average and the gradient buffer, all in the flat layout of the parameter store.
-pub(crate) struct Optimizer {
+#[derive(Debug)]
+pub struct Optimizer {
     gradients: Gradients,
     first: Tensor,
     second: Tensor,
     ema: Option<Tensor>,
+    composed: bool,
 }
 
 impl Optimizer {
     /// Zero moments, and the moving average at the weights.
-    pub(crate) fn new(store: &ParameterStore, ema_decay: f64) -> CandleResult<Self> {
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn new(store: &ParameterStore, ema_decay: f64) -> CandleResult<Self> {
         let zeros = || Tensor::zeros(store.len(), DType::F32, store.device());
         let ema = if ema_decay > 0.0 { Some(store.flat()?) } else { None };
-        Ok(Self { gradients: Gradients::new(store)?, first: zeros()?, second: zeros()?, ema })
+        Ok(Self { gradients: Gradients::new(store)?, first: zeros()?, second: zeros()?, ema, composed: false })
+    }
+
+    /// The same optimizer on the composed operations and Candle's autodiff: slow, and the oracle of the fused ones.
+    #[must_use]
+    pub fn with_composed_operations(self) -> Self {
+        Self { composed: true, ..self }
     }
 
     /// Makes update `step` (from 1) on `batches`, unless something is not finite.
     ///
     /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the gradient
     /// of one batch k times as large, whatever their lengths: each contributes its sum over the common total.
-    pub(crate) fn update(
+    ///
+    /// # Errors
+    /// When the model refuses a batch, a parameter gets no gradient, or the device has no memory left.
+    pub fn update(
         &mut self,
         model: &Transformer,
         config: &TrainingConfig,
@@ -71,22 +90,23 @@ impl Optimizer {
         self.gradients.zero()?;
         for (index, batch) in batches.iter().enumerate() {
             let pass = Pass::train(config.seed, step, index as u64);
+            let pass = if self.composed { pass.composed() } else { pass };
             let (source, target_in, target_out) = (&batch.source, &batch.target_in, &batch.target_out);
             let output = model.loss(source, target_in, target_out, config.label_smoothing, scale, &pass)?;
             if !output.smoothed_sum.is_finite() {
                 return Ok(Outcome::Skipped(format!("the loss is {}", output.smoothed_sum)));
             }
-            self.gradients.accumulate(store, &output.loss.backward()?)?;
+            pass.backward(&output.loss, store, &mut self.gradients)?;
             measured.smoothed_sum += output.smoothed_sum;
             measured.nll_sum += output.nll_sum;
             measured.correct += output.correct as u64;
         }
-        measured.gradient_norm = global_norm(self.gradients.flat())?;
+        measured.gradient_norm = global_norm(self.gradients.flat()?)?;
         if !measured.gradient_norm.is_finite() {
             return Ok(Outcome::Skipped(format!("the gradient norm is {}", measured.gradient_norm)));
         }
         let adam = adam(&config.optimizer, step, learning_rate, clip(measured.gradient_norm, config.clip_norm));
-        adam_step(store, self.gradients.flat(), &mut self.first, &mut self.second, &adam)?;
+        adam_step(store, self.gradients.flat()?, &mut self.first, &mut self.second, &adam)?;
         if let Some(ema) = &mut self.ema {
             ema_step(store, ema, ema_decay(config.ema_decay, step))?;
         }
@@ -137,7 +157,7 @@ impl Optimizer {
         let ema = if ema { Some(flat(model.clone())?) } else { None };
         checkpoint::set_weights(checkpoint, store, weights.unwrap_or(model))?;
         let gradients = Gradients::new(store).map_err(failed)?;
-        Ok(Self { gradients, first: flat(first)?, second: flat(second)?, ema })
+        Ok(Self { gradients, first: flat(first)?, second: flat(second)?, ema, composed: false })
     }
 }
 

@@ -4,10 +4,12 @@ use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 use taper_data::TokenizerPair;
 use taper_model::Transformer;
+use taper_ops::{Kernel, Products};
 
 use crate::arguments::Inspect;
 use crate::config::RunConfig;
 use crate::cost::{Cost, bytes, grouped, scaled};
+use crate::device;
 use crate::run_folder::RunFolder;
 use crate::text::print_line;
 
@@ -30,8 +32,9 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     let seed = config.training.seed;
     let model = Transformer::new(&config.model, source, output, seed, &Device::Cpu, DType::F32).context("cannot build the model")?;
     let cost = Cost::of(&config, &model);
+    let device = device::open(&config.device)?;
     if arguments.json {
-        return print_json(&config, &model, &cost, source, output);
+        return print_json(&config, &device, &model, &cost, source, output);
     }
     let name_width = model.parameters().parameters().iter().map(|parameter| parameter.name().len()).max().unwrap_or(0);
     for parameter in model.parameters().parameters() {
@@ -63,13 +66,14 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
             bytes(cost.activation_bytes),
             config.data.batching.max_tokens
         ),
+        format!("operations   {}", path(&device, &config.dtype)),
     ] {
         print_line(&line)?;
     }
     Ok(())
 }
 
-fn print_json(config: &RunConfig, model: &Transformer, cost: &Cost, source: usize, target: usize) -> Result<()> {
+fn print_json(config: &RunConfig, device: &Device, model: &Transformer, cost: &Cost, source: usize, target: usize) -> Result<()> {
     let parameters: Vec<_> = model
         .parameters()
         .parameters()
@@ -85,9 +89,29 @@ fn print_json(config: &RunConfig, model: &Transformer, cost: &Cost, source: usiz
         "source_vocabulary": source,
         "target_vocabulary": target,
         "cost": cost,
+        "operations": path(device, &config.dtype),
         "parameters": parameters,
     });
     print_line(&serde_json::to_string_pretty(&record)?)
+}
+
+/// Which implementation the operations have on a device.
+fn path(device: &Device, dtype: &str) -> String {
+    if !device.is_cpu() {
+        return format!("{}: composed of Candle's, in {dtype}; products by the device's library", device::describe(device));
+    }
+    let (products, rounding) = match dtype {
+        "bf16" => (Products::Bf16, "operands rounded to bf16"),
+        _ => (Products::F32, "in f32"),
+    };
+    let kernel = match (Kernel::best(products), products) {
+        (Kernel::Tiles, Products::F32) => "AMX, on operands split in three bf16 parts (small ones: the gemm crate)",
+        (Kernel::Tiles, Products::Bf16) => "AMX",
+        (Kernel::Dots, _) => "AVX-512 BF16",
+        (Kernel::Gemm, Products::F32) => "the gemm crate",
+        (Kernel::Gemm, Products::Bf16) => "the gemm crate, slower than f32: this processor has no bf16 products",
+    };
+    format!("cpu: all fused; products {rounding}, by {kernel}")
 }
 
 /// `512 x 2048`.

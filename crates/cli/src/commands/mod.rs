@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 mod average;
+mod bench_train;
 mod bleu;
 mod completions;
 mod config;
@@ -14,7 +15,7 @@ mod translate;
 
 use anyhow::Result;
 
-use crate::arguments::Command;
+use crate::arguments::{BenchCommand, Command};
 
 /// Runs `command`.
 ///
@@ -32,6 +33,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Config(command) => config::run(command),
+        Command::Bench(BenchCommand::Train(arguments)) => bench_train::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
     }
 }

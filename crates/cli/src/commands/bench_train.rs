@@ -1,0 +1,222 @@
+//! `taper bench train`: the speed of training steps, on batches that another program can read too.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use safetensors::SafeTensors;
+use taper_model::{ModelConfig, Sequences, Transformer};
+use taper_ops::profile::{self, Profile};
+use taper_ops::{Kernel, Products};
+use taper_trainer::{MicroBatch, Optimizer, OptimizerConfig, Outcome, TrainingConfig};
+
+use crate::arguments::{BenchTrain, Preset};
+use crate::device;
+use crate::text::print_line;
+
+/// The learning rate, constant.
+const LEARNING_RATE: f64 = 1e-4;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
+    if arguments.steps == 0 {
+        bail!("--steps 0: there is nothing to measure");
+    }
+    if let Some(threads) = arguments.threads {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().context("cannot start the threads")?;
+    }
+    let batches = read_batches(&arguments.batches, arguments.vocab)?;
+    let device = device::open(&arguments.device)?;
+    let dtype = device::dtype(&arguments.dtype, &device)?;
+    let config = shape(arguments.preset, arguments.dropout);
+    let model = Transformer::new(&config, arguments.vocab, arguments.vocab, 1, &device, dtype).context("cannot build the model")?;
+    let training = TrainingConfig {
+        seed: 1,
+        label_smoothing: 0.1,
+        clip_norm: 1.0,
+        optimizer: OptimizerConfig { beta1: 0.9, beta2: 0.98, epsilon: 1e-9, ..Default::default() },
+        ..Default::default()
+    };
+    let mut optimizer = Optimizer::new(model.parameters(), 0.0).context("cannot make the optimizer")?;
+    if arguments.composed {
+        optimizer = optimizer.with_composed_operations();
+    }
+    let mut step = |index: usize| -> Result<(f64, u64)> {
+        let batch = std::slice::from_ref(&batches[index % batches.len()]);
+        let outcome = optimizer.update(&model, &training, index as u64 + 1, LEARNING_RATE, batch);
+        match outcome.map_err(anyhow::Error::from_boxed).with_context(|| format!("step {}", index + 1))? {
+            Outcome::Made(measured) => Ok((measured.smoothed_sum / measured.tokens as f64, measured.tokens)),
+            Outcome::Skipped(why) => bail!("step {}: {why}", index + 1),
+        }
+    };
+    for index in 0..arguments.warmup {
+        step(index)?;
+    }
+    profile::start();
+    let start = Instant::now();
+    let (mut loss, mut tokens) = (0.0, 0);
+    for index in 0..arguments.steps {
+        let (step_loss, step_tokens) = step(arguments.warmup + index)?;
+        loss = step_loss;
+        tokens += step_tokens;
+    }
+    device.synchronize().context("cannot wait for the device")?;
+    let seconds = start.elapsed().as_secs_f64();
+    let measured = Measured { seconds, loss, tokens, profile: profile::stop(), parameters: model.parameters().len() };
+    if arguments.json { print_line(&measured.json(arguments).to_string()) } else { measured.print(arguments) }
+}
+
+struct Measured {
+    seconds: f64,
+    /// Label-smoothed loss of the last step, in nats a token.
+    loss: f64,
+    /// Target tokens of all steps.
+    tokens: u64,
+    profile: Profile,
+    parameters: usize,
+}
+
+impl Measured {
+    fn json(&self, arguments: &BenchTrain) -> serde_json::Value {
+        let steps = arguments.steps as f64;
+        let shares: Vec<_> = self.shares().map(|(name, share)| serde_json::json!({ "name": name, "share": round(share, 4) })).collect();
+        serde_json::json!({
+            "program": format!("taper {}", env!("CARGO_PKG_VERSION")),
+            "preset": format!("{:?}", arguments.preset).to_lowercase(),
+            "dtype": arguments.dtype,
+            "device": arguments.device,
+            "operations": if arguments.composed { "composed" } else { "fused" },
+            "kernel": kernel(&arguments.dtype),
+            "threads": rayon::current_num_threads(),
+            "parameters": self.parameters,
+            "steps": arguments.steps,
+            "target_tokens_per_s": round(self.tokens as f64 / self.seconds, 1),
+            "s_per_step": round(self.seconds / steps, 4),
+            "gflops": round(self.profile.flops as f64 / self.seconds / 1e9, 1),
+            "peak_memory_mib": peak_memory_kib().map(|kib| kib / 1024),
+            "last_loss": round(self.loss, 6),
+            "time": shares,
+        })
+    }
+
+    fn print(&self, arguments: &BenchTrain) -> Result<()> {
+        let steps = arguments.steps as f64;
+        let memory = peak_memory_kib().map_or_else(|| "unknown".to_owned(), |kib| crate::cost::bytes(kib * 1024));
+        for line in [
+            format!("speed        {:.0} target tokens/s, {:.3} s a step", self.tokens as f64 / self.seconds, self.seconds / steps),
+            format!(
+                "arithmetic   {:.0} GFLOP/s in matrix products ({} kernel)",
+                self.profile.flops as f64 / self.seconds / 1e9,
+                kernel(&arguments.dtype)
+            ),
+            format!("memory       {memory} at most"),
+            format!("loss         {:.6} in the last step", self.loss),
+        ] {
+            print_line(&line)?;
+        }
+        for (name, share) in self.shares() {
+            print_line(&format!("  {name:<16} {:>5.1} %", 100.0 * share))?;
+        }
+        Ok(())
+    }
+
+    /// Each operation's share of the time, and of what is between them.
+    fn shares(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let share = |time: &std::time::Duration| time.as_secs_f64() / self.seconds;
+        let known: f64 = self.profile.times.iter().map(|(_, time)| share(time)).sum();
+        self.profile.times.iter().map(move |(name, time)| (*name, share(time))).chain([("other", (1.0 - known).max(0.0))])
+    }
+}
+
+/// The matrix kernel of the fused operations, by the name that `TAPER_KERNEL` takes.
+fn kernel(dtype: &str) -> &'static str {
+    match Kernel::best(if dtype == "bf16" { Products::Bf16 } else { Products::F32 }) {
+        Kernel::Tiles => "tiles",
+        Kernel::Dots => "dots",
+        Kernel::Gemm => "gemm",
+    }
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let factor = 10_f64.powi(digits);
+    (value * factor).round() / factor
+}
+
+/// The largest resident size so far, where the system tells.
+fn peak_memory_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().trim_end_matches("kB").trim().parse().ok()
+}
+
+fn shape(preset: Preset, dropout: Option<f64>) -> ModelConfig {
+    let (layers, d_model, heads, d_ff, rate) = match preset {
+        Preset::Tiny => (4, 128, 4, 256, 0.3),
+        Preset::Small => (4, 256, 4, 1024, 0.3),
+        Preset::Base => (6, 512, 8, 2048, 0.1),
+        Preset::Big => (6, 1024, 16, 4096, 0.3),
+    };
+    let rate = dropout.unwrap_or(rate);
+    ModelConfig {
+        d_model,
+        d_ff,
+        heads,
+        encoder_layers: layers,
+        decoder_layers: layers,
+        embedding_dropout: rate,
+        attention_dropout: rate,
+        feed_forward_dropout: rate,
+        residual_dropout: rate,
+        ..Default::default()
+    }
+}
+
+/// Reads `src.N` and `tgt.N` for N from 0 on, and packs them.
+///
+/// # Errors
+/// When the file is unreadable, or a tensor is not what it should be.
+fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<MicroBatch>> {
+    let bytes = std::fs::read(path).with_context(|| format!("{}: cannot read", path.display()))?;
+    let tensors = SafeTensors::deserialize(&bytes).with_context(|| format!("{}: not a safetensors file", path.display()))?;
+    let mut batches = Vec::new();
+    while let Ok(source) = tensors.tensor(&format!("src.{}", batches.len())) {
+        let number = batches.len();
+        let named = |name: &str| format!("{}: {name}.{number}", path.display());
+        let target = tensors.tensor(&format!("tgt.{number}")).with_context(|| named("tgt"))?;
+        let source = rows(&source, vocabulary).with_context(|| named("src"))?;
+        let target = rows(&target, vocabulary).with_context(|| named("tgt"))?;
+        if source.len() != target.len() {
+            bail!("{}: {} sentences, but {} in src.{number}", named("tgt"), target.len(), source.len());
+        }
+        if source.iter().any(Vec::is_empty) || target.iter().any(|row| row.len() < 2) {
+            bail!("{}: a sentence is empty, or a target has no begin and end symbols", path.display());
+        }
+        let inputs: Vec<Vec<u32>> = target.iter().map(|row| row[..row.len() - 1].to_vec()).collect();
+        batches.push(MicroBatch {
+            source: Sequences::pack(&source),
+            target_in: Sequences::pack(&inputs),
+            target_out: target.iter().flat_map(|row| row[1..].iter().copied()).collect(),
+        });
+    }
+    if batches.is_empty() {
+        bail!("{}: no batch; expected tensors src.0, tgt.0, src.1, …", path.display());
+    }
+    Ok(batches)
+}
+
+/// The rows of an int32 matrix, without the zeros at their ends.
+fn rows(tensor: &safetensors::tensor::TensorView<'_>, vocabulary: usize) -> Result<Vec<Vec<u32>>> {
+    let &[_, width] = tensor.shape() else { bail!("expected a matrix, got shape {:?}", tensor.shape()) };
+    if tensor.dtype() != safetensors::Dtype::I32 {
+        bail!("expected int32, got {:?}", tensor.dtype());
+    }
+    let mut ids = Vec::new();
+    for bytes in tensor.data().chunks_exact(4) {
+        let id = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        match u32::try_from(id) {
+            Ok(id) if (id as usize) < vocabulary => ids.push(id),
+            _ => bail!("id {id} is not in a vocabulary of {vocabulary}"),
+        }
+    }
+    let trimmed = |row: &[u32]| row[..row.iter().rposition(|&id| id != 0).map_or(0, |last| last + 1)].to_vec();
+    Ok(ids.chunks_exact(width.max(1)).map(trimmed).collect())
+}

@@ -1,0 +1,202 @@
+//! Output projection and label-smoothed cross entropy in one operation that never holds all logits.
+//!
+//! Szegedy et al. 2016, section 7: the target distribution is `(1 - ε)` on the true class plus `ε / V` on
+//! every class. With `p = softmax(h Wᵀ)` the loss of a token is `-(1 - ε) ln p_y - ε/V Σ ln p_v`, as PyTorch's
+//! `CrossEntropyLoss(label_smoothing=ε)` has it, and its gradient by the logits is `p - target`.
+//!
+//! Where products are cheap, logits are computed again when they are needed ([`tiled`]). Elsewhere the forward pass computes the gradient,
+//! which is known as soon as the softmax is, row chunk by row chunk, and keeps that of `h` and `W` alone; this is the oracle of the other.
+
+mod tiled;
+
+use crate::products::{Into, Kernel, Matrix, Products, Threads, product};
+use crate::real::{Host, Real, blocked_max, blocked_sum, for_real, is_fused, vectorised};
+use crate::tape::Tape;
+use candle_core::{DType, Result, Tensor};
+use rayon::prelude::*;
+
+/// Rows of logits that exist at a time.
+const LOGIT_ROWS: usize = 256;
+
+/// Sums over the target tokens of a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LossSums {
+    /// Label-smoothed cross entropy, in nats.
+    pub smoothed: f64,
+    /// Negative log-likelihood of the true tokens, in nats.
+    pub nll: f64,
+    /// Tokens whose true class has the highest logit (the first one, where several tie).
+    pub correct: usize,
+}
+
+impl LossSums {
+    fn add(&mut self, other: &Self) {
+        self.smoothed += other.smoothed;
+        self.nll += other.nll;
+        self.correct += other.correct;
+    }
+}
+
+/// What a loss computes, beside its inputs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CrossEntropy {
+    /// Label smoothing.
+    pub smoothing: f64,
+    /// Factor of the sum over the tokens.
+    pub scale: f64,
+    /// How the operands of the products are rounded, forward and backward.
+    pub products: Products,
+}
+
+/// `scale · Σ` of the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, and the unscaled sums.
+///
+/// # Shapes
+/// `hidden (N, D)`, `weight (V, D)`, `targets` N class numbers → scalar.
+///
+/// # Errors
+/// When the shapes disagree or a target is not below `V`.
+pub fn smoothed_cross_entropy(
+    tape: Option<&Tape>,
+    hidden: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    spec: &CrossEntropy,
+) -> Result<(Tensor, LossSums)> {
+    let (rows, classes) = (hidden.dim(0)?, weight.dim(0)?);
+    if targets.len() != rows || hidden.dim(1)? != weight.dim(1)? {
+        candle_core::bail!("cross entropy: hidden {:?}, weight {:?}, {} targets", hidden.shape(), weight.shape(), targets.len());
+    }
+    if let Some(target) = targets.iter().find(|&&target| target as usize >= classes) {
+        candle_core::bail!("cross entropy: target {target} in a vocabulary of {classes}");
+    }
+    if !is_fused(tape, &[hidden, weight]) {
+        return crate::composed::smoothed_cross_entropy(hidden, weight, targets, spec);
+    }
+    let kernel = Kernel::best(spec.products);
+    if hidden.dtype() == DType::F32 && kernel != Kernel::Gemm && rows > 0 {
+        return tiled_cross_entropy(tape, hidden, weight, targets, spec, kernel);
+    }
+    for_real!(hidden, T => {
+        let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
+        let (hidden_values, weight_values) = (hidden_host.elements()?, weight_host.elements()?);
+        let compute = || compute::<T>(hidden_values, weight_values, targets, spec, tape.is_some());
+        let (sums, gradients) = crate::profile::time("cross entropy", compute);
+        let loss = Tensor::from_vec(vec![<T as Real>::of(sums.smoothed * spec.scale)], (), hidden.device())?;
+        if let (Some(tape), Some((grad_hidden, grad_weight))) = (tape, gradients) {
+            let (inputs, mut gradients) = ((hidden.clone(), weight.clone()), (grad_hidden, grad_weight));
+            tape.record::<T>("cross entropy", &[hidden, weight], &loss, move |adjoint, adjoints| {
+                // The usual root of the graph has adjoint 1.
+                if adjoint[0] != <T as Real>::of(1.0) {
+                    gradients.0.iter_mut().chain(&mut gradients.1).for_each(|value| *value *= adjoint[0]);
+                }
+                adjoints.give(&inputs.0, gradients.0)?;
+                adjoints.give(&inputs.1, gradients.1)
+            })?;
+        }
+        Ok((loss, sums))
+    })
+}
+
+fn tiled_cross_entropy(
+    tape: Option<&Tape>,
+    hidden: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    spec: &CrossEntropy,
+    kernel: Kernel,
+) -> Result<(Tensor, LossSums)> {
+    let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
+    let (hidden_values, weight_values) = (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
+    let (tiled, (sums, denominators)) = crate::profile::time("cross entropy", || {
+        let tiled = tiled::Tiled::new(kernel, spec.products, hidden_values, weight_values, targets);
+        let result = tiled.forward(spec.smoothing);
+        (tiled, result)
+    });
+    let loss = Tensor::from_vec(vec![(sums.smoothed * spec.scale) as f32], (), hidden.device())?;
+    if let Some(tape) = tape {
+        let (hidden, weight, spec) = (hidden.clone(), weight.clone(), *spec);
+        tape.record::<f32>("cross entropy", &[&hidden.clone(), &weight.clone()], &loss, move |adjoint, adjoints| {
+            let (hidden_host, weight_host) = (Host::new(&hidden)?, Host::new(&weight)?);
+            let (hidden_values, weight_values) = (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
+            let spec = CrossEntropy { scale: spec.scale * f64::from(adjoint[0]), ..spec };
+            adjoints.add_with(&weight, |out: &mut [f32], into| {
+                tiled.add_weight_gradient(hidden_values, &denominators, &spec, out, into);
+                Ok(())
+            })?;
+            adjoints.add_with(&hidden, |out: &mut [f32], into| {
+                tiled.add_hidden_gradient(weight_values, &denominators, &spec, out, into);
+                Ok(())
+            })
+        })?;
+    }
+    Ok((loss, sums))
+}
+
+type HiddenAndWeight<T> = (Vec<T>, Vec<T>);
+
+fn compute<T: Real>(
+    hidden: &[T],
+    weight: &[T],
+    targets: &[u32],
+    spec: &CrossEntropy,
+    differentiate: bool,
+) -> (LossSums, Option<HiddenAndWeight<T>>) {
+    let (rows, width) = (targets.len(), hidden.len() / targets.len().max(1));
+    let classes = weight.len() / width.max(1);
+    let (mut grad_hidden, mut grad_weight) = match differentiate {
+        true => (vec![T::default(); hidden.len()], vec![T::default(); weight.len()]),
+        false => (Vec::new(), Vec::new()),
+    };
+    let mut logits = vec![T::default(); LOGIT_ROWS.min(rows) * classes];
+    let mut sums = LossSums::default();
+    let how = (spec.products, Threads::All);
+    for start in (0..rows).step_by(LOGIT_ROWS) {
+        let chunk = LOGIT_ROWS.min(rows - start);
+        let logits = &mut logits[..chunk * classes];
+        let (hidden_at, weight_at, logits_at) = (Matrix::rows(width).at(start * width), Matrix::rows(width), Matrix::rows(classes));
+        product((chunk, width, classes), (hidden, hidden_at), (weight, weight_at.transposed()), (logits, logits_at), Into::Replace, how);
+        let scale = if differentiate { Some(T::of(spec.scale)) } else { None };
+        let row_sums: Vec<LossSums> = logits
+            .par_chunks_mut(classes)
+            .zip(targets[start..start + chunk].par_iter())
+            .map(|(row, &target)| loss_row(row, target as usize, spec.smoothing, scale))
+            .collect();
+        row_sums.iter().for_each(|row| sums.add(row));
+        if differentiate {
+            product((chunk, classes, width), (logits, logits_at), (weight, weight_at), (&mut grad_hidden, hidden_at), Into::Replace, how);
+            let shape = (classes, chunk, width);
+            product(shape, (logits, logits_at.transposed()), (hidden, hidden_at), (&mut grad_weight, weight_at), Into::Add, how);
+        }
+    }
+    (sums, differentiate.then_some((grad_hidden, grad_weight)))
+}
+
+vectorised! {
+    /// The sums of one token; the logits become their gradient when a scale is given.
+    fn loss_row<T>(row: &mut [T], target: usize, smoothing: f64, scale: Option<T>) -> LossSums {
+        let classes = row.len();
+        let largest = blocked_max(row);
+        let true_logit = row[target];
+        let first_largest = row[..target].iter().all(|&logit| logit < largest);
+        let logit_sum = blocked_sum([&*row], |[x]| x);
+        for logit in row.iter_mut() {
+            *logit = (*logit - largest).exp();
+        }
+        let total = blocked_sum([&*row], |[x]| x);
+        let log_total = (largest + total.ln()).wide();
+        let nll = log_total - true_logit.wide();
+        let uniform = log_total - logit_sum.wide() / classes as f64;
+        if let Some(scale) = scale {
+            let (factor, share) = (scale / total, scale * T::of(smoothing / classes as f64));
+            for value in row.iter_mut() {
+                *value = *value * factor - share;
+            }
+            row[target] -= scale * T::of(1.0 - smoothing);
+        }
+        LossSums {
+            smoothed: (1.0 - smoothing) * nll + smoothing * uniform,
+            nll,
+            correct: usize::from(true_logit == largest && first_largest),
+        }
+    }
+}

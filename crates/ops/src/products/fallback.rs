@@ -1,0 +1,57 @@
+//! Products by the `gemm` crate: for f64, for processors without bf16 instructions, and as the others' oracle.
+
+use super::{Into, Matrix, Threads};
+use crate::parallel::Shared;
+use crate::real::Real;
+use gemm::Parallelism;
+
+/// `out (m, n) = a (m, k) · b (k, n)`, replacing or adding to what `out` holds.
+///
+/// # Safety
+/// Nobody else reads or writes `out` meanwhile, and where it is added to, it is initialised.
+pub(super) unsafe fn matmul<T: Real>(
+    (m, k, n): (usize, usize, usize),
+    (a, a_at): (&[T], Matrix),
+    (b, b_at): (&[T], Matrix),
+    (out, out_at): (Shared<T>, Matrix),
+    into: Into,
+    threads: Threads,
+) {
+    assert!(a_at.end(m, k) <= a.len() && b_at.end(k, n) <= b.len() && out_at.end(m, n) <= out.len());
+    if m == 0 || n == 0 {
+        return;
+    }
+    let stride = |x: usize| x as isize;
+    // SAFETY: the assertion above keeps every element that the strides reach inside its slice, and
+    // `out` is the caller's alone, so it overlaps neither operand.
+    unsafe {
+        let out = out.pointer(out_at.offset..out_at.end(m, n));
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out,
+            stride(out_at.column),
+            stride(out_at.row),
+            into == Into::Add,
+            a.as_ptr().add(a_at.offset),
+            stride(a_at.column),
+            stride(a_at.row),
+            b.as_ptr().add(b_at.offset),
+            stride(b_at.column),
+            stride(b_at.row),
+            T::of(1.0),
+            T::of(1.0),
+            false,
+            false,
+            false,
+            if threads == Threads::All { Parallelism::Rayon(0) } else { Parallelism::None },
+        );
+    }
+}
+
+/// A matrix with every value rounded to bf16, row-major.
+pub(super) fn rounded(values: &[f32], at: Matrix, rows: usize, columns: usize) -> Vec<f32> {
+    let value = |i: usize, j: usize| half::bf16::from_f32(values[at.offset + i * at.row + j * at.column]).to_f32();
+    (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| value(i, j)).collect()
+}

@@ -1,0 +1,47 @@
+//! A bias of attention scores that depends on the bucket of the distance (Raffel et al. 2020, section 2.1).
+
+use crate::products::Into;
+use crate::real::{Host, for_real, is_fused};
+use crate::tape::Tape;
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+
+/// The bias of every head for `queries · keys` pairs, whose buckets are given row by row.
+///
+/// # Shapes
+/// `table (buckets, H)` → `(H, queries, keys)`.
+///
+/// # Errors
+/// When there is not one bucket for each pair, or one is not in the table.
+pub fn relative_bias(tape: Option<&Tape>, table: &Tensor, buckets: &Arc<[u32]>, queries: usize, keys: usize) -> Result<Tensor> {
+    let (count, heads) = table.dims2()?;
+    if buckets.len() != queries * keys || buckets.iter().any(|&bucket| bucket as usize >= count) {
+        candle_core::bail!("relative bias: {} buckets for {queries} queries and {keys} keys, table {:?}", buckets.len(), table.shape());
+    }
+    if !is_fused(tape, &[table]) {
+        return crate::composed::relative_bias(table, buckets, queries, keys);
+    }
+    for_real!(table, T => {
+        let host = Host::new(table)?;
+        let values = host.elements::<T>()?;
+        let out: Vec<T> = (0..heads).flat_map(|head| buckets.iter().map(move |&bucket| values[bucket as usize * heads + head])).collect();
+        let out = Tensor::from_vec(out, (heads, queries, keys), table.device())?;
+        if let Some(tape) = tape {
+            let (input, buckets) = (table.clone(), buckets.clone());
+            tape.record::<T>("relative bias", &[table], &out, move |adjoint, adjoints| {
+                adjoints.add_with(&input, |out: &mut [T], into| {
+                    if into == Into::Replace {
+                        out.fill(T::default());
+                    }
+                    for (head, adjoint) in adjoint.chunks_exact(buckets.len().max(1)).enumerate() {
+                        for (&bucket, adjoint) in buckets.iter().zip(adjoint) {
+                            out[bucket as usize * heads + head] += *adjoint;
+                        }
+                    }
+                    Ok(())
+                })
+            })?;
+        }
+        Ok(out)
+    })
+}

@@ -1,0 +1,206 @@
+//! Reverse-mode differentiation of the fused operations on the host.
+//!
+//! Candle's own autodiff allocates zeros for every edge of the graph and adds to them on one thread, keeps every activation until
+//! the whole graph is dropped, and knows no place of a parameter's gradient but a tensor of its own. Here an operation notes how
+//! to go back; [`Tape::backward`] walks the notes in reverse, each in turn adding to the adjoints of its inputs *in place* and
+//! then dropping what it kept. The adjoint of a parameter is its part of the flat gradient buffer.
+//!
+//! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a tape, a tensor that Candle
+//! tracks takes the composed path.
+
+use crate::parallel::CHUNK;
+use crate::parameters::{Gradients, ParameterStore};
+use crate::products::Into;
+use crate::real::Real;
+use candle_core::{CpuStorage, Result, Tensor, TensorId, WithDType};
+use rayon::prelude::*;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+/// How to go back through one operation: from the adjoint of its result to those of its inputs.
+type Backward = Box<dyn FnOnce(CpuStorage, &mut Adjoints<'_>) -> Result<()>>;
+
+struct Node {
+    name: &'static str,
+    output: TensorId,
+    backward: Backward,
+}
+
+/// What happened in one forward pass, in order.
+#[derive(Default)]
+pub struct Tape {
+    nodes: RefCell<Vec<Node>>,
+    outputs: RefCell<HashSet<TensorId>>,
+}
+
+impl std::fmt::Debug for Tape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tape").field("operations", &self.nodes.borrow().len()).finish()
+    }
+}
+
+impl Tape {
+    /// An empty tape.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a result of a recorded operation is `tensor`.
+    #[must_use]
+    pub fn knows(&self, tensor: &Tensor) -> bool {
+        self.outputs.borrow().contains(&tensor.id())
+    }
+
+    /// Notes how to go back from `output`, which the operation `name` made of `inputs`.
+    ///
+    /// # Errors
+    /// When Candle tracks an input that no recorded operation made: the tape could not follow it, and its gradient would be lost.
+    pub(crate) fn record<T: Real>(
+        &self,
+        name: &'static str,
+        inputs: &[&Tensor],
+        output: &Tensor,
+        backward: impl FnOnce(Vec<T>, &mut Adjoints<'_>) -> Result<()> + 'static,
+    ) -> Result<()> {
+        if let Some(lost) = inputs.iter().find(|input| input.track_op() && !input.is_variable() && !self.knows(input)) {
+            candle_core::bail!("{name}: a tensor of shape {:?} comes from an operation that the tape does not know", lost.shape());
+        }
+        self.outputs.borrow_mut().insert(output.id());
+        let backward = Box::new(|adjoint: CpuStorage, adjoints: &mut Adjoints<'_>| backward(T::cpu_storage_data(adjoint)?, adjoints));
+        self.nodes.borrow_mut().push(Node { name, output: output.id(), backward });
+        Ok(())
+    }
+
+    /// Adds the gradient of `root`, a scalar, by every parameter to `gradients`.
+    ///
+    /// # Errors
+    /// When a parameter gets no gradient: somewhere the graph is cut, and training would go wrong in silence.
+    pub fn backward(self, root: &Tensor, store: &ParameterStore, gradients: &mut Gradients) -> Result<()> {
+        gradients.update(|flat, written| {
+            let mut adjoints = Adjoints {
+                values: HashMap::new(),
+                outputs: self.outputs.take(),
+                parameters: Some(Flat { store, values: flat, written, touched: vec![false; store.parameters().len()] }),
+            };
+            adjoints.values.insert(root.id(), f32::to_cpu_storage_owned(vec![1.0]));
+            run(self.nodes.take(), &mut adjoints)?;
+            let touched = adjoints.parameters.map(|flat| flat.touched).unwrap_or_default();
+            match store.parameters().iter().zip(touched).find(|(_, touched)| !touched) {
+                Some((parameter, _)) => Err(crate::parameters::no_gradient(parameter)),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// The gradients of `Σ root ⊙ adjoint` by the variables that went into it: for checks of single operations.
+    ///
+    /// # Errors
+    /// When `adjoint` has another type or shape than `root`.
+    pub fn differentiate(self, root: &Tensor, adjoint: &Tensor) -> Result<Adjoints<'static>> {
+        let mut adjoints = Adjoints { values: HashMap::new(), outputs: self.outputs.take(), parameters: None };
+        let seed = crate::real::for_real!(root, T => T::to_cpu_storage_owned(adjoint.flatten_all()?.to_vec1::<T>()?));
+        adjoints.values.insert(root.id(), seed);
+        run(self.nodes.take(), &mut adjoints)?;
+        Ok(adjoints)
+    }
+}
+
+fn run(nodes: Vec<Node>, adjoints: &mut Adjoints<'_>) -> Result<()> {
+    for node in nodes.into_iter().rev() {
+        // What nothing depends on has no adjoint.
+        if let Some(adjoint) = adjoints.values.remove(&node.output) {
+            crate::profile::time(node.name, || (node.backward)(adjoint, adjoints))?;
+        }
+    }
+    Ok(())
+}
+
+/// The flat gradient buffer while a tape writes to it.
+struct Flat<'a> {
+    store: &'a ParameterStore,
+    values: &'a mut [f32],
+    /// Parameters whose part of the buffer holds something to add to.
+    written: &'a mut [bool],
+    /// Parameters that this pass has reached.
+    touched: Vec<bool>,
+}
+
+/// The gradients of the root by what has been reached so far.
+pub struct Adjoints<'a> {
+    values: HashMap<TensorId, CpuStorage>,
+    outputs: HashSet<TensorId>,
+    parameters: Option<Flat<'a>>,
+}
+
+impl Adjoints<'_> {
+    /// The gradient by a variable, where there is one: shaped as the variable.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn get(&self, variable: &Tensor) -> Result<Option<Tensor>> {
+        let tensor = |storage| crate::real::for_real!(storage, T => Tensor::from_slice(T::cpu_storage_as_slice(storage)?, variable.shape(), variable.device()));
+        self.values.get(&variable.id()).map(tensor).transpose()
+    }
+
+    /// Whether anybody asks for the adjoint of `tensor`; of constants nobody does.
+    pub(crate) fn wants(&self, tensor: &Tensor) -> bool {
+        tensor.is_variable() || self.outputs.contains(&tensor.id())
+    }
+
+    /// Whether somebody asks for the adjoint of `tensor`, and nothing has been added to it: a result would be kept as it is.
+    pub(crate) fn is_first(&self, tensor: &Tensor) -> bool {
+        self.wants(tensor) && !self.is_parameter(tensor) && !self.values.contains_key(&tensor.id())
+    }
+
+    /// Adds `adjoint` to that of `tensor`; the first one is kept as it is.
+    pub(crate) fn give<T: Real>(&mut self, tensor: &Tensor, adjoint: Vec<T>) -> Result<()> {
+        if !self.wants(tensor) {
+            return Ok(());
+        }
+        if self.is_first(tensor) {
+            self.values.insert(tensor.id(), T::to_cpu_storage_owned(adjoint));
+            return Ok(());
+        }
+        self.add_with(tensor, |total: &mut [T], into| {
+            total.par_chunks_mut(CHUNK).zip(adjoint.par_chunks(CHUNK)).for_each(|(total, adjoint)| match into {
+                Into::Replace => total.copy_from_slice(adjoint),
+                Into::Add => crate::parallel::add(total, adjoint),
+            });
+            Ok(())
+        })
+    }
+
+    /// Lets `add` write the adjoint of `tensor` where it lives: over whatever is there, or in addition to it.
+    pub(crate) fn add_with<T: Real>(&mut self, tensor: &Tensor, add: impl FnOnce(&mut [T], Into) -> Result<()>) -> Result<()> {
+        if !self.wants(tensor) {
+            return Ok(());
+        }
+        if let Some(flat) = &mut self.parameters
+            && let Some(index) = flat.store.index_of(tensor)
+        {
+            let parameter = &flat.store.parameters()[index];
+            let Some(values) = T::of_f32_mut(&mut flat.values[parameter.offset()..parameter.offset() + parameter.len()]) else {
+                candle_core::bail!("parameter {} is f32, but its gradient is not", parameter.name());
+            };
+            let into = if flat.written[index] { Into::Add } else { Into::Replace };
+            (flat.written[index], flat.touched[index]) = (true, true);
+            return add(values, into);
+        }
+        let mut into = Into::Add;
+        let mut values = match self.values.remove(&tensor.id()) {
+            Some(storage) => T::cpu_storage_data(storage)?,
+            None => {
+                into = Into::Replace;
+                vec![T::default(); tensor.elem_count()]
+            }
+        };
+        add(&mut values, into)?;
+        self.values.insert(tensor.id(), T::to_cpu_storage_owned(values));
+        Ok(())
+    }
+
+    fn is_parameter(&self, tensor: &Tensor) -> bool {
+        self.parameters.as_ref().is_some_and(|flat| flat.store.index_of(tensor).is_some())
+    }
+}

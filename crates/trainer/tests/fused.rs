@@ -1,0 +1,78 @@
+//! Training on the fused operations against training on plain Candle operations and autodiff.
+
+mod common;
+
+use candle_core::{DType, Device};
+use common::{Generated, Task, VOCABULARY};
+use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
+use taper_trainer::{Optimizer, OptimizerConfig, Outcome, Position, Source, TrainingConfig};
+
+const STEPS: u64 = 20;
+
+/// The losses of the first updates, a token.
+fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: bool) -> Vec<f64> {
+    let config = ModelConfig {
+        d_model: 64,
+        d_ff: 96,
+        heads: 4,
+        encoder_layers: 2,
+        decoder_layers: 2,
+        norm,
+        positions,
+        embedding_dropout: 0.0,
+        attention_dropout: 0.0,
+        feed_forward_dropout: 0.0,
+        residual_dropout: 0.0,
+        ..Default::default()
+    };
+    let model = Transformer::new(&config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, compute).unwrap();
+    let mut optimizer = Optimizer::new(model.parameters(), 0.0).unwrap();
+    if composed {
+        optimizer = optimizer.with_composed_operations();
+    }
+    // Adam divides by the size of a gradient: with a small ε, one that is nothing but rounding would make a step of full size.
+    let optimizer_config = OptimizerConfig { epsilon: 1e-4, ..Default::default() };
+    let training = TrainingConfig { clip_norm: 1.0, label_smoothing: 0.1, optimizer: optimizer_config, ..Default::default() };
+    let mut source = Generated { rows: 40, ..Generated::new(Task::Reverse) };
+    (1..=STEPS)
+        .map(|step| {
+            let batch = source.batch(Position { epoch: 0, index: step }).unwrap();
+            match optimizer.update(&model, &training, step, 3e-3, &[batch]).unwrap() {
+                Outcome::Made(measured) => measured.smoothed_sum / measured.tokens as f64,
+                Outcome::Skipped(why) => panic!("step {step}: {why}"),
+            }
+        })
+        .collect()
+}
+
+/// The largest relative difference of two series.
+fn difference(ours: &[f64], theirs: &[f64]) -> f64 {
+    ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs - 1.0).abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn fused_training_is_plain_training() {
+    for (norm, positions) in [
+        (NormPlacement::Pre, Positions::Sinusoidal),
+        (NormPlacement::Post, Positions::Learned),
+        (NormPlacement::Pre, Positions::T5),
+        (NormPlacement::Post, Positions::Rotary),
+    ] {
+        let (fused, plain) = (losses(norm, positions, DType::F32, false), losses(norm, positions, DType::F32, true));
+        assert!(plain[STEPS as usize - 1] < 0.9 * plain[0], "{norm:?} {positions:?}: nothing learned: {plain:?}");
+        let error = difference(&fused, &plain);
+        assert!(error < 1e-5, "{norm:?} {positions:?}: losses differ by {error}: {fused:?}, plain {plain:?}");
+    }
+}
+
+/// Operands rounded to 8 bits give losses within that rounding, and not the f32 ones.
+#[test]
+fn bf16_products_stay_within_their_rounding() {
+    let (bf16, f32) = (
+        losses(NormPlacement::Pre, Positions::Sinusoidal, DType::BF16, false),
+        losses(NormPlacement::Pre, Positions::Sinusoidal, DType::F32, true),
+    );
+    let error = difference(&bf16, &f32);
+    assert!(error < 1e-2, "losses differ by {error}: {bf16:?}, f32 {f32:?}");
+    assert!(error > 1e-7, "the products were not rounded");
+}
