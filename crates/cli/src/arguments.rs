@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::decoding_arguments::{BenchDecode, Control, OverlongArguments};
+
 /// Train, resume, translate and evaluate Transformer translation models.
 #[derive(Debug, Parser)]
 #[command(name = "taper", version, about, propagate_version = true)]
@@ -28,6 +30,9 @@ pub(crate) enum Command {
     Score(Score),
     /// Score a translation against one or more references, as sacreBLEU does
     Bleu(Bleu),
+    /// Measure speed and memory
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Average the weights of a run's last checkpoints
     Average(Average),
     /// Train a tokenizer, or apply one
@@ -38,9 +43,6 @@ pub(crate) enum Command {
     /// Show a recipe with every default written out, or check it
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Measure speed
-    #[command(subcommand)]
-    Bench(BenchCommand),
     /// Print a completion script for a shell
     Completions(Completions),
 }
@@ -131,7 +133,22 @@ pub(crate) struct Translate {
     #[arg(long, value_name = "N")]
     pub(crate) n_best: Option<usize>,
     #[command(flatten)]
+    pub(crate) control: Control,
+    /// What each translation must begin with, one line for each line of the input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prefix: Option<PathBuf>,
+    /// More runs or checkpoint folders that decide together with RUN; they need its tokenizer
+    #[arg(long, value_name = "RUN_OR_CHECKPOINT", num_args = 1..)]
+    pub(crate) ensemble: Vec<PathBuf>,
+    /// Add to each translation a tab and its alignment, as source-target pairs of token positions from 0
+    #[arg(long)]
+    pub(crate) alignments: bool,
+    #[command(flatten)]
+    pub(crate) overlong: OverlongArguments,
+    #[command(flatten)]
     pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
     /// One JSON object a line: line number, source, translations with scores
     #[arg(long)]
     pub(crate) json: bool,
@@ -205,6 +222,15 @@ pub(crate) struct Bleu {
     /// Print the scores as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The commands under `bench`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Training steps on batches from a file: forward, loss, backward, clipping, Adam
+    Train(BenchTrain),
+    /// Translate a text: sentences and tokens per second, time to the first translation, peak memory
+    Decode(BenchDecode),
 }
 
 /// Arguments of `average`.
@@ -291,13 +317,6 @@ pub(crate) struct ConfigFile {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// What `bench` measures.
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchCommand {
-    /// Training steps on batches from a file: forward, loss, backward, clipping, Adam
-    Train(BenchTrain),
 }
 
 /// Arguments of `bench train`.

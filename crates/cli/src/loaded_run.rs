@@ -34,16 +34,42 @@ impl LoadedRun {
     /// checkpoint's.
     pub(crate) fn open(root: &Path, weights: &Weights, overrides: &[String]) -> Result<Self> {
         let folder = RunFolder::open(root)?;
-        let config = folder.load_config(overrides)?;
+        let mut config = folder.load_config(overrides)?;
         use_threads(config.threads)?;
         if !TokenizerPair::exists(root) {
             bail!("{}: the run has no tokenizer.json", root.display());
         }
         let tokenizers = TokenizerPair::load(root)?;
         let checkpoint = folder.checkpoint(weights.checkpoint.as_deref())?;
-        let model = build_model(&config, &tokenizers, weights.device.as_deref())?;
+        if let Some(device) = &weights.device {
+            config.device.clone_from(device);
+        }
+        let model = build_model(&config, &tokenizers, None)?;
         let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
         Ok(Self { config, tokenizers, model, checkpoint, state })
+    }
+
+    /// Another model to decide together with this run's: the run at `path` with its default weights, or the
+    /// checkpoint at `path` of a run.
+    ///
+    /// # Errors
+    /// When it cannot be loaded, or its tokenizer is not this run's.
+    pub(crate) fn load_member(&self, path: &Path) -> Result<Transformer> {
+        let is_checkpoint = path.join("model.safetensors").is_file();
+        // A checkpoint lies in RUN/checkpoints.
+        let folder = match path.canonicalize().with_context(|| format!("--ensemble {}", path.display()))?.ancestors().nth(2) {
+            Some(run) if is_checkpoint => RunFolder::open(run)?,
+            _ => RunFolder::open(path)?,
+        };
+        let tokenizers = TokenizerPair::load(folder.root())?;
+        if tokenizers.hash() != self.tokenizers.hash() {
+            bail!("--ensemble {}: its tokenizer is another, so its tokens do not mean the same", path.display());
+        }
+        let config = folder.load_config(&[])?;
+        let model = build_model(&config, &tokenizers, Some(&self.config.device))?;
+        let checkpoint = if is_checkpoint { path.to_owned() } else { folder.checkpoint(None)? };
+        load_model(&checkpoint, &model, &tokenizers.hash())?;
+        Ok(model)
     }
 
     /// Applies `--beam` and `--length-penalty` to the run's settings.
@@ -59,7 +85,7 @@ impl LoadedRun {
         if let Some(n_best) = n_best {
             config.n_best = n_best;
             // Asking for n translations without a beam means at least as wide a search.
-            if search.beam.is_none() {
+            if search.beam.is_none() && !config.sampling.is_active() {
                 config.beam_size = config.beam_size.max(n_best);
             }
         }

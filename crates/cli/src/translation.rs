@@ -3,8 +3,10 @@
 use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::{END, TokenizerPair};
-use taper_decoding::{DecodingConfig, Translator};
+use taper_decoding::{DecodingConfig, Sentence, StepModel, Translator};
 use taper_model::Transformer;
+
+use crate::line_translator::AlignedTokens;
 
 /// One translation of one line.
 #[derive(Debug, Clone, Serialize)]
@@ -15,6 +17,23 @@ pub(crate) struct Translation {
     pub(crate) score: f64,
     /// Its log-probability.
     pub(crate) log_probability: f64,
+    /// Its tokens.
+    #[serde(skip)]
+    pub(crate) tokens: Vec<u32>,
+    /// Which source tokens they were made from, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) alignment: Option<AlignedTokens>,
+}
+
+/// A text to translate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Text<'a> {
+    /// The text.
+    pub(crate) source: &'a str,
+    /// What its translations must begin with; empty for anything.
+    pub(crate) prefix: &'a str,
+    /// What tells its draws from those of other texts.
+    pub(crate) number: u64,
 }
 
 /// Source ids as the model expects them: tokens and `</s>`. A line of nothing
@@ -22,10 +41,10 @@ pub(crate) struct Translation {
 ///
 /// # Errors
 /// When the tokenizer fails.
-pub(crate) fn encode_sources(tokenizers: &TokenizerPair, lines: &[String]) -> Result<Vec<Vec<u32>>> {
+pub(crate) fn encode_sources<S: AsRef<str> + Sync>(tokenizers: &TokenizerPair, lines: &[S]) -> Result<Vec<Vec<u32>>> {
     let mut ids = tokenizers.source().encode_batch(lines)?;
     for (sentence, line) in ids.iter_mut().zip(lines) {
-        if line.trim().is_empty() {
+        if line.as_ref().trim().is_empty() {
             sentence.clear();
         }
         sentence.push(END);
@@ -33,22 +52,27 @@ pub(crate) fn encode_sources(tokenizers: &TokenizerPair, lines: &[String]) -> Re
     Ok(ids)
 }
 
-/// Translates `lines`; the answer has their order, best translation first.
-/// An empty line gives one empty translation. `progress` is called with the
+/// Translates `texts`; the answer has their order, best translation first.
+/// An empty text gives one empty translation. `progress` is called with the
 /// sentences done so far.
 ///
 /// # Errors
 /// When the search or the tokenizer fails.
-pub(crate) fn translate(
-    model: &Transformer,
+pub(crate) fn translate<M: StepModel>(
+    model: &M,
     tokenizers: &TokenizerPair,
     config: &DecodingConfig,
-    lines: &[String],
+    texts: &[Text<'_>],
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Vec<Translation>>> {
-    let sources = encode_sources(tokenizers, lines)?;
+    let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
+    let sources = encode_sources(tokenizers, &lines)?;
+    let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix).collect();
+    let prefixes = tokenizers.target().encode_batch(&prefixes)?;
+    let sentences: Vec<Sentence<'_>> =
+        sources.iter().zip(&prefixes).zip(texts).map(|((source, prefix), text)| Sentence { source, prefix, number: text.number }).collect();
     let translator = Translator::new(model, config.clone())?;
-    let found = translator.translate_with(&sources, |chunk| progress(chunk.sentences_done)).context("decoding failed")?;
+    let found = translator.translate_sentences(&sentences, |chunk| progress(chunk.sentences_done)).context("decoding failed")?;
     found
         .into_iter()
         .map(|hypotheses| {
@@ -59,6 +83,8 @@ pub(crate) fn translate(
                         text: single_line(tokenizers.target().decode(&hypothesis.tokens)?),
                         score: hypothesis.score,
                         log_probability: hypothesis.log_probability,
+                        tokens: hypothesis.tokens,
+                        alignment: None,
                     })
                 })
                 .collect()
@@ -78,7 +104,8 @@ pub(crate) fn translate_best(
     progress: impl FnMut(usize),
 ) -> Result<Vec<String>> {
     let config = DecodingConfig { n_best: 1, ..config.clone() };
-    Ok(translate(model, tokenizers, &config, lines, progress)?
+    let texts: Vec<Text<'_>> = lines.iter().zip(0..).map(|(line, number)| Text { source: line, prefix: "", number }).collect();
+    Ok(translate(model, tokenizers, &config, &texts, progress)?
         .into_iter()
         .map(|mut found| if found.is_empty() { String::new() } else { found.swap_remove(0).text })
         .collect())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use taper_data::{BatchingConfig, DataConfig, Dataset, RawPair, TokenizerPair, read_pairs};
-use taper_decoding::DecodingConfig;
+use taper_decoding::{DecodingConfig, SamplingConfig};
 use taper_model::Transformer;
 use taper_trainer::{BoxError, Validate, evaluate};
 
@@ -41,7 +41,7 @@ impl Validation {
             label_smoothing: config.training.label_smoothing,
             text,
             tokenizers: tokenizers.clone(),
-            decoding: DecodingConfig { beam_size: 1, n_best: 1, ..config.decoding.clone() },
+            decoding: DecodingConfig { beam_size: 1, n_best: 1, sampling: SamplingConfig::default(), ..config.decoding.clone() },
             evaluation: config.evaluation.clone(),
         })
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::shuffle::Draws;
-use crate::{BatchingConfig, BatchingReport, Dataset, END, START};
+use crate::{BatchingConfig, BatchingReport, Dataset, END, Epoch, START};
 
 /// Sentence pairs for one step, packed: the rows of a side one after another, without padding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct Position {
 /// batch can be asked for without those before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochPlan {
+    /// What the data set's subwords are sampled for, where they are.
+    epoch: Option<Epoch>,
     /// Each pair once, batch after batch.
     order: Vec<u32>,
     /// The range of `order` of each batch, in the order of the epoch.
@@ -105,7 +107,7 @@ impl EpochPlan {
         if config.shuffle {
             Draws::new(seed, epoch, purpose::BATCHES).shuffle(&mut batches);
         }
-        Self { order, batches }
+        Self { epoch: dataset.samples_subwords().then_some(Epoch { seed, number: epoch }), order, batches }
     }
 
     /// The number of batches.
@@ -134,7 +136,7 @@ impl EpochPlan {
     ///
     /// If `batch` is not below [`EpochPlan::len`].
     pub fn batch(&self, dataset: &Dataset, batch: usize) -> Batch {
-        dataset.batch(self.members(batch))
+        dataset.batch(self.members(batch), self.epoch)
     }
 
     /// What the batches of this epoch are like.

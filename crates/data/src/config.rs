@@ -163,6 +163,12 @@ pub struct TokenizerConfig {
     pub character_coverage: f64,
     /// At most this many training pairs, from the first, are used to train the tokenizer.
     pub max_pairs: u64,
+    /// The probability with which a merge of BPE is left out when training text is segmented, anew in each epoch
+    /// (Provilkov et al. 2020); 0 segments as ever. Batches are filled by the tokens of text without dropout.
+    pub dropout: f64,
+    /// The exponent with which segmentations of training text are drawn from a unigram model, anew in each epoch
+    /// (Kudo 2018): the smaller, the more varied; 0 takes the best one. Batches are filled by the tokens of the best.
+    pub sampling_alpha: f64,
     /// An existing `tokenizer.json` (for the source side where `target_path` is given) instead of training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
@@ -180,6 +186,8 @@ impl Default for TokenizerConfig {
             byte_fallback: true,
             character_coverage: 0.9998,
             max_pairs: 2_000_000,
+            dropout: 0.0,
+            sampling_alpha: 0.0,
             path: None,
             target_path: None,
         }
@@ -258,7 +266,20 @@ impl DataConfig {
         if !(tokenizer.character_coverage > 0.0 && tokenizer.character_coverage <= 1.0) {
             return wrong("data.tokenizer.character_coverage", "must be above 0 and at most 1");
         }
+        if !(0.0..1.0).contains(&tokenizer.dropout) {
+            return wrong("data.tokenizer.dropout", "must be at least 0 and below 1");
+        }
+        if !(tokenizer.sampling_alpha >= 0.0 && tokenizer.sampling_alpha.is_finite()) {
+            return wrong("data.tokenizer.sampling_alpha", "must be 0 (off) or a positive number");
+        }
+        // The kind of an existing tokenizer is known once it is read.
         if tokenizer.path.is_none() {
+            if tokenizer.dropout > 0.0 && tokenizer.kind != TokenizerKind::Bpe {
+                return wrong("data.tokenizer.dropout", "is for kind = \"bpe\"; with unigram, set data.tokenizer.sampling_alpha");
+            }
+            if tokenizer.sampling_alpha > 0.0 && tokenizer.kind != TokenizerKind::Unigram {
+                return wrong("data.tokenizer.sampling_alpha", "is for kind = \"unigram\"; with bpe, set data.tokenizer.dropout");
+            }
             if tokenizer.target_path.is_some() {
                 return wrong("data.tokenizer.target_path", "needs data.tokenizer.path for the source side");
             }

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::cache::{Cache, Key};
-use crate::{Batch, BatchingConfig, DataReport, EpochPlan, Result};
+use crate::subwords::SubwordSampler;
+use crate::{Batch, BatchingConfig, DataReport, Epoch, EpochPlan, Result};
 
 /// The epoch that the report takes as its example, under seed 0.
 const EXAMPLE: u64 = 0;
@@ -15,18 +16,25 @@ const EXAMPLE: u64 = 0;
 pub struct Dataset {
     cache: Cache,
     report: DataReport,
+    /// What segments pairs anew in each epoch, where that is asked for.
+    sampler: Option<SubwordSampler>,
 }
 
 impl Dataset {
     /// Opens the cache at `path`, if it is whole and has this key.
     pub(crate) fn open(path: &Path, key: &Key, batching: &BatchingConfig) -> Result<Option<Self>> {
         Ok(Cache::open(path, key)?.map(|(cache, report)| {
-            let mut dataset = Self { cache, report };
+            let mut dataset = Self { cache, report, sampler: None };
             // Batching settings are no part of the cache, so that changing them costs no tokenising.
             let plan = EpochPlan::new(&dataset, batching, 0, EXAMPLE);
             dataset.report.batching = plan.report(&dataset);
             dataset
         }))
+    }
+
+    /// The same pairs, segmented at random in the batches of an epoch.
+    pub(crate) fn with_sampler(self, sampler: Option<SubwordSampler>) -> Self {
+        Self { sampler, ..self }
     }
 
     /// The number of pairs.
@@ -76,12 +84,22 @@ impl Dataset {
         self.cache.entry(pair).line
     }
 
-    /// The batch of these pairs, in this order.
-    pub fn batch(&self, pairs: &[u32]) -> Batch {
+    /// Whether pairs are segmented at random.
+    pub(crate) fn samples_subwords(&self) -> bool {
+        self.sampler.is_some()
+    }
+
+    /// The batch of these pairs, in this order, segmented as `epoch` sees them; without one, or where subwords are
+    /// not sampled, as the tokenizer does.
+    pub fn batch(&self, pairs: &[u32], epoch: Option<Epoch>) -> Batch {
         let mut batch = Batch::default();
         for &pair in pairs {
             let pair = pair as usize;
-            batch.push(&self.source(pair), &self.target(pair), self.line(pair));
+            let (mut source, mut target, line) = (self.source(pair), self.target(pair), self.line(pair));
+            if let (Some(sampler), Some(epoch)) = (&self.sampler, epoch) {
+                (source, target) = sampler.segment(source, target, epoch, line);
+            }
+            batch.push(&source, &target, line);
         }
         batch
     }

@@ -34,6 +34,7 @@
 #![deny(unsafe_code)]
 
 mod batches;
+mod bpe_dropout;
 mod cache;
 mod cleaning;
 mod config;
@@ -49,8 +50,10 @@ mod prepare;
 mod records;
 mod report;
 mod shuffle;
+mod subwords;
 mod tokenizer;
 mod tokenizer_training;
+mod unigram_sampling;
 
 pub use batches::{Batch, EpochPlan, Position};
 pub use cleaning::{Cleaner, DropReason, Dropped};
@@ -62,4 +65,5 @@ pub use pairs::{PairReader, RawPair, read_pairs, split_files};
 pub use prefetch::{Prefetched, Prefetcher};
 pub use prepare::{Prepared, prepare, prepare_split};
 pub use report::{BatchingReport, DataReport, LengthBin, SideReport};
+pub use subwords::Epoch;
 pub use tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, TokenizerPair, UNKNOWN};

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::cache::{CacheWriter, Key};
 use crate::pairs::empty_corpus;
 use crate::report::SideCounter;
+use crate::subwords::SubwordSampler;
 use crate::tokenizer::hexadecimal;
 use crate::{
     BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair, Result, Side, TokenizerPair, split_files,
@@ -50,9 +51,11 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     }
     let tokenizers = TokenizerPair::obtain(config, run)?;
     let cache = run.join(CACHE_FOLDER);
-    let split = |name: &str| prepare_split(config, &tokenizers, name, &cache).map(Arc::new);
-    let train = split(&config.train)?;
-    let validation = has_validation.then(|| split(&config.validation)).transpose()?;
+    // A tokenizer that cannot be sampled from is found before the text is tokenised.
+    let sampler = SubwordSampler::new(&tokenizers, &config.tokenizer, config.cleaning.max_tokens)?;
+    let split = |name: &str| prepare_split(config, &tokenizers, name, &cache);
+    let train = Arc::new(split(&config.train)?.with_sampler(sampler));
+    let validation = has_validation.then(|| split(&config.validation)).transpose()?.map(Arc::new);
     Ok(Prepared { tokenizers, train, validation })
 }
 

@@ -125,6 +125,11 @@ impl Tokenizer {
         write_atomically(path, self.json.as_bytes())
     }
 
+    /// The content of the `tokenizer.json`.
+    pub(crate) fn json(&self) -> &str {
+        &self.json
+    }
+
     /// The ids of a text, without special tokens.
     ///
     /// # Errors

@@ -1,22 +1,23 @@
 //! Beam search over a batch of sentences, with exact early stopping.
 //!
-//! At each position the `beam_size` best continuations of a sentence's live hypotheses are taken,
-//! by total log-probability. Those that end with `</s>` are finished and no longer followed; the
-//! others are the live hypotheses of the next position. The best `n_best` finished ones by
-//! normalised score are kept.
+//! At each position the continuations of a sentence's live hypotheses are ordered by total
+//! log-probability. One that ends with `</s>` is finished if it is among the best `beam_size`, and
+//! dropped otherwise; the best `beam_size` of the others are the live hypotheses of the next position,
+//! so that finishing narrows no beam. The best `n_best` finished ones by normalised score are kept.
 //!
 //! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
 //! at most 0, so a live total `L ≤ 0` can only fall, and the penalty is largest at the maximum
 //! length `m`: no descendant can score above `L / penalty(m + 1)`. Where that bound, for the best
 //! `L`, does not exceed the worst kept score of a full list, the list is what running on to the
-//! maximum length would give.
+//! maximum length would give. With `patience` a sentence stops earlier, once enough have finished.
 
 use rayon::prelude::*;
 
-use crate::select::{Allowed, Candidate, best_tokens};
+use crate::rules::{Rules, looks_back};
+use crate::select::{Candidate, best_tokens};
 use crate::step::{checked_step, select_if_changed};
 use crate::tokens::{BOS, EOS};
-use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, StepModel, length_penalty};
+use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
 
 /// The parent of a hypothesis' first token.
 const ROOT: usize = usize::MAX;
@@ -35,6 +36,8 @@ struct Live {
     /// Its last token, the next model input.
     token: u32,
     log_probability: f64,
+    /// What beams are ordered by: the log-probability, after the repetition penalty if there is one.
+    rank: f64,
 }
 
 /// A continuation of one of a sentence's live hypotheses.
@@ -43,13 +46,16 @@ struct Continuation {
     /// Which live hypothesis.
     live: usize,
     token: u32,
-    /// The total with this token.
+    /// The totals with this token.
     log_probability: f64,
+    rank: f64,
 }
 
 /// The search of one sentence.
-struct Search {
-    sentence: usize,
+struct Search<'a> {
+    /// The index of its sentence.
+    index: usize,
+    sentence: Sentence<'a>,
     limits: OutputLimits,
     /// The penalty at the longest output, for the bound on what live hypotheses can reach.
     largest_penalty: f64,
@@ -58,18 +64,22 @@ struct Search {
     live: Vec<Live>,
     /// The best by score, best first, the earlier found first among equals.
     finished: Vec<Hypothesis>,
+    /// How many have finished, kept or not.
+    finished_count: usize,
 }
 
-impl Search {
-    fn new(sentence: usize, source: &[u32], config: &DecodingConfig) -> Self {
-        let limits = config.output_limits(source.len().saturating_sub(1));
+impl<'a> Search<'a> {
+    fn new(index: usize, sentence: Sentence<'a>, config: &DecodingConfig) -> Self {
+        let limits = sentence.limits(config);
         Self {
+            index,
             sentence,
             limits,
-            largest_penalty: length_penalty(limits.max_length.saturating_add(1), config.length_penalty),
+            largest_penalty: config.penalty(limits.max_length.saturating_add(1)),
             nodes: Vec::new(),
-            live: vec![Live { node: ROOT, token: BOS, log_probability: 0.0 }],
+            live: vec![Live { node: ROOT, token: BOS, log_probability: 0.0, rank: 0.0 }],
             finished: Vec::new(),
+            finished_count: 0,
         }
     }
 
@@ -86,23 +96,26 @@ impl Search {
                     live,
                     token: candidate.token,
                     log_probability: hypothesis.log_probability + candidate.log_probability,
+                    rank: hypothesis.rank + candidate.rank,
                 })
             })
             .collect();
         // The sort is stable and the order before it is by hypothesis, likelier and then lower
         // token: that settles ties.
-        continuations.sort_by(|a, b| b.log_probability.total_cmp(&a.log_probability));
-        continuations.truncate(config.beam_size);
+        continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
 
-        let mut origins = Vec::with_capacity(continuations.len());
-        for continuation in continuations {
+        let mut origins = Vec::with_capacity(config.beam_size);
+        for (place, continuation) in continuations.into_iter().enumerate() {
             let node = former[continuation.live].node;
-            if continuation.token == EOS {
-                let tokens = self.tokens(node);
-                self.keep(Hypothesis::finished(tokens, continuation.log_probability, config.length_penalty), config.n_best);
-            } else {
-                self.live.push(Live { node: self.nodes.len(), token: continuation.token, log_probability: continuation.log_probability });
-                self.nodes.push(Node { parent: node, token: continuation.token });
+            let Continuation { token, log_probability, rank, .. } = continuation;
+            if token == EOS {
+                if place < config.beam_size {
+                    self.finished_count += 1;
+                    self.keep(Hypothesis::finished(self.tokens(node), log_probability, rank, config), config.n_best);
+                }
+            } else if self.live.len() < config.beam_size {
+                self.live.push(Live { node: self.nodes.len(), token, log_probability, rank });
+                self.nodes.push(Node { parent: node, token });
                 origins.push(continuation.live);
             }
         }
@@ -116,13 +129,17 @@ impl Search {
         self.finished.truncate(n_best);
     }
 
-    /// Whether no live hypothesis can still change the n-best list.
-    fn is_over(&self, n_best: usize) -> bool {
+    /// Whether no live hypothesis can still change the n-best list, or enough have finished.
+    fn is_over(&self, config: &DecodingConfig) -> bool {
         let Some(best_live) = self.live.first() else {
             return true;
         };
-        let bound = best_live.log_probability / self.largest_penalty;
-        self.finished.len() >= n_best && self.finished.last().is_some_and(|worst| bound <= worst.score)
+        if self.finished.len() < config.n_best {
+            return false;
+        }
+        let enough = config.patience > 0.0 && self.finished_count as f64 >= (config.beam_size as f64 * config.patience).round();
+        let bound = best_live.rank / self.largest_penalty;
+        enough || self.finished.last().is_some_and(|worst| bound <= worst.score)
     }
 
     /// The tokens up to `node`, in order.
@@ -147,17 +164,22 @@ impl Search {
 /// [`DecodingError::NotADistribution`] and [`DecodingError::DeadEnd`] with the index of the source,
 /// and whatever the model reports.
 pub fn beam_search<M: StepModel>(model: &M, sources: &[&[u32]], config: &DecodingConfig) -> Result<Vec<Vec<Hypothesis>>> {
-    if sources.is_empty() {
-        return Ok(Vec::new());
+    beam(model, &Sentence::plain(sources), config)
+}
+
+pub(crate) fn beam<M: StepModel>(model: &M, sentences: &[Sentence<'_>], config: &DecodingConfig) -> Result<Vec<Vec<Hypothesis>>> {
+    let mut results: Vec<Vec<Hypothesis>> = vec![Vec::new(); sentences.len()];
+    if sentences.is_empty() {
+        return Ok(results);
     }
-    let mut results: Vec<Vec<Hypothesis>> = vec![Vec::new(); sources.len()];
-    let mut active: Vec<Search> = sources.iter().enumerate().map(|(sentence, source)| Search::new(sentence, source, config)).collect();
-    let mut state = model.start(sources)?;
+    let mut active: Vec<Search<'_>> = sentences.iter().enumerate().map(|(index, sentence)| Search::new(index, *sentence, config)).collect();
+    let sources: Vec<&[u32]> = sentences.iter().map(|sentence| sentence.source).collect();
+    let mut state = model.start(&sources)?;
     let mut position = 0;
     while !active.is_empty() {
         let inputs: Vec<u32> = active.iter().flat_map(|search| search.live.iter().map(|live| live.token)).collect();
-        let logits = checked_step(model, &mut state, &inputs)?;
-        let candidates = candidates(&logits, model.vocabulary_size(), &active, position, config)?;
+        let candidates =
+            checked_step(model, &mut state, &inputs, |logits| candidates(logits, model.vocabulary_size(), &active, position, config))?;
 
         let mut kept_rows = Vec::with_capacity(inputs.len());
         let mut still_active = Vec::with_capacity(active.len());
@@ -166,12 +188,12 @@ pub fn beam_search<M: StepModel>(model: &M, sources: &[&[u32]], config: &Decodin
             let rows = first_row..first_row + search.live.len();
             first_row = rows.end;
             let origins = search.advance(&candidates[rows.clone()], config);
-            if search.is_over(config.n_best) {
+            if search.is_over(config) {
                 if search.finished.is_empty() {
-                    let sentence = search.sentence;
+                    let sentence = search.index;
                     return Err(DecodingError::DeadEnd { sentence });
                 }
-                results[search.sentence] = search.finished;
+                results[search.index] = search.finished;
             } else {
                 kept_rows.extend(origins.into_iter().map(|live| rows.start + live));
                 still_active.push(search);
@@ -187,20 +209,24 @@ pub fn beam_search<M: StepModel>(model: &M, sources: &[&[u32]], config: &Decodin
 }
 
 /// The best allowed tokens of each live row after `position` output tokens, rows in parallel.
+///
+/// One more than the beam is wide: `</s>` takes no place from the hypotheses that go on.
 fn candidates(
     logits: &[f32],
     vocabulary_size: usize,
-    active: &[Search],
+    active: &[Search<'_>],
     position: usize,
     config: &DecodingConfig,
 ) -> Result<Vec<Vec<Candidate>>> {
-    let row_owners: Vec<&Search> = active.iter().flat_map(|search| std::iter::repeat_n(search, search.live.len())).collect();
+    let rows: Vec<(&Search<'_>, usize)> =
+        active.iter().flat_map(|search| search.live.iter().map(move |live| (search, live.node))).collect();
     logits
         .par_chunks(vocabulary_size)
-        .zip(row_owners)
-        .map(|(logits, search)| {
-            let allowed = Allowed::after(position, search.limits, config);
-            best_tokens(logits, config.beam_size, allowed).ok_or(DecodingError::NotADistribution { sentence: search.sentence, position })
+        .zip(rows)
+        .map(|(logits, (search, node))| {
+            let history = if looks_back(config) { search.tokens(node) } else { Vec::new() };
+            let rules = Rules::after(position, &history, &search.sentence, search.limits, config);
+            best_tokens(logits, config.beam_size + 1, &rules).ok_or(DecodingError::NotADistribution { sentence: search.index, position })
         })
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DecodingError, Result};
+use crate::{DecodingError, Result, length_penalty};
 
 /// How to search for translations.
 ///
@@ -12,12 +12,18 @@ use crate::{DecodingError, Result};
 pub struct DecodingConfig {
     /// Hypotheses that are followed at once; 1 is greedy search.
     pub beam_size: usize,
-    /// Translations to return per sentence, best first; at most `beam_size`. The fewer, the
-    /// earlier the search can stop.
+    /// Translations to return per sentence, best first; at most `beam_size`, unless they are drawn.
+    /// The fewer, the earlier the search can stop.
     pub n_best: usize,
-    /// The exponent `α` of the [length penalty](crate::length_penalty); 0 compares plain
-    /// log-probabilities, which favours short output.
+    /// The exponent `α` of the length penalty; 0 compares plain log-probabilities, which favours
+    /// short output.
     pub length_penalty: f64,
+    /// What the exponent is applied to.
+    pub length_penalty_form: LengthPenaltyForm,
+    /// A sentence's beam stops once `beam_size * patience` hypotheses have finished (Kasai et al.
+    /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier where
+    /// nothing can change the result any more. 0 stops only then.
+    pub patience: f64,
     /// Output tokens allowed per source token; both counted without `</s>`.
     pub max_length_ratio: f64,
     /// Output tokens allowed on top of `max_length_ratio` times the source length.
@@ -28,6 +34,13 @@ pub struct DecodingConfig {
     pub min_length: usize,
     /// Whether the output may hold `<unk>`.
     pub allow_unknown: bool,
+    /// Divides the positive logits of tokens that the output already holds, and multiplies their
+    /// negative ones (after Keskar et al. 2019, "CTRL"); 1 leaves them alone.
+    pub repetition_penalty: f64,
+    /// No run of this many tokens comes twice in an output; 0 allows all.
+    pub no_repeat_ngram: usize,
+    /// Drawing translations at random in place of searching for the best.
+    pub sampling: SamplingConfig,
     /// The most source tokens of one batch, each counted once per hypothesis. A sentence that is
     /// longer on its own makes a batch of one.
     pub batch_tokens: usize,
@@ -41,14 +54,59 @@ impl Default for DecodingConfig {
             beam_size: 5,
             n_best: 1,
             length_penalty: 0.6,
+            length_penalty_form: LengthPenaltyForm::Gnmt,
+            patience: 1.0,
             max_length_ratio: 2.0,
             max_length_offset: 10,
             max_length: 512,
             min_length: 0,
             allow_unknown: false,
+            repetition_penalty: 1.0,
+            no_repeat_ngram: 0,
+            sampling: SamplingConfig::default(),
             batch_tokens: 8192,
             batch_rows: 512,
         }
+    }
+}
+
+/// What the exponent of the length penalty is applied to, for `n` tokens with `</s>`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LengthPenaltyForm {
+    /// `(5 + n) / 6` (Wu et al. 2016, equation 14).
+    #[default]
+    Gnmt,
+    /// `n` itself, so that an exponent of 1 compares means, as fairseq and CTranslate2 do.
+    Power,
+}
+
+/// How translations are drawn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SamplingConfig {
+    /// What logits are divided by before drawing: below 1 favours likely tokens, above 1 evens
+    /// them out. 0 draws nothing: translations are searched for.
+    pub temperature: f64,
+    /// Draw among this many of the likeliest tokens; 0 among all.
+    pub top_k: usize,
+    /// Draw among the fewest likeliest tokens that together have at least this probability (Holtzman
+    /// et al. 2020, "The Curious Case of Neural Text Degeneration"); 1 among all.
+    pub top_p: f64,
+    /// A draw is a function of this seed, the sentence's number, the sample and the position.
+    pub seed: u64,
+}
+
+impl Default for SamplingConfig {
+    fn default() -> Self {
+        Self { temperature: 0.0, top_k: 0, top_p: 1.0, seed: 1 }
+    }
+}
+
+impl SamplingConfig {
+    /// Whether translations are drawn rather than searched for.
+    pub fn is_active(&self) -> bool {
+        self.temperature > 0.0
     }
 }
 
@@ -74,7 +132,15 @@ impl DecodingConfig {
         at_least_one("batch_rows", self.batch_rows)?;
         not_negative("length_penalty", self.length_penalty)?;
         not_negative("max_length_ratio", self.max_length_ratio)?;
-        if self.n_best > self.beam_size {
+        not_negative("patience", self.patience)?;
+        not_negative("sampling.temperature", self.sampling.temperature)?;
+        if !(self.sampling.top_p > 0.0 && self.sampling.top_p <= 1.0) {
+            return Err(refused("sampling.top_p", self.sampling.top_p, "above 0 and at most 1".to_owned()));
+        }
+        if !(self.repetition_penalty.is_finite() && self.repetition_penalty > 0.0) {
+            return Err(refused("repetition_penalty", self.repetition_penalty, "a finite number above 0".to_owned()));
+        }
+        if self.n_best > self.beam_size && !self.sampling.is_active() {
             let expected = format!("at most decoding.beam_size, {}", self.beam_size);
             return Err(refused("n_best", self.n_best, expected));
         }
@@ -83,6 +149,19 @@ impl DecodingConfig {
             return Err(refused("min_length", self.min_length, expected));
         }
         Ok(())
+    }
+
+    /// What a log-probability of `length` tokens, `</s>` counted, is divided by for its score.
+    pub fn penalty(&self, length: usize) -> f64 {
+        match self.length_penalty_form {
+            LengthPenaltyForm::Gnmt => length_penalty(length, self.length_penalty),
+            LengthPenaltyForm::Power => (length as f64).powf(self.length_penalty),
+        }
+    }
+
+    /// Hypotheses per sentence that are stepped together, at most.
+    pub(crate) fn rows_per_sentence(&self) -> usize {
+        if self.sampling.is_active() { self.n_best } else { self.beam_size }
     }
 
     /// The limits for a source of `source_length` tokens, its `</s>` not counted.

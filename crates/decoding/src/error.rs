@@ -39,7 +39,7 @@ pub enum DecodingError {
     },
 
     /// Sources and targets do not pair up.
-    #[error("{sources} sources but {targets} targets to score; give one target per source")]
+    #[error("{sources} sources but {targets} targets; give one target per source")]
     UnequalCounts {
         /// Number of sources.
         sources: usize,
@@ -47,10 +47,10 @@ pub enum DecodingError {
         targets: usize,
     },
 
-    /// A target to score holds an id that no translation can hold.
+    /// A target to score, or to begin with, holds an id that no translation can hold.
     #[error(
         "target {sentence} holds token {token} at position {position}; give ids below {vocabulary} \
-         without <pad> (0), <s> (2) and </s> (3), which scoring adds itself"
+         without <pad> (0), <s> (2) and </s> (3), which decoding adds itself"
     )]
     Target {
         /// Which target.
@@ -95,11 +95,18 @@ pub enum DecodingError {
     /// Every continuation that the search may take has probability zero.
     #[error(
         "no translation of sentence {sentence} has a probability above zero within its limits; \
-         lower decoding.min_length or allow <unk>"
+         lower decoding.min_length or decoding.no_repeat_ngram, allow <unk>, or shorten the forced prefix"
     )]
     DeadEnd {
         /// Which sentence.
         sentence: usize,
+    },
+
+    /// Models that cannot decide together.
+    #[error("an ensemble needs models with one target vocabulary; these have {sizes:?} tokens")]
+    Ensemble {
+        /// The size of each model's target vocabulary.
+        sizes: Vec<usize>,
     },
 
     /// The model itself failed.

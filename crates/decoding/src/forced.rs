@@ -3,10 +3,10 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::select::{log_normalizer, log_probability};
+use crate::normalizer::{log_normalizer, log_probability};
 use crate::step::{checked_step, select_if_changed};
 use crate::tokens::{BOS, EOS};
-use crate::{DecodingError, Result, StepModel, length_penalty};
+use crate::{DecodingConfig, DecodingError, Result, StepModel};
 
 /// How likely the model finds a given translation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -16,17 +16,17 @@ pub struct ForcedScore {
     pub token_log_probabilities: Vec<f64>,
     /// Their sum, added from the first to the last as a search adds them.
     pub log_probability: f64,
-    /// The sum over the [length penalty](length_penalty).
+    /// The sum over the [length penalty](DecodingConfig::penalty).
     pub score: f64,
     /// The number of scored tokens, with the closing `</s>`.
     pub length: usize,
 }
 
 impl ForcedScore {
-    fn new(token_log_probabilities: Vec<f64>, alpha: f64) -> Self {
+    fn new(token_log_probabilities: Vec<f64>, config: &DecodingConfig) -> Self {
         let length = token_log_probabilities.len();
         let log_probability = token_log_probabilities.iter().fold(0.0, |sum, x| sum + x);
-        Self { token_log_probabilities, log_probability, score: log_probability / length_penalty(length, alpha), length }
+        Self { token_log_probabilities, log_probability, score: log_probability / config.penalty(length), length }
     }
 
     /// The score of no output for an empty source, which is certain without a model.
@@ -39,12 +39,12 @@ impl ForcedScore {
 /// which ends with `</s>`. Targets may hold tokens that a search would not produce, as `<unk>`.
 ///
 /// Tokens go through the same steps and the same normalisation as in a search, so that the result
-/// for a search's own output is the search's own number. A row leaves the batch when it ends.
+/// for a search's own output is the search's own number (but for a repetition penalty, which is the search's alone). A row leaves the batch when it ends.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
 /// [`DecodingError::NotADistribution`], and whatever the model reports.
-pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u32]], alpha: f64) -> Result<Vec<ForcedScore>> {
+pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u32]], config: &DecodingConfig) -> Result<Vec<ForcedScore>> {
     if sources.len() != targets.len() {
         return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
     }
@@ -68,16 +68,15 @@ pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u
                 _ => targets[sentence][position - 1],
             })
             .collect();
-        let logits = checked_step(model, &mut state, &inputs)?;
-        let step_scores: Vec<f64> = logits
-            .par_chunks(model.vocabulary_size())
-            .zip(&active)
-            .map(|(logits, &sentence)| {
+        let step_scores: Vec<f64> = checked_step(model, &mut state, &inputs, |logits| {
+            let rows = logits.par_chunks(model.vocabulary_size()).zip(&active);
+            rows.map(|(logits, &sentence)| {
                 let token = targets[sentence].get(position).copied().unwrap_or(EOS);
                 let normalizer = log_normalizer(logits).ok_or(DecodingError::NotADistribution { sentence, position })?;
                 Ok(log_probability(logits[token as usize], normalizer))
             })
-            .collect::<Result<_>>()?;
+            .collect()
+        })?;
         for (&sentence, step_score) in active.iter().zip(step_scores) {
             scores[sentence].push(step_score);
         }
@@ -90,11 +89,11 @@ pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u
         }
         position += 1;
     }
-    Ok(scores.into_iter().map(|token_scores| ForcedScore::new(token_scores, alpha)).collect())
+    Ok(scores.into_iter().map(|token_scores| ForcedScore::new(token_scores, config)).collect())
 }
 
 /// Refuses ids that cannot stand inside a translation.
-fn check_target(sentence: usize, target: &[u32], vocabulary: usize) -> Result<()> {
+pub(crate) fn check_target(sentence: usize, target: &[u32], vocabulary: usize) -> Result<()> {
     let refused = target.iter().enumerate().find(|&(_, &token)| token as usize >= vocabulary || matches!(token, crate::PAD | BOS | EOS));
     match refused {
         None => Ok(()),

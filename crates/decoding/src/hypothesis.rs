@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::DecodingConfig;
+
 /// One finished translation with its scores.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Hypothesis {
@@ -9,8 +11,8 @@ pub struct Hypothesis {
     pub tokens: Vec<u32>,
     /// Natural logarithm of the probability of the tokens and the closing `</s>`.
     pub log_probability: f64,
-    /// [`log_probability`](Self::log_probability) over [`length_penalty`]; what n-best lists are
-    /// sorted by.
+    /// [`log_probability`](Self::log_probability), after the repetition penalty if there is one, over
+    /// the [length penalty](DecodingConfig::penalty); what n-best lists are sorted by.
     pub score: f64,
     /// The number of scored tokens: the output tokens and the closing `</s>`. Zero only for the
     /// translation of an empty source, which no model scored.
@@ -18,10 +20,11 @@ pub struct Hypothesis {
 }
 
 impl Hypothesis {
-    /// Scores `tokens` (without `</s>`), whose total with `</s>` is `log_probability`.
-    pub(crate) fn finished(tokens: Vec<u32>, log_probability: f64, alpha: f64) -> Self {
+    /// Scores `tokens` (without `</s>`). `log_probability` is their total with `</s>`, and `rank` what
+    /// the search made of it, the same where no penalty but that of length is asked for.
+    pub(crate) fn finished(tokens: Vec<u32>, log_probability: f64, rank: f64, config: &DecodingConfig) -> Self {
         let length = tokens.len() + 1;
-        Self { tokens, log_probability, score: log_probability / length_penalty(length, alpha), length }
+        Self { tokens, log_probability, score: rank / config.penalty(length), length }
     }
 
     /// The translation of an empty source: nothing, for certain.

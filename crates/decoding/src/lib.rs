@@ -1,4 +1,4 @@
-//! Greedy search, beam search and forced scoring over any model that predicts one token at a time.
+//! Greedy search, beam search, sampling and forced scoring over any model that predicts one token at a time.
 //!
 //! The searches know a model only through [`StepModel`]: start from sources, step all rows by one
 //! token, keep some rows. They run on the host over plain `f32` rows. The alternative, searching
@@ -12,10 +12,13 @@
 //!   by the order of hypotheses and then by the lowest token id.
 //! - A hypothesis' log-probability is that of the model's full distribution, whatever tokens the
 //!   search forbids, so [`Translator::score`] of an output gives the number the search gave it.
-//! - Stopping is exact: the result is the one that running the beam to its maximum length gives.
+//! - Stopping is exact, unless `patience` asks for less: the result is the one that running the beam to
+//!   its maximum length gives.
+//! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample and
+//!   the position.
 //!
-//! Reading order: [`StepModel`], then `select.rs` (one row of logits to candidates), `beam.rs`,
-//! and [`Translator`], which forms the batches.
+//! Reading order: [`StepModel`], then `rules.rs` (what may come next), `select.rs` (one row of logits to
+//! candidates), `beam.rs`, `walk.rs` (greedy search and sampling), and [`Translator`], which forms the batches.
 //!
 //! ```
 //! use taper_decoding::{DecodingConfig, Result, StepModel, Translator};
@@ -35,14 +38,14 @@
 //!         Ok(sources.iter().map(|source| source.to_vec()).collect())
 //!     }
 //!
-//!     fn step(&self, state: &mut Self::State, tokens: &[u32]) -> Result<Vec<f32>> {
+//!     fn step<T>(&self, state: &mut Self::State, tokens: &[u32], read: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
 //!         let mut logits = vec![0.0; tokens.len() * 10];
 //!         for (rest, row) in state.iter_mut().zip(logits.chunks_mut(10)) {
 //!             if !rest.is_empty() {
 //!                 row[rest.remove(0) as usize] = 9.0;
 //!             }
 //!         }
-//!         Ok(logits)
+//!         read(&logits)
 //!     }
 //!
 //!     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()> {
@@ -58,24 +61,34 @@
 //! # Ok::<(), taper_decoding::DecodingError>(())
 //! ```
 
+mod alignment;
 mod beam;
 mod config;
+mod ensemble;
 mod error;
 mod forced;
 mod greedy;
 mod hypothesis;
+mod normalizer;
+mod rules;
+mod sampling;
 mod select;
+mod sentence;
 mod step;
 mod tokens;
 mod transformer;
 mod translator;
+mod walk;
 
+pub use alignment::{Alignment, align};
 pub use beam::beam_search;
-pub use config::{DecodingConfig, OutputLimits};
+pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig};
+pub use ensemble::Ensemble;
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
 pub use greedy::greedy_search;
 pub use hypothesis::{Hypothesis, length_penalty};
+pub use sentence::Sentence;
 pub use step::StepModel;
 pub use tokens::{BOS, EOS, PAD, UNK};
 pub use translator::{FinishedChunk, Translator};

@@ -1,109 +1,147 @@
 //! From one row of logits to the best tokens it allows.
 
-use crate::tokens::{BOS, EOS, PAD, UNK};
-use crate::{DecodingConfig, OutputLimits};
+use crate::normalizer::{log_normalizer, log_probability, maximum};
+use crate::rules::Rules;
 
 /// A token that may come next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) token: u32,
+    /// By the model.
     pub(crate) log_probability: f64,
+    /// By what the search orders: the same, unless repetition is penalised.
+    pub(crate) rank: f64,
 }
 
-/// Which tokens may come next.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Allowed {
-    /// `</s>` may come.
-    end: bool,
-    /// Anything but `</s>` may come.
-    others: bool,
-    /// `<unk>` may come, where `others` may.
-    unknown: bool,
-}
+/// Tokens of a row that are looked at together; none of a chunk is a candidate where its largest is not.
+const CHUNK: usize = 64;
 
-impl Allowed {
-    /// What may come after `length` output tokens.
-    ///
-    /// At the maximum length `</s>` is forced and its log-probability counted, so that every
-    /// hypothesis is a whole sentence with a true score.
-    pub(crate) fn after(length: usize, limits: OutputLimits, config: &DecodingConfig) -> Self {
-        Self { end: length >= limits.min_length, others: length < limits.max_length, unknown: config.allow_unknown }
-    }
-
-    fn admits(self, token: u32) -> bool {
-        match token {
-            PAD | BOS => false,
-            EOS => self.end,
-            UNK => self.others && self.unknown,
-            _ => self.others,
-        }
-    }
-}
-
-/// `ln Σ exp(logits)`, or `None` where the row is no distribution: NaN, `+inf`, or only `-inf`.
-pub(crate) fn log_normalizer(logits: &[f32]) -> Option<f64> {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    if !max.is_finite() {
-        return None;
-    }
-    // Differences to the maximum are small where they matter, so f32 exponentials suffice; the
-    // sum is f64 since it has as many terms as the vocabulary. A NaN survives into the sum.
-    let sum: f64 = logits.iter().map(|&x| f64::from((x - max).exp())).sum();
-    sum.is_finite().then(|| f64::from(max) + sum.ln())
-}
-
-/// The log-probability of a token. Rounding must not lift it above 0: the searches rely on totals
-/// that never rise.
-pub(crate) fn log_probability(logit: f32, normalizer: f64) -> f64 {
-    (f64::from(logit) - normalizer).min(0.0)
-}
-
-/// The at most `count` likeliest tokens that `allowed` admits, likeliest first, the lower id first
+/// The at most `count` likeliest tokens that `rules` admit, likeliest first, the lower id first
 /// among equals; tokens of probability zero are left out. `None` where the row is no distribution.
-pub(crate) fn best_tokens(logits: &[f32], count: usize, allowed: Allowed) -> Option<Vec<Candidate>> {
-    let normalizer = log_normalizer(logits)?;
-    // Kept sorted by logit, descending. An insertion is rare once the buffer holds good tokens,
-    // so this is one comparison per token for the small counts of a beam.
-    let mut best: Vec<(f32, u32)> = Vec::with_capacity(count.min(logits.len()) + 1);
-    for (token, &logit) in logits.iter().enumerate() {
-        let full = best.len() == count;
-        // Ids come in rising order, so an equal logit loses to the one that is kept.
-        if full && best.last().is_none_or(|&(worst, _)| logit <= worst) {
-            continue;
-        }
-        let token = token as u32;
-        if logit == f32::NEG_INFINITY || !allowed.admits(token) {
-            continue;
-        }
-        let position = best.partition_point(|&(kept, _)| kept >= logit);
-        best.insert(position, (logit, token));
-        best.truncate(count);
+pub(crate) fn best_tokens(logits: &[f32], count: usize, rules: &Rules) -> Option<Vec<Candidate>> {
+    let weighed = Weighed::new(logits, rules)?;
+    if let Some(token) = rules.forced {
+        return Some(weighed.possible(token).then(|| weighed.candidate(token)).into_iter().collect());
     }
-    let candidates = best.into_iter().map(|(logit, token)| Candidate { token, log_probability: log_probability(logit, normalizer) });
-    Some(candidates.collect())
+    let mut best = Best::new(count.min(logits.len()));
+    for (chunk, values) in weighed.logits().chunks(CHUNK).enumerate() {
+        if best.beats(maximum(values)) {
+            continue;
+        }
+        for (token, &logit) in (chunk * CHUNK..).zip(values) {
+            if logit != f32::NEG_INFINITY && !best.beats(logit) && rules.admits(token as u32) {
+                best.insert(logit, token as u32);
+            }
+        }
+    }
+    Some(best.sorted.into_iter().map(|(_, token)| weighed.candidate(token)).collect())
+}
+
+/// The largest logits so far, largest first.
+struct Best {
+    count: usize,
+    sorted: Vec<(f32, u32)>,
+}
+
+impl Best {
+    fn new(count: usize) -> Self {
+        Self { count, sorted: Vec::with_capacity(count + 1) }
+    }
+
+    /// Whether `logit` has no place among them. Ids come in rising order, so an equal logit loses to the one that is kept.
+    fn beats(&self, logit: f32) -> bool {
+        self.sorted.len() == self.count && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
+    }
+
+    fn insert(&mut self, logit: f32, token: u32) {
+        let position = self.sorted.partition_point(|&(kept, _)| kept >= logit);
+        self.sorted.insert(position, (logit, token));
+        self.sorted.truncate(self.count);
+    }
+}
+
+/// A row of the model's logits with what the search makes of it.
+pub(crate) struct Weighed<'a> {
+    model: &'a [f32],
+    model_normalizer: f64,
+    penalised: Option<(Vec<f32>, f64)>,
+}
+
+impl<'a> Weighed<'a> {
+    /// `None` where the row is no distribution.
+    pub(crate) fn new(logits: &'a [f32], rules: &Rules) -> Option<Self> {
+        let penalised = match rules.penalised(logits) {
+            Some(logits) => {
+                let normalizer = log_normalizer(&logits)?;
+                Some((logits, normalizer))
+            }
+            None => None,
+        };
+        Some(Self { model: logits, model_normalizer: log_normalizer(logits)?, penalised })
+    }
+
+    /// What the search orders by.
+    pub(crate) fn logits(&self) -> &[f32] {
+        self.penalised.as_ref().map_or(self.model, |(logits, _)| logits)
+    }
+
+    /// Whether a token has a probability above zero.
+    pub(crate) fn possible(&self, token: u32) -> bool {
+        self.model.get(token as usize).is_some_and(|&logit| logit != f32::NEG_INFINITY)
+    }
+
+    pub(crate) fn candidate(&self, token: u32) -> Candidate {
+        let by_model = log_probability(self.model[token as usize], self.model_normalizer);
+        let rank = match &self.penalised {
+            Some((logits, normalizer)) => log_probability(logits[token as usize], *normalizer),
+            None => by_model,
+        };
+        Candidate { token, log_probability: by_model, rank }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tokens::EOS;
+    use crate::{DecodingConfig, Sentence, UNK};
 
-    const ANYTHING: Allowed = Allowed { end: true, others: true, unknown: true };
+    fn anything() -> Rules {
+        let config = DecodingConfig { allow_unknown: true, ..DecodingConfig::default() };
+        let sentence = Sentence { source: &[5, EOS], prefix: &[], number: 0 };
+        Rules::after(0, &[], &sentence, sentence.limits(&config), &config)
+    }
 
     #[test]
     fn ties_go_to_the_lowest_id_and_specials_never_come() {
         let logits = [9.0, 1.0, 9.0, 2.0, 5.0, 7.0, 5.0, 7.0];
-        let best = best_tokens(&logits, 5, ANYTHING).expect("finite");
+        let best = best_tokens(&logits, 5, &anything()).expect("finite");
         let tokens: Vec<u32> = best.iter().map(|candidate| candidate.token).collect();
         assert_eq!(tokens, [5, 7, 4, 6, EOS]);
-        let all = best_tokens(&logits, 100, ANYTHING).expect("finite");
+        let all = best_tokens(&logits, 100, &anything()).expect("finite");
         assert_eq!(all.len(), 6);
+    }
+
+    #[test]
+    fn the_best_of_a_long_row_are_those_of_a_sort() {
+        // Few levels make ties across chunks.
+        for levels in [7, 1000] {
+            let logits: Vec<f32> = (0..1003_u64).map(|i| (i * i * 31 % levels) as f32).collect();
+            let mut expected: Vec<u32> = (UNK..1003).filter(|&token| token != 2).collect();
+            expected.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b)));
+            for count in [1, 5, 6, 200] {
+                let best = best_tokens(&logits, count, &anything()).expect("finite");
+                let tokens: Vec<u32> = best.iter().map(|candidate| candidate.token).collect();
+                assert_eq!(tokens, expected[..count]);
+            }
+        }
     }
 
     #[test]
     fn log_probabilities_are_those_of_the_whole_row() {
         let logits = [0.5_f32, -1.0, 2.0, 0.0, 1.5];
         let total: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();
-        for candidate in best_tokens(&logits, 3, ANYTHING).expect("finite") {
+        for candidate in best_tokens(&logits, 3, &anything()).expect("finite") {
             let expected = f64::from(logits[candidate.token as usize]) - total.ln();
             assert!((candidate.log_probability - expected).abs() < 1e-6);
         }
@@ -111,15 +149,8 @@ mod tests {
 
     #[test]
     fn a_shift_of_the_row_changes_nothing_and_large_logits_do_not_overflow() {
-        let best = best_tokens(&[0.0, 0.0, 0.0, 1000.0, 999.0], 2, ANYTHING).expect("finite");
+        let best = best_tokens(&[0.0, 0.0, 0.0, 1000.0, 999.0], 2, &anything()).expect("finite");
         assert!((best[0].log_probability + 0.313_261_687_5).abs() < 1e-6);
         assert!((best[1].log_probability + 1.313_261_687_5).abs() < 1e-6);
-    }
-
-    #[test]
-    fn rows_that_are_no_distribution_are_refused() {
-        assert!(log_normalizer(&[0.0, f32::NAN, 1.0]).is_none());
-        assert!(log_normalizer(&[0.0, f32::INFINITY]).is_none());
-        assert!(log_normalizer(&[f32::NEG_INFINITY; 3]).is_none());
     }
 }

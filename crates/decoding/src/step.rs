@@ -19,15 +19,17 @@ pub trait StepModel {
     /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State>;
 
-    /// Feeds `tokens[r]` to each row `r` and predicts the token that follows it.
+    /// Feeds `tokens[r]` to each row `r`, and gives `read` the prediction of the token that follows it. It is
+    /// lent rather than returned since it is the largest thing there is at decoding, and a model may
+    /// have it in a form that would have to be copied.
     ///
     /// # Shapes
-    /// `tokens`: `R`; returns `R * V` values, row-major: log-probabilities up to a constant per
+    /// `tokens`: `R`; `read` gets `R * V` values, row-major: log-probabilities up to a constant per
     /// row, so logits will do. `-inf` marks an impossible token.
     ///
     /// # Errors
-    /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
-    fn step(&self, state: &mut Self::State, tokens: &[u32]) -> Result<Vec<f32>>;
+    /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model), and what `read` returns.
+    fn step<T>(&self, state: &mut Self::State, tokens: &[u32], read: impl FnOnce(&[f32]) -> Result<T>) -> Result<T>;
 
     /// Makes row `i` of the state what row `rows[i]` was. Rows may repeat (a hypothesis that
     /// branches) and be left out (one that ended).
@@ -37,19 +39,18 @@ pub trait StepModel {
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
-/// Steps and checks that the model answered with one row of `V` values per token.
-pub(crate) fn checked_step<M: StepModel>(model: &M, state: &mut M::State, tokens: &[u32]) -> Result<Vec<f32>> {
-    let logits = model.step(state, tokens)?;
-    let expected = tokens.len() * model.vocabulary_size();
-    if logits.len() != expected {
-        return Err(crate::DecodingError::WrongShape {
-            rows: tokens.len(),
-            vocabulary: model.vocabulary_size(),
-            expected,
-            got: logits.len(),
-        });
-    }
-    Ok(logits)
+/// Steps, and checks that the model answered with one row of `V` values per token.
+pub(crate) fn checked_step<M: StepModel, T>(
+    model: &M,
+    state: &mut M::State,
+    tokens: &[u32],
+    read: impl FnOnce(&[f32]) -> Result<T>,
+) -> Result<T> {
+    let (rows, vocabulary) = (tokens.len(), model.vocabulary_size());
+    model.step(state, tokens, |logits| match rows * vocabulary {
+        expected if logits.len() != expected => Err(crate::DecodingError::WrongShape { rows, vocabulary, expected, got: logits.len() }),
+        _ => read(logits),
+    })
 }
 
 /// Selects `rows` unless that would leave the state of `old_rows` rows as it is.

@@ -2,10 +2,14 @@
 
 use std::ops::Range;
 
+use crate::beam::beam;
+use crate::forced::check_target;
+use crate::greedy::greedy;
+use crate::sampling::sample;
 use crate::tokens::EOS;
-use crate::{DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, StepModel, beam_search, forced_scores, greedy_search};
+use crate::{DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, Sentence, StepModel, forced_scores};
 
-/// The source that the model sees for an empty line with a translation to score.
+/// The source that the model sees for an empty line with a translation to score or to go on with.
 const ONLY_END: &[u32] = &[EOS];
 
 /// Translates and scores any number of sentences with one model and one configuration.
@@ -57,7 +61,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     ///
     /// # Errors
     /// [`DecodingError::SourceWithoutEnd`] before anything is translated, and the errors of
-    /// [`beam_search`].
+    /// [`beam_search`](crate::beam_search).
     pub fn translate(&self, sources: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>> {
         self.translate_with(sources, |_| {})
     }
@@ -71,20 +75,38 @@ impl<'m, M: StepModel> Translator<'m, M> {
         sources: &[Vec<u32>],
         on_chunk: impl FnMut(FinishedChunk<'_, Vec<Hypothesis>>),
     ) -> Result<Vec<Vec<Hypothesis>>> {
-        check_sources(sources)?;
-        let (empty, mut order): (Vec<usize>, Vec<usize>) = (0..sources.len()).partition(|&index| is_empty(&sources[index]));
-        order.sort_by_key(|&index| std::cmp::Reverse(sources[index].len()));
-        let lengths: Vec<usize> = order.iter().map(|&index| sources[index].len()).collect();
-        let batches = batches(&lengths, self.config.beam_size, &self.config);
+        self.translate_sentences(&Sentence::plain(sources), on_chunk)
+    }
 
-        let mut collector = Collector::new(sources.len(), on_chunk);
+    /// As [`translate_with`](Self::translate_with), for sentences with prefixes and numbers of their own. An empty
+    /// source with a prefix is given to the model as only `</s>`.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate); [`DecodingError::Target`] for a prefix that no translation can hold.
+    pub fn translate_sentences(
+        &self,
+        sentences: &[Sentence<'_>],
+        on_chunk: impl FnMut(FinishedChunk<'_, Vec<Hypothesis>>),
+    ) -> Result<Vec<Vec<Hypothesis>>> {
+        check_sources(sentences.iter().map(|sentence| sentence.source))?;
+        for (index, sentence) in sentences.iter().enumerate() {
+            check_target(index, sentence.prefix, self.model.vocabulary_size())?;
+        }
+        let (empty, mut order): (Vec<usize>, Vec<usize>) =
+            (0..sentences.len()).partition(|&index| is_empty(sentences[index].source) && sentences[index].prefix.is_empty());
+        order.sort_by_key(|&index| std::cmp::Reverse(sentences[index].source.len()));
+        let lengths: Vec<usize> = order.iter().map(|&index| sentences[index].source.len()).collect();
+        let batches = batches(&lengths, self.config.rows_per_sentence(), &self.config);
+
+        let mut collector = Collector::new(sentences.len(), on_chunk);
         if !empty.is_empty() {
             let results = vec![vec![Hypothesis::empty()]; empty.len()];
             collector.finish(&empty, results);
         }
         for batch in batches {
             let indices = &order[batch];
-            let chunk: Vec<&[u32]> = indices.iter().map(|&i| sources[i].as_slice()).collect();
+            let chunk: Vec<Sentence<'_>> =
+                indices.iter().map(|&index| Sentence { source: or_only_end(sentences[index].source), ..sentences[index] }).collect();
             let results = self.translate_chunk(&chunk).map_err(|error| error.in_batch(indices))?;
             collector.finish(indices, results);
         }
@@ -115,7 +137,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         if sources.len() != targets.len() {
             return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
         }
-        check_sources(sources)?;
+        check_sources(sources.iter().map(Vec::as_slice))?;
         let (empty, mut order): (Vec<usize>, Vec<usize>) =
             (0..sources.len()).partition(|&index| is_empty(&sources[index]) && targets[index].is_empty());
         // Targets of about one length end together, which keeps the rows of a batch busy.
@@ -128,27 +150,21 @@ impl<'m, M: StepModel> Translator<'m, M> {
         }
         for batch in batches(&lengths, 1, &self.config) {
             let indices = &order[batch];
-            let chunk_sources: Vec<&[u32]> = indices
-                .iter()
-                .map(|&index| match sources[index].as_slice() {
-                    [] => ONLY_END,
-                    source => source,
-                })
-                .collect();
+            let chunk_sources: Vec<&[u32]> = indices.iter().map(|&index| or_only_end(&sources[index])).collect();
             let chunk_targets: Vec<&[u32]> = indices.iter().map(|&i| targets[i].as_slice()).collect();
-            let alpha = self.config.length_penalty;
-            let results = forced_scores(self.model, &chunk_sources, &chunk_targets, alpha).map_err(|error| error.in_batch(indices))?;
+            let results =
+                forced_scores(self.model, &chunk_sources, &chunk_targets, &self.config).map_err(|error| error.in_batch(indices))?;
             collector.finish(indices, results);
         }
         Ok(collector.into_results())
     }
 
-    fn translate_chunk(&self, sources: &[&[u32]]) -> Result<Vec<Vec<Hypothesis>>> {
-        if self.config.beam_size == 1 {
-            let hypotheses = greedy_search(self.model, sources, &self.config)?;
-            return Ok(hypotheses.into_iter().map(|best| vec![best]).collect());
+    fn translate_chunk(&self, sentences: &[Sentence<'_>]) -> Result<Vec<Vec<Hypothesis>>> {
+        match self.config.beam_size {
+            _ if self.config.sampling.is_active() => sample(self.model, sentences, &self.config),
+            1 => greedy(self.model, sentences, &self.config),
+            _ => beam(self.model, sentences, &self.config),
         }
-        beam_search(self.model, sources, &self.config)
     }
 }
 
@@ -184,8 +200,13 @@ fn is_empty(source: &[u32]) -> bool {
     matches!(source, [] | [EOS])
 }
 
-fn check_sources(sources: &[Vec<u32>]) -> Result<()> {
-    for (sentence, source) in sources.iter().enumerate() {
+/// The source as a model can be given it.
+fn or_only_end(source: &[u32]) -> &[u32] {
+    if source.is_empty() { ONLY_END } else { source }
+}
+
+fn check_sources<'a>(sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
+    for (sentence, source) in sources.enumerate() {
         if let Some(&last) = source.last()
             && last != EOS
         {

@@ -6,7 +6,9 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use common::{HashModel, random_sources, short_outputs};
-use taper_decoding::{BOS, DecodingConfig, EOS, Hypothesis, StepModel, UNK, beam_search, forced_scores, greedy_search, length_penalty};
+use taper_decoding::{
+    BOS, DecodingConfig, EOS, Hypothesis, LengthPenaltyForm, StepModel, UNK, beam_search, forced_scores, greedy_search, length_penalty,
+};
 
 fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
     sources.iter().map(Vec::as_slice).collect()
@@ -15,9 +17,9 @@ fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
 /// The natural log-softmax of the row after `prefix`, in f64 and by the textbook.
 fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
     let mut state = model.start(&[source]).expect("starts");
-    let mut logits = model.step(&mut state, &[BOS]).expect("steps");
+    let mut logits = model.step(&mut state, &[BOS], |logits| Ok(logits.to_vec())).expect("steps");
     for &token in prefix {
-        logits = model.step(&mut state, &[token]).expect("steps");
+        logits = model.step(&mut state, &[token], |logits| Ok(logits.to_vec())).expect("steps");
     }
     let sum: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();
     logits.iter().map(|&x| f64::from(x) - sum.ln()).collect()
@@ -65,16 +67,16 @@ fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (
             }
         }
         continuations.sort_by(|a, b| b.2.total_cmp(&a.2));
-        continuations.truncate(config.beam_size);
-        live.clear();
-        for (mut prefix, token, total) in continuations {
-            if token == EOS {
-                let penalty = length_penalty(prefix.len() + 1, config.length_penalty);
-                finished.push((total / penalty, prefix));
-            } else {
-                prefix.push(token);
-                live.push((prefix, total));
+        for (prefix, token, total) in &continuations[..continuations.len().min(config.beam_size)] {
+            if *token == EOS {
+                finished.push((total / config.penalty(prefix.len() + 1), prefix.clone()));
             }
+        }
+        let going_on = continuations.into_iter().filter(|(_, token, _)| *token != EOS).take(config.beam_size);
+        live = going_on.map(|(prefix, token, total)| ([prefix, vec![token]].concat(), total)).collect();
+        // What patience asks for, where it does; the rest of the time this runs to the maximum length.
+        if config.patience > 0.0 && finished.len() >= config.beam_size {
+            break;
         }
     }
     finished.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -143,6 +145,29 @@ fn early_stopping_gives_what_running_to_the_maximum_length_gives() {
 }
 
 #[test]
+fn patience_stops_when_enough_have_finished() {
+    let (mut rows, mut exact_rows) = (0, 0);
+    for form in [LengthPenaltyForm::Gnmt, LengthPenaltyForm::Power] {
+        for seed in 30..40 {
+            let mut model = HashModel::new(seed);
+            model.end_bias = 1.0;
+            let sources = random_sources(4, seed);
+            let exact = DecodingConfig { length_penalty: 1.0, length_penalty_form: form, n_best: 2, ..short_outputs(4, 12) };
+            let config = DecodingConfig { patience: 1.0, ..exact.clone() };
+            beam_search(&model, &slices(&sources), &exact).expect("decodes");
+            exact_rows += model.rows_stepped.swap(0, Ordering::Relaxed);
+            let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+            rows += model.rows_stepped.swap(0, Ordering::Relaxed);
+            for (source, found) in sources.iter().zip(found) {
+                let found: Vec<Vec<u32>> = found.into_iter().map(|h| h.tokens).collect();
+                assert_eq!(found, patient_beam(&model, source, &config).0);
+            }
+        }
+    }
+    assert!(rows < exact_rows, "{rows} of {exact_rows} rows");
+}
+
+#[test]
 fn a_beam_of_one_is_greedy_search() {
     for seed in 0..20 {
         let mut model = HashModel::new(seed);
@@ -166,7 +191,7 @@ fn forced_scores_of_an_output_are_the_scores_of_its_search_to_the_bit() {
     let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
     for rank in 0..5 {
         let targets: Vec<&[u32]> = found.iter().map(|n| n[rank].tokens.as_slice()).collect();
-        let forced = forced_scores(&model, &slices(&sources), &targets, config.length_penalty).expect("scores");
+        let forced = forced_scores(&model, &slices(&sources), &targets, &config).expect("scores");
         for (forced, found) in forced.iter().zip(found.iter().map(|n| &n[rank])) {
             assert_eq!(forced.log_probability.to_bits(), found.log_probability.to_bits());
             assert_eq!(forced.score.to_bits(), found.score.to_bits());
@@ -181,7 +206,8 @@ fn forced_token_scores_are_the_log_softmax() {
     let model = HashModel::new(6);
     let source = [7, 9, EOS];
     let target = [5, UNK, 4];
-    let forced = forced_scores(&model, &[&source], &[&target], 0.0).expect("scores");
+    let forced = forced_scores(&model, &[&source], &[&target], &DecodingConfig { length_penalty: 0.0, ..DecodingConfig::default() })
+        .expect("scores");
     for (position, &score) in forced[0].token_log_probabilities.iter().enumerate() {
         let token = target.get(position).copied().unwrap_or(EOS);
         let expected = log_softmax(&model, &source, &target[..position])[token as usize];
@@ -251,4 +277,6 @@ fn the_length_penalty_is_that_of_the_paper() {
     assert_eq!(length_penalty(7, 1.0), 2.0);
     assert_eq!(length_penalty(19, 0.5), 2.0);
     assert_eq!(length_penalty(100, 0.0), 1.0);
+    let power = DecodingConfig { length_penalty: 0.5, length_penalty_form: LengthPenaltyForm::Power, ..DecodingConfig::default() };
+    assert_eq!(power.penalty(16), 4.0);
 }

@@ -1,7 +1,7 @@
 //! The equivalences of search, with real Transformers behind it.
 
 use candle_core::{DType, Device};
-use taper_decoding::{DecodingConfig, EOS, Hypothesis, Translator, greedy_search};
+use taper_decoding::{DecodingConfig, EOS, Ensemble, Hypothesis, Translator, align, greedy_search};
 use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
 
 /// A model with random weights: its outputs are varied, and what search does to them must still be consistent.
@@ -75,5 +75,46 @@ fn the_forced_score_is_the_beams() {
                 assert!((forced.log_probability - expected).abs() < 1e-4, "{name}: {} {expected}", forced.log_probability);
             }
         }
+    });
+}
+
+#[test]
+fn one_model_twice_is_that_model() {
+    each(|model, name| {
+        let twice = [model.clone(), model.clone()];
+        let ensemble = Ensemble::new(&twice).expect("one vocabulary");
+        for beam_size in [1, 4] {
+            let alone = translate(model, config(beam_size), &sources());
+            let together = Translator::new(&ensemble, config(beam_size)).expect("valid").translate(&sources()).expect("decodes");
+            assert_eq!(alone, together, "{name}");
+        }
+    });
+}
+
+#[test]
+fn an_alignment_has_a_source_token_for_each_target_token() {
+    each(|model, name| {
+        let sources = sources();
+        let targets: Vec<Vec<u32>> = translate(model, config(4), &sources).into_iter().map(|mut found| found.remove(0).tokens).collect();
+        let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
+        let outputs: Vec<&[u32]> = targets.iter().map(Vec::as_slice).collect();
+        let aligned = align(model, &slices, &outputs).expect("aligns");
+        for ((alignment, source), target) in aligned.iter().zip(&sources).zip(&targets) {
+            assert_eq!(alignment.weights.len(), target.len(), "{name}");
+            for row in &alignment.weights {
+                assert_eq!(row.len(), source.len(), "{name}");
+                assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5, "{name}");
+            }
+            let expected = if source.len() > 1 { target.len() } else { 0 };
+            assert_eq!(alignment.pairs.len(), expected, "{name}");
+            for (place, &(from, to)) in alignment.pairs.iter().enumerate() {
+                assert_eq!(to, place, "{name}");
+                let row = &alignment.weights[to][..source.len() - 1];
+                assert!(row.iter().all(|&weight| weight <= row[from]), "{name}");
+            }
+        }
+        // A sentence is aligned as it would be alone.
+        let alone = align(model, &slices[3..4], &outputs[3..4]).expect("aligns");
+        assert_eq!(alone[0].pairs, aligned[3].pairs, "{name}");
     });
 }

@@ -143,14 +143,14 @@ impl StepModel for Diverged {
         self.inner.start(sources)
     }
 
-    fn step(&self, state: &mut Vec<u64>, tokens: &[u32]) -> Result<Vec<f32>> {
-        let mut logits = self.inner.step(state, tokens)?;
+    fn step<T>(&self, state: &mut Vec<u64>, tokens: &[u32], read: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
+        let mut logits = self.inner.step(state, tokens, |logits| Ok(logits.to_vec()))?;
         for (row, &history) in state.iter().enumerate() {
             if history == self.history {
                 logits[row * self.inner.vocabulary + 5] = f32::NAN;
             }
         }
-        Ok(logits)
+        read(&logits)
     }
 
     fn select(&self, state: &mut Vec<u64>, rows: &[usize]) -> Result<()> {
@@ -214,7 +214,7 @@ fn configurations_are_checked() {
 
     DecodingConfig::default().validate().expect("valid default");
     type Change = fn(&mut DecodingConfig);
-    let refused: [(&str, Change); 7] = [
+    let refused: [(&str, Change); 11] = [
         ("beam_size", |config| config.beam_size = 0),
         ("n_best", |config| config.n_best = 6),
         ("length_penalty", |config| config.length_penalty = -0.1),
@@ -222,6 +222,10 @@ fn configurations_are_checked() {
         ("max_length", |config| config.max_length = 0),
         ("min_length", |config| config.min_length = 1000),
         ("batch_tokens", |config| config.batch_tokens = 0),
+        ("patience", |config| config.patience = -1.0),
+        ("repetition_penalty", |config| config.repetition_penalty = 0.0),
+        ("sampling.temperature", |config| config.sampling.temperature = f64::INFINITY),
+        ("sampling.top_p", |config| config.sampling.top_p = 0.0),
     ];
     for (key, change) in refused {
         let mut config = DecodingConfig::default();

@@ -11,6 +11,7 @@ use taper_ops::{Kernel, Products};
 use taper_trainer::{MicroBatch, Optimizer, OptimizerConfig, Outcome, TrainingConfig};
 
 use crate::arguments::{BenchTrain, Preset};
+use crate::cost::{bytes, peak_memory};
 use crate::device;
 use crate::text::print_line;
 
@@ -93,7 +94,7 @@ impl Measured {
             "target_tokens_per_s": round(self.tokens as f64 / self.seconds, 1),
             "s_per_step": round(self.seconds / steps, 4),
             "gflops": round(self.profile.flops as f64 / self.seconds / 1e9, 1),
-            "peak_memory_mib": peak_memory_kib().map(|kib| kib / 1024),
+            "peak_memory_mib": peak_memory().map(|bytes| bytes >> 20),
             "last_loss": round(self.loss, 6),
             "time": shares,
         })
@@ -101,7 +102,7 @@ impl Measured {
 
     fn print(&self, arguments: &BenchTrain) -> Result<()> {
         let steps = arguments.steps as f64;
-        let memory = peak_memory_kib().map_or_else(|| "unknown".to_owned(), |kib| crate::cost::bytes(kib * 1024));
+        let memory = peak_memory().map_or_else(|| "unknown".to_owned(), bytes);
         for line in [
             format!("speed        {:.0} target tokens/s, {:.3} s a step", self.tokens as f64 / self.seconds, self.seconds / steps),
             format!(
@@ -140,12 +141,6 @@ fn kernel(dtype: &str) -> &'static str {
 fn round(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor
-}
-
-/// The largest resident size so far, where the system tells.
-fn peak_memory_kib() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
 fn shape(preset: Preset, dropout: Option<f64>) -> ModelConfig {

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 mod average;
+mod bench_decode;
 mod bench_train;
 mod bleu;
 mod completions;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Score(arguments) => score::run(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
+        Command::Bench(BenchCommand::Decode(arguments)) => bench_decode::run(arguments),
         Command::Average(arguments) => average::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),

@@ -72,7 +72,7 @@ impl StepModel for HashModel {
         Ok(sources.iter().map(|source| self.history_of_source(source)).collect())
     }
 
-    fn step(&self, state: &mut Vec<u64>, tokens: &[u32]) -> Result<Vec<f32>> {
+    fn step<T>(&self, state: &mut Vec<u64>, tokens: &[u32], read: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
         if state.len() != tokens.len() {
             let message = format!("{} rows but {} tokens", state.len(), tokens.len());
             return Err(DecodingError::model("step", message));
@@ -83,7 +83,7 @@ impl StepModel for HashModel {
             *history = mix(*history, u64::from(token));
             logits.extend(self.logits(*history));
         }
-        Ok(logits)
+        read(&logits)
     }
 
     fn select(&self, state: &mut Vec<u64>, rows: &[usize]) -> Result<()> {
@@ -102,7 +102,8 @@ pub(crate) fn random_sources(count: usize, seed: u64) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// A configuration whose outputs have at most `max_length` tokens for any source.
+/// A configuration whose outputs have at most `max_length` tokens for any source, and whose searches
+/// stop only where nothing can change their result.
 pub(crate) fn short_outputs(beam_size: usize, max_length: usize) -> DecodingConfig {
-    DecodingConfig { beam_size, max_length_ratio: 0.0, max_length_offset: max_length, ..DecodingConfig::default() }
+    DecodingConfig { beam_size, max_length_ratio: 0.0, max_length_offset: max_length, patience: 0.0, ..DecodingConfig::default() }
 }

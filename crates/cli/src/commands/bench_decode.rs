@@ -1,0 +1,114 @@
+//! `taper bench decode`: how fast a run translates, and in how much memory.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use taper_decoding::Translator;
+
+use crate::decoding_arguments::BenchDecode;
+use crate::loaded_run::LoadedRun;
+use crate::text::{print_line, read_lines};
+use crate::translation::encode_sources;
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Report {
+    sentences: usize,
+    /// Output tokens, `</s>` counted.
+    tokens: usize,
+    beam_size: usize,
+    threads: usize,
+    /// From the start of the command to the translation of the first line, the model being loaded in between.
+    first_translation_seconds: f64,
+    /// Of each repeat, text to text.
+    seconds: Vec<f64>,
+    /// By the median.
+    sentences_per_second: f64,
+    tokens_per_second: f64,
+    /// The most memory that the process held, in bytes; none where the system does not tell.
+    peak_memory: Option<u64>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
+    let began = Instant::now();
+    if arguments.repeats == 0 {
+        bail!("--repeats must be at least 1");
+    }
+    let lines = read_lines(&arguments.input)?;
+    if lines.is_empty() {
+        bail!("{}: no line to translate", arguments.input.display());
+    }
+    let mut overrides = arguments.set.clone();
+    overrides.extend(arguments.threads.map(|threads| format!("threads={threads}")));
+    let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &overrides)?;
+    run.search(&arguments.search, None)?;
+    decode(&run, &lines[..1])?;
+    let first_translation_seconds = began.elapsed().as_secs_f64();
+
+    let mut tokens = 0;
+    let mut seconds = Vec::with_capacity(arguments.repeats);
+    for _ in 0..arguments.repeats {
+        let began = Instant::now();
+        tokens = decode(&run, &lines)?;
+        seconds.push(began.elapsed().as_secs_f64());
+    }
+    let typical = median(&seconds);
+    let report = Report {
+        sentences: lines.len(),
+        tokens,
+        beam_size: run.config.decoding.beam_size,
+        threads: rayon::current_num_threads(),
+        first_translation_seconds,
+        seconds,
+        sentences_per_second: lines.len() as f64 / typical,
+        tokens_per_second: tokens as f64 / typical,
+        peak_memory: crate::cost::peak_memory(),
+    };
+    if arguments.json {
+        return print_line(&serde_json::to_string(&report)?);
+    }
+    print_line(&format!(
+        "{} sentences, {} tokens, beam {}, {} threads",
+        report.sentences, report.tokens, report.beam_size, report.threads
+    ))?;
+    print_line(&format!("first translation   {:.3} s after the start", report.first_translation_seconds))?;
+    print_line(&format!("sentences / second  {:.1} (median of {})", report.sentences_per_second, report.seconds.len()))?;
+    print_line(&format!("tokens / second     {:.0}", report.tokens_per_second))?;
+    match report.peak_memory {
+        Some(bytes) => print_line(&format!("peak memory         {:.1} MB", bytes as f64 / 1e6)),
+        None => print_line("peak memory         unknown on this system"),
+    }
+}
+
+/// From text to text, as `translate` does it; returns the tokens of the best translations.
+fn decode(run: &LoadedRun, lines: &[String]) -> Result<usize> {
+    let sources = encode_sources(&run.tokenizers, lines)?;
+    let found = Translator::new(&run.model, run.config.decoding.clone())?.translate(&sources)?;
+    let mut tokens = 0;
+    for best in found.iter().filter_map(|hypotheses| hypotheses.first()) {
+        tokens += best.length;
+        run.tokenizers.target().decode(&best.tokens)?;
+    }
+    Ok(tokens)
+}
+
+/// The middle one; of an even number, the mean of the two.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

@@ -1,0 +1,178 @@
+//! Lines with more tokens than training saw: refused, cut, or translated in parts.
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use taper_data::Tokenizer;
+
+use crate::decoding_arguments::OverlongRule;
+
+/// How many tokens a line may have, and what happens to one with more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    pub(crate) rule: OverlongRule,
+    pub(crate) tokens: usize,
+}
+
+/// What was done to an overlong line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Overlong {
+    /// Tokens of the line.
+    pub(crate) tokens: usize,
+    /// Tokens that it may have.
+    pub(crate) limit: usize,
+    /// What was done.
+    pub(crate) rule: OverlongRule,
+    /// How many parts were translated.
+    pub(crate) parts: usize,
+}
+
+impl Limit {
+    /// The parts of line `number` that are to be translated, and what was done if it was too long.
+    ///
+    /// # Errors
+    /// For an overlong line, when the rule is to refuse; and when the tokenizer fails.
+    pub(crate) fn apply<'a>(&self, tokenizer: &Tokenizer, line: &'a str, number: usize) -> Result<(Vec<&'a str>, Option<Overlong>)> {
+        // A token spells at least a byte.
+        if line.len() < self.tokens {
+            return Ok((vec![line], None));
+        }
+        let tokens = tokenizer.encode(line)?.len();
+        if tokens <= self.tokens {
+            return Ok((vec![line], None));
+        }
+        let mut parts = Vec::new();
+        let mut rest = line;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(self.divide(tokenizer, rest)?);
+            parts.push(part.trim());
+            rest = after.trim_start();
+            match self.rule {
+                OverlongRule::Split => {}
+                OverlongRule::Cut => break,
+                OverlongRule::Error => bail!(
+                    "line {number} has {tokens} tokens, more than {}; allow it with --overlong split or --overlong cut, or raise --max-source-tokens",
+                    self.tokens
+                ),
+            }
+        }
+        let overlong = Overlong { tokens, limit: self.tokens, rule: self.rule, parts: parts.len() };
+        Ok((parts, Some(overlong)))
+    }
+
+    /// Where to divide `text`: at the last end of a sentence that keeps the first part within the limit, else of
+    /// a phrase, else of a word, else within a word. Ends of sentences and phrases count only in the second half
+    /// of what fits, so that parts stay few.
+    fn divide(&self, tokenizer: &Tokenizer, text: &str) -> Result<usize> {
+        let ends: Vec<usize> = text.char_indices().map(|(at, character)| at + character.len_utf8()).collect();
+        // The longest beginning that fits: tokens grow with length but for rare merges across the end.
+        let (mut fits, mut exceeds) = (1, ends.len() + 1);
+        while exceeds - fits > 1 {
+            let middle = usize::midpoint(fits, exceeds);
+            if tokenizer.encode(&text[..ends[middle - 1]])?.len() <= self.tokens {
+                fits = middle;
+            } else {
+                exceeds = middle;
+            }
+        }
+        if fits >= ends.len() {
+            return Ok(text.len());
+        }
+        let within = &ends[..fits];
+        let half = &within[fits / 2..];
+        let last = |places: &[usize], is_end: fn(char, char) -> bool| {
+            places.iter().rev().copied().find(|&at| {
+                let (before, after) = (text[..at].chars().next_back(), text[at..].chars().next());
+                before.zip(after).is_some_and(|(before, after)| is_end(before, after))
+            })
+        };
+        Ok(last(half, ends_sentence)
+            .or_else(|| last(half, ends_phrase))
+            .or_else(|| last(within, |_, after| after.is_whitespace()))
+            .unwrap_or(within[fits - 1]))
+    }
+}
+
+fn ends_sentence(before: char, after: char) -> bool {
+    "。！？".contains(before) || (".!?…".contains(before) && after.is_whitespace())
+}
+
+fn ends_phrase(before: char, after: char) -> bool {
+    "，；：、".contains(before) || (",;:".contains(before) && after.is_whitespace())
+}
+
+/// The translations of parts as one, with a space between them unless the script has none.
+pub(crate) fn join(parts: &[&str]) -> String {
+    let mut text = String::new();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        let spaceless = text.chars().next_back().zip(part.chars().next()).is_none_or(|(left, right)| is_cjk(left) && is_cjk(right));
+        if !spaceless {
+            text.push(' ');
+        }
+        text.push_str(part);
+    }
+    text
+}
+
+/// Chinese and Japanese characters and their punctuation.
+fn is_cjk(character: char) -> bool {
+    matches!(character, '\u{3000}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_data::TokenizerConfig;
+
+    fn tokenizer() -> Tokenizer {
+        let texts = ["one two three. four five, six seven", "eight nine ten"].map(|text| Ok(text.to_owned()));
+        let config = TokenizerConfig { vocabulary_size: 320, ..TokenizerConfig::default() };
+        Tokenizer::train(&config, false, false, texts.into_iter()).expect("trains")
+    }
+
+    fn parts(text: &str, rule: OverlongRule, tokens: usize) -> Vec<&str> {
+        Limit { rule, tokens }.apply(&tokenizer(), text, 1).expect("not refused").0
+    }
+
+    #[test]
+    fn parts_fit_and_hold_the_whole_text() {
+        let tokenizer = tokenizer();
+        let text = "one two three. four five, six seven. eight nine ten one two three four 一二三。四五六七八九十";
+        for limit in 1..60 {
+            let found = parts(text, OverlongRule::Split, limit);
+            let kept: String = found.concat().split_whitespace().collect();
+            assert_eq!(kept, text.split_whitespace().collect::<String>());
+            // A single character may have more tokens than the limit, as bytes.
+            for part in &found {
+                assert!(tokenizer.encode(part).expect("encodes").len() <= limit || part.chars().count() == 1, "{limit}: {found:?}");
+            }
+            assert_eq!(parts(text, OverlongRule::Cut, limit), found[..1]);
+        }
+    }
+
+    #[test]
+    fn sentences_are_preferred_to_phrases_and_those_to_words() {
+        let tokenizer = tokenizer();
+        let tokens = |text: &str| tokenizer.encode(text).expect("encodes").len();
+        let text = "one two three. four five, six seven";
+        assert_eq!(parts(text, OverlongRule::Split, tokens("one two three. four")), ["one two three.", "four five, six seven"]);
+        let text = "one two three, four five six";
+        assert_eq!(parts(text, OverlongRule::Split, tokens("one two three, four"))[0], "one two three,");
+        let text = "one two three four";
+        assert_eq!(parts(text, OverlongRule::Split, tokens("one two three"))[0], "one two three");
+        assert_eq!(parts(text, OverlongRule::Split, tokens(text)), [text]);
+    }
+
+    #[test]
+    fn a_refusal_names_the_line() {
+        let limit = Limit { rule: OverlongRule::Error, tokens: 3 };
+        let error = limit.apply(&tokenizer(), "one two three four five six", 7).expect_err("too long");
+        assert!(error.to_string().starts_with("line 7 has "), "{error}");
+    }
+
+    #[test]
+    fn parts_are_joined_as_their_script_is_written() {
+        assert_eq!(join(&["Ein Hund.", "", "Zwei Hunde."]), "Ein Hund. Zwei Hunde.");
+        assert_eq!(join(&["你好。", "再见。"]), "你好。再见。");
+        assert_eq!(join(&[]), "");
+    }
+}

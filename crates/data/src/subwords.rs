@@ -1,0 +1,139 @@
+//! Segmenting training text anew in each epoch: subword regularisation.
+//!
+//! A model that sees a word cut in several ways learns what its parts mean, and forgives rare and
+//! misspelt words. BPE leaves out merges at random ([`crate::bpe_dropout`]); a unigram model draws from its own
+//! distribution over segmentations ([`crate::unigram_sampling`]).
+//!
+//! **Decision.** Sentences are segmented from the ids of the tokenised cache, which spell the text, and the merges
+//! or scores that stand in the `tokenizer.json`. So the cache stays as it is, and text is normalised and
+//! cleaned once. The library's own dropout was rejected: it draws from a generator that belongs to the thread, and
+//! a resumed run would see other text. Here a draw is a function of (seed, epoch, line, side) and its place.
+
+use crate::bpe_dropout::Merges;
+use crate::shuffle::Draws;
+use crate::unigram_sampling::Pieces;
+use crate::{Error, Result, Tokenizer, TokenizerConfig, TokenizerPair};
+
+/// The key of these draws, apart from those that order batches.
+const PURPOSE: u64 = 4;
+
+/// What precedes the first character of a word: the mark of SentencePiece, and of byte-level tokenizers.
+const WORD_MARKS: [char; 2] = ['▁', 'Ġ'];
+
+/// Which epoch of which run a batch is segmented for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Epoch {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The epoch, counted from 0.
+    pub number: u64,
+}
+
+/// Numbers in `[0, 1)`, one after the other.
+pub(crate) struct Stream {
+    draws: Draws,
+    next: u64,
+}
+
+impl Stream {
+    /// The draws for one side of a line.
+    fn new(epoch: Epoch, line: u64, side: u64) -> Self {
+        let key = Draws::new(epoch.seed, epoch.number, PURPOSE).bits(line.wrapping_mul(2).wrapping_add(side));
+        Self { draws: Draws::new(key, 0, PURPOSE), next: 0 }
+    }
+
+    pub(crate) fn unit(&mut self) -> f64 {
+        self.next += 1;
+        self.draws.unit(self.next)
+    }
+}
+
+/// What cuts the words of one side.
+#[derive(Debug)]
+enum Algorithm {
+    Bpe { merges: Merges, dropout: f64 },
+    Unigram { pieces: Pieces, alpha: f64 },
+}
+
+/// Segments sentences of one side at random.
+#[derive(Debug)]
+struct SideSampler {
+    algorithm: Algorithm,
+    /// Whether a token begins a word.
+    begins: Vec<bool>,
+}
+
+impl SideSampler {
+    fn new(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Self> {
+        let file: serde_json::Value = serde_json::from_str(tokenizer.json())
+            .map_err(|error| Error::Tokenizer { action: "read its file", message: error.to_string() })?;
+        let model = &file["model"];
+        let algorithm = match model["type"].as_str() {
+            Some("BPE") if config.dropout > 0.0 => Algorithm::Bpe { merges: Merges::read(model)?, dropout: config.dropout },
+            Some("Unigram") if config.sampling_alpha > 0.0 => {
+                Algorithm::Unigram { pieces: Pieces::read(model)?, alpha: config.sampling_alpha }
+            }
+            kind => {
+                let (key, needed) =
+                    if config.dropout > 0.0 { ("data.tokenizer.dropout", "BPE") } else { ("data.tokenizer.sampling_alpha", "Unigram") };
+                let message = format!("needs a {needed} tokenizer, but the tokenizer.json holds {}", kind.unwrap_or("no model"));
+                return Err(Error::Config { key, message });
+            }
+        };
+        let begins = (0..tokenizer.vocabulary_size() as u32)
+            .map(|id| tokenizer.token(id).is_some_and(|token| token.starts_with(WORD_MARKS)))
+            .collect();
+        Ok(Self { algorithm, begins })
+    }
+
+    /// The same text in other tokens.
+    fn segment(&self, ids: &[u32], draws: &mut Stream) -> Vec<u32> {
+        let mut out = Vec::with_capacity(ids.len() * 2);
+        for word in ids.chunk_by(|_, next| !self.begins.get(*next as usize).copied().unwrap_or(false)) {
+            match &self.algorithm {
+                Algorithm::Bpe { merges, dropout } => merges.segment(word, *dropout, draws, &mut out),
+                Algorithm::Unigram { pieces, alpha } => pieces.segment(word, *alpha, draws, &mut out),
+            }
+        }
+        out
+    }
+}
+
+/// Segments the pairs of a training split at random.
+#[derive(Debug)]
+pub(crate) struct SubwordSampler {
+    source: SideSampler,
+    /// None where both sides share a tokenizer.
+    target: Option<SideSampler>,
+    /// A side that would get more tokens than this stays as the tokenizer cuts it.
+    max_tokens: usize,
+}
+
+impl SubwordSampler {
+    /// A sampler as configured, or none where nothing is to be sampled.
+    ///
+    /// # Errors
+    /// When the tokenizer is not of the kind that the settings are for, or its file cannot be understood.
+    pub(crate) fn new(tokenizers: &TokenizerPair, config: &TokenizerConfig, max_tokens: usize) -> Result<Option<Self>> {
+        if config.dropout == 0.0 && config.sampling_alpha == 0.0 {
+            return Ok(None);
+        }
+        let source = SideSampler::new(tokenizers.source(), config)?;
+        let target = if tokenizers.is_joint() { None } else { Some(SideSampler::new(tokenizers.target(), config)?) };
+        Ok(Some(Self { source, target, max_tokens }))
+    }
+
+    /// The pair of `line` as this epoch sees it.
+    pub(crate) fn segment(&self, source: Vec<u32>, target: Vec<u32>, epoch: Epoch, line: u64) -> (Vec<u32>, Vec<u32>) {
+        let side = |sampler: &SideSampler, ids: Vec<u32>, side: u64| {
+            let sampled = sampler.segment(&ids, &mut Stream::new(epoch, line, side));
+            if sampled.len() > self.max_tokens { ids } else { sampled }
+        };
+        (side(&self.source, source, 0), side(self.target.as_ref().unwrap_or(&self.source), target, 1))
+    }
+}
+
+/// What a `tokenizer.json` lacks.
+pub(crate) fn unreadable(what: &str) -> Error {
+    Error::Tokenizer { action: "prepare sampling", message: format!("its tokenizer.json has no {what} that could be read") }
+}

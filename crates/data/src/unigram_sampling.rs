@@ -1,0 +1,107 @@
+//! Sampling of segmentations from a unigram model (Kudo 2018, "Subword Regularization: Improving Neural Network
+//! Translation Models with Multiple Subword Candidates").
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::subwords::{Stream, unreadable};
+use crate::tokenizer::{SPECIAL_TOKENS, byte_token};
+
+/// The pieces of a unigram tokenizer with their log-probabilities.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    by_text: HashMap<String, (u32, f64)>,
+    /// The text of each id; none for what spells no text: special tokens and bytes.
+    texts: Vec<Option<String>>,
+    /// Bytes of the longest piece.
+    longest: usize,
+}
+
+impl Pieces {
+    /// Reads the `model` of a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// When it has no pieces with scores.
+    pub(crate) fn read(model: &Value) -> Result<Self> {
+        let vocabulary = model["vocab"].as_array().ok_or_else(|| unreadable("vocabulary"))?;
+        let bytes: Vec<String> = (0..=u8::MAX).map(byte_token).collect();
+        let mut pieces = Self { by_text: HashMap::new(), texts: Vec::with_capacity(vocabulary.len()), longest: 0 };
+        for (id, entry) in (0_u32..).zip(vocabulary) {
+            let (text, score) =
+                entry.get(0).and_then(Value::as_str).zip(entry.get(1).and_then(Value::as_f64)).ok_or_else(|| unreadable("scores"))?;
+            let spells = !text.is_empty() && !SPECIAL_TOKENS.contains(&text) && !bytes.iter().any(|byte| byte == text);
+            pieces.texts.push(spells.then(|| text.to_owned()));
+            if spells {
+                pieces.longest = pieces.longest.max(text.len());
+                pieces.by_text.insert(text.to_owned(), (id, score));
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// Cuts the word that `ids` spell, drawing a segmentation with probability proportional to its own in the model,
+    /// to the power `alpha`. Ids that spell no text stay, and are not cut across.
+    pub(crate) fn segment(&self, ids: &[u32], alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) {
+        let text = |id: u32| self.texts.get(id as usize).and_then(Option::as_deref);
+        for run in ids.chunk_by(|&left, &right| text(left).is_some() && text(right).is_some()) {
+            let word: String = run.iter().filter_map(|&id| text(id)).collect();
+            if word.is_empty() || !self.draw(&word, alpha, draws, out) {
+                out.extend_from_slice(run);
+            }
+        }
+    }
+
+    /// Forward filtering, backward sampling. Returns whether the pieces spell the word at all.
+    fn draw(&self, word: &str, alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) -> bool {
+        // For each place, the log of the summed weights of all segmentations up to it.
+        let mut forward = vec![f64::NEG_INFINITY; word.len() + 1];
+        forward[0] = 0.0;
+        let mut arriving: Vec<Vec<(usize, u32, f64)>> = vec![Vec::new(); word.len() + 1];
+        let ends: Vec<usize> = word.char_indices().map(|(at, character)| at + character.len_utf8()).collect();
+        for (start, _) in word.char_indices() {
+            if forward[start] == f64::NEG_INFINITY {
+                continue;
+            }
+            for &end in ends.iter().skip_while(|&&end| end <= start).take_while(|&&end| end - start <= self.longest) {
+                if let Some(&(id, score)) = self.by_text.get(&word[start..end]) {
+                    let weight = forward[start] + alpha * score;
+                    arriving[end].push((start, id, weight));
+                    forward[end] = add_in_log(forward[end], weight);
+                }
+            }
+        }
+        if forward[word.len()] == f64::NEG_INFINITY {
+            return false;
+        }
+        let first = out.len();
+        let mut end = word.len();
+        while end > 0 {
+            let mut left = draws.unit();
+            let mut chosen = None;
+            for &(start, id, weight) in &arriving[end] {
+                chosen = Some((start, id));
+                left -= (weight - forward[end]).exp();
+                if left < 0.0 {
+                    break;
+                }
+            }
+            // Every place that is reached backwards was reached forwards.
+            let Some((start, id)) = chosen else {
+                out.truncate(first);
+                return false;
+            };
+            out.push(id);
+            end = start;
+        }
+        out[first..].reverse();
+        true
+    }
+}
+
+/// `ln(exp(a) + exp(b))`.
+fn add_in_log(a: f64, b: f64) -> f64 {
+    let (small, large) = if a < b { (a, b) } else { (b, a) };
+    if small == f64::NEG_INFINITY { large } else { large + (small - large).exp().ln_1p() }
+}

@@ -1,0 +1,196 @@
+//! Training text segmented anew in each epoch: the same text, other tokens, the same each time it is asked for.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use taper_data::{Batch, DataConfig, EpochPlan, Position, Prefetcher, Prepared, Tokenizer, TokenizerKind, prepare};
+
+const SEED: u64 = 11;
+
+fn config(directory: &Path, kind: TokenizerKind, strength: f64) -> DataConfig {
+    let mut config = common::corpus(directory);
+    config.tokenizer.kind = kind;
+    match kind {
+        TokenizerKind::Bpe => config.tokenizer.dropout = strength,
+        TokenizerKind::Unigram => config.tokenizer.sampling_alpha = strength,
+    }
+    config
+}
+
+/// Prepared data with sampling of the given strength, and without any.
+fn prepared(kind: TokenizerKind, strength: f64) -> (tempfile::TempDir, DataConfig, Prepared, Prepared) {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path(), kind, strength);
+    let mut plain = config.clone();
+    (plain.tokenizer.dropout, plain.tokenizer.sampling_alpha) = (0.0, 0.0);
+    let run = directory.path().join("run");
+    let without = prepare(&plain, &run).unwrap();
+    let with = prepare(&config, &run).unwrap();
+    (directory, config, with, without)
+}
+
+fn epoch(data: &Prepared, config: &DataConfig, seed: u64, epoch: u64) -> Vec<Batch> {
+    let plan = EpochPlan::new(&data.train, &config.batching, seed, epoch);
+    (0..plan.len()).map(|batch| plan.batch(&data.train, batch)).collect()
+}
+
+/// The text of each row of a side.
+fn texts(tokenizer: &Tokenizer, ids: &[u32], lengths: &[usize]) -> Vec<String> {
+    let mut rest = ids;
+    lengths
+        .iter()
+        .map(|&length| {
+            let (row, after) = rest.split_at(length);
+            rest = after;
+            tokenizer.decode(row).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn each_epoch_sees_the_same_text_in_other_tokens() {
+    for (kind, strength) in [(TokenizerKind::Bpe, 0.1), (TokenizerKind::Bpe, 0.6), (TokenizerKind::Unigram, 0.2)] {
+        let (_directory, config, with, without) = prepared(kind, strength);
+        let (sampled, plain) = (epoch(&with, &config, SEED, 3), epoch(&without, &config, SEED, 3));
+        assert_eq!(sampled.len(), plain.len());
+        let mut differing = 0;
+        for (sampled, plain) in sampled.iter().zip(&plain) {
+            assert_eq!(sampled.indices, plain.indices);
+            let source = with.tokenizers.source();
+            assert_eq!(texts(source, &sampled.source, &sampled.source_lengths), texts(source, &plain.source, &plain.source_lengths));
+            let target = with.tokenizers.target();
+            assert_eq!(
+                texts(target, &sampled.target_out, &sampled.target_lengths),
+                texts(target, &plain.target_out, &plain.target_lengths)
+            );
+            differing += usize::from(sampled.source != plain.source && sampled.target_out != plain.target_out);
+        }
+        assert!(differing * 10 > plain.len() * 9, "{kind:?}: {differing} of {} batches differ", plain.len());
+        let tokens = |batches: &[Batch]| batches.iter().map(Batch::target_tokens).sum::<usize>();
+        assert!(tokens(&sampled) > tokens(&plain), "{kind:?}");
+    }
+}
+
+#[test]
+fn epochs_and_seeds_differ_and_nothing_else_matters() {
+    for (kind, strength) in [(TokenizerKind::Bpe, 0.2), (TokenizerKind::Unigram, 0.3)] {
+        let (_directory, mut config, with, _) = prepared(kind, strength);
+        config.batching.shuffle = false;
+        let first = epoch(&with, &config, SEED, 0);
+        assert_eq!(epoch(&with, &config, SEED, 0), first);
+        assert_ne!(epoch(&with, &config, SEED, 1), first);
+        assert_ne!(epoch(&with, &config, SEED + 1, 0), first);
+
+        // A line is cut the same in whatever batch it comes.
+        let rows = |batches: &[Batch]| -> BTreeSet<(usize, Vec<u32>)> {
+            let row = |batch: &Batch, place: usize| {
+                let from: usize = batch.source_lengths[..place].iter().sum();
+                (batch.indices[place], batch.source[from..from + batch.source_lengths[place]].to_vec())
+            };
+            batches.iter().flat_map(|batch| (0..batch.sentences()).map(move |place| row(batch, place))).collect()
+        };
+        config.batching.max_tokens = 33;
+        assert_eq!(rows(&epoch(&with, &config, SEED, 0)), rows(&first));
+
+        // And resuming in the middle of an epoch goes on with the same tokens.
+        let plan = EpochPlan::new(&with.train, &config.batching, SEED, 2);
+        let middle = Position { epoch: 2, batch: plan.len() / 2 };
+        let resumed = Prefetcher::new(Arc::clone(&with.train), &config.batching, SEED, middle);
+        let expected = epoch(&with, &config, SEED, 2);
+        for (item, expected) in resumed.take(plan.len() - middle.batch).zip(&expected[middle.batch..]) {
+            assert_eq!(&item.batch, expected);
+        }
+    }
+}
+
+#[test]
+fn almost_no_dropout_is_the_tokenizer_and_validation_is_untouched() {
+    // A dropout that no draw falls below, and an exponent that leaves the best segmentation alone.
+    for (kind, strength) in [(TokenizerKind::Bpe, 1e-300), (TokenizerKind::Unigram, 1e4)] {
+        let (_directory, config, with, without) = prepared(kind, strength);
+        assert_eq!(epoch(&with, &config, SEED, 0), epoch(&without, &config, SEED, 0), "{kind:?}");
+    }
+    let (_directory, config, with, without) = prepared(TokenizerKind::Bpe, 0.5);
+    let batches = |data: &Prepared| {
+        let validation = data.validation.as_ref().unwrap();
+        let plan = EpochPlan::new(validation, &config.batching, SEED, 0);
+        (0..plan.len()).map(|batch| plan.batch(validation, batch)).collect::<Vec<_>>()
+    };
+    assert_eq!(batches(&with), batches(&without));
+    assert_eq!(with.train.source(5), without.train.source(5));
+}
+
+#[test]
+fn more_dropout_gives_more_tokens_and_none_beyond_the_limit() {
+    let count = |strength: f64, max_tokens: usize| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = config(directory.path(), TokenizerKind::Bpe, strength);
+        config.cleaning.max_tokens = max_tokens;
+        let data = prepare(&config, &directory.path().join("run")).unwrap();
+        let batches = epoch(&data, &config, SEED, 0);
+        let longest = batches.iter().flat_map(|batch| &batch.target_lengths).max().copied().unwrap();
+        (batches.iter().map(Batch::target_tokens).sum::<usize>(), longest)
+    };
+    let (few, _) = count(0.1, 250);
+    let (more, long) = count(0.9, 250);
+    assert!(more > few);
+    // With the mark of the end; before sampling, cleaning has dropped what is longer.
+    let (_, limited) = count(0.9, 40);
+    assert!(limited <= 41 && long > 41, "{limited} {long}");
+}
+
+#[test]
+fn a_drawn_segmentation_has_its_probability() {
+    // Two pieces spell "ab" in two ways: "a" "b" with weight (1/8)², "ab" with 1/4; with alpha 0.5 that is 1/8 to 1/2.
+    let directory = tempfile::tempdir().unwrap();
+    let pairs: Vec<(String, String)> = (0..4000).map(|_| ("ab".to_owned(), "ab".to_owned())).collect();
+    common::write_split(directory.path(), "train", &pairs);
+    let eighth = 0.125_f64.ln();
+    let file = serde_json::json!({
+        "version": "1.0",
+        "added_tokens": (0..4).zip(["<pad>", "<unk>", "<s>", "</s>"]).map(|(id, content)| serde_json::json!({
+            "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true
+        })).collect::<Vec<_>>(),
+        "model": {
+            "type": "Unigram", "unk_id": 1, "byte_fallback": false,
+            "vocab": [["<pad>", 0.0], ["<unk>", 0.0], ["<s>", 0.0], ["</s>", 0.0], ["a", eighth], ["b", eighth], ["ab", 0.25_f64.ln()]],
+        },
+    });
+    let path = directory.path().join("pieces.json");
+    std::fs::write(&path, file.to_string()).unwrap();
+    let mut config = DataConfig { dir: directory.path().to_owned(), validation: String::new(), ..DataConfig::default() };
+    config.tokenizer.path = Some(path);
+    config.tokenizer.sampling_alpha = 0.5;
+    let data = prepare(&config, &directory.path().join("run")).unwrap();
+    let lengths: Vec<usize> = epoch(&data, &config, SEED, 0).iter().flat_map(|batch| batch.source_lengths.clone()).collect();
+    let whole = lengths.iter().filter(|&&length| length == 2).count() as f64 / lengths.len() as f64;
+    assert!((whole - 0.8).abs() < 0.03, "{whole}");
+
+    config.tokenizer.sampling_alpha = 0.0;
+    config.tokenizer.dropout = 0.1;
+    let error = prepare(&config, &directory.path().join("run")).unwrap_err().to_string();
+    assert!(error.contains("data.tokenizer.dropout: needs a BPE tokenizer, but the tokenizer.json holds Unigram"), "{error}");
+}
+
+#[test]
+fn settings_are_checked() {
+    let refused = |change: fn(&mut DataConfig), fragment: &str| {
+        let mut config = DataConfig::default();
+        change(&mut config);
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.contains(fragment), "{error}");
+    };
+    refused(|config| config.tokenizer.dropout = 1.0, "data.tokenizer.dropout: must be at least 0 and below 1");
+    refused(|config| config.tokenizer.sampling_alpha = -1.0, "data.tokenizer.sampling_alpha: must be 0");
+    refused(|config| config.tokenizer.sampling_alpha = 0.1, "with bpe, set data.tokenizer.dropout");
+    refused(
+        |config| {
+            config.tokenizer.kind = TokenizerKind::Unigram;
+            config.tokenizer.dropout = 0.1;
+        },
+        "with unigram, set data.tokenizer.sampling_alpha",
+    );
+}

@@ -1,0 +1,74 @@
+//! Which source tokens each target token was made from, by the decoder's attention to the encoder.
+
+use candle_core::{DType, Device, Tensor};
+use serde::Serialize;
+use taper_model::{Pass, Sequences, Transformer};
+
+use crate::tokens::BOS;
+use crate::{DecodingError, Result};
+
+/// The alignment of one translation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Alignment {
+    /// The source token that each target token attends to most, as (source, target) positions from 0; `</s>`
+    /// of either side takes no part.
+    pub pairs: Vec<(usize, usize)>,
+    /// For each target token the weight of each source token, `</s>` last; they sum to 1.
+    pub weights: Vec<Vec<f32>>,
+}
+
+/// Aligns each of `targets`, without `<s>` and `</s>`, with its source, which ends with `</s>`.
+///
+/// The weights are those of the last decoder layer but one (of the only one, if there is one), mean over its
+/// heads, at the position that predicts the token: Garg et al. 2019, "Jointly Learning to Align and Translate
+/// with Transformer Models", find that attention there follows alignments best.
+///
+/// # Errors
+/// [`DecodingError::UnequalCounts`], and whatever the model reports.
+pub fn align(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Vec<Alignment>> {
+    if sources.len() != targets.len() {
+        return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
+    }
+    if sources.is_empty() {
+        return Ok(Vec::new());
+    }
+    let weights = attention(model, sources, targets)?;
+    // (B, T, S) row-major, with the lengths of the longest.
+    let (_, queries, keys) = weights.dims3().map_err(failed)?;
+    let values: Vec<f32> = weights.flatten_all().and_then(|all| all.to_vec1()).map_err(failed)?;
+    let rows: Vec<&[f32]> = values.chunks(keys).collect();
+    Ok(sources
+        .iter()
+        .zip(targets)
+        .enumerate()
+        .map(|(sentence, (source, target))| {
+            let weights: Vec<Vec<f32>> =
+                rows[sentence * queries..][..target.len()].iter().map(|row| row[..source.len()].to_vec()).collect();
+            let words = source.len().saturating_sub(1);
+            let pairs = weights.iter().enumerate().filter_map(|(target, row)| Some((heaviest(&row[..words])?, target))).collect();
+            Alignment { pairs, weights }
+        })
+        .collect())
+}
+
+/// The weights of the chosen layer, mean over heads: `(B, T, S)`.
+fn attention(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Tensor> {
+    let memory = model.encode(&Sequences::pack(sources), &Pass::evaluate()).map_err(|error| DecodingError::model("encode", error))?;
+    let inputs: Vec<Vec<u32>> = targets.iter().map(|target| [&[BOS], *target].concat()).collect();
+    let pass = Pass::evaluate_with_attention();
+    model.decode(&Sequences::pack(&inputs), &memory, &pass).map_err(|error| DecodingError::model("align", error))?;
+    let layers: Vec<Tensor> =
+        pass.into_attention().into_iter().filter(|record| record.layer.ends_with("cross_attention")).map(|record| record.weights).collect();
+    let chosen = layers.len().saturating_sub(2);
+    let weights = layers.get(chosen).ok_or_else(|| DecodingError::model("align", "no layer attends to the source"))?;
+    weights.to_device(&Device::Cpu).and_then(|all| all.to_dtype(DType::F32)).and_then(|all| all.mean(1)).map_err(failed)
+}
+
+fn failed(error: candle_core::Error) -> DecodingError {
+    DecodingError::model("align", error)
+}
+
+/// The place of the largest weight, the first among equals.
+fn heaviest(weights: &[f32]) -> Option<usize> {
+    (0..weights.len()).reduce(|best, place| if weights[place] > weights[best] { place } else { best })
+}

@@ -1,0 +1,27 @@
+//! What a search is asked to translate.
+
+use crate::{DecodingConfig, OutputLimits};
+
+/// One sentence to translate.
+#[derive(Clone, Copy, Debug)]
+pub struct Sentence<'a> {
+    /// Its tokens, `</s>` last; empty or only `</s>` for an empty line.
+    pub source: &'a [u32],
+    /// What every translation must begin with, without `<s>`; empty for anything.
+    pub prefix: &'a [u32],
+    /// What tells its draws from those of other sentences.
+    pub number: u64,
+}
+
+impl<'a> Sentence<'a> {
+    /// Sentences without prefixes, numbered from 0.
+    pub fn plain<S: AsRef<[u32]>>(sources: &'a [S]) -> Vec<Self> {
+        sources.iter().zip(0..).map(|(source, number)| Self { source: source.as_ref(), prefix: &[], number }).collect()
+    }
+
+    /// How long the output may be; a prefix always fits.
+    pub(crate) fn limits(&self, config: &DecodingConfig) -> OutputLimits {
+        let limits = config.output_limits(self.source.len().saturating_sub(1));
+        OutputLimits { max_length: limits.max_length.max(self.prefix.len()), ..limits }
+    }
+}

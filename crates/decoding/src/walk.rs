@@ -1,0 +1,100 @@
+//! Following one token after another without looking back: what greedy search and sampling share.
+
+use rayon::prelude::*;
+
+use crate::rules::Rules;
+use crate::select::Candidate;
+use crate::step::{checked_step, select_if_changed};
+use crate::tokens::{BOS, EOS};
+use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
+
+/// An output that is still growing; its place among the active ones is its model row.
+pub(crate) struct Growing<'a> {
+    /// The index of its sentence.
+    index: usize,
+    /// Which of the sentence's outputs, counted from 0.
+    pub(crate) copy: usize,
+    pub(crate) sentence: Sentence<'a>,
+    limits: OutputLimits,
+    pub(crate) tokens: Vec<u32>,
+    log_probability: f64,
+    rank: f64,
+}
+
+/// Grows `copies` outputs for each sentence until all have ended, taking the token that `choose` picks from
+/// a row of logits at each position. Returns the outputs of each sentence, best score first.
+///
+/// `choose` answers `None` where the row is no distribution, and `Some(None)` where nothing is possible.
+pub(crate) fn walk<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    copies: usize,
+    config: &DecodingConfig,
+    choose: impl Fn(&[f32], &Rules, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let mut finished: Vec<Vec<Hypothesis>> = vec![Vec::with_capacity(copies); sentences.len()];
+    if sentences.is_empty() {
+        return Ok(finished);
+    }
+    let mut active: Vec<Growing<'_>> = sentences
+        .iter()
+        .enumerate()
+        .flat_map(|(index, sentence)| {
+            (0..copies).map(move |copy| Growing {
+                index,
+                copy,
+                sentence: *sentence,
+                limits: sentence.limits(config),
+                tokens: Vec::new(),
+                log_probability: 0.0,
+                rank: 0.0,
+            })
+        })
+        .collect();
+    let sources: Vec<&[u32]> = sentences.iter().map(|sentence| sentence.source).collect();
+    let mut state = model.start(&sources)?;
+    let rows: Vec<usize> = active.iter().map(|row| row.index).collect();
+    select_if_changed(model, &mut state, sentences.len(), &rows)?;
+    while !active.is_empty() {
+        let inputs: Vec<u32> = active.iter().map(|row| row.tokens.last().copied().unwrap_or(BOS)).collect();
+        let chosen: Vec<Candidate> = checked_step(model, &mut state, &inputs, |logits| {
+            logits.par_chunks(model.vocabulary_size()).zip(&active).map(|(logits, row)| next(logits, row, config, &choose)).collect()
+        })?;
+
+        let old_rows = active.len();
+        let mut kept_rows = Vec::with_capacity(old_rows);
+        let mut still_active = Vec::with_capacity(old_rows);
+        for (old_row, (mut row, candidate)) in active.into_iter().zip(chosen).enumerate() {
+            row.log_probability += candidate.log_probability;
+            row.rank += candidate.rank;
+            if candidate.token == EOS {
+                finished[row.index].push(Hypothesis::finished(row.tokens, row.log_probability, row.rank, config));
+            } else {
+                row.tokens.push(candidate.token);
+                kept_rows.push(old_row);
+                still_active.push(row);
+            }
+        }
+        active = still_active;
+        if !active.is_empty() {
+            select_if_changed(model, &mut state, old_rows, &kept_rows)?;
+        }
+    }
+    for outputs in &mut finished {
+        // Equal scores stay in the order in which they ended.
+        outputs.sort_by(|a, b| b.score.total_cmp(&a.score));
+    }
+    Ok(finished)
+}
+
+/// What `choose` picks for one row, within what the rules admit.
+fn next(
+    logits: &[f32],
+    row: &Growing<'_>,
+    config: &DecodingConfig,
+    choose: &impl Fn(&[f32], &Rules, &Growing<'_>) -> Option<Option<Candidate>>,
+) -> Result<Candidate> {
+    let (sentence, position) = (row.index, row.tokens.len());
+    let rules = Rules::after(position, &row.tokens, &row.sentence, row.limits, config);
+    choose(logits, &rules, row).ok_or(DecodingError::NotADistribution { sentence, position })?.ok_or(DecodingError::DeadEnd { sentence })
+}

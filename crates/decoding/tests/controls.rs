@@ -1,0 +1,238 @@
+//! What steers an output: prefixes, sampling, control of repetition, ensembles.
+
+mod common;
+
+use common::{HashModel, random_sources};
+use taper_decoding::{DecodingConfig, DecodingError, EOS, Ensemble, Hypothesis, SamplingConfig, Sentence, Translator};
+
+/// A model whose outputs are long enough to steer.
+fn model(seed: u64) -> HashModel {
+    let mut model = HashModel::new(seed);
+    model.vocabulary = 12;
+    model.end_bias = 1.5;
+    model
+}
+
+fn translate(model: &HashModel, config: &DecodingConfig, sources: &[Vec<u32>]) -> Vec<Vec<Hypothesis>> {
+    Translator::new(model, config.clone()).expect("valid").translate(sources).expect("decodes")
+}
+
+fn prefixed<'a>(sources: &'a [Vec<u32>], prefixes: &'a [Vec<u32>]) -> Vec<Sentence<'a>> {
+    sources.iter().zip(prefixes).zip(0..).map(|((source, prefix), number)| Sentence { source, prefix, number }).collect()
+}
+
+fn greedy() -> DecodingConfig {
+    DecodingConfig { beam_size: 1, ..DecodingConfig::default() }
+}
+
+fn sampled(sampling: SamplingConfig, n_best: usize) -> DecodingConfig {
+    DecodingConfig { n_best, sampling, ..DecodingConfig::default() }
+}
+
+fn sampling(temperature: f64, seed: u64) -> SamplingConfig {
+    SamplingConfig { temperature, seed, ..SamplingConfig::default() }
+}
+
+#[test]
+fn a_low_temperature_and_one_candidate_are_greedy_search() {
+    let (model, sources) = (model(41), random_sources(30, 41));
+    let expected = translate(&model, &greedy(), &sources);
+    assert_eq!(translate(&model, &sampled(sampling(1e-6, 5), 1), &sources), expected);
+    let one = SamplingConfig { top_k: 1, ..sampling(3.0, 5) };
+    assert_eq!(translate(&model, &sampled(one, 1), &sources), expected);
+    let little = SamplingConfig { top_p: 1e-9, ..sampling(3.0, 5) };
+    assert_eq!(translate(&model, &sampled(little, 1), &sources), expected);
+}
+
+#[test]
+fn cuts_that_cut_nothing_change_nothing() {
+    let (model, sources) = (model(42), random_sources(30, 42));
+    let expected = translate(&model, &sampled(sampling(1.0, 5), 1), &sources);
+    let all = SamplingConfig { top_k: 12, top_p: 1.0, ..sampling(1.0, 5) };
+    assert_eq!(translate(&model, &sampled(all, 1), &sources), expected);
+}
+
+#[test]
+fn samples_depend_on_seed_and_sentence_alone() {
+    let (model, sources) = (model(43), random_sources(30, 43));
+    let config = sampled(sampling(1.0, 5), 3);
+    let together = translate(&model, &config, &sources);
+    for batch_rows in [1, 7, 20] {
+        assert_eq!(translate(&model, &DecodingConfig { batch_rows, ..config.clone() }, &sources), together);
+    }
+    // A sentence by itself, with the number that it has in the file.
+    let translator = Translator::new(&model, config).expect("valid");
+    for (number, (source, expected)) in sources.iter().zip(&together).enumerate() {
+        let sentence = Sentence { source, prefix: &[], number: number as u64 };
+        let alone = translator.translate_sentences(&[sentence], |_| {}).expect("decodes");
+        assert_eq!(&alone[0], expected);
+    }
+    assert_ne!(translate(&model, &sampled(sampling(1.0, 6), 3), &sources), together);
+    // The same sentence twice is drawn twice.
+    let twice = [sources[4].clone(), sources[4].clone(), sources[4].clone(), sources[4].clone()];
+    let drawn = translate(&model, &sampled(sampling(2.0, 5), 1), &twice);
+    assert!(drawn.iter().any(|found| found != &drawn[0]));
+}
+
+#[test]
+fn more_samples_leave_the_first_ones_as_they_were() {
+    let (model, sources) = (model(44), random_sources(10, 44));
+    let few = translate(&model, &sampled(sampling(1.0, 5), 2), &sources);
+    let many = translate(&model, &sampled(sampling(1.0, 5), 9), &sources);
+    for (few, many) in few.iter().zip(many) {
+        assert_eq!((few.len(), many.len()), (2, 9));
+        assert!(many.is_sorted_by(|a, b| a.score >= b.score));
+        assert!(few.iter().all(|hypothesis| many.contains(hypothesis)));
+    }
+}
+
+#[test]
+fn a_samples_score_is_the_models() {
+    let (model, sources) = (model(45), random_sources(20, 45));
+    let config = sampled(SamplingConfig { top_k: 3, ..sampling(2.5, 5) }, 1);
+    let translator = Translator::new(&model, config).expect("valid");
+    let found = translator.translate(&sources).expect("decodes");
+    let targets: Vec<Vec<u32>> = found.iter().map(|list| list[0].tokens.clone()).collect();
+    let forced = translator.score(&sources, &targets).expect("scores");
+    for (forced, found) in forced.iter().zip(found.iter().map(|list| &list[0])) {
+        assert_eq!(forced.log_probability, found.log_probability);
+    }
+}
+
+#[test]
+fn an_output_as_prefix_gives_that_output() {
+    let (model, sources) = (model(46), random_sources(30, 46));
+    for config in [greedy(), DecodingConfig::default(), sampled(sampling(1.0, 9), 1)] {
+        let translator = Translator::new(&model, config.clone()).expect("valid");
+        let found = translator.translate(&sources).expect("decodes");
+        // Of a beam, the whole output may be beaten by a longer one that the search had pruned.
+        let shares: &[usize] = if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
+        for share in shares {
+            let prefixes: Vec<Vec<u32>> = found.iter().map(|list| list[0].tokens[..list[0].tokens.len() * share / 2].to_vec()).collect();
+            assert_eq!(translator.translate_sentences(&prefixed(&sources, &prefixes), |_| {}).expect("decodes"), found);
+        }
+    }
+}
+
+#[test]
+fn every_output_begins_with_its_prefix() {
+    let (model, mut sources) = (model(47), random_sources(20, 47));
+    sources[3] = vec![EOS];
+    let prefixes: Vec<Vec<u32>> = (0..20_u32).map(|i| (0..i % 4).map(|k| 4 + (i + 3 * k) % 8).collect()).collect();
+    for config in [greedy(), DecodingConfig { n_best: 4, ..DecodingConfig::default() }, sampled(sampling(1.0, 9), 4)] {
+        let translator = Translator::new(&model, config).expect("valid");
+        let found = translator.translate_sentences(&prefixed(&sources, &prefixes), |_| {}).expect("decodes");
+        for (list, prefix) in found.iter().zip(&prefixes) {
+            assert!(!list.is_empty());
+            assert!(list.iter().all(|hypothesis| hypothesis.tokens.starts_with(prefix)));
+        }
+    }
+    // A prefix may be longer than outputs otherwise get.
+    let short = DecodingConfig { max_length: 2, ..greedy() };
+    let long = vec![vec![4, 5, 6, 7, 4, 5]];
+    let found =
+        Translator::new(&model, short).expect("valid").translate_sentences(&prefixed(&sources[..1], &long), |_| {}).expect("decodes");
+    assert_eq!(found[0][0].tokens, long[0]);
+}
+
+#[test]
+fn prefixes_are_checked() {
+    let (model, sources) = (model(48), random_sources(2, 48));
+    let translator = Translator::new(&model, greedy()).expect("valid");
+    let prefixes = [vec![4], vec![5, EOS]];
+    let error = translator.translate_sentences(&prefixed(&sources, &prefixes), |_| {}).expect_err("</s> within");
+    assert!(matches!(error, DecodingError::Target { sentence: 1, position: 1, token: EOS, .. }), "{error}");
+}
+
+/// The longest run of tokens that comes twice.
+fn longest_repeated_run(tokens: &[u32]) -> usize {
+    let twice = |size: usize| {
+        let runs: Vec<&[u32]> = tokens.windows(size).collect();
+        runs.iter().enumerate().any(|(place, run)| runs[..place].contains(run))
+    };
+    (1..tokens.len()).take_while(|&size| twice(size)).last().unwrap_or(0)
+}
+
+#[test]
+fn no_run_comes_twice() {
+    let mut model = model(49);
+    model.end_bias = -3.0;
+    let sources = random_sources(20, 49);
+    let base = DecodingConfig { n_best: 3, beam_size: 3, ..DecodingConfig::default() };
+    let free = translate(&model, &base, &sources);
+    assert!(free.iter().flatten().any(|hypothesis| longest_repeated_run(&hypothesis.tokens) > 1));
+    for size in [1, 2, 3] {
+        for config in [base.clone(), greedy(), sampled(sampling(1.0, 3), 3)] {
+            let config = DecodingConfig { no_repeat_ngram: size, ..config };
+            for hypothesis in translate(&model, &config, &sources).iter().flatten() {
+                assert!(longest_repeated_run(&hypothesis.tokens) < size, "{size}: {:?}", hypothesis.tokens);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_repetition_penalty_makes_outputs_more_varied_and_one_leaves_them() {
+    let mut model = model(50);
+    model.end_bias = -3.0;
+    let sources = random_sources(20, 50);
+    let repeats = |config: &DecodingConfig| -> usize {
+        translate(&model, config, &sources)
+            .iter()
+            .flatten()
+            .map(|hypothesis| {
+                let mut distinct = hypothesis.tokens.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                hypothesis.tokens.len() - distinct.len()
+            })
+            .sum()
+    };
+    for base in [greedy(), DecodingConfig::default()] {
+        let penalised = DecodingConfig { repetition_penalty: 3.0, ..base.clone() };
+        assert!(repeats(&penalised) < repeats(&base), "{} {}", repeats(&penalised), repeats(&base));
+        // Log-probabilities stay the model's, whatever the search ordered by.
+        let translator = Translator::new(&model, penalised).expect("valid");
+        let found = translator.translate(&sources).expect("decodes");
+        let targets: Vec<Vec<u32>> = found.iter().map(|list| list[0].tokens.clone()).collect();
+        let forced = translator.score(&sources, &targets).expect("scores");
+        for (forced, found) in forced.iter().zip(&found) {
+            assert_eq!(forced.log_probability, found[0].log_probability);
+        }
+    }
+}
+
+#[test]
+fn an_ensemble_is_the_mean_of_log_probabilities() {
+    let models = [model(51), model(52), model(53)];
+    let sources = random_sources(10, 51);
+    let ensemble = Ensemble::new(&models).expect("one vocabulary");
+    let targets: Vec<Vec<u32>> = (0..10_u32).map(|i| vec![4 + i % 8]).collect();
+    let score = |sources: &[Vec<u32>], targets: &[Vec<u32>]| {
+        Translator::new(&ensemble, greedy()).expect("valid").score(sources, targets).expect("scores")
+    };
+    // Per token, the sum over the vocabulary of the geometric means normalises the one of the token.
+    let single = |model: &HashModel, target: &[u32]| {
+        let translator = Translator::new(model, greedy()).expect("valid");
+        translator.score(&sources[..1], &[target.to_vec()]).expect("scores")[0].token_log_probabilities[0]
+    };
+    let means: Vec<f64> = (1..12)
+        .filter(|&token| token != 2 && token != EOS)
+        .map(|token| models.iter().map(|m| single(m, &[token])).sum::<f64>() / 3.0)
+        .collect();
+    let found: Vec<f64> = (1..12)
+        .filter(|&token| token != 2 && token != EOS)
+        .map(|token| score(&sources[..1], &[vec![token]])[0].token_log_probabilities[0])
+        .collect();
+    let shift = found[0] - means[0];
+    assert!(shift > 0.0);
+    for (found, mean) in found.iter().zip(&means) {
+        assert!((found - mean - shift).abs() < 1e-5, "{found} {mean} {shift}");
+    }
+    assert!(score(&sources, &targets).iter().all(|score| score.log_probability < 0.0));
+
+    let mut odd = model(54);
+    odd.vocabulary = 9;
+    let error = Ensemble::new(&[model(51), odd]).map(|_| ()).expect_err("two vocabularies");
+    assert!(error.to_string().contains("[12, 9]"), "{error}");
+}
