@@ -261,6 +261,21 @@ def tokenized_lines(rng):
         yield {"line": line, "tokens": {n: m.tokenizer(line).split() for n, m in metrics.items()}}
 
 
+def write(path, content):
+    """Writes a golden file, with the versions that made it."""
+    versions = {
+        "sacrebleu": sacrebleu.__version__,
+        "python": platform.python_version(),
+        "unicode": unicodedata.unidata_version,
+    }
+    text = json.dumps({**versions, **content}, ensure_ascii=True, separators=(",", ":"))
+    with open(path, "wb") as file:
+        # A fixed time stamp, so that the same scores make the same bytes.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as stream:
+            stream.write(text.encode())
+    print(f"{path}: {len(text)} bytes before compression")
+
+
 def main():
     """Writes the golden file."""
     rng = random.Random(SEED)
@@ -283,20 +298,7 @@ def main():
                 "chrf": chrf,
             }
         )
-    golden = {
-        "sacrebleu": sacrebleu.__version__,
-        "python": platform.python_version(),
-        "unicode": unicodedata.unidata_version,
-        "seed": SEED,
-        "corpora": corpora,
-        "tokenized": list(tokenized_lines(rng)),
-    }
-    text = json.dumps(golden, ensure_ascii=True, separators=(",", ":"))
-    with open(sys.argv[1], "wb") as file:
-        # A fixed time stamp, so that the same scores make the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as stream:
-            stream.write(text.encode())
-    print(f"{len(corpora)} corpora, {len(text)} bytes before compression")
+    write(sys.argv[1], {"seed": SEED, "corpora": corpora, "tokenized": list(tokenized_lines(rng))})
 
 
 if __name__ == "__main__":

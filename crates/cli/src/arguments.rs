@@ -1,8 +1,12 @@
 //! The command line: every command, flag and help text.
 
+mod bleu;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use bleu::{Bleu, Metric, OutputFormat};
 
 use crate::decoding_arguments::{BenchDecode, Control, OverlongArguments};
 
@@ -13,6 +17,13 @@ pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Arguments {
+    /// The arguments of this process; ends it where they do not parse.
+    pub(crate) fn of_process() -> Self {
+        Self::parse_from(bleu::spell_out(std::env::args_os()))
+    }
 }
 
 /// The commands, one module each in `commands/`.
@@ -29,7 +40,7 @@ pub(crate) enum Command {
     /// Log-probabilities that a run's model gives to existing translations
     Score(Score),
     /// Score a translation against one or more references, as sacreBLEU does
-    Bleu(Bleu),
+    Bleu(Box<Bleu>),
     /// Measure speed and memory
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -187,39 +198,6 @@ pub(crate) struct Score {
     #[command(flatten)]
     pub(crate) weights: Weights,
     /// One JSON object a line, with the log-probability of each token
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// A metric that `bleu` computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Metric {
-    /// BLEU
-    Bleu,
-    /// chrF2
-    Chrf,
-    /// chrF2++
-    Chrfpp,
-}
-
-/// Arguments of `bleu`.
-#[derive(Debug, Args)]
-pub(crate) struct Bleu {
-    /// The translation to score, one sentence a line
-    pub(crate) hypothesis: PathBuf,
-    /// One file for each reference
-    #[arg(required = true)]
-    pub(crate) references: Vec<PathBuf>,
-    /// What to compute
-    #[arg(long, short, value_enum, value_delimiter = ',', num_args = 1.., default_value = "bleu")]
-    pub(crate) metrics: Vec<Metric>,
-    /// Tokenizer of BLEU: 13a, none, char, zh or intl
-    #[arg(long, default_value = "13a")]
-    pub(crate) tokenize: String,
-    /// Lowercase before scoring
-    #[arg(long)]
-    pub(crate) lowercase: bool,
-    /// Print the scores as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -32,8 +32,6 @@ mod validation;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use error::{EXIT_INTERRUPTED, Ending};
 
 /// Tensors are allocated and freed at every step; the system's allocator gives
@@ -45,7 +43,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     taper_ops::threads::keep_candle_on_one_thread();
     taper_ops::memory::keep_freed_pages();
-    let arguments = arguments::Arguments::parse();
+    let arguments = arguments::Arguments::of_process();
     let Err(error) = commands::run(&arguments.command) else {
         return ExitCode::SUCCESS;
     };

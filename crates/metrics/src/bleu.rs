@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bleu_counter::{BleuCounter, BleuStatistics};
+use crate::bleu_counter::BleuCounter;
 use crate::bleu_score::BleuScore;
-use crate::error::{MetricError, check_line_counts};
-use crate::signature::{ReferenceCount, SIGNATURE_VERSION, case_field, yes_no};
+use crate::error::MetricError;
+use crate::metric::{Metric, Segment, SegmentCounter, segments};
+use crate::real::{Real, Sample};
+use crate::signature::{Field, Signature, Trials};
 use crate::smoothing::Smoothing;
+use crate::statistics::Statistics;
 use crate::tokenizer::Tokenizer;
-
-/// Number of hypotheses ending in a detached full stop that suggests tokenized input.
-const TOKENIZED_ENDINGS: u64 = 100;
 
 /// Stands for the logarithm of a zero precision, so that the score underflows to 0.
 const LOG_OF_ZERO: f64 = -9_999_999_999.0;
@@ -47,111 +47,116 @@ impl Default for Bleu {
 }
 
 impl Bleu {
-    /// A counter with nothing counted yet.
-    pub fn counter(&self) -> Result<BleuCounter, MetricError> {
-        self.check()?;
-        Ok(BleuCounter::new(self.clone()))
-    }
-
     /// Scores a corpus; `references[k][i]` is the k-th reference of hypothesis i.
+    ///
+    /// # Errors
+    /// When there is nothing to score, the line counts differ, or an option is out of range.
     pub fn corpus<S: AsRef<str>>(&self, hypotheses: &[S], references: &[Vec<S>]) -> Result<BleuScore, MetricError> {
-        check_line_counts(hypotheses, references)?;
-        let mut counter = self.counter()?;
-        let mut segment: Vec<&str> = Vec::with_capacity(references.len());
-        for (index, hypothesis) in hypotheses.iter().enumerate() {
-            segment.clear();
-            segment.extend(references.iter().map(|stream| stream[index].as_ref()));
-            counter.add(hypothesis.as_ref(), &segment)?;
-        }
-        self.score(counter.statistics())
+        self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
     }
 
     /// Scores one sentence; set `effective_order` for that.
+    ///
+    /// # Errors
+    /// As [`Self::corpus`].
     pub fn sentence<R: AsRef<str>>(&self, hypothesis: &str, references: &[R]) -> Result<BleuScore, MetricError> {
-        let mut counter = self.counter()?;
-        counter.add(hypothesis, references)?;
-        self.score(counter.statistics())
+        let references = references.iter().map(AsRef::as_ref).collect();
+        self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
     }
 
-    /// The signature of a score over segments with this many references.
-    pub fn signature(&self, references: ReferenceCount) -> String {
-        format!(
-            "nrefs:{references}|case:{}|eff:{}|tok:{}|smooth:{}|version:{SIGNATURE_VERSION}",
-            case_field(self.lowercase),
-            yes_no(self.effective_order),
-            self.tokenizer,
-            self.smoothing,
-        )
+    /// Turns the statistics of a corpus into its score.
+    ///
+    /// # Errors
+    /// When there are no segments, or other options counted them.
+    pub fn score(&self, statistics: &Statistics) -> Result<BleuScore, MetricError> {
+        let sums = statistics.sums(self)?;
+        let signature = Signature::new(self, statistics.references(), Trials::default());
+        let looks_tokenized = !self.force && statistics.look_tokenized();
+        Ok(BleuScore { signature: signature.to_string(), looks_tokenized, ..self.score_of_sums(&sums) })
     }
 
-    /// Turns summed statistics into a score.
-    pub fn score(&self, statistics: &BleuStatistics) -> Result<BleuScore, MetricError> {
-        self.check()?;
-        if statistics.segments == 0 {
-            return Err(MetricError::EmptyCorpus);
-        }
-        for found in [statistics.matches.len(), statistics.totals.len()] {
-            if found != self.max_order {
-                return Err(MetricError::OrderMismatch { expected: self.max_order, found });
-            }
-        }
-        let brevity_penalty = brevity_penalty(statistics);
-        let (precisions, score) = if statistics.matches.iter().all(|&count| count == 0) {
-            (vec![0.0; self.max_order], 0.0)
-        } else {
-            let (precisions, order) = self.precisions(statistics);
-            let logarithms: f64 = precisions[..order].iter().map(|&p| floored_log(p)).sum();
-            let score = brevity_penalty * (logarithms / order as f64).exp();
-            (precisions, score)
-        };
-        Ok(BleuScore {
-            score,
+    /// The score of sums, not yet signed.
+    fn score_of_sums(&self, sums: &[f64]) -> BleuScore {
+        let counts = |values: &[f64]| values.iter().map(|&count| count as u64).collect();
+        let (matches, totals) = sums[2..].split_at(self.max_order);
+        let (precisions, order) = self.precisions(matches, totals);
+        BleuScore {
+            score: self.combine(sums, &precisions[..order]),
             precisions,
-            matches: statistics.matches.clone(),
-            totals: statistics.totals.clone(),
-            brevity_penalty,
-            hypothesis_length: statistics.hypothesis_length,
-            reference_length: statistics.reference_length,
-            signature: self.signature(statistics.references),
-            looks_tokenized: !self.force && statistics.tokenized_endings >= TOKENIZED_ENDINGS,
-        })
+            matches: counts(matches),
+            totals: counts(totals),
+            brevity_penalty: brevity_penalty(sums[0], sums[1]),
+            hypothesis_length: sums[0] as u64,
+            reference_length: sums[1] as u64,
+            signature: String::new(),
+            looks_tokenized: false,
+        }
     }
 
-    /// Smoothed precisions in per cent, and the number of orders to average.
-    fn precisions(&self, statistics: &BleuStatistics) -> (Vec<f64>, usize) {
-        let mut precisions = vec![0.0; self.max_order];
+    /// Smoothed precisions in per cent, and the number of orders to average. Without any
+    /// match there is none to average.
+    fn precisions<R: Real>(&self, matches: &[R], totals: &[R]) -> (Vec<R>, usize) {
+        let zero = R::of(0.0);
+        let mut precisions = vec![zero; self.max_order];
+        if matches.iter().all(|&count| count == zero) {
+            return (precisions, 0);
+        }
         let mut order = self.max_order;
         let mut halvings = 1.0;
-        let counts = statistics.matches.iter().zip(&statistics.totals);
-        for (index, (&matches, &total)) in counts.enumerate() {
+        for (index, (&matches, &total)) in matches.iter().zip(totals).enumerate() {
             let added = match self.smoothing {
-                Smoothing::AddK(value) if index > 0 => value,
-                _ => 0.0,
+                Smoothing::AddK(value) if index > 0 => R::of(value),
+                _ => zero,
             };
-            let (matches, total) = (matches as f64 + added, total as f64 + added);
-            if total == 0.0 {
+            let (matches, total) = (matches + added, total + added);
+            if total == zero {
                 break;
             }
             if self.effective_order {
                 order = index + 1;
             }
-            precisions[index] = if matches > 0.0 {
-                100.0 * matches / total
+            precisions[index] = if matches > zero {
+                R::of(100.0) * matches / total
             } else {
                 match self.smoothing {
                     Smoothing::Exp => {
                         halvings *= 2.0;
-                        100.0 / (halvings * total)
+                        R::of(100.0) / (R::of(halvings) * total)
                     }
-                    Smoothing::Floor(value) => 100.0 * value / total,
-                    Smoothing::None | Smoothing::AddK(_) => 0.0,
+                    Smoothing::Floor(value) => R::of(100.0 * value) / total,
+                    Smoothing::None | Smoothing::AddK(_) => zero,
                 }
             };
         }
         (precisions, order)
     }
 
-    /// Refuses options outside their ranges.
+    /// The geometric mean of the precisions, times the brevity penalty.
+    fn combine<R: Real>(&self, sums: &[R], precisions: &[R]) -> f64 {
+        if precisions.is_empty() {
+            return 0.0;
+        }
+        let logarithms: f64 = precisions.iter().map(|precision| floored_log(precision.wide())).sum();
+        brevity_penalty(sums[0].wide(), sums[1].wide()) * (logarithms / precisions.len() as f64).exp()
+    }
+}
+
+/// A row holds the lengths of hypothesis and reference, then the matches of each order,
+/// then the n-grams of the hypothesis of each order.
+impl Metric for Bleu {
+    fn name(&self) -> String {
+        "BLEU".to_owned()
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            Field::case(self.lowercase),
+            Field::flag("eff", "e", self.effective_order),
+            Field::new("tok", "tok", self.tokenizer),
+            Field::new("smooth", "s", self.smoothing),
+        ]
+    }
+
     fn check(&self) -> Result<(), MetricError> {
         if self.max_order == 0 {
             return Err(MetricError::InvalidOption { option: "max_order", value: self.max_order.to_string(), expected: "give 1 or more" });
@@ -167,12 +172,41 @@ impl Bleu {
         }
         Ok(())
     }
+
+    fn columns(&self) -> usize {
+        2 + 2 * self.max_order
+    }
+
+    fn counter(&self) -> Box<dyn SegmentCounter + '_> {
+        Box::new(BleuCounter::new(self))
+    }
+
+    fn value(&self, sums: &[f64]) -> f64 {
+        self.score_of_sums(sums).score
+    }
+
+    /// sacreBLEU adds k to NumPy's whole numbers here, which drops the fraction of k.
+    fn shuffled_value(&self, sums: &[f64]) -> f64 {
+        match self.smoothing {
+            Smoothing::AddK(value) => Self { smoothing: Smoothing::AddK(value.trunc()), ..self.clone() }.value(sums),
+            _ => self.value(sums),
+        }
+    }
+
+    fn sample(&self, sums: &[f32]) -> Sample {
+        let (matches, totals) = sums[2..].split_at(self.max_order);
+        let (precisions, order) = self.precisions(matches, totals);
+        // Logarithms and what follows are in double precision again.
+        Sample::Double(self.combine(sums, &precisions[..order]))
+    }
+
+    fn details(&self, sums: &[f64]) -> String {
+        self.score_of_sums(sums).details()
+    }
 }
 
 /// Penalty for hypotheses shorter than their references.
-fn brevity_penalty(statistics: &BleuStatistics) -> f64 {
-    let hypothesis = statistics.hypothesis_length as f64;
-    let reference = statistics.reference_length as f64;
+fn brevity_penalty(hypothesis: f64, reference: f64) -> f64 {
     if hypothesis >= reference {
         1.0
     } else if hypothesis > 0.0 {

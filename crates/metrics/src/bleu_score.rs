@@ -42,14 +42,14 @@ impl BleuScore {
 
     /// The verbose line with its signature: `BLEU|nrefs:1|… = 25.31 58.2/… (…)`.
     pub fn line(&self, decimals: usize) -> String {
-        format!("BLEU|{} = {}", self.signature, self.details(decimals))
+        format!("BLEU|{} = {:.decimals$} {}", self.signature, self.score, self.details())
     }
 
-    fn details(&self, decimals: usize) -> String {
+    /// What stands after the score: precisions, brevity penalty and lengths.
+    pub(crate) fn details(&self) -> String {
         let precisions: Vec<String> = self.precisions.iter().map(|precision| format!("{precision:.1}")).collect();
         format!(
-            "{:.decimals$} {} (BP = {:.3} ratio = {:.3} hyp_len = {} ref_len = {})",
-            self.score,
+            "{} (BP = {:.3} ratio = {:.3} hyp_len = {} ref_len = {})",
             precisions.join("/"),
             self.brevity_penalty,
             self.length_ratio(),
@@ -62,6 +62,6 @@ impl BleuScore {
 impl fmt::Display for BleuScore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = formatter.precision().unwrap_or(2);
-        write!(formatter, "BLEU = {}", self.details(decimals))
+        write!(formatter, "BLEU = {:.decimals$} {}", self.score, self.details())
     }
 }

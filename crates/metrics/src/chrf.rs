@@ -2,10 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::chrf_counter::{ChrfCounter, ChrfStatistics, OrderCounts};
+use crate::chrf_counter::ChrfCounter;
 use crate::chrf_score::ChrfScore;
-use crate::error::{MetricError, check_line_counts};
-use crate::signature::{ReferenceCount, SIGNATURE_VERSION, case_field, yes_no};
+use crate::error::MetricError;
+use crate::metric::{Metric, Segment, SegmentCounter, segments};
+use crate::real::{Real, Sample};
+use crate::signature::{Field, Signature, Trials};
+use crate::statistics::Statistics;
+
+/// Statistics of each n-gram order: n-grams in the hypothesis, in the reference, in both.
+pub(crate) const COUNTS_PER_ORDER: usize = 3;
 
 /// Stands for an undefined precision or recall under epsilon smoothing.
 const EPSILON: f64 = 1e-16;
@@ -41,97 +47,91 @@ impl Chrf {
         Self { word_order: 2, ..Self::default() }
     }
 
-    /// `chrF`, beta, and a `+` for each word order: `chrF2++`.
-    pub fn name(&self) -> String {
-        format!("chrF{}{}", self.beta, "+".repeat(self.word_order))
-    }
-
-    /// A counter with nothing counted yet.
-    pub fn counter(&self) -> Result<ChrfCounter, MetricError> {
-        self.check()?;
-        Ok(ChrfCounter::new(self.clone()))
-    }
-
     /// Scores a corpus; `references[k][i]` is the k-th reference of hypothesis i.
+    ///
+    /// # Errors
+    /// When there is nothing to score, the line counts differ, or an option is out of range.
     pub fn corpus<S: AsRef<str>>(&self, hypotheses: &[S], references: &[Vec<S>]) -> Result<ChrfScore, MetricError> {
-        check_line_counts(hypotheses, references)?;
-        let mut counter = self.counter()?;
-        let mut segment: Vec<&str> = Vec::with_capacity(references.len());
-        for (index, hypothesis) in hypotheses.iter().enumerate() {
-            segment.clear();
-            segment.extend(references.iter().map(|stream| stream[index].as_ref()));
-            counter.add(hypothesis.as_ref(), &segment)?;
-        }
-        self.score(counter.statistics())
+        self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
     }
 
     /// Scores one sentence.
+    ///
+    /// # Errors
+    /// As [`Self::corpus`].
     pub fn sentence<R: AsRef<str>>(&self, hypothesis: &str, references: &[R]) -> Result<ChrfScore, MetricError> {
-        let mut counter = self.counter()?;
-        counter.add(hypothesis, references)?;
-        self.score(counter.statistics())
+        let references = references.iter().map(AsRef::as_ref).collect();
+        self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
     }
 
-    /// The signature of a score over segments with this many references.
-    pub fn signature(&self, references: ReferenceCount) -> String {
-        format!(
-            "nrefs:{references}|case:{}|eff:{}|nc:{}|nw:{}|space:{}|version:{SIGNATURE_VERSION}",
-            case_field(self.lowercase),
-            yes_no(!self.eps_smoothing),
-            self.char_order,
-            self.word_order,
-            yes_no(self.whitespace),
-        )
-    }
-
-    /// Turns summed statistics into a score.
-    pub fn score(&self, statistics: &ChrfStatistics) -> Result<ChrfScore, MetricError> {
-        self.check()?;
-        if statistics.segments == 0 {
-            return Err(MetricError::EmptyCorpus);
-        }
-        let expected = self.char_order + self.word_order;
-        if statistics.orders.len() != expected {
-            return Err(MetricError::OrderMismatch { expected, found: statistics.orders.len() });
-        }
-        Ok(ChrfScore { score: self.f_score(&statistics.orders), name: self.name(), signature: self.signature(statistics.references) })
+    /// Turns the statistics of a corpus into its score.
+    ///
+    /// # Errors
+    /// When there are no segments, or other options counted them.
+    pub fn score(&self, statistics: &Statistics) -> Result<ChrfScore, MetricError> {
+        let score = self.value(&statistics.sums(self)?);
+        let signature = Signature::new(self, statistics.references(), Trials::default());
+        Ok(ChrfScore { score, name: self.name(), signature: signature.to_string() })
     }
 
     /// The F-score in per cent.
     ///
     /// The order of the operations is part of the result: it decides ties between
     /// references.
-    pub(crate) fn f_score(&self, orders: &[OrderCounts]) -> f64 {
-        let factor = f64::from(self.beta).powi(2);
-        let (mut smoothed, mut precisions, mut recalls) = (0.0, 0.0, 0.0);
+    pub(crate) fn f_score<R: Real>(&self, sums: &[R]) -> R {
+        let factor = R::of(f64::from(self.beta).powi(2));
+        let weight = R::of(1.0 + f64::from(self.beta).powi(2));
+        let (zero, epsilon) = (R::of(0.0), R::of(EPSILON));
+        let ratio_or_epsilon = |matches: R, total: R| if total > zero { matches / total } else { epsilon };
+        let (mut smoothed, mut precisions, mut recalls) = (zero, zero, zero);
         let mut effective = 0_u32;
-        for counts in orders {
-            let precision = ratio_or_epsilon(counts.matches, counts.hypothesis);
-            let recall = ratio_or_epsilon(counts.matches, counts.reference);
+        for counts in sums.chunks_exact(COUNTS_PER_ORDER) {
+            let (hypothesis, reference, matches) = (counts[0], counts[1], counts[2]);
+            let precision = ratio_or_epsilon(matches, hypothesis);
+            let recall = ratio_or_epsilon(matches, reference);
             let denominator = factor * precision + recall;
-            smoothed += if denominator > 0.0 { (1.0 + factor) * precision * recall / denominator } else { EPSILON };
-            if counts.hypothesis > 0 && counts.reference > 0 {
+            smoothed += if denominator > zero { weight * precision * recall / denominator } else { epsilon };
+            if hypothesis > zero && reference > zero {
                 precisions += precision;
                 recalls += recall;
                 effective += 1;
             }
         }
+        let percent = R::of(100.0);
         if self.eps_smoothing {
-            return 100.0 * smoothed / orders.len() as f64;
+            return percent * smoothed / R::of((self.char_order + self.word_order) as f64);
         }
         if effective == 0 {
-            return 0.0;
+            return zero;
         }
-        let precision = precisions / f64::from(effective);
-        let recall = recalls / f64::from(effective);
-        if precision + recall == 0.0 {
-            return 0.0;
+        let orders = R::of(f64::from(effective));
+        let (precision, recall) = (precisions / orders, recalls / orders);
+        if precision + recall == zero {
+            return zero;
         }
-        let product = (1.0 + factor) * precision * recall;
-        100.0 * (product / (factor * precision + recall))
+        percent * (weight * precision * recall / (factor * precision + recall))
+    }
+}
+
+/// A row holds, for each character order and then each word order, the n-grams of the
+/// hypothesis (0 where the reference is too short to have any), those of the reference, and
+/// the matches.
+impl Metric for Chrf {
+    /// `chrF`, beta, and a `+` for each word order: `chrF2++`.
+    fn name(&self) -> String {
+        format!("chrF{}{}", self.beta, "+".repeat(self.word_order))
     }
 
-    /// Refuses options outside their ranges.
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            Field::case(self.lowercase),
+            Field::flag("eff", "e", !self.eps_smoothing),
+            Field::new("nc", "nc", self.char_order),
+            Field::new("nw", "nw", self.word_order),
+            Field::flag("space", "s", self.whitespace),
+        ]
+    }
+
     fn check(&self) -> Result<(), MetricError> {
         if self.char_order == 0 && self.word_order == 0 {
             return Err(MetricError::InvalidOption {
@@ -142,8 +142,24 @@ impl Chrf {
         }
         Ok(())
     }
-}
 
-fn ratio_or_epsilon(matches: u64, total: u64) -> f64 {
-    if total > 0 { matches as f64 / total as f64 } else { EPSILON }
+    fn columns(&self) -> usize {
+        COUNTS_PER_ORDER * (self.char_order + self.word_order)
+    }
+
+    fn counter(&self) -> Box<dyn SegmentCounter + '_> {
+        Box::new(ChrfCounter::new(self))
+    }
+
+    fn value(&self, sums: &[f64]) -> f64 {
+        self.f_score(sums)
+    }
+
+    fn sample(&self, sums: &[f32]) -> Sample {
+        self.f_score(&sums.iter().copied().map(Sample::Single).collect::<Vec<_>>())
+    }
+
+    fn details(&self, _sums: &[f64]) -> String {
+        String::new()
+    }
 }

@@ -50,21 +50,41 @@ pub enum MetricError {
         /// The names that exist.
         choices: &'static str,
     },
-    /// Statistics of different n-gram orders were combined.
+    /// A tokenizer of sacreBLEU that rests on a model or a dictionary.
+    #[error("the tokenizer {name} needs {needs}, which taper does not carry; {instead}")]
+    UnsupportedTokenizer {
+        /// The tokenizer.
+        name: &'static str,
+        /// What it needs.
+        needs: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
+    /// Statistics of another metric, or counted with other options.
     #[error(
-        "statistics over {found} n-gram orders cannot be combined with {expected}; \
-         count every part with the same options"
+        "statistics of {found} columns where {expected} are needed; \
+         count every part with the same metric and options"
     )]
-    OrderMismatch {
-        /// Orders wanted.
+    StatisticsMismatch {
+        /// Columns wanted.
         expected: usize,
-        /// Orders found.
+        /// Columns found.
+        found: usize,
+    },
+    /// Two systems to compare do not have the same segments.
+    #[error("system {system} has {found} segments but the baseline has {expected}; compare translations of the same text")]
+    SegmentCount {
+        /// One-based number of the system.
+        system: usize,
+        /// Segments of the baseline.
+        expected: usize,
+        /// Segments of this system.
         found: usize,
     },
 }
 
 /// Checks that every reference stream is as long as the hypotheses, and that both exist.
-pub(crate) fn check_line_counts<S>(hypotheses: &[S], references: &[Vec<S>]) -> Result<(), MetricError> {
+pub(crate) fn check_line_counts<H, R>(hypotheses: &[H], references: &[Vec<R>]) -> Result<(), MetricError> {
     if references.is_empty() {
         return Err(MetricError::NoReferences);
     }

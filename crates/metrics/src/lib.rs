@@ -1,19 +1,22 @@
-//! BLEU and chrF with sacreBLEU's signatures: strings in, scores out.
+//! BLEU, chrF and TER with sacreBLEU's signatures: strings in, scores out.
 //!
-//! A metric is a plain configuration ([`Bleu`], [`Chrf`]). `corpus` scores whole files at
-//! once; `counter` takes segments one at a time and yields statistics ([`BleuStatistics`],
-//! [`ChrfStatistics`]) that are summed, never averaged, before `score` turns them into a
-//! number. Scores equal those of sacreBLEU 2.x, quirks included, and carry its signature
-//! fields; only the `version` field names this implementation (see [`SIGNATURE_VERSION`]).
+//! A metric is a plain configuration ([`Bleu`], [`Chrf`], [`Ter`]) with one shape
+//! ([`Metric`]): each segment gives a row of [`Statistics`], rows are summed, never averaged,
+//! and a sum gives a score. What follows from that shape is written once: counting on all
+//! threads, several references, confidence intervals and paired significance tests
+//! ([`resampling`]), signatures. Scores, intervals and p-values equal those of
+//! sacreBLEU 2.x, quirks and random numbers included; only the `version` field of a
+//! signature names this implementation (see [`SIGNATURE_VERSION`]).
 //!
 //! ```
-//! use taper_metrics::{Bleu, Chrf};
+//! use taper_metrics::{Bleu, Chrf, Ter};
 //!
 //! let hypotheses = ["The cat sat on the mat."];
 //! let references = vec![vec!["The cat sat on a mat."]];
 //! let bleu = Bleu::default().corpus(&hypotheses, &references)?;
 //! let chrf = Chrf::plus_plus().corpus(&hypotheses, &references)?;
-//! assert!(bleu.score > 40.0 && chrf.score > 70.0);
+//! let ter = Ter::default().corpus(&hypotheses, &references)?;
+//! assert!(bleu.score > 40.0 && chrf.score > 70.0 && ter.score < 20.0);
 //! assert!(bleu.signature.starts_with("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|"));
 //! # Ok::<(), taper_metrics::MetricError>(())
 //! ```
@@ -24,20 +27,36 @@ mod bleu_score;
 mod chrf;
 mod chrf_counter;
 mod chrf_score;
+mod edit_distance;
 mod error;
+mod metric;
 mod ngrams;
+mod random;
+mod real;
+pub mod resampling;
+mod rewriting;
+mod samples;
+mod score;
 mod signature;
 mod smoothing;
+mod statistics;
+mod ter;
+mod ter_counter;
+mod tercom;
 mod text;
 mod tokenizer;
 
 pub use bleu::Bleu;
-pub use bleu_counter::{BleuCounter, BleuStatistics};
 pub use bleu_score::BleuScore;
 pub use chrf::Chrf;
-pub use chrf_counter::{ChrfCounter, ChrfStatistics, OrderCounts};
 pub use chrf_score::ChrfScore;
 pub use error::MetricError;
-pub use signature::{ReferenceCount, SIGNATURE_VERSION};
+pub use metric::{Metric, Segment, SegmentCounter, ragged_segments, segments};
+pub use real::Sample;
+pub use score::Score;
+pub use signature::{Field, ReferenceCount, SIGNATURE_VERSION, Signature, Trials};
 pub use smoothing::Smoothing;
+pub use statistics::Statistics;
+pub use ter::{Ter, TerScore};
+pub use text::trim_end;
 pub use tokenizer::Tokenizer;

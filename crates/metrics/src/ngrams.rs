@@ -116,25 +116,25 @@ impl NgramMatcher {
     }
 
     /// Adds the clipped matches with the reference just counted to `matches`, by order.
-    pub(crate) fn add_matches(&self, matches: &mut [u64]) {
+    pub(crate) fn add_matches(&self, matches: &mut [f64]) {
         self.add_clipped(&self.reference, matches);
     }
 
     /// Adds the matches clipped by the largest counts over all references.
-    pub(crate) fn add_best_matches(&self, matches: &mut [u64]) {
+    pub(crate) fn add_best_matches(&self, matches: &mut [f64]) {
         self.add_clipped(&self.best, matches);
     }
 
-    fn add_clipped(&self, limits: &[u32], matches: &mut [u64]) {
+    fn add_clipped(&self, limits: &[u32], matches: &mut [f64]) {
         for ((&order, &count), &limit) in self.orders.iter().zip(&self.hypothesis).zip(limits) {
-            matches[order] += u64::from(count.min(limit));
+            matches[order] += f64::from(count.min(limit));
         }
     }
 }
 
 /// Number of n-grams of this order in a sequence of this length.
-pub(crate) fn ngram_total(length: usize, order: usize) -> u64 {
-    (length + 1).saturating_sub(order) as u64
+pub(crate) fn ngram_total(length: usize, order: usize) -> f64 {
+    (length + 1).saturating_sub(order) as f64
 }
 
 #[cfg(test)]
@@ -146,19 +146,19 @@ mod tests {
         let mut matcher = NgramMatcher::default();
         matcher.start(&[1, 1, 1, 2], 2);
         matcher.count_reference(&[1, 1, 3], 2);
-        let mut first = [0, 0];
+        let mut first = [0.0, 0.0];
         matcher.add_matches(&mut first);
-        assert_eq!(first, [2, 1]);
+        assert_eq!(first, [2.0, 1.0]);
         matcher.keep_largest();
         matcher.count_reference(&[1, 2], 2);
         matcher.keep_largest();
-        let mut best = [0, 0];
+        let mut best = [0.0, 0.0];
         matcher.add_best_matches(&mut best);
-        assert_eq!(best, [3, 2]);
+        assert_eq!(best, [3.0, 2.0]);
     }
 
     #[test]
     fn totals_are_zero_for_short_sequences() {
-        assert_eq!([1, 2, 3, 4].map(|order| ngram_total(2, order)), [2, 1, 0, 0]);
+        assert_eq!([1, 2, 3, 4].map(|order| ngram_total(2, order)), [2.0, 1.0, 0.0, 0.0]);
     }
 }

@@ -1,8 +1,10 @@
-//! The parts of a signature that the metrics share.
+//! Signatures: what a score depends on, as text that two papers can compare.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::metric::Metric;
 
 /// Value of the `version` field of every signature.
 ///
@@ -43,12 +45,77 @@ impl fmt::Display for ReferenceCount {
     }
 }
 
-/// The `case` field.
-pub(crate) fn case_field(lowercase: bool) -> &'static str {
-    if lowercase { "lc" } else { "mixed" }
+/// One field of a signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// Its name in short signatures.
+    pub short: &'static str,
+    /// Its value.
+    pub value: String,
 }
 
-/// A boolean field.
-pub(crate) fn yes_no(value: bool) -> &'static str {
-    if value { "yes" } else { "no" }
+impl Field {
+    /// A field with a printed value.
+    pub fn new(name: &'static str, short: &'static str, value: impl ToString) -> Self {
+        Self { name, short, value: value.to_string() }
+    }
+
+    /// A field that is `yes` or `no`.
+    pub(crate) fn flag(name: &'static str, short: &'static str, value: bool) -> Self {
+        Self::new(name, short, if value { "yes" } else { "no" })
+    }
+
+    /// The `case` field.
+    pub(crate) fn case(lowercase: bool) -> Self {
+        Self::new("case", "c", if lowercase { "lc" } else { "mixed" })
+    }
+}
+
+/// The random trials that a result rests on, besides the corpus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Trials {
+    /// Bootstrap resamples.
+    pub bootstrap: Option<usize>,
+    /// Trials of approximate randomisation.
+    pub randomization: Option<usize>,
+    /// Seed of the random numbers.
+    pub seed: Option<u64>,
+}
+
+/// The fields of a signature, `version` last. Displays as sacreBLEU's long form,
+/// `nrefs:1|case:mixed|…`; with the alternate flag, `{signature:#}`, as its short one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    fields: Vec<Field>,
+}
+
+impl Signature {
+    /// The signature of a metric's score over segments with this many references.
+    pub fn new(metric: &dyn Metric, references: ReferenceCount, trials: Trials) -> Self {
+        let mut fields = vec![Field::new("nrefs", "#", references)];
+        fields.extend(trials.bootstrap.map(|count| Field::new("bs", "bs", count)));
+        fields.extend(trials.randomization.map(|count| Field::new("ar", "ar", count)));
+        fields.extend(trials.seed.map(|seed| Field::new("seed", "rs", seed)));
+        fields.extend(metric.fields());
+        fields.push(Field::new("version", "v", SIGNATURE_VERSION));
+        Self { fields }
+    }
+
+    /// The fields in order.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, field) in self.fields.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "|" };
+            let name = if formatter.alternate() { field.short } else { field.name };
+            write!(formatter, "{separator}{name}:{}", field.value)?;
+        }
+        Ok(())
+    }
 }

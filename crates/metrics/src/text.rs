@@ -11,6 +11,11 @@ pub(crate) fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{1c}'..='\u{1f}')
 }
 
+/// A line without the whitespace at its end, as sacreBLEU's program reads lines.
+pub fn trim_end(line: &str) -> &str {
+    line.trim_end_matches(is_space)
+}
+
 /// The non-empty runs between whitespace.
 pub(crate) fn split(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_space).filter(|token| !token.is_empty())

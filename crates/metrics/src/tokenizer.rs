@@ -1,10 +1,7 @@
 //! The tokenizers that BLEU applies before counting words.
 //!
-//! Each rewrites a line so that splitting on whitespace yields its tokens. Rewrites run in
-//! passes over characters; a pass that matches a pair consumes both characters, as a
-//! substitution by regular expression does, because runs such as `...` depend on it.
+//! Each rewrites a line so that splitting on whitespace yields its tokens.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use crate::error::MetricError;
+use crate::rewriting::{Buffers, ENTITIES, Side, isolate, replace_all, separate, western_marks, western_stops};
 use crate::text;
 
 /// How a line becomes tokens; the `tok` field of a BLEU signature.
@@ -35,21 +33,8 @@ pub enum Tokenizer {
     International,
 }
 
-/// Two text buffers that passes write to in turn, kept to save allocations.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Buffers {
-    front: String,
-    back: String,
-}
-
-impl Buffers {
-    /// Runs a pass from the front buffer into the back one, then swaps them.
-    fn pass(&mut self, rewrite: impl FnOnce(&str, &mut String)) {
-        self.back.clear();
-        rewrite(&self.front, &mut self.back);
-        std::mem::swap(&mut self.front, &mut self.back);
-    }
-}
+/// What 13a takes out of a line before anything else: skipped marks and line joins.
+const LINE_MARKUP: [(&str, &str); 3] = [("<skipped>", ""), ("-\n", ""), ("\n", " ")];
 
 impl Tokenizer {
     /// Every tokenizer, in the order of their names in messages.
@@ -74,26 +59,29 @@ impl Tokenizer {
 
     /// The line rewritten so that whitespace separates its tokens.
     pub(crate) fn rewrite<'a>(self, line: &'a str, buffers: &'a mut Buffers) -> &'a str {
-        buffers.front.clear();
         match self {
             Self::None => return line,
             Self::V13a => {
+                let line = replace_all(line, &LINE_MARKUP);
+                let line = replace_all(&line, &ENTITIES);
                 // The padding gives a punctuation mark at either end a neighbour to match.
-                buffers.front.push(' ');
-                buffers.front.push_str(&unescape(line));
-                buffers.front.push(' ');
-                western(buffers);
+                let front = buffers.start();
+                front.push(' ');
+                front.push_str(&line);
+                front.push(' ');
+                western_marks(buffers);
+                western_stops(buffers);
             }
-            Self::Character => isolate(line, &mut buffers.front, |_| true),
+            Self::Character => isolate(line, buffers.start(), |_| true),
             Self::Chinese => {
                 // Ends are stripped so that no padding is left: the rules for full stops
                 // see the end of the line here, unlike in 13a.
-                let line = line.trim_matches(text::is_space);
-                isolate(line, &mut buffers.front, is_chinese);
-                western(buffers);
+                isolate(line.trim_matches(text::is_space), buffers.start(), is_chinese);
+                western_marks(buffers);
+                western_stops(buffers);
             }
             Self::International => {
-                buffers.front.push_str(line);
+                buffers.start().push_str(line);
                 buffers.pass(|input, output| {
                     separate(input, output, Side::Second, |first, second| is_punctuation(second) && !is_number(first));
                 });
@@ -103,7 +91,7 @@ impl Tokenizer {
                 buffers.pass(|input, output| isolate(input, output, is_symbol));
             }
         }
-        &buffers.front
+        buffers.text()
     }
 }
 
@@ -117,89 +105,29 @@ impl FromStr for Tokenizer {
     type Err = MetricError;
 
     fn from_str(name: &str) -> Result<Self, MetricError> {
-        Self::ALL.into_iter().find(|tokenizer| tokenizer.name() == name).ok_or_else(|| MetricError::UnknownName {
-            kind: "tokenizer",
-            name: name.to_owned(),
-            choices: "13a, none, char, zh, intl",
-        })
-    }
-}
-
-/// Undoes the markup of the mteval formats: skipped marks, line joins, four entities.
-///
-/// The order matters: `&amp;lt;` becomes `<`.
-fn unescape(line: &str) -> Cow<'_, str> {
-    const REPLACEMENTS: [(&str, &str); 7] =
-        [("<skipped>", ""), ("-\n", ""), ("\n", " "), ("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
-    let mut line = Cow::Borrowed(line);
-    for (from, to) in REPLACEMENTS {
-        if line.contains(from) {
-            line = Cow::Owned(line.replace(from, to));
+        if let Some(tokenizer) = Self::ALL.into_iter().find(|tokenizer| tokenizer.name() == name) {
+            return Ok(tokenizer);
         }
-    }
-    line
-}
-
-/// The passes that 13a and zh share: ASCII punctuation, then full stops and commas that
-/// are not inside a number, then dashes after a digit.
-fn western(buffers: &mut Buffers) {
-    let is_stop = |character| matches!(character, '.' | ',');
-    buffers.pass(|input, output| isolate(input, output, is_western_mark));
-    buffers.pass(|input, output| {
-        separate(input, output, Side::Second, |first, second| is_stop(second) && !first.is_ascii_digit());
-    });
-    buffers.pass(|input, output| {
-        separate(input, output, Side::First, |first, second| is_stop(first) && !second.is_ascii_digit());
-    });
-    buffers.pass(|input, output| {
-        separate(input, output, Side::Second, |first, second| second == '-' && first.is_ascii_digit());
-    });
-}
-
-/// Puts a space on both sides of each character that is chosen.
-fn isolate(input: &str, output: &mut String, chosen: impl Fn(char) -> bool) {
-    for character in input.chars() {
-        if chosen(character) {
-            output.push(' ');
-            output.push(character);
-            output.push(' ');
-        } else {
-            output.push(character);
+        match UNSUPPORTED.into_iter().find(|(unsupported, ..)| *unsupported == name) {
+            Some((name, needs, instead)) => Err(MetricError::UnsupportedTokenizer { name, needs, instead }),
+            None => Err(MetricError::UnknownName { kind: "tokenizer", name: name.to_owned(), choices: "13a, none, char, zh, intl" }),
         }
     }
 }
 
-/// Which character of a matched pair is the mark to set apart.
-#[derive(Clone, Copy)]
-enum Side {
-    First,
-    Second,
-}
-
-/// Sets a mark apart from its neighbour in each matching pair, left to right, without overlap.
-fn separate(input: &str, output: &mut String, side: Side, matches: impl Fn(char, char) -> bool) {
-    let mut characters = input.chars().peekable();
-    while let Some(first) = characters.next() {
-        let Some(second) = characters.next_if(|&second| matches(first, second)) else {
-            output.push(first);
-            continue;
-        };
-        if matches!(side, Side::First) {
-            output.push(' ');
-        }
-        output.push(first);
-        output.push(' ');
-        output.push(second);
-        if matches!(side, Side::Second) {
-            output.push(' ');
-        }
-    }
-}
-
-/// ASCII punctuation that always stands alone: all but the apostrophe, comma, dash and stop.
-fn is_western_mark(character: char) -> bool {
-    character.is_ascii_punctuation() && !matches!(character, '\'' | ',' | '-' | '.')
-}
+/// sacreBLEU's other tokenizers: what each needs, and what to do instead.
+const UNSUPPORTED: [(&str, &str, &str); 6] = {
+    const MECAB: &str = "split both sides into words with MeCab first and use `none`, use `char`, or score with sacreBLEU itself";
+    const PIECES: &str = "split both sides into pieces with that model first and use `none`, use chrF, or score with sacreBLEU itself";
+    [
+        ("ja-mecab", "MeCab and its Japanese dictionary", MECAB),
+        ("ko-mecab", "MeCab and its Korean dictionary", MECAB),
+        ("spm", "the SentencePiece model of FLORES-101", PIECES),
+        ("flores101", "the SentencePiece model of FLORES-101", PIECES),
+        ("flores200", "the SentencePiece model of FLORES-200", PIECES),
+        ("spBLEU-1K", "the SentencePiece model of spBLEU-1K", PIECES),
+    ]
+};
 
 fn is_punctuation(character: char) -> bool {
     if character.is_ascii() {

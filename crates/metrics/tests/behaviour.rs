@@ -1,6 +1,9 @@
 //! Streaming, summing, printing and the refusals.
 
-use taper_metrics::{Bleu, BleuStatistics, Chrf, ChrfStatistics, MetricError, ReferenceCount, SIGNATURE_VERSION, Smoothing, Tokenizer};
+use taper_metrics::{
+    Bleu, Chrf, Metric, MetricError, ReferenceCount, SIGNATURE_VERSION, Score, Segment, Smoothing, Statistics, Ter, Tokenizer,
+    ragged_segments, segments,
+};
 
 const HYPOTHESES: [&str; 3] = ["The ferry leaves at seven.", "Nobody answered the second letter", "Rain, then 3.5 hours of sun!"];
 
@@ -12,26 +15,20 @@ fn references() -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn summed_parts_score_like_the_whole() -> Result<(), MetricError> {
-    let (bleu, chrf) = (Bleu::default(), Chrf::plus_plus());
+fn appended_parts_score_like_the_whole() -> Result<(), MetricError> {
+    let metrics: [&dyn Metric; 3] = [&Bleu::default(), &Chrf::plus_plus(), &Ter::default()];
     let references = references();
-    let mut bleu_sum = BleuStatistics::new(bleu.max_order);
-    let mut chrf_sum = ChrfStatistics::new(chrf.char_order + chrf.word_order);
-    for (index, hypothesis) in HYPOTHESES.iter().enumerate() {
-        let segment: Vec<&str> = references.iter().map(|stream| stream[index]).collect();
-        let mut part = bleu.counter()?;
-        part.add(hypothesis, &segment)?;
-        bleu_sum.add(part.statistics())?;
-        let mut part = chrf.counter()?;
-        part.add(hypothesis, &segment)?;
-        chrf_sum.add(part.statistics())?;
+    let segments = segments(&HYPOTHESES, &references)?;
+    for metric in metrics {
+        let mut sum = Statistics::new(metric);
+        for segment in &segments {
+            sum.append(&Statistics::count(metric, std::slice::from_ref(segment))?)?;
+        }
+        let whole = Statistics::count(metric, &segments)?;
+        assert_eq!(sum, whole);
+        let score = Score::new(metric, &whole)?;
+        assert!(score.value > 10.0 && score.value < 90.0, "{score:?}");
     }
-    let whole = bleu.corpus(&HYPOTHESES, &references)?;
-    assert!(whole.score > 10.0 && whole.score < 90.0);
-    assert_eq!(bleu.score(&bleu_sum)?, whole);
-    let whole = chrf.corpus(&HYPOTHESES, &references)?;
-    assert!(whole.score > 10.0 && whole.score < 90.0);
-    assert_eq!(chrf.score(&chrf_sum)?, whole);
     Ok(())
 }
 
@@ -67,11 +64,15 @@ fn nothing_to_score_is_refused() -> Result<(), MetricError> {
     let empty: [&str; 0] = [];
     assert_eq!(bleu.corpus(&empty, &[vec![]]), Err(MetricError::EmptyCorpus));
     assert_eq!(bleu.corpus(&HYPOTHESES, &[]), Err(MetricError::NoReferences));
-    let counter = bleu.counter()?;
-    assert_eq!(bleu.score(counter.statistics()), Err(MetricError::EmptyCorpus));
-    let refusal = Err(MetricError::SegmentWithoutReference { segment: 1 });
-    assert_eq!(bleu.counter()?.add("a", &empty), refusal);
-    assert_eq!(Chrf::default().counter()?.add("a", &empty), refusal);
+    assert_eq!(bleu.score(&Statistics::new(&bleu)), Err(MetricError::EmptyCorpus));
+    let refusal = MetricError::SegmentWithoutReference { segment: 1 };
+    assert_eq!(bleu.sentence("a", &empty), Err(refusal.clone()));
+    assert_eq!(Chrf::default().sentence("a", &empty), Err(refusal.clone()));
+    assert_eq!(Ter::default().sentence("a", &empty), Err(refusal.clone()));
+    let bare = Segment { hypothesis: "a", references: vec![] };
+    assert_eq!(Statistics::count(&bleu, &[bare]), Err(refusal));
+    let missing: [Vec<Option<&str>>; 1] = [vec![Some("a"), None]];
+    assert_eq!(ragged_segments(&["a", "b"], &missing), Err(MetricError::SegmentWithoutReference { segment: 2 }));
     Ok(())
 }
 
@@ -87,10 +88,13 @@ fn options_out_of_range_are_refused() {
 }
 
 #[test]
-fn statistics_of_other_orders_are_refused() {
-    let mismatch = Err(MetricError::OrderMismatch { expected: 4, found: 3 });
-    assert_eq!(BleuStatistics::new(4).add(&BleuStatistics::new(3)), mismatch);
-    assert_eq!(ChrfStatistics::new(4).add(&ChrfStatistics::new(3)), mismatch);
+fn statistics_of_other_metrics_are_refused() -> Result<(), MetricError> {
+    let bleu = Bleu::default();
+    let mismatch = MetricError::StatisticsMismatch { expected: 10, found: 8 };
+    let shorter = Statistics::new(&Bleu { max_order: 3, ..Bleu::default() });
+    assert_eq!(Statistics::new(&bleu).append(&shorter), Err(mismatch.clone()));
+    assert_eq!(bleu.score(&shorter), Err(mismatch));
+    Ok(())
 }
 
 #[test]
@@ -118,6 +122,14 @@ fn names_are_read_back() {
         "14a".parse::<Tokenizer>().map_err(|error| error.to_string()),
         Err("unknown tokenizer \"14a\"; choose one of 13a, none, char, zh, intl".to_owned())
     );
+}
+
+#[test]
+fn tokenizers_with_a_model_are_refused_with_a_way_out() {
+    for name in ["ja-mecab", "ko-mecab", "spm", "flores101", "flores200", "spBLEU-1K"] {
+        let message = name.parse::<Tokenizer>().map_err(|error| error.to_string()).expect_err("not supported");
+        assert!(message.contains(name) && message.contains("needs") && message.contains("`none`"), "{message}");
+    }
 }
 
 #[test]

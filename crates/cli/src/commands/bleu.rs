@@ -1,65 +1,231 @@
-//! `taper bleu`: scores a file of translations, as sacreBLEU does.
+//! `taper bleu`: scores translations as sacreBLEU does, with its options and its output.
+
+mod inputs;
+mod report;
+mod table;
 
 use anyhow::{Context, Result, bail};
-use taper_metrics::{Bleu, Chrf};
+use taper_metrics::resampling::{DEFAULT_SEED, paired_bootstrap, paired_randomization};
+use taper_metrics::{Bleu, Chrf, Metric, Score, Signature, Smoothing, Statistics, Ter, Tokenizer, Trials, segments};
 
-use crate::arguments::{self, Metric};
-use crate::text::{print_line, read_lines};
+use crate::arguments::{self, OutputFormat};
+use crate::text::print_line;
+use inputs::Inputs;
+use report::{Report, SystemReport};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &arguments::Bleu) -> Result<()> {
-    let tokenizer = arguments.tokenize.parse().with_context(|| format!("--tokenize {}", arguments.tokenize))?;
-    let hypotheses = read_lines(&arguments.hypothesis)?;
-    if hypotheses.is_empty() {
-        bail!("{}: the file has no lines", arguments.hypothesis.display());
+    refuse_absent(arguments)?;
+    let style = Style::new(arguments);
+    let metrics = metrics(arguments)?;
+    let inputs = Inputs::read(arguments)?;
+    let metrics: Vec<&dyn Metric> = metrics.iter().map(|metric| &**metric).collect();
+    if arguments.sentence_level {
+        return sentences(arguments, &metrics, &inputs, style);
     }
-    let mut references = Vec::with_capacity(arguments.references.len());
-    for path in &arguments.references {
-        let lines = read_lines(path)?;
-        if lines.len() != hypotheses.len() {
-            bail!(
-                "{} has {} lines but {} has {}: line i of each must belong to the same sentence",
-                arguments.hypothesis.display(),
-                hypotheses.len(),
-                path.display(),
-                lines.len()
-            );
+    let warn = !arguments.report.quiet && !arguments.bleu.force;
+    let mut counted = Vec::with_capacity(metrics.len());
+    for &metric in &metrics {
+        let mut systems = Vec::with_capacity(inputs.systems.len());
+        for system in &inputs.systems {
+            let statistics = Statistics::count(metric, &segments(&system.lines, &inputs.references)?)?;
+            if warn && metric.name() == "BLEU" && statistics.look_tokenized() {
+                let name = &system.name;
+                eprintln!("warning: {name} looks tokenized; detokenize it, or the score is not comparable (--force if that is meant)");
+            }
+            systems.push(statistics);
         }
-        references.push(lines);
+        counted.push((metric, systems));
     }
+    match &inputs.systems[..] {
+        [_] => one_system(arguments, &counted, style),
+        _ => several_systems(arguments, &counted, &inputs, style),
+    }
+}
 
-    let lowercase = arguments.lowercase;
-    let mut records = Vec::new();
-    for metric in &arguments.metrics {
-        let (name, line, value, signature) = match metric {
-            Metric::Bleu => {
-                let metric = Bleu { tokenizer, lowercase, ..Bleu::default() };
-                let score = metric.corpus(&hypotheses, &references)?;
-                if score.looks_tokenized {
-                    eprintln!("warning: the translation looks tokenized; detokenize it, or the score is not comparable");
-                }
-                ("BLEU".to_owned(), score.line(2), score.score, score.signature)
-            }
-            Metric::Chrf | Metric::Chrfpp => {
-                let base = match metric {
-                    Metric::Chrfpp => Chrf::plus_plus(),
-                    _ => Chrf::default(),
-                };
-                let score = Chrf { lowercase, ..base }.corpus(&hypotheses, &references)?;
-                let line = score.line(2);
-                (score.name, line, score.score, score.signature)
-            }
+/// Statistics of each system under one metric.
+type Counted<'a> = (&'a dyn Metric, Vec<Statistics>);
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy)]
+struct Style {
+    format: OutputFormat,
+    decimals: usize,
+    short: bool,
+    score_only: bool,
+}
+
+impl Style {
+    /// The style asked for, the rest as sacreBLEU has it where the command is called like it.
+    fn new(arguments: &arguments::Bleu) -> Self {
+        let like_sacrebleu = !arguments.input.is_empty() || arguments.files.len() == 1;
+        let report = &arguments.report;
+        let asked = if report.json { Some(OutputFormat::Json) } else { report.format };
+        let usual = if like_sacrebleu { OutputFormat::Json } else { OutputFormat::Text };
+        let format = match std::env::var("SACREBLEU_FORMAT").unwrap_or_default().to_lowercase().as_str() {
+            "json" => OutputFormat::Json,
+            "text" => OutputFormat::Text,
+            "latex" => OutputFormat::Latex,
+            _ => asked.unwrap_or(usual),
         };
-        if arguments.json {
-            records.push(serde_json::json!({
-                "name": name, "score": value, "signature": signature, "line": line,
-            }));
-        } else {
-            print_line(&line)?;
-        }
+        let decimals = report.width.unwrap_or(if like_sacrebleu { 1 } else { 2 });
+        Self { format, decimals, short: report.short, score_only: report.score_only }
     }
-    if arguments.json {
-        print_line(&serde_json::to_string_pretty(&records)?)?;
+}
+
+/// Refuses what needs sacreBLEU's collection of test sets, or another encoding.
+fn refuse_absent(arguments: &arguments::Bleu) -> Result<()> {
+    let absent = &arguments.absent;
+    let named = [
+        ("--test-set", absent.test_set.is_some()),
+        ("--origlang", absent.origlang.is_some()),
+        ("--subset", absent.subset.is_some()),
+        ("--detail", absent.detail),
+    ];
+    if let Some((name, _)) = named.into_iter().find(|(_, given)| *given) {
+        bail!("{name}: taper carries no test sets; write the references out with `sacrebleu -t … -l … --echo ref` and name the file");
+    }
+    if !["utf-8", "utf8"].contains(&arguments.encoding.to_lowercase().as_str()) {
+        bail!("--encoding {}: only UTF-8 is read; convert the files with iconv", arguments.encoding);
     }
     Ok(())
+}
+
+/// The metrics asked for, each once: in their own order, or as asked for a paired test.
+fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
+    let mut names = Vec::new();
+    for &name in &arguments.metrics {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if !arguments.trials.paired_ar && !arguments.trials.paired_bs {
+        names.sort();
+    }
+    let chrf = &arguments.chrf;
+    let chrf = Chrf {
+        char_order: chrf.chrf_char_order,
+        word_order: chrf.chrf_word_order,
+        beta: chrf.chrf_beta,
+        lowercase: chrf.chrf_lowercase,
+        whitespace: chrf.chrf_whitespace,
+        eps_smoothing: chrf.chrf_eps_smoothing,
+    };
+    let ter = Ter {
+        normalized: arguments.ter.ter_normalized,
+        no_punct: arguments.ter.ter_no_punct,
+        asian_support: arguments.ter.ter_asian_support,
+        case_sensitive: arguments.ter.ter_case_sensitive,
+    };
+    let metric = |name| -> Result<Box<dyn Metric>> {
+        Ok(match name {
+            arguments::Metric::Bleu => Box::new(bleu(arguments)?),
+            arguments::Metric::Chrf => Box::new(chrf.clone()),
+            arguments::Metric::Chrfpp => Box::new(Chrf { word_order: 2, ..chrf.clone() }),
+            arguments::Metric::Ter => Box::new(ter.clone()),
+        })
+    };
+    names.into_iter().map(metric).collect()
+}
+
+/// BLEU as asked for.
+fn bleu(arguments: &arguments::Bleu) -> Result<Bleu> {
+    let options = &arguments.bleu;
+    let language = options.language_pair.as_deref().and_then(|pair| pair.split_once('-')).map(|(_, target)| target);
+    let tokenizer = match (options.tokenize.as_deref(), language) {
+        (Some(name), _) => name,
+        (None, Some("zh")) => "zh",
+        (None, Some("ja")) => "ja-mecab",
+        (None, Some("ko")) => "ko-mecab",
+        (None, _) => "13a",
+    };
+    let tokenizer: Tokenizer = tokenizer.parse().with_context(|| format!("--tokenize {tokenizer}"))?;
+    let smoothing: Smoothing = options.smooth_method.parse().with_context(|| format!("--smooth-method {}", options.smooth_method))?;
+    Ok(Bleu {
+        tokenizer,
+        smoothing: options.smooth_value.map_or(smoothing, |value| smoothing.with_value(value)),
+        effective_order: arguments.sentence_level,
+        lowercase: options.lowercase,
+        force: options.force,
+        ..Bleu::default()
+    })
+}
+
+/// The seed of trials: sacreBLEU's environment variable, or its default.
+fn seed() -> Result<u64> {
+    match std::env::var("SACREBLEU_SEED") {
+        Ok(seed) => seed
+            .parse()
+            .with_context(|| format!("SACREBLEU_SEED={seed}: give a whole number below 2^64; without one, results could not be repeated")),
+        Err(_) => Ok(DEFAULT_SEED),
+    }
+}
+
+/// Prints a line for each sentence.
+fn sentences(arguments: &arguments::Bleu, metrics: &[&dyn Metric], inputs: &Inputs, style: Style) -> Result<()> {
+    let ([metric], [system]) = (metrics, &inputs.systems[..]) else {
+        bail!("--sentence-level takes one metric and one system");
+    };
+    if arguments.trials.confidence || arguments.trials.paired_ar || arguments.trials.paired_bs {
+        bail!("--sentence-level: confidence and significance are properties of a corpus; leave one of the options out");
+    }
+    for segment in segments(&system.lines, &inputs.references)? {
+        let score = Score::new(*metric, &Statistics::count(*metric, std::slice::from_ref(&segment))?)?;
+        print_line(&if style.score_only { score.number(style.decimals) } else { score.line(style.decimals, style.short) })?;
+    }
+    Ok(())
+}
+
+/// Prints the scores of one system.
+fn one_system(arguments: &arguments::Bleu, counted: &[Counted<'_>], style: Style) -> Result<()> {
+    let trials = &arguments.trials;
+    if trials.paired_ar || trials.paired_bs {
+        bail!("a paired test compares several systems: give their translations to --input");
+    }
+    let mut scores = Vec::with_capacity(counted.len());
+    for (metric, systems) in counted {
+        // As in sacreBLEU, one resample is none.
+        scores.push(if trials.confidence && trials.confidence_n > 1 {
+            Score::with_confidence(*metric, &systems[0], trials.confidence_n, seed()?)?
+        } else {
+            Score::new(*metric, &systems[0])?
+        });
+    }
+    print_line(&report::one_system(&scores, style)?)
+}
+
+/// Prints the scores of several systems, compared with the first if that was asked for.
+fn several_systems(arguments: &arguments::Bleu, counted: &[Counted<'_>], inputs: &Inputs, style: Style) -> Result<()> {
+    let trials = &arguments.trials;
+    if trials.confidence {
+        bail!("--confidence is of one system; of several, --paired-bs says which differ");
+    }
+    let (resamples, shuffles) = (trials.paired_bs.then_some(trials.paired_bs_n), trials.paired_ar.then_some(trials.paired_ar_n));
+    // As in sacreBLEU, no trials are the usual number of them.
+    let resamples = resamples.map(|count| if count == 0 { 1000 } else { count });
+    let shuffles = shuffles.map(|count| if count == 0 { 10_000 } else { count });
+    let mut reports = Vec::with_capacity(counted.len());
+    for (metric, systems) in counted {
+        let systems: Vec<&Statistics> = systems.iter().collect();
+        let (results, trials) = match (resamples, shuffles) {
+            (Some(count), _) => {
+                let seed = seed()?;
+                let results = paired_bootstrap(*metric, &systems, count, seed)?;
+                (Report::Compared(results), Trials { bootstrap: Some(count), seed: Some(seed), ..Trials::default() })
+            }
+            (None, Some(count)) => {
+                let seed = seed()?;
+                let results = paired_randomization(*metric, &systems, count, seed)?;
+                (Report::Compared(results), Trials { randomization: Some(count), seed: Some(seed), ..Trials::default() })
+            }
+            (None, None) => {
+                let scores = systems.iter().map(|statistics| Ok(Score::new(*metric, statistics)?.number(style.decimals)));
+                (Report::Scores(scores.collect::<Result<_>>()?), Trials::default())
+            }
+        };
+        let signature = Signature::new(*metric, systems[0].references(), trials);
+        reports.push(SystemReport { metric: metric.name(), results, signature });
+    }
+    let names: Vec<&str> = inputs.systems.iter().map(|system| system.name.as_str()).collect();
+    print_line(&report::several_systems(&names, &reports, style)?)
 }

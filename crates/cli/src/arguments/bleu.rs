@@ -1,0 +1,255 @@
+//! Arguments of `bleu`: sacreBLEU's own, under its names.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// sacreBLEU's options of one dash and several letters, which `clap` would take for several
+/// options of one letter.
+const LONG_NAMES: [(&str, &str); 16] = [
+    ("-nr", "--num-refs"),
+    ("-sl", "--sentence-level"),
+    ("-sv", "--smooth-value"),
+    ("-tok", "--tokenize"),
+    ("-lc", "--lowercase"),
+    ("-cc", "--chrf-char-order"),
+    ("-cw", "--chrf-word-order"),
+    ("-ci", "--confidence"),
+    ("-cin", "--confidence-n"),
+    ("-par", "--paired-ar"),
+    ("-pbs", "--paired-bs"),
+    ("-parn", "--paired-ar-n"),
+    ("-pbsn", "--paired-bs-n"),
+    ("-sh", "--short"),
+    ("-nc", "--no-color"),
+    ("-ol", "--origlang"),
+];
+
+/// The arguments of the process with sacreBLEU's short options of `bleu` spelled out.
+pub(super) fn spell_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    if arguments.get(1).is_none_or(|command| command != "bleu") {
+        return arguments;
+    }
+    for argument in arguments.iter_mut().skip(2).take_while(|argument| *argument != "--") {
+        let Some(text) = argument.to_str() else { continue };
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        if let Some((_, long)) = LONG_NAMES.into_iter().find(|(short, _)| *short == name) {
+            *argument = value.map_or_else(|| long.into(), |value| format!("{long}={value}").into());
+        }
+    }
+    arguments
+}
+
+/// A metric that `bleu` computes, in the order of reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Metric {
+    /// BLEU
+    Bleu,
+    /// chrF2, or as --chrf-word-order and the like say
+    Chrf,
+    /// chrF2++: chrF with word n-grams up to 2
+    Chrfpp,
+    /// Translation edit rate
+    Ter,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// sacreBLEU's JSON
+    Json,
+    /// Lines, or a table of several systems
+    Text,
+    /// A LaTeX table of several systems
+    Latex,
+}
+
+/// Arguments of `bleu`.
+#[derive(Debug, Args)]
+pub(crate) struct Bleu {
+    /// HYPOTHESIS REFERENCE…; or, as for sacreBLEU, references alone, with translations from --input or standard input
+    #[arg(required_unless_present = "test_set", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Translations of one system each; several are compared
+    #[arg(long, short, value_name = "FILE", num_args = 1..)]
+    pub(crate) input: Vec<PathBuf>,
+    /// Split each line of the reference file at tabs into this many references [sacreBLEU: -nr]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) num_refs: usize,
+    /// Encoding of the files; only UTF-8 is read
+    #[arg(long, short, value_name = "NAME", default_value = "utf-8")]
+    pub(crate) encoding: String,
+    /// What to compute
+    #[arg(long, short, value_enum, value_delimiter = ',', num_args = 1.., default_value = "bleu")]
+    pub(crate) metrics: Vec<Metric>,
+    /// Score each sentence instead of the corpus [sacreBLEU: -sl]
+    #[arg(long)]
+    pub(crate) sentence_level: bool,
+
+    #[command(flatten)]
+    pub(crate) bleu: BleuOptions,
+    #[command(flatten)]
+    pub(crate) chrf: ChrfOptions,
+    #[command(flatten)]
+    pub(crate) ter: TerOptions,
+    #[command(flatten)]
+    pub(crate) trials: TrialOptions,
+    #[command(flatten)]
+    pub(crate) report: ReportOptions,
+    #[command(flatten)]
+    pub(crate) absent: AbsentOptions,
+}
+
+/// Options of BLEU.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "BLEU")]
+pub(crate) struct BleuOptions {
+    /// exp, floor, add-k or none
+    #[arg(long, short, value_name = "NAME", default_value = "exp")]
+    pub(crate) smooth_method: String,
+    /// Value for floor [default: 0.1] and add-k [default: 1] [sacreBLEU: -sv]
+    #[arg(long, value_name = "VALUE")]
+    pub(crate) smooth_value: Option<f64>,
+    /// 13a, none, char, zh or intl [default: zh for --language-pair *-zh, else 13a] [sacreBLEU: -tok]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tokenize: Option<String>,
+    /// Languages, such as en-zh; the second chooses the tokenizer
+    #[arg(long, short, value_name = "PAIR")]
+    pub(crate) language_pair: Option<String>,
+    /// Ignore case in BLEU [sacreBLEU: -lc]
+    #[arg(long)]
+    pub(crate) lowercase: bool,
+    /// Accept translations that look tokenized without a warning
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Options of chrF.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "chrF")]
+pub(crate) struct ChrfOptions {
+    /// Longest character n-gram [sacreBLEU: -cc]
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    pub(crate) chrf_char_order: usize,
+    /// Longest word n-gram; 2 makes chrF++ [sacreBLEU: -cw]
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) chrf_word_order: usize,
+    /// Weight of recall against precision
+    #[arg(long, value_name = "BETA", default_value_t = 2)]
+    pub(crate) chrf_beta: u32,
+    /// Count whitespace as characters
+    #[arg(long)]
+    pub(crate) chrf_whitespace: bool,
+    /// Ignore case in chrF
+    #[arg(long)]
+    pub(crate) chrf_lowercase: bool,
+    /// Smooth as chrF++.py, NLTK and Moses do
+    #[arg(long)]
+    pub(crate) chrf_eps_smoothing: bool,
+}
+
+/// Options of TER.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "TER")]
+pub(crate) struct TerOptions {
+    /// Distinguish case
+    #[arg(long)]
+    pub(crate) ter_case_sensitive: bool,
+    /// Treat Chinese characters as words, with the two options below
+    #[arg(long)]
+    pub(crate) ter_asian_support: bool,
+    /// Remove punctuation
+    #[arg(long)]
+    pub(crate) ter_no_punct: bool,
+    /// Set punctuation apart and undo markup
+    #[arg(long)]
+    pub(crate) ter_normalized: bool,
+}
+
+/// Confidence and significance. The random numbers are sacreBLEU's, with the seed
+/// `SACREBLEU_SEED` or else 12345.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Confidence and significance")]
+pub(crate) struct TrialOptions {
+    /// Confidence interval of one system by bootstrap resampling [sacreBLEU: -ci]
+    #[arg(long)]
+    pub(crate) confidence: bool,
+    /// Resamples for --confidence [sacreBLEU: -cin]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) confidence_n: usize,
+    /// Compare systems with the first by approximate randomisation [sacreBLEU: -par]
+    #[arg(long, conflicts_with = "paired_bs")]
+    pub(crate) paired_ar: bool,
+    /// Compare systems with the first by bootstrap resampling [sacreBLEU: -pbs]
+    #[arg(long)]
+    pub(crate) paired_bs: bool,
+    /// Trials for --paired-ar [sacreBLEU: -parn]
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) paired_ar_n: usize,
+    /// Resamples for --paired-bs [sacreBLEU: -pbsn]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) paired_bs_n: usize,
+    /// Accepted for sacreBLEU's sake; all processors work in any case
+    #[arg(long, short = 'j', value_name = "N", hide = true)]
+    pub(crate) paired_jobs: Option<usize>,
+}
+
+/// How results are reported. Called as sacreBLEU is, with --input or standard input, the
+/// command has sacreBLEU's defaults.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Report")]
+pub(crate) struct ReportOptions {
+    /// Without warnings
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Short signatures [sacreBLEU: -sh]
+    #[arg(long)]
+    pub(crate) short: bool,
+    /// Print the score alone
+    #[arg(long, short = 'b')]
+    pub(crate) score_only: bool,
+    /// Decimals of scores [default: 2; 1 when called as sacreBLEU]
+    #[arg(long, short, value_name = "DECIMALS")]
+    pub(crate) width: Option<usize>,
+    /// [default: text; json when called as sacreBLEU]
+    #[arg(long, short, value_enum)]
+    pub(crate) format: Option<OutputFormat>,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+    /// Accepted for sacreBLEU's sake; nothing is coloured
+    #[arg(long, hide = true)]
+    pub(crate) no_color: bool,
+}
+
+/// Options of sacreBLEU that are refused, with a word on what to do instead.
+#[derive(Debug, Args)]
+pub(crate) struct AbsentOptions {
+    #[arg(long, short = 't', hide = true)]
+    pub(crate) test_set: Option<String>,
+    #[arg(long, hide = true)]
+    pub(crate) origlang: Option<String>,
+    #[arg(long, hide = true)]
+    pub(crate) subset: Option<String>,
+    #[arg(long, short, hide = true)]
+    pub(crate) detail: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spelled(line: &str) -> String {
+        let arguments = spell_out(line.split(' ').map(OsString::from));
+        arguments.iter().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn short_options_of_several_letters_are_spelled_out() {
+        assert_eq!(spelled("taper bleu r -i a -tok=zh -lc -w 2"), "taper bleu r -i a --tokenize=zh --lowercase -w 2");
+        assert_eq!(spelled("taper bleu -- -lc"), "taper bleu -- -lc");
+        assert_eq!(spelled("taper train -lc"), "taper train -lc");
+    }
+}

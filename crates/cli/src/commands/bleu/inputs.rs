@@ -1,0 +1,135 @@
+//! Reading translations and references.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use taper_metrics::trim_end;
+
+use crate::arguments;
+use crate::text::{read_lines, read_standard_input};
+
+/// Translations by one system.
+#[derive(Debug)]
+pub(super) struct System {
+    /// What it is called in reports.
+    pub(super) name: String,
+    /// One sentence a line, without whitespace at their ends.
+    pub(super) lines: Vec<String>,
+}
+
+/// All that is scored.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    /// The systems, at least one; of a paired test, the baseline first.
+    pub(super) systems: Vec<System>,
+    /// Reference streams, each as long as each system.
+    pub(super) references: Vec<Vec<String>>,
+}
+
+impl Inputs {
+    /// Reads what the arguments name.
+    ///
+    /// # Errors
+    /// When a file cannot be read, has another number of lines than it must, or is named twice.
+    pub(super) fn read(arguments: &arguments::Bleu) -> Result<Self> {
+        let (systems, references): (Vec<&PathBuf>, &[PathBuf]) = match (&arguments.input[..], &arguments.files[..]) {
+            ([], [reference]) => (Vec::new(), std::slice::from_ref(reference)),
+            ([], [hypothesis, references @ ..]) => (vec![hypothesis], references),
+            (systems, references) => (systems.iter().collect(), references),
+        };
+        let paired = arguments.trials.paired_ar || arguments.trials.paired_bs;
+        let systems = if systems.is_empty() { from_standard_input(paired)? } else { from_files(&systems, paired)? };
+        let streams = read_references(references, arguments.num_refs)?;
+        let [first, ..] = &systems[..] else { bail!("there is no translation to score") };
+        if first.lines.is_empty() {
+            bail!("{}: the file has no lines", first.name);
+        }
+        for system in &systems {
+            for (index, stream) in streams.iter().enumerate() {
+                if stream.len() != system.lines.len() {
+                    bail!(
+                        "{} has {} lines but {} has {}: line i of each must belong to the same sentence",
+                        system.name,
+                        system.lines.len(),
+                        references[index.min(references.len() - 1)].display(),
+                        stream.len()
+                    );
+                }
+            }
+        }
+        Ok(Self { systems, references: streams })
+    }
+}
+
+/// One file for each system. Naming the baseline again changes nothing; naming another file
+/// twice would make reports ambiguous.
+fn from_files(paths: &[&PathBuf], paired: bool) -> Result<Vec<System>> {
+    let mut systems: Vec<System> = Vec::with_capacity(paths.len());
+    for (index, path) in paths.iter().enumerate() {
+        if let Some(earlier) = paths[..index].iter().position(|other| other == path) {
+            if paired && earlier == 0 {
+                continue;
+            }
+            bail!("{}: the file is named twice; name each system once", path.display());
+        }
+        let name = path.display().to_string();
+        systems.push(System { name, lines: read_trimmed(path)? });
+    }
+    if let (true, [baseline, _, ..]) = (paired, &mut systems[..]) {
+        baseline.name = format!("Baseline: {}", baseline.name);
+    }
+    Ok(systems)
+}
+
+/// One column, separated by tabs, for each system.
+fn from_standard_input(paired: bool) -> Result<Vec<System>> {
+    let lines = read_standard_input()?;
+    let columns = lines.first().map_or(1, |line| trim_end(line).split('\t').count());
+    let name = |index: usize| match (paired, index) {
+        (true, 0) => "Baseline".to_owned(),
+        (true, _) => format!("System {index}"),
+        (false, _) if columns == 1 => "standard input".to_owned(),
+        (false, _) => format!("System {}", index + 1),
+    };
+    let mut systems: Vec<System> = (0..columns).map(|index| System { name: name(index), lines: Vec::new() }).collect();
+    for (number, line) in lines.iter().enumerate() {
+        let fields: Vec<&str> = trim_end(line).split('\t').collect();
+        if fields.len() != columns {
+            bail!("standard input:{}: {} fields separated by tabs where the first line has {columns}", number + 1, fields.len());
+        }
+        for (system, field) in systems.iter_mut().zip(fields) {
+            system.lines.push(trim_end(field).to_owned());
+        }
+    }
+    Ok(systems)
+}
+
+/// One file for each reference, or one whose lines hold `count` of them, separated by tabs.
+fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> {
+    if count <= 1 {
+        return paths.iter().map(|path| read_trimmed(path)).collect();
+    }
+    let [path] = paths else {
+        bail!("--num-refs {count} splits the lines of one reference file, but {} are named", paths.len());
+    };
+    let mut streams = vec![Vec::new(); count];
+    for (number, line) in read_trimmed(path)?.iter().enumerate() {
+        let fields: Vec<&str> = line.splitn(count, '\t').collect();
+        if fields.len() != count {
+            bail!("{}:{}: {} references separated by tabs where --num-refs says {count}", path.display(), number + 1, fields.len());
+        }
+        for (stream, field) in streams.iter_mut().zip(fields) {
+            stream.push(field.to_owned());
+        }
+    }
+    Ok(streams)
+}
+
+/// The lines of a file without whitespace at their ends.
+fn read_trimmed(path: &Path) -> Result<Vec<String>> {
+    let mut lines = read_lines(path)?;
+    for line in &mut lines {
+        line.truncate(trim_end(line).len());
+    }
+    Ok(lines)
+}

@@ -1,0 +1,131 @@
+//! Arithmetic at two precisions, and as NumPy mixes them.
+//!
+//! Scores of a corpus are computed in double precision. Those of a bootstrap resample are
+//! computed from single-precision sums, and there the reference implementation mixes NumPy's
+//! numbers with Python's, which take the precision of what they meet. One formula serves
+//! both.
+
+use std::ops::{Add, AddAssign, Div, Mul, Sub};
+
+/// A number that formulas compute with.
+pub(crate) trait Real:
+    Copy + PartialOrd + Add<Output = Self> + AddAssign + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+{
+    /// A constant of a formula.
+    fn of(value: f64) -> Self;
+
+    /// The same number in double precision.
+    fn wide(self) -> f64;
+}
+
+impl Real for f64 {
+    fn of(value: f64) -> Self {
+        value
+    }
+
+    fn wide(self) -> f64 {
+        self
+    }
+}
+
+impl Real for f32 {
+    fn of(value: f64) -> Self {
+        value as f32
+    }
+
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+/// A number in the type that the reference implementation has at that point.
+#[derive(Debug, Clone, Copy)]
+pub enum Sample {
+    /// NumPy's single precision.
+    Single(f32),
+    /// Python's double precision, which gives way to single where the two meet.
+    Double(f64),
+}
+
+impl Sample {
+    /// Computes in double precision between two doubles, else in single.
+    fn combine(self, other: Self, double: impl Fn(f64, f64) -> f64, single: impl Fn(f32, f32) -> f32) -> Self {
+        match (self, other) {
+            (Self::Double(left), Self::Double(right)) => Self::Double(double(left, right)),
+            (left, right) => Self::Single(single(left.narrow(), right.narrow())),
+        }
+    }
+
+    fn narrow(self) -> f32 {
+        match self {
+            Self::Single(value) => value,
+            Self::Double(value) => value as f32,
+        }
+    }
+}
+
+impl Real for Sample {
+    fn of(value: f64) -> Self {
+        Self::Double(value)
+    }
+
+    fn wide(self) -> f64 {
+        match self {
+            Self::Single(value) => f64::from(value),
+            Self::Double(value) => value,
+        }
+    }
+}
+
+impl PartialEq for Sample {
+    fn eq(&self, other: &Self) -> bool {
+        self.partial_cmp(other) == Some(std::cmp::Ordering::Equal)
+    }
+}
+
+impl PartialOrd for Sample {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        match (self, other) {
+            (Self::Double(left), Self::Double(right)) => left.partial_cmp(right),
+            (left, right) => left.narrow().partial_cmp(&right.narrow()),
+        }
+    }
+}
+
+impl Add for Sample {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        self.combine(other, |left, right| left + right, |left, right| left + right)
+    }
+}
+
+impl AddAssign for Sample {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Sample {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self.combine(other, |left, right| left - right, |left, right| left - right)
+    }
+}
+
+impl Mul for Sample {
+    type Output = Self;
+
+    fn mul(self, other: Self) -> Self {
+        self.combine(other, |left, right| left * right, |left, right| left * right)
+    }
+}
+
+impl Div for Sample {
+    type Output = Self;
+
+    fn div(self, other: Self) -> Self {
+        self.combine(other, |left, right| left / right, |left, right| left / right)
+    }
+}

@@ -1,0 +1,109 @@
+//! Rewriting lines in passes, which the tokenizers of BLEU and TER are made of.
+//!
+//! Rewrites run in passes over characters; a pass that matches a pair consumes both
+//! characters, as a substitution by regular expression does, because runs such as `...`
+//! depend on it.
+
+use std::borrow::Cow;
+
+/// The entities that mteval and Tercom undo, in that order: `&amp;lt;` becomes `<`.
+pub(crate) const ENTITIES: [(&str, &str); 4] = [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
+
+/// Two text buffers that passes write to in turn, kept to save allocations.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Buffers {
+    front: String,
+    back: String,
+}
+
+impl Buffers {
+    /// Empties the front buffer, to be written to.
+    pub(crate) fn start(&mut self) -> &mut String {
+        self.front.clear();
+        &mut self.front
+    }
+
+    /// What the passes have made so far.
+    pub(crate) fn text(&self) -> &str {
+        &self.front
+    }
+
+    /// Runs a pass from the front buffer into the back one, then swaps them.
+    pub(crate) fn pass(&mut self, rewrite: impl FnOnce(&str, &mut String)) {
+        self.back.clear();
+        rewrite(&self.front, &mut self.back);
+        std::mem::swap(&mut self.front, &mut self.back);
+    }
+}
+
+/// Replaces each text by another, one pair after the other.
+pub(crate) fn replace_all<'a>(line: &'a str, replacements: &[(&str, &str)]) -> Cow<'a, str> {
+    let mut line = Cow::Borrowed(line);
+    for (from, to) in replacements {
+        if line.contains(from) {
+            line = Cow::Owned(line.replace(from, to));
+        }
+    }
+    line
+}
+
+/// Sets ASCII punctuation apart that always stands alone: all but the apostrophe, comma,
+/// dash and stop.
+pub(crate) fn western_marks(buffers: &mut Buffers) {
+    let is_mark = |character: char| character.is_ascii_punctuation() && !matches!(character, '\'' | ',' | '-' | '.');
+    buffers.pass(|input, output| isolate(input, output, is_mark));
+}
+
+/// Sets full stops and commas apart that are not inside a number, then dashes after a digit.
+pub(crate) fn western_stops(buffers: &mut Buffers) {
+    let is_stop = |character| matches!(character, '.' | ',');
+    buffers.pass(|input, output| {
+        separate(input, output, Side::Second, |first, second| is_stop(second) && !first.is_ascii_digit());
+    });
+    buffers.pass(|input, output| {
+        separate(input, output, Side::First, |first, second| is_stop(first) && !second.is_ascii_digit());
+    });
+    buffers.pass(|input, output| {
+        separate(input, output, Side::Second, |first, second| second == '-' && first.is_ascii_digit());
+    });
+}
+
+/// Puts a space on both sides of each character that is chosen.
+pub(crate) fn isolate(input: &str, output: &mut String, chosen: impl Fn(char) -> bool) {
+    for character in input.chars() {
+        if chosen(character) {
+            output.push(' ');
+            output.push(character);
+            output.push(' ');
+        } else {
+            output.push(character);
+        }
+    }
+}
+
+/// Which character of a matched pair is the mark to set apart.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    First,
+    Second,
+}
+
+/// Sets a mark apart from its neighbour in each matching pair, left to right, without overlap.
+pub(crate) fn separate(input: &str, output: &mut String, side: Side, matches: impl Fn(char, char) -> bool) {
+    let mut characters = input.chars().peekable();
+    while let Some(first) = characters.next() {
+        let Some(second) = characters.next_if(|&second| matches(first, second)) else {
+            output.push(first);
+            continue;
+        };
+        if matches!(side, Side::First) {
+            output.push(' ');
+        }
+        output.push(first);
+        output.push(' ');
+        output.push(second);
+        if matches!(side, Side::Second) {
+            output.push(' ');
+        }
+    }
+}

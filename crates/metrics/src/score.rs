@@ -1,0 +1,72 @@
+//! A score of any metric, and its printed form.
+
+use crate::error::MetricError;
+use crate::metric::Metric;
+use crate::resampling::{Confidence, confidence};
+use crate::signature::{Signature, Trials};
+use crate::statistics::Statistics;
+
+/// A corpus-level score with all that is printed about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Score {
+    /// The metric's name.
+    pub name: String,
+    /// The score.
+    pub value: f64,
+    /// The quantities it was made from, as text; empty for metrics that show none.
+    pub details: String,
+    /// How it was computed.
+    pub signature: Signature,
+    /// Confidence interval, where one was asked for.
+    pub confidence: Option<Confidence>,
+}
+
+impl Score {
+    /// The score of a corpus.
+    ///
+    /// # Errors
+    /// When there are no segments, or other options counted them.
+    pub fn new(metric: &dyn Metric, statistics: &Statistics) -> Result<Self, MetricError> {
+        let sums = statistics.sums(metric)?;
+        Ok(Self {
+            name: metric.name(),
+            value: metric.value(&sums),
+            details: metric.details(&sums),
+            signature: Signature::new(metric, statistics.references(), Trials::default()),
+            confidence: None,
+        })
+    }
+
+    /// The score of a corpus with a confidence interval from this many bootstrap resamples.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_confidence(metric: &dyn Metric, statistics: &Statistics, resamples: usize, seed: u64) -> Result<Self, MetricError> {
+        let trials = Trials { bootstrap: Some(resamples), seed: Some(seed), ..Trials::default() };
+        Ok(Self {
+            signature: Signature::new(metric, statistics.references(), trials),
+            confidence: Some(confidence(metric, statistics, resamples, seed)?),
+            ..Self::new(metric, statistics)?
+        })
+    }
+
+    /// The score alone, with its confidence interval if it has one: `38.2 (μ = 36.2 ± 24.4)`.
+    pub fn number(&self, decimals: usize) -> String {
+        match self.shown_confidence() {
+            Some(confidence) => format!("{:.decimals$} ({})", self.value, confidence.text(decimals)),
+            None => format!("{:.decimals$}", self.value),
+        }
+    }
+
+    /// The line that reports the score, with its long signature or the short one.
+    pub fn line(&self, decimals: usize, short: bool) -> String {
+        let signature = if short { format!("{:#}", self.signature) } else { self.signature.to_string() };
+        let separator = if self.details.is_empty() { "" } else { " " };
+        format!("{}|{signature} = {}{separator}{}", self.name, self.number(decimals), self.details)
+    }
+
+    /// The confidence interval, unless its mean is zero: then there is nothing to say.
+    pub fn shown_confidence(&self) -> Option<Confidence> {
+        self.confidence.filter(|confidence| confidence.mean > 0.0)
+    }
+}

@@ -1,0 +1,125 @@
+//! The statistics of a corpus, a row for each segment, counted on all threads.
+
+use rayon::prelude::*;
+
+use crate::error::MetricError;
+use crate::metric::{Metric, Segment, SegmentCounter};
+use crate::signature::ReferenceCount;
+
+/// Segments that one thread counts before it looks for more.
+const SEGMENTS_PER_TASK: usize = 128;
+
+/// Number of hypotheses ending in a detached full stop that suggests tokenized input.
+const TOKENIZED_ENDINGS: u64 = 100;
+
+/// What a metric counted in each segment of a corpus. Statistics of parts of a corpus,
+/// appended in order, are those of the whole; they are summed, never averaged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statistics {
+    columns: usize,
+    /// Row by row. Counts are whole numbers, which doubles hold exactly.
+    values: Vec<f64>,
+    references: ReferenceCount,
+    tokenized_endings: u64,
+}
+
+impl Statistics {
+    /// The statistics of no segment.
+    pub fn new(metric: &dyn Metric) -> Self {
+        Self { columns: metric.columns(), values: Vec::new(), references: ReferenceCount::Unknown, tokenized_endings: 0 }
+    }
+
+    /// Counts segments.
+    ///
+    /// # Errors
+    /// When an option of the metric is out of range, or a segment has no reference.
+    pub fn count(metric: &dyn Metric, segments: &[Segment<'_>]) -> Result<Self, MetricError> {
+        metric.check()?;
+        if let Some(index) = segments.iter().position(|segment| segment.references.is_empty()) {
+            return Err(MetricError::SegmentWithoutReference { segment: index + 1 });
+        }
+        let columns = metric.columns();
+        let mut values = vec![0.0; segments.len() * columns];
+        let count = |counter: &mut Box<dyn SegmentCounter + '_>, (segments, rows): (&[Segment<'_>], &mut [f64])| {
+            for (segment, row) in segments.iter().zip(rows.chunks_exact_mut(columns)) {
+                counter.count(segment, row);
+            }
+        };
+        if segments.len() <= SEGMENTS_PER_TASK {
+            count(&mut metric.counter(), (segments, &mut values));
+        } else {
+            // Each row has its place, so the threads' order leaves no trace.
+            let rows = values.par_chunks_mut(SEGMENTS_PER_TASK * columns);
+            segments.par_chunks(SEGMENTS_PER_TASK).zip(rows).for_each_init(|| metric.counter(), count);
+        }
+        let counts = segments.iter().map(|segment| ReferenceCount::Fixed(segment.references.len()));
+        Ok(Self {
+            columns,
+            values,
+            references: counts.fold(ReferenceCount::Unknown, ReferenceCount::combine),
+            tokenized_endings: segments.iter().filter(|segment| segment.hypothesis.ends_with(" .")).count() as u64,
+        })
+    }
+
+    /// Appends the statistics of further segments.
+    ///
+    /// # Errors
+    /// When they were counted with other options.
+    pub fn append(&mut self, other: &Self) -> Result<(), MetricError> {
+        if self.columns != other.columns {
+            return Err(MetricError::StatisticsMismatch { expected: self.columns, found: other.columns });
+        }
+        self.values.extend_from_slice(&other.values);
+        self.references = self.references.combine(other.references);
+        self.tokenized_endings += other.tokenized_endings;
+        Ok(())
+    }
+
+    /// How many segments were counted.
+    pub fn segments(&self) -> usize {
+        self.values.len() / self.columns
+    }
+
+    /// How many references the segments have.
+    pub fn references(&self) -> ReferenceCount {
+        self.references
+    }
+
+    /// Whether the hypotheses look tokenized, in which case scores are not comparable:
+    /// a hundred of them end in a space and a full stop.
+    pub fn look_tokenized(&self) -> bool {
+        self.tokenized_endings >= TOKENIZED_ENDINGS
+    }
+
+    /// The rows, one for each segment.
+    pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.values.chunks_exact(self.columns)
+    }
+
+    /// The sums over all segments, added in their order.
+    ///
+    /// # Errors
+    /// When there are no segments, or another metric counted them.
+    pub fn sums(&self, metric: &dyn Metric) -> Result<Vec<f64>, MetricError> {
+        self.check(metric)?;
+        let mut sums = vec![0.0; self.columns];
+        for row in self.rows() {
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum += value;
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Refuses statistics that `metric` cannot score.
+    pub(crate) fn check(&self, metric: &dyn Metric) -> Result<(), MetricError> {
+        metric.check()?;
+        if self.columns != metric.columns() {
+            return Err(MetricError::StatisticsMismatch { expected: metric.columns(), found: self.columns });
+        }
+        if self.values.is_empty() {
+            return Err(MetricError::EmptyCorpus);
+        }
+        Ok(())
+    }
+}
