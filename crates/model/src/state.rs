@@ -73,6 +73,10 @@ impl Transformer {
     /// # Errors
     /// As [`Transformer::encode`].
     pub fn start(&self, source: &Sequences) -> Result<DecodeState, ModelError> {
+        taper_ops::threads::in_pool(|| self.start_here(source))
+    }
+
+    fn start_here(&self, source: &Sequences) -> Result<DecodeState, ModelError> {
         let pass = Pass::evaluate();
         let memory = self.encode(source, &pass)?;
         let mut key_values = Vec::with_capacity(self.decoder.blocks.len());
@@ -96,6 +100,10 @@ impl Transformer {
         if tokens.len() != state.rows() {
             return Err(ModelError::Tokens { tokens: tokens.len(), rows: state.rows() });
         }
+        taper_ops::threads::in_pool(|| self.step_here(state, tokens))
+    }
+
+    fn step_here(&self, state: &mut DecodeState, tokens: &[u32]) -> Result<Tensor, ModelError> {
         let pass = Pass::evaluate();
         let position = state.position;
         let mut x = self.embed_step(tokens, position, &pass)?;

@@ -1,4 +1,12 @@
-//! Candle's own threads.
+//! Which threads work: the pool's, and of Candle's own as few as may be.
+
+/// Runs `work` on a thread of the pool, and waits for it.
+///
+/// A parallel operation that is called from outside the pool hands its work over and sleeps until it is done: two wake-ups, which a
+/// small model's step pays hundreds of times. From inside, the caller takes part.
+pub fn in_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    rayon::scope(|_| work())
+}
 
 /// Keeps Candle's elementwise operations on the calling thread, unless `CANDLE_NUM_THREADS` is set already.
 ///

@@ -83,6 +83,17 @@ impl Optimizer {
         learning_rate: f64,
         batches: &[MicroBatch],
     ) -> Result<Outcome, BoxError> {
+        taper_ops::threads::in_pool(|| self.update_here(model, config, step, learning_rate, batches))
+    }
+
+    fn update_here(
+        &mut self,
+        model: &Transformer,
+        config: &TrainingConfig,
+        step: u64,
+        learning_rate: f64,
+        batches: &[MicroBatch],
+    ) -> Result<Outcome, BoxError> {
         let total: usize = batches.iter().map(MicroBatch::target_tokens).sum();
         let scale = 1.0 / total as f64;
         let store = model.parameters();
