@@ -80,6 +80,9 @@ pub(crate) struct Train {
 pub(crate) struct Resume {
     /// Folder of the run
     pub(crate) run: PathBuf,
+    /// Go back to an earlier checkpoint: best, step-00001000, or the path of a checkpoint folder [default: last]
+    #[arg(long, value_name = "CHECKPOINT")]
+    pub(crate) from: Option<String>,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
     #[command(flatten)]
@@ -95,6 +98,15 @@ pub(crate) struct TrainOutput {
     /// Report as JSON lines on standard output
     #[arg(long)]
     pub(crate) json: bool,
+    /// Memory that training may take, for example 4GiB [default: what the system has available]
+    #[arg(long, value_name = "SIZE", value_parser = crate::memory::parse_bytes)]
+    pub(crate) memory: Option<u64>,
+    /// Where the state is saved if the run's folder takes no more [default: taper-rescue in the system's temporary folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rescue: Option<PathBuf>,
+    /// Resume although the text or the recipe's [data], [model] or dtype have changed
+    #[arg(long)]
+    pub(crate) accept_changes: bool,
 }
 
 /// Overrides of single keys.

@@ -14,18 +14,27 @@ pub(crate) struct TrainingBatches {
     seed: u64,
     ahead: Option<Prefetcher>,
     next: taper_data::Position,
+    /// The last epoch that was asked about and the number of its batches: planning an epoch takes a sort of the corpus.
+    counted: Option<(u64, u64)>,
 }
 
 impl TrainingBatches {
     /// Batches of `dataset` in the order that `seed` gives.
     pub(crate) fn new(dataset: Arc<Dataset>, batching: BatchingConfig, seed: u64) -> Self {
-        Self { dataset, batching, seed, ahead: None, next: taper_data::Position::default() }
+        Self { dataset, batching, seed, ahead: None, next: taper_data::Position::default(), counted: None }
     }
 }
 
 impl Source for TrainingBatches {
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError> {
-        Ok(EpochPlan::new(&self.dataset, &self.batching, self.seed, epoch).len() as u64)
+        if let Some((counted, batches)) = self.counted
+            && counted == epoch
+        {
+            return Ok(batches);
+        }
+        let batches = EpochPlan::new(&self.dataset, &self.batching, self.seed, epoch).len() as u64;
+        self.counted = Some((epoch, batches));
+        Ok(batches)
     }
 
     fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {

@@ -32,7 +32,7 @@ impl Cost {
         let vocabulary = model.vocab_target();
         let (encoder, decoder) = flops(&config.model, vocabulary);
         let ema = u64::from(config.training.ema_decay > 0.0);
-        let tokens = config.data.batching.max_tokens;
+        let tokens = config.data.batching.planned_tokens();
         Self {
             parameters,
             encoder_flops_per_token: encoder,

@@ -60,6 +60,11 @@ impl Progress {
         Self { style, bar, log, start: None, max_updates }
     }
 
+    /// The record of the run.
+    pub(crate) fn log(&mut self) -> &mut MetricsLog {
+        &mut self.log
+    }
+
     /// Takes the bar away; what was printed stays.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
@@ -108,8 +113,13 @@ impl Progress {
                     clock(Duration::from_secs_f64(timing.elapsed_seconds.max(0.0)))
                 ))
             }
-            Event::Skipped { step, reason, .. } => self.say(&format!("step {step}  update skipped: {reason}")),
+            Event::Skipped { step, reason, place, in_a_row, total, .. } => {
+                self.say(&format!("step {step}  update skipped: {reason}, {place} ({in_a_row} in a row, {total} in all)"))
+            }
             Event::Averaged { path, of, .. } => self.say(&format!("averaged {} checkpoints into {}", of.len(), path.display())),
+            Event::Stopped { skipped, .. } if *skipped > 0 => self.say(&format!(
+                "{skipped} updates were skipped, because the loss or a gradient was not finite; metrics.jsonl says where each of them began"
+            )),
             // Checkpoints come with each validation; their lines would drown it.
             Event::Checkpoint { .. } | Event::Stopped { .. } => Ok(()),
         }
@@ -127,6 +137,10 @@ impl Observer for Progress {
             self.report(event)?;
         }
         Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), BoxError> {
+        Ok(self.log.flush()?)
     }
 }
 

@@ -8,6 +8,7 @@ use taper_trainer::Checkpoints;
 
 use crate::config::RunConfig;
 use crate::metrics_log::write_atomically;
+use crate::run_lock::LOCK_FILE;
 
 /// A run on disk.
 #[derive(Debug, Clone)]
@@ -36,9 +37,31 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Whether something is there already.
+    /// Whether something is there already. What a process leaves that is killed before it has written the
+    /// configuration is nothing.
     pub(crate) fn exists(&self) -> bool {
-        self.root.is_dir() && fs::read_dir(&self.root).map_or(true, |mut entries| entries.next().is_some()) || self.root.is_file()
+        let is_something = |entry: std::io::Result<fs::DirEntry>| match entry {
+            Ok(entry) => entry.file_name() != LOCK_FILE && entry.file_name() != "config.toml.partial",
+            Err(_) => true,
+        };
+        self.root.is_file() || (self.root.is_dir() && fs::read_dir(&self.root).map_or(true, |mut entries| entries.any(is_something)))
+    }
+
+    /// Clears up what processes that were killed have left half written. Only for the process that holds the lock.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or written.
+    pub(crate) fn recover(&self) -> Result<()> {
+        Checkpoints::new(&self.checkpoints()).recover()?;
+        for folder in [self.root.clone(), self.root.join("cache"), self.root.join("text"), self.root.join("translations")] {
+            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            for path in entries.flatten().map(|entry| entry.path()) {
+                if path.extension().is_some_and(|extension| extension == "partial") {
+                    fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The folder itself.

@@ -4,29 +4,33 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use taper_data::{Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, prepare, split_files};
+use anyhow::{Context, Result, anyhow, bail};
+use taper_data::{AUTO, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, corpus_changes, prepare, split_files};
 use taper_model::Transformer;
-use taper_trainer::{Identity, NoValidation, StopReason, Trainer, Validate, load_model, read_state};
+use taper_trainer::{Identity, NoValidation, StopReason, TrainError, Trainer, Validate, load_model, read_state};
 
 use crate::arguments::TrainOutput;
 use crate::batches::TrainingBatches;
-use crate::config::RunConfig;
+use crate::config::{RunConfig, differences};
 use crate::cost::Cost;
 use crate::data_report;
 use crate::device;
-use crate::error::Interrupted;
+use crate::disk;
+use crate::error::{Interrupted, one_line};
 use crate::loaded_run::{build_model, use_threads};
+use crate::memory;
 use crate::metrics_log::MetricsLog;
 use crate::progress::{Progress, Style, clock};
+use crate::rescue::rescue;
 use crate::run_folder::RunFolder;
-use crate::signals;
+use crate::run_lock::RunLock;
+use crate::signals::Signals;
 use crate::testing::{self, TestResult};
 use crate::text::print_line;
 use crate::validation::Validation;
 
-/// Starts a run in `folder`, which must not exist yet. If the data cannot be
-/// prepared the folder is removed again, so that the command can be repeated.
+/// Starts a run in `folder`, which must not exist yet. If it does not come to
+/// training the folder is removed again, so that the command can be repeated.
 ///
 /// # Errors
 /// Anything wrong with the device, the data or the disk, found before the
@@ -34,9 +38,12 @@ use crate::validation::Validation;
 pub(crate) fn start(folder: &RunFolder, config: &RunConfig, output: &TrainOutput) -> Result<()> {
     preflight(config, output)?;
     fs::create_dir_all(folder.root()).with_context(|| format!("cannot make {}", folder.root().display()))?;
-    match prepare_data(folder, config) {
-        Ok(prepared) => train(folder, config, output, prepared),
+    let lock = RunLock::acquire(folder.root())?;
+    // The configuration first: with it, a run that is killed from here on can be resumed.
+    match folder.save_config(config).and_then(|()| Ready::new(folder, config, output, true)) {
+        Ok(ready) => train(folder, output, None, ready),
         Err(error) => {
+            drop(lock);
             // Made a moment ago by this very call; nothing of value can be in it.
             if let Err(cause) = fs::remove_dir_all(folder.root()) {
                 eprintln!("warning: cannot remove {}: {cause}", folder.root().display());
@@ -47,23 +54,37 @@ pub(crate) fn start(folder: &RunFolder, config: &RunConfig, output: &TrainOutput
 }
 
 /// Continues the run in `folder` with `config`, which must describe the same
-/// data and architecture as the one the run was started with.
+/// data and architecture as the one the run was started with, from its last
+/// checkpoint or from the one called `from`.
 ///
 /// # Errors
 /// As [`start`]; also when the run has no usable checkpoint, or `config` is
 /// another run's.
-pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutput) -> Result<()> {
+pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, from: Option<&str>) -> Result<()> {
+    let lock = RunLock::acquire(folder.root())?;
+    if let Some(process) = &lock.killed {
+        eprintln!("process {process}, which trained this run before, ended without saying so; going on from the last checkpoint");
+    }
+    folder.recover()?;
     let saved = folder.load_config(&[])?;
-    if saved.identity_hash()? != config.identity_hash()? {
+    let config = &with_found_tokens(config, &saved);
+    let changes = differences(&saved, config)?;
+    if !changes.is_empty() && !output.accept_changes {
         bail!(
-            "{}: its [data], [model], dtype or training.seed differ from the given configuration; a resumed run must keep them (compare with `taper config show`), or train a new run with --run",
-            folder.config().display()
+            "{}: [data], [model], dtype or training.seed differ: {}; leave them as they were, train a new run with --run, or go on all the same with --accept-changes",
+            folder.config().display(),
+            changes.join("; ")
         );
     }
     preflight(config, output)?;
     // A damaged tokenizer or checkpoint is found before anything is written.
-    if folder.has_checkpoint()? {
-        let state = read_state(&folder.checkpoint(Some("last"))?)?;
+    let checkpoint = match from {
+        Some(name) => Some(folder.checkpoint(Some(name))?),
+        None if folder.has_checkpoint()? => Some(folder.checkpoint(Some("last"))?),
+        None => None,
+    };
+    if let Some(checkpoint) = &checkpoint {
+        let state = read_state(checkpoint)?;
         let tokenizers = TokenizerPair::load(folder.root())?;
         if state.identity.tokenizer_hash != tokenizers.hash() {
             bail!(
@@ -71,9 +92,54 @@ pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutpu
                 folder.root().display()
             );
         }
+        let changes = corpus_changes(&config.data, folder.root())?;
+        if !changes.is_empty() && !output.accept_changes {
+            bail!(
+                "{}: the text is not what the run was trained on so far: {}; put it back, train a new run with --run, or go on with the new text with --accept-changes",
+                folder.root().display(),
+                changes.join("; ")
+            );
+        }
     }
-    let prepared = prepare_data(folder, config)?;
-    train(folder, config, output, prepared)
+    let ready = Ready::new(folder, config, output, checkpoint.is_none() || output.memory.is_some())?;
+    train(folder, output, checkpoint.as_deref(), ready)
+}
+
+/// `config`, with the token budget that `saved` has found where it leaves that open.
+fn with_found_tokens(config: &RunConfig, saved: &RunConfig) -> RunConfig {
+    let mut config = config.clone();
+    if config.data.batching.max_tokens == AUTO {
+        config.data.batching.max_tokens = saved.data.batching.max_tokens;
+    }
+    config
+}
+
+/// All that training needs.
+struct Ready {
+    /// The configuration, in which nothing is left open.
+    config: RunConfig,
+    prepared: Prepared,
+    model: Transformer,
+}
+
+impl Ready {
+    /// Prepares the data, builds the model, and checks that the disk has room for the checkpoints and, if `try_memory`, the
+    /// memory for the largest batch.
+    fn new(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, try_memory: bool) -> Result<Self> {
+        let mut config = config.clone();
+        let mut prepared = prepare_data(folder, &config)?;
+        let model = build_model(&config, &prepared.tokenizers, output.device.as_deref())?;
+        disk::check(folder.root(), &folder.checkpoints(), &config.training, model.parameters().len() as u64)?;
+        if try_memory {
+            let tokens = memory::fit(&config, &model, prepared.train.report(), output.memory)?;
+            if config.data.batching.max_tokens != tokens {
+                config.data.batching.max_tokens = tokens;
+                // Costs no tokenising; the report is about the batches as they will be.
+                prepared = prepare_data(folder, &config)?;
+            }
+        }
+        Ok(Self { config, prepared, model })
+    }
 }
 
 /// What can be known to be wrong before a run folder is made.
@@ -94,7 +160,7 @@ fn preflight(config: &RunConfig, output: &TrainOutput) -> Result<()> {
     use_threads(config.threads)
 }
 
-/// Tokenizer, tokenised corpus, data report and configuration on disk.
+/// Tokenizer, tokenised corpus and data report on disk.
 fn prepare_data(folder: &RunFolder, config: &RunConfig) -> Result<Prepared> {
     let prepared = prepare(&config.data, folder.root()).or_else(|error| {
         // A tokenizer cannot be trained without text; the reader wants to know why there is none.
@@ -104,7 +170,6 @@ fn prepare_data(folder: &RunFolder, config: &RunConfig) -> Result<Prepared> {
         Err(anyhow::Error::from(error))
     })?;
     data_report::save(&folder.data_report(), config, &prepared)?;
-    folder.save_config(config)?;
     Ok(prepared)
 }
 
@@ -132,21 +197,23 @@ fn require_pairs(data: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-fn train(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, prepared: Prepared) -> Result<()> {
-    let stop = signals::stop_flag()?;
+/// Trains from `checkpoint`, or from the beginning, to an end.
+fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, ready: Ready) -> Result<()> {
+    let signals = Signals::install()?;
     let style = Style::choose(output.json);
-    let tokenizers = &prepared.tokenizers;
-    let model = build_model(config, tokenizers, output.device.as_deref())?;
+    let Ready { config, prepared, model } = ready;
+    let (config, tokenizers) = (&config, &prepared.tokenizers);
     if style != Style::Json {
         for line in data_report::lines(config, &prepared) {
             print_line(&line)?;
         }
         print_line(&Cost::of(config, &model).summary())?;
     }
-
-    let mut trainer = make_trainer(folder, config, model, tokenizers)?;
-    let (step, skipped) = (trainer.state().step, trainer.state().skipped);
-    let log = MetricsLog::open(&folder.metrics(), step, skipped)?;
+    let mut trainer = make_trainer(folder, config, model, tokenizers, checkpoint)?;
+    // Only now: a configuration that the checkpoint does not fit must not replace the one that it does.
+    folder.save_config(config)?;
+    let step = trainer.state().step;
+    let log = MetricsLog::open(&folder.metrics(), trainer.state())?;
     let mut progress = Progress::new(style, log, config.training.max_updates, step);
     if style != Style::Json {
         print_line(&format!(
@@ -161,27 +228,60 @@ fn train(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, prepared:
         None => Box::new(NoValidation),
     };
     let began = Instant::now();
-    let reason = trainer.train(&mut batches, validation.as_mut(), &mut progress, &stop);
+    let ended = trainer.train(&mut batches, validation.as_mut(), &mut progress, signals.stop_flag());
     progress.finish();
-    let reason = reason?;
+    let reason = match ended {
+        Ok(reason) => reason,
+        Err(error) if trainer.needs_rescue() => {
+            let step = trainer.state().step;
+            let saved = rescue(&mut trainer, folder, config, tokenizers, &mut progress, output.rescue.as_deref());
+            return Err(after_rescue(error.into(), step, saved));
+        }
+        Err(error @ TrainError::Diverged { .. }) => bail!(
+            "{error}: `taper resume {} --from CHECKPOINT --set training.schedule.learning_rate=…`; metrics.jsonl has the losses that led here",
+            folder.root().display()
+        ),
+        Err(error) => return Err(error.into()),
+    };
     if reason == StopReason::Interrupted {
         eprintln!("interrupted at step {}; continue with: taper resume {}", trainer.state().step, folder.root().display());
         return Err(Interrupted.into());
     }
+    signals.training_is_saved();
     if style != Style::Json {
         print_line(&format!("{} at step {} after {}", describe(reason), trainer.state().step, clock(began.elapsed())))?;
     }
     finish(folder, config, style, tokenizers, &trainer.into_model())
 }
 
-/// A trainer at the last checkpoint, or at the beginning if there is none.
-fn make_trainer(folder: &RunFolder, config: &RunConfig, model: Transformer, tokenizers: &TokenizerPair) -> Result<Trainer> {
+/// A failure of the disk, with where the state is now and how to go on.
+fn after_rescue(error: anyhow::Error, step: u64, saved: Result<RunFolder>) -> anyhow::Error {
+    match saved {
+        Ok(run) => {
+            let run = run.root().display();
+            anyhow!("{}; nothing is lost: the state after step {step} is in {run}, continue with `taper resume {run}`", one_line(&error))
+        }
+        Err(cause) => anyhow!(
+            "{}; the state after step {step} could not be saved elsewhere either ({}), so training can go on from the last checkpoint only; --rescue DIR names another place for next time",
+            one_line(&error),
+            one_line(&cause)
+        ),
+    }
+}
+
+/// A trainer at `checkpoint`, or at the beginning if there is none.
+fn make_trainer(
+    folder: &RunFolder,
+    config: &RunConfig,
+    model: Transformer,
+    tokenizers: &TokenizerPair,
+    checkpoint: Option<&Path>,
+) -> Result<Trainer> {
     let identity = Identity { config_hash: config.identity_hash()?, tokenizer_hash: tokenizers.hash() };
     let (training, checkpoints) = (config.training.clone(), folder.checkpoints());
-    Ok(if folder.has_checkpoint()? {
-        Trainer::resume(model, training, identity, &checkpoints, "last")?
-    } else {
-        Trainer::new(model, training, identity, &checkpoints)?
+    Ok(match checkpoint {
+        Some(path) => Trainer::resume_from(model, training, identity, &checkpoints, path)?,
+        None => Trainer::new(model, training, identity, &checkpoints)?,
     })
 }
 

@@ -177,11 +177,12 @@ fn cut(dataset: &Dataset, config: &BatchingConfig, order: &[u32]) -> Vec<(u32, u
         0 => usize::MAX,
         limit => limit,
     };
+    let budget = config.planned_tokens();
     let mut batches = Vec::new();
     let (mut from, mut source_total, mut target_total) = (0, 0, 0);
     for (place, &pair) in order.iter().enumerate() {
         let (source, target) = lengths(dataset, pair);
-        let fits = (source_total + source).max(target_total + target) <= config.max_tokens && place - from < limit;
+        let fits = (source_total + source).max(target_total + target) <= budget && place - from < limit;
         if !fits && place > from {
             batches.push((from as u32, place as u32));
             (from, source_total, target_total) = (place, 0, 0);

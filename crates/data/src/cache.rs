@@ -200,7 +200,12 @@ impl Partial {
     }
 
     fn rename(&self, path: &Path) -> Result<()> {
-        std::fs::rename(&self.0, path).map_err(|error| Error::io(path, error))
+        std::fs::rename(&self.0, path).map_err(|error| Error::io(path, error))?;
+        // Makes the name durable too. Only Unix lets a directory be opened for this.
+        match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
+            Some(parent) => File::open(parent).and_then(|directory| directory.sync_all()).map_err(|error| Error::io(parent, error)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -13,7 +13,8 @@
 //! - **Order is a function, not a state.** Batch `i` of epoch `e` under seed `s` can be asked for directly,
 //!   so a run resumes from two integers. A stateful generator would have to be saved and replayed.
 //! - **Tokenised once.** Ids live in a file that is mapped, so a corpus may exceed memory and a restart
-//!   costs a checksum; the file is keyed by text, tokenizer and cleaning, never by time stamps.
+//!   costs a checksum; the file is keyed by text, tokenizer and cleaning. Time stamps are never the key: they only
+//!   spare reading text that was read before.
 //!
 //! # Example
 //!
@@ -40,6 +41,7 @@ mod cleaning;
 mod config;
 mod dataset;
 mod error;
+mod fingerprint;
 mod hub;
 mod lines;
 mod mapping;
@@ -57,9 +59,10 @@ mod unigram_sampling;
 
 pub use batches::{Batch, EpochPlan, Position};
 pub use cleaning::{Cleaner, DropReason, Dropped};
-pub use config::{BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side, TokenizerConfig, TokenizerKind};
+pub use config::{AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side, TokenizerConfig, TokenizerKind};
 pub use dataset::Dataset;
 pub use error::{Error, Result};
+pub use fingerprint::corpus_changes;
 pub use lines::LineReader;
 pub use pairs::{PairReader, RawPair, read_pairs, split_files};
 pub use prefetch::{Prefetched, Prefetcher};

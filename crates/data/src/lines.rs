@@ -4,13 +4,16 @@
 //! splitting there, as some libraries do, would silently misalign a parallel corpus.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
 /// Bytes read from the disk at a time.
 const BUFFER: usize = 1 << 18;
+
+/// A line without an end would otherwise fill the memory: a small compressed file can hold one of any length.
+const LONGEST_LINE: u64 = 1 << 26;
 
 /// Reads a file line by line; `.gz` and `.zst` are decompressed on the way.
 pub struct LineReader {
@@ -63,7 +66,7 @@ impl LineReader {
     ///
     /// # Errors
     ///
-    /// If the line is not UTF-8, or the file cannot be read or decompressed.
+    /// If the line is not UTF-8 or longer than 64 MiB, or the file cannot be read or decompressed.
     pub fn next_line(&mut self) -> Result<Option<String>> {
         if !self.fill()? {
             return Ok(None);
@@ -94,8 +97,17 @@ impl LineReader {
     /// Reads one line into the buffer; false at the end of the file.
     fn fill(&mut self) -> Result<bool> {
         self.buffer.clear();
-        let read = self.reader.read_until(b'\n', &mut self.buffer).map_err(|source| Error::io(&self.path, source))?;
+        let mut limited = self.reader.by_ref().take(LONGEST_LINE);
+        let read = limited.read_until(b'\n', &mut self.buffer).map_err(|source| Error::io(&self.path, source))?;
         self.line += u64::from(read > 0);
+        if read as u64 == LONGEST_LINE && self.buffer.last() != Some(&b'\n') {
+            return Err(Error::Record {
+                path: self.path.clone(),
+                unit: "line",
+                line: self.line,
+                message: format!("is longer than {LONGEST_LINE} bytes; is this a text file with one sentence a line?"),
+            });
+        }
         Ok(read > 0)
     }
 }

@@ -1,17 +1,15 @@
 //! From the files of a corpus to data sets ready to be batched.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::cache::{CacheWriter, Key};
+use crate::fingerprint::{Fingerprint, TEXT_FOLDER};
 use crate::pairs::empty_corpus;
 use crate::report::SideCounter;
 use crate::subwords::SubwordSampler;
-use crate::tokenizer::hexadecimal;
 use crate::{
     BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair, Result, Side, TokenizerPair, split_files,
 };
@@ -60,13 +58,13 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
 }
 
 /// Tokenises one split into `{cache_directory}/{split}.bin`, or opens that file where it still fits the text, the
-/// tokenizers and the cleaning.
+/// tokenizers and the cleaning. What the text was is recorded in the folder `text` beside it.
 ///
 /// # Errors
 ///
 /// As for [`prepare`].
 pub fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, cache_directory: &Path) -> Result<Dataset> {
-    let text_hash = hash_files(config, split)?;
+    let text_hash = Fingerprint::obtain(config, split, &cache_directory.with_file_name(TEXT_FOLDER))?.text_hash;
     let key = cache_key(config, tokenizers, split, &text_hash);
     // A stem may name a file in a subfolder.
     let path = cache_directory.join(format!("{}.bin", split.replace(['/', '\\'], "_")));
@@ -174,30 +172,6 @@ impl<'a> Builder<'a> {
         };
         self.writer.finish(key, &report)
     }
-}
-
-/// The SHA-256 of a split's files one after another, as they lie on disk.
-fn hash_files(config: &DataConfig, split: &str) -> Result<String> {
-    let mut digest = Sha256::new();
-    let mut buffer = vec![0; 1 << 18];
-    for path in split_files(config, split)? {
-        let mut file = File::open(&path).map_err(|error| Error::io(&path, error))?;
-        let mut length = 0_u64;
-        loop {
-            match file.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => {
-                    length += count as u64;
-                    digest.update(&buffer[..count]);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io(&path, error)),
-            }
-        }
-        // So that moving bytes from one file to the next changes the hash.
-        digest.update(length.to_le_bytes());
-    }
-    Ok(hexadecimal(&digest.finalize()))
 }
 
 /// A hash of all that the tokenised split follows from.

@@ -87,10 +87,15 @@ impl Tokenizer {
     }
 
     fn from_json(json: &str, path: &Path) -> Result<Self> {
-        let mut inner: tokenizers::Tokenizer = json.parse().map_err(|error: tokenizers::Error| Error::Malformed {
+        let malformed = |reason: String| Error::Malformed {
             path: path.to_owned(),
-            message: format!("not a tokenizer.json of the tokenizers library ({error})"),
-        })?;
+            message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
+        };
+        // The library panics where its decoder's part is not JSON, and perhaps elsewhere, instead of refusing the file.
+        serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|error| malformed(error.to_string()))?;
+        let mut inner: tokenizers::Tokenizer = std::panic::catch_unwind(|| json.parse())
+            .map_err(|_| malformed("the library gave up on it".to_owned()))?
+            .map_err(|error: tokenizers::Error| malformed(error.to_string()))?;
         for (expected, token) in (0_u32..).zip(SPECIAL_TOKENS) {
             let found = inner.token_to_id(token);
             if found != Some(expected) {

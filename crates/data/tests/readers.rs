@@ -191,3 +191,16 @@ fn missing_and_empty_files_say_what_to_do() {
     let error = message(read_pairs(&text, "void"));
     assert!(error.contains("\"void\" is empty") && error.contains("void.de"), "{error}");
 }
+
+#[test]
+fn a_line_without_an_end_is_refused_before_it_fills_the_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(b"one\n").unwrap();
+    let block = vec![b'a'; 1 << 20];
+    (0..80).for_each(|_| encoder.write_all(&block).unwrap());
+    write(directory.path(), "train.en.gz", encoder.finish().unwrap());
+    write(directory.path(), "train.de", "eins\nzwei\n");
+    let message = message(read_pairs(&config(directory.path(), Format::Text), "train"));
+    assert!(message.contains("train.en.gz, line 2: is longer than"), "{message}");
+}

@@ -55,7 +55,7 @@ impl Default for DecodingConfig {
             n_best: 1,
             length_penalty: 0.6,
             length_penalty_form: LengthPenaltyForm::Gnmt,
-            patience: 1.0,
+            patience: 0.0,
             max_length_ratio: 2.0,
             max_length_offset: 10,
             max_length: 512,

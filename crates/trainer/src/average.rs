@@ -40,6 +40,7 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
     }
     // What was measured on the newest checkpoint was not measured on the average.
     state.score = None;
+    state.interim = false;
     Ok(Averaged { tensors, state })
 }
 

@@ -9,6 +9,7 @@
 //!
 //! A directory is written under a hidden name, flushed and renamed: it appears whole or not at all. Each
 //! file's hash is in `state.json`, and `state.json` has its own: nothing is loaded that is not what was saved.
+//! [`Checkpoints::recover`] clears up after a process that was killed in the midst of it.
 
 use std::fs;
 use std::io;
@@ -44,6 +45,8 @@ pub struct Saved {
     pub step: u64,
     /// Its watched validation score, where it was validated.
     pub score: Option<f64>,
+    /// Whether an uninterrupted run would not have saved it; see [`State::interim`].
+    pub interim: bool,
     /// Its directory.
     pub path: PathBuf,
 }
@@ -67,7 +70,9 @@ impl Checkpoints {
     /// There is none by that name, or a pointer cannot be read.
     pub fn resolve(&self, which: &str) -> Result<PathBuf, CheckpointError> {
         let name = match which {
-            LAST | BEST => self.pointer(which)?,
+            // A process that is killed right after it saved its first checkpoint has not made the pointer yet.
+            LAST => self.pointer(LAST)?.or(self.list()?.last().map(|saved| directory_name(saved.step))),
+            BEST => self.pointer(BEST)?,
             name => Some(name.to_owned()),
         };
         let plain = |name: &String| !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
@@ -94,17 +99,27 @@ impl Checkpoints {
         for entry in entries {
             let path = entry.map_err(failed("read", &self.root))?.path();
             if let Some(step) = path.file_name().and_then(|name| step_of(&name.to_string_lossy())) {
-                let score = read_state(&path).ok().and_then(|state| state.score);
-                saved.push(Saved { step, score, path });
+                let state = read_state(&path).ok();
+                let score = state.as_ref().and_then(|state| state.score);
+                saved.push(Saved { step, score, interim: state.is_some_and(|state| state.interim), path });
             }
         }
         saved.sort_by_key(|saved| saved.step);
         Ok(saved)
     }
 
+    /// Clears up after a process that was killed while it saved: removes what it had not finished, and puts a
+    /// checkpoint that had stepped aside for a new one back. Only for the process that owns the run.
+    ///
+    /// # Errors
+    /// The directory cannot be read or written.
+    pub fn recover(&self) -> Result<(), CheckpointError> {
+        files::recover(&self.root)
+    }
+
     /// Saves a checkpoint and points `last`, and `best` if it is that, at it; returns its directory.
     pub(crate) fn save(&self, state: &State, model: &[Named], optimizer: &[Named], best: bool) -> Result<PathBuf, CheckpointError> {
-        fs::create_dir_all(&self.root).map_err(failed("create", &self.root))?;
+        files::create_directory(&self.root)?;
         let name = directory_name(state.step);
         let path = self.root.join(&name);
         write(&path, state, &[(MODEL_FILE, model), (OPTIMIZER_FILE, optimizer)])?;
@@ -118,22 +133,46 @@ impl Checkpoints {
 
     /// Deletes the checkpoints up to `step` that need not be kept; returns their names.
     ///
-    /// Later ones are of a run that was wound back, and not this one's to delete.
+    /// Later ones are of a run that was wound back, and not this one's to delete. Interim ones have served as soon as
+    /// there is a later one.
     pub(crate) fn prune(&self, step: u64, keep_last: usize, keep_best: usize, metric: Metric) -> Result<Vec<String>, CheckpointError> {
         let mut candidates = self.list()?;
         candidates.retain(|saved| saved.step <= step);
-        let candidates: Vec<Candidate> = candidates.iter().map(|saved| Candidate { step: saved.step, score: saved.score }).collect();
+        let (interim, regular): (Vec<Saved>, Vec<Saved>) = candidates.into_iter().partition(|saved| saved.interim);
+        let regular: Vec<Candidate> = regular.iter().map(|saved| Candidate { step: saved.step, score: saved.score }).collect();
         let mut protected = Vec::new();
         for pointer in [LAST, BEST] {
             protected.extend(self.pointer(pointer)?.as_deref().and_then(step_of));
         }
+        let served = interim.iter().map(|saved| saved.step).filter(|step| !protected.contains(step));
         let mut deleted = Vec::new();
-        for step in to_delete(&candidates, keep_last, keep_best, metric, &protected) {
+        for step in to_delete(&regular, keep_last, keep_best, metric, &protected).into_iter().chain(served) {
             let name = directory_name(step);
             files::remove_directory(&self.root.join(&name))?;
             deleted.push(name);
         }
         Ok(deleted)
+    }
+
+    /// Makes the pointers agree with `state`, which the checkpoint at `path` has; false if that is none of these.
+    ///
+    /// They disagree where the run goes back to an earlier checkpoint, and where a process was killed after it replaced
+    /// the last checkpoint by one of the same step that is also the best.
+    pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
+        let name = directory_name(state.step);
+        if path != self.root.join(&name) {
+            return Ok(false);
+        }
+        let best = state.early_stopping.best.map(|best| directory_name(best.step));
+        for (pointer, name) in [(BEST, best), (LAST, Some(name))] {
+            if let Some(name) = name
+                && self.root.join(&name).is_dir()
+                && self.pointer(pointer)?.as_ref() != Some(&name)
+            {
+                self.point(pointer, &name)?;
+            }
+        }
+        Ok(true)
     }
 
     fn point(&self, pointer: &str, name: &str) -> Result<(), CheckpointError> {

@@ -62,8 +62,8 @@ pub enum TrainError {
     },
     /// Several updates in a row had a non-finite loss or gradient.
     #[error(
-        "training diverged: {in_a_row} updates in a row after update {step} were skipped, the last because {reason}; \
-         resume from an earlier checkpoint with a lower learning rate, more warm-up or a smaller clip_norm"
+        "training diverged: {in_a_row} updates in a row after update {step} were skipped, the last because {reason} ({place}); \
+         {last_good}; go on from there or from an earlier one with a lower learning rate, more warm-up or a smaller clip_norm"
     )]
     Diverged {
         /// Updates made.
@@ -72,6 +72,10 @@ pub enum TrainError {
         in_a_row: u32,
         /// What was not finite.
         reason: String,
+        /// The first parameter or layer at which it shows.
+        place: String,
+        /// The last checkpoint, saved before the first of these updates, in words.
+        last_good: String,
     },
     /// Validation failed.
     #[error("validation after update {step} failed")]

@@ -82,6 +82,8 @@ pub enum Event {
         epoch: u64,
         /// What was not finite.
         reason: String,
+        /// Where it came from: the first parameter or layer at which a value that is not finite shows.
+        place: String,
         /// Skipped updates since the last one that was made.
         in_a_row: u32,
         /// Skipped updates since the start of the run.
@@ -117,6 +119,8 @@ pub enum Event {
         epoch: u64,
         /// Why.
         reason: StopReason,
+        /// Updates skipped since the start of the run.
+        skipped: u64,
         /// By the clock.
         timing: Timing,
     },
@@ -150,6 +154,15 @@ pub trait Observer {
     /// # Errors
     /// Whatever keeps it from doing so; this ends training.
     fn observe(&mut self, event: &Event) -> Result<(), BoxError>;
+
+    /// Makes durable what has been noted so far. Called before each checkpoint is saved, so that no checkpoint is
+    /// ahead of the record.
+    ///
+    /// # Errors
+    /// Whatever keeps it from doing so; this ends training.
+    fn flush(&mut self) -> Result<(), BoxError> {
+        Ok(())
+    }
 }
 
 impl<F: FnMut(&Event) -> Result<(), BoxError>> Observer for F {

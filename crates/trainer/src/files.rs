@@ -8,6 +8,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{CheckpointError, FileEntry};
 
+/// The extension of what is being written.
+const TEMPORARY: &str = "tmp";
+/// The extension of a directory that stepped aside for a new one.
+const REPLACED: &str = "replaced";
+
 /// Attaches what was attempted, and on which path, to an I/O error.
 pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
     let path = path.to_owned();
@@ -35,22 +40,42 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<FileEntry, Check
 /// Replaces a small file in one step: readers see the old content or the new.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
-    write_synced(&temporary, bytes)?;
-    fs::rename(&temporary, path).map_err(failed("replace", path))?;
+    let written = write_synced(&temporary, bytes).and_then(|_| fs::rename(&temporary, path).map_err(failed("replace", path)));
+    if written.is_err() {
+        // What failed is reported; the part that was written would only take up room.
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
     sync_parent(path)
+}
+
+/// Makes a directory whose parent is there, unless it is there itself.
+///
+/// Missing parents are not made: where the folder of a run was removed or unmounted, a checkpoint in a new folder of
+/// the same name would be without the rest of its run.
+pub(crate) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(failed("create", path)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a directory that appears under `path` only once `fill` has written all of it.
 ///
-/// A directory that is already there is replaced.
+/// A directory that is already there is replaced. A process that is killed while it does so leaves hidden names behind,
+/// which [`recover`] resolves.
 pub(crate) fn commit_directory(path: &Path, fill: impl FnOnce(&Path) -> Result<(), CheckpointError>) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
     remove_directory(&temporary)?;
-    fs::create_dir_all(&temporary).map_err(failed("create", &temporary))?;
-    fill(&temporary)?;
-    sync_directory(&temporary)?;
+    create_directory(&temporary)?;
+    let filled = fill(&temporary).and_then(|()| sync_directory(&temporary));
+    if filled.is_err() {
+        // What failed is reported; the part that was written would only take up room.
+        let _ = fs::remove_dir_all(&temporary);
+    }
+    filled?;
     // A rename cannot replace a directory that has content, so an older one first steps aside.
-    let replaced = temporary.with_extension("replaced");
+    let replaced = temporary.with_extension(REPLACED);
     remove_directory(&replaced)?;
     if path.exists() {
         fs::rename(path, &replaced).map_err(failed("move aside", path))?;
@@ -58,6 +83,30 @@ pub(crate) fn commit_directory(path: &Path, fill: impl FnOnce(&Path) -> Result<(
     fs::rename(&temporary, path).map_err(failed("create", path))?;
     sync_parent(path)?;
     remove_directory(&replaced)
+}
+
+/// Resolves what a killed process left in `directory`: what was being written is removed, and what had stepped aside for
+/// it returns to its name.
+pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed("read", directory))?,
+    };
+    for entry in entries {
+        let path = entry.map_err(failed("read", directory))?.path();
+        let hidden = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.strip_prefix('.'));
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let (Some(name), Some(TEMPORARY | REPLACED)) = (hidden, extension) else { continue };
+        let home = path.with_file_name(name);
+        if extension == Some(REPLACED) && !home.exists() {
+            fs::rename(&path, &home).map_err(failed("restore", &home))?;
+        } else if path.is_dir() {
+            remove_directory(&path)?;
+        } else {
+            fs::remove_file(&path).map_err(failed("remove", &path))?;
+        }
+    }
+    sync_directory(directory)
 }
 
 /// Removes a directory with its content, if it is there.
@@ -94,7 +143,7 @@ pub(crate) fn read_verified(path: &Path, entry: &FileEntry) -> Result<Vec<u8>, C
 /// A hidden name beside `path`, on the same file system so that a rename is atomic.
 fn temporary_sibling(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    path.with_file_name(format!(".{name}.tmp"))
+    path.with_file_name(format!(".{name}.{TEMPORARY}"))
 }
 
 fn sync_parent(path: &Path) -> Result<(), CheckpointError> {

@@ -85,6 +85,10 @@ pub struct State {
     /// Seconds in the training loop, summed over resumes.
     #[serde(with = "exact")]
     pub training_seconds: f64,
+    /// Whether the checkpoint was saved because training was interrupted or could not go on, and not by the
+    /// schedule. It counts for nothing but resuming, or an interruption would change what is kept and averaged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interim: bool,
     /// What the run was made from.
     pub identity: Identity,
     /// The other files of the checkpoint, by name.
@@ -110,6 +114,7 @@ impl State {
             score: None,
             window: Window::default(),
             training_seconds: 0.0,
+            interim: false,
             identity,
             files: BTreeMap::new(),
             checksum: String::new(),

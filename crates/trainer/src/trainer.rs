@@ -9,11 +9,12 @@ use std::time::Instant;
 
 use taper_model::Transformer;
 
-use crate::checkpoint::{self, AVERAGED, Checkpoints};
+use crate::checkpoint::{self, AVERAGED, Checkpoints, LAST};
+use crate::inspect;
 use crate::update::{Measured, Optimizer, Outcome};
 use crate::{
-    BoxError, Event, Identity, MicroBatch, Observer, Position, Source, State, StopReason, Timing, TrainError, TrainingConfig, Validate,
-    Window, average,
+    Event, Identity, MicroBatch, Observer, Position, Source, State, StopReason, Timing, TrainError, TrainingConfig, Validate, Window,
+    average,
 };
 
 /// A model in training.
@@ -26,6 +27,10 @@ pub struct Trainer {
     state: State,
     /// Whether the state on disk is the one in memory.
     saved: bool,
+    /// Whether everything that is due after the last update has been done, so that the state may be saved.
+    settled: bool,
+    /// The first failure of the observer; training ends once the update in hand is dealt with.
+    unobserved: Option<TrainError>,
     /// The learning rate of the last update, for the log.
     learning_rate: f64,
 }
@@ -59,8 +64,24 @@ impl Trainer {
         checkpoints: &Path,
         which: &str,
     ) -> Result<Self, TrainError> {
-        config.check()?;
         let path = Checkpoints::new(checkpoints).resolve(which)?;
+        Self::resume_from(model, config, identity, checkpoints, &path)
+    }
+
+    /// As [`Trainer::resume`], from the checkpoint in the directory `path`, wherever that is; what is saved from here on is
+    /// saved under `checkpoints`, and what `last` means there is this checkpoint from now on.
+    ///
+    /// # Errors
+    /// As [`Trainer::resume`], and if `last` cannot be changed.
+    pub fn resume_from(
+        model: Transformer,
+        config: TrainingConfig,
+        identity: Identity,
+        checkpoints: &Path,
+        path: &Path,
+    ) -> Result<Self, TrainError> {
+        config.check()?;
+        let path = path.to_owned();
         let mut state = checkpoint::read_state(&path)?;
         checkpoint::check_tokenizer(&path, &state, &identity.tokenizer_hash)?;
         if state.seed != config.seed {
@@ -68,13 +89,14 @@ impl Trainer {
         }
         let optimizer = Optimizer::import(&path, &state, model.parameters(), config.ema_decay > 0.0)?;
         state.identity = identity;
-        Ok(Self::assemble(model, config, checkpoints, optimizer, state, true))
+        let saved = Checkpoints::new(checkpoints).wind_back_to(&path, &state)?;
+        Ok(Self::assemble(model, config, checkpoints, optimizer, state, saved))
     }
 
     fn assemble(model: Transformer, config: TrainingConfig, checkpoints: &Path, optimizer: Optimizer, state: State, saved: bool) -> Self {
         let averaged = checkpoints.join(AVERAGED);
         let checkpoints = Checkpoints::new(checkpoints);
-        Self { model, config, checkpoints, averaged, optimizer, state, saved, learning_rate: 0.0 }
+        Self { model, config, checkpoints, averaged, optimizer, state, saved, settled: true, unobserved: None, learning_rate: 0.0 }
     }
 
     /// The model, with the weights that are trained.
@@ -101,6 +123,22 @@ impl Trainer {
         &self.config
     }
 
+    /// Whether the state can be saved by [`Trainer::rescue`] and is on disk nowhere yet. After an error of the disk this
+    /// holds; after one of the computation it does not, since the update in hand is then half done.
+    #[must_use]
+    pub const fn needs_rescue(&self) -> bool {
+        self.settled && !self.saved
+    }
+
+    /// Saves the state as a checkpoint under `checkpoints`, where the run's own folder takes no more; returns its directory.
+    ///
+    /// # Errors
+    /// That directory cannot be written either.
+    pub fn rescue(&mut self, checkpoints: &Path) -> Result<std::path::PathBuf, TrainError> {
+        let best = self.state.early_stopping.best.is_some_and(|best| best.step == self.state.step);
+        self.write(&Checkpoints::new(checkpoints), best)
+    }
+
     /// Trains until a limit is reached, patience runs out or `stop` is set.
     ///
     /// When `stop` is set, the update in hand is finished and a checkpoint saved, from which training can
@@ -109,7 +147,8 @@ impl Trainer {
     ///
     /// # Errors
     /// The data, the validation, the observer or the disk failed, or training diverged. Checkpoints saved
-    /// before stay as they are.
+    /// before stay as they are. Where data or observer failed, the state is saved first; where it could not be saved, it is
+    /// still in memory and [`Trainer::rescue`] takes it elsewhere.
     pub fn train(
         &mut self,
         source: &mut dyn Source,
@@ -122,27 +161,46 @@ impl Trainer {
             if let Some(reason) = self.reason_to_stop(stop) {
                 break reason;
             }
-            let made = self.update(source, observer)?;
-            self.state.training_seconds = clock.seconds();
-            if !made {
-                continue;
-            }
-            if self.state.step.is_multiple_of(self.config.log_every) {
-                self.log(observer)?;
-            }
-            let validate_now = is_due(self.state.step, self.config.validate_every);
-            let improved = validate_now && self.validate(validate, observer)?;
-            self.state.training_seconds = clock.seconds();
-            let save_now = match self.config.checkpoint_every {
-                0 => validate_now,
-                every => is_due(self.state.step, every),
+            let began = Instant::now();
+            let (batches, next) = match self.gather(source) {
+                Ok(gathered) => gathered,
+                Err(error) => {
+                    self.save_interim(observer)?;
+                    return Err(error);
+                }
             };
-            if improved || save_now {
-                self.save(improved, observer)?;
+            self.settled = false;
+            let made = self.update(began, &batches, next, observer)?;
+            self.state.training_seconds = clock.seconds();
+            if made {
+                self.follow_up(validate, observer, &clock)?;
             }
+            self.settled = true;
+            self.check_observer(observer)?;
         };
         self.finish(reason, validate, observer, &clock)?;
+        self.check_observer(observer)?;
         Ok(reason)
+    }
+
+    /// What is due after an update: a log event, a validation, a checkpoint.
+    fn follow_up(&mut self, validate: &mut dyn Validate, observer: &mut dyn Observer, clock: &Clock) -> Result<(), TrainError> {
+        if self.state.step.is_multiple_of(self.config.log_every) {
+            self.log(observer);
+        }
+        let validate_now = is_due(self.state.step, self.config.validate_every);
+        let improved = validate_now && self.validate(validate, observer)?;
+        self.state.training_seconds = clock.seconds();
+        let save_now = match self.config.checkpoint_every {
+            0 => validate_now,
+            every => is_due(self.state.step, every),
+        };
+        self.settled = true;
+        if improved || save_now {
+            self.state.interim = false;
+            self.save(improved, observer)?;
+        }
+        Ok(())
     }
 
     /// Why not to make another update, if there is a reason. An interruption comes last: a run that is
@@ -165,16 +223,11 @@ impl Trainer {
     }
 
     /// Makes one update or skips it; whether it was made.
-    fn update(&mut self, source: &mut dyn Source, observer: &mut dyn Observer) -> Result<bool, TrainError> {
-        let began = Instant::now();
-        let (batches, next) = self.gather(source)?;
+    fn update(&mut self, began: Instant, batches: &[MicroBatch], next: Position, observer: &mut dyn Observer) -> Result<bool, TrainError> {
         let step = self.state.step + 1;
         let rate = self.config.schedule.at(step, self.model.config().d_model, self.config.max_updates);
-        let outcome = self.optimizer.update(&self.model, &self.config, step, rate, &batches).map_err(|source| TrainError::Compute {
-            action: "train",
-            step,
-            source,
-        })?;
+        let failed = |source| TrainError::Compute { action: "train", step, source };
+        let outcome = self.optimizer.update(&self.model, &self.config, step, rate, batches).map_err(failed)?;
         self.state.position = next;
         self.saved = false;
         match outcome {
@@ -188,21 +241,26 @@ impl Trainer {
                 Ok(true)
             }
             Outcome::Skipped(reason) => {
-                self.skip(reason, observer)?;
+                let place = inspect::first_not_finite(&self.model, &self.config, step, batches).map_err(failed)?;
+                self.skip(reason, place, observer)?;
                 Ok(false)
             }
         }
     }
 
     /// Counts a skipped update, and gives up after too many in a row.
-    fn skip(&mut self, reason: String, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    fn skip(&mut self, reason: String, place: String, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let state = &mut self.state;
         state.skipped += 1;
         state.skipped_in_a_row += 1;
         let (step, epoch, in_a_row, total) = (state.step, state.position.epoch, state.skipped_in_a_row, state.skipped);
-        tell(observer, &Event::Skipped { step, epoch, reason: reason.clone(), in_a_row, total })?;
+        self.tell(observer, &Event::Skipped { step, epoch, reason: reason.clone(), place: place.clone(), in_a_row, total });
         if in_a_row >= self.config.max_skipped_in_a_row {
-            return Err(TrainError::Diverged { step, in_a_row, reason });
+            let last_good = match self.checkpoints.resolve(LAST) {
+                Ok(path) => format!("the last good checkpoint is {}", path.display()),
+                Err(_) => "there is no checkpoint from before".to_owned(),
+            };
+            return Err(TrainError::Diverged { step, in_a_row, reason, place, last_good });
         }
         Ok(())
     }
@@ -237,7 +295,7 @@ impl Trainer {
     }
 
     /// Reports the averages of the window, and begins a new one.
-    fn log(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    fn log(&mut self, observer: &mut dyn Observer) {
         let timing = self.timing();
         let window = std::mem::take(&mut self.state.window);
         let tokens = window.tokens as f64;
@@ -253,7 +311,7 @@ impl Trainer {
             window_tokens: window.tokens,
             timing,
         };
-        tell(observer, &event)
+        self.tell(observer, &event);
     }
 
     /// Measures the model; whether it is the best so far.
@@ -276,23 +334,60 @@ impl Trainer {
         self.state.score = Some(score);
         let improved = self.state.early_stopping.observe(early, step, score);
         let (epoch, timing) = (self.state.position.epoch, self.timing());
-        tell(observer, &Event::Validation { step, epoch, scores, improved, timing })?;
+        self.tell(observer, &Event::Validation { step, epoch, scores, improved, timing });
         Ok(improved)
     }
 
     /// Saves a checkpoint, and deletes those that need no longer be kept.
     fn save(&mut self, best: bool, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let step = self.state.step;
+        observer.flush().map_err(|source| TrainError::Observer { step, source })?;
+        let path = self.write(&self.checkpoints.clone(), best)?;
+        let deleted = self.prune()?;
+        self.tell(observer, &Event::Checkpoint { step, path, best, deleted, timing: self.timing() });
+        Ok(())
+    }
+
+    /// Deletes the checkpoints that need no longer be kept; returns their names.
+    fn prune(&self) -> Result<Vec<String>, TrainError> {
+        let config = &self.config;
+        Ok(self.checkpoints.prune(self.state.step, config.keep_last, config.keep_best, config.early_stopping.metric)?)
+    }
+
+    /// Writes the state as one of `checkpoints`.
+    fn write(&mut self, checkpoints: &Checkpoints, best: bool) -> Result<std::path::PathBuf, TrainError> {
+        let step = self.state.step;
         let (model, optimizer) = self.optimizer.export(self.model.parameters()).map_err(|error| TrainError::Compute {
             action: "copy the weights",
             step,
             source: error.into(),
         })?;
-        let path = self.checkpoints.save(&self.state, &model, &optimizer, best)?;
+        let path = checkpoints.save(&self.state, &model, &optimizer, best)?;
         self.saved = true;
-        let metric = self.config.early_stopping.metric;
-        let deleted = self.checkpoints.prune(step, self.config.keep_last, self.config.keep_best, metric)?;
-        tell(observer, &Event::Checkpoint { step, path, best, deleted, timing: self.timing() })
+        Ok(path)
+    }
+
+    /// Saves what the schedule would not, so that training can go on from here.
+    fn save_interim(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        if self.saved {
+            return Ok(());
+        }
+        self.state.interim = true;
+        self.save(false, observer)
+    }
+
+    /// Ends training if the observer has failed, with the state saved.
+    fn check_observer(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let Some(error) = self.unobserved.take() else { return Ok(()) };
+        self.save_interim(observer)?;
+        Err(error)
+    }
+
+    /// Tells the observer; if it fails, training goes on to where it can be ended without loss.
+    fn tell(&mut self, observer: &mut dyn Observer, event: &Event) {
+        if let Err(source) = observer.observe(event) {
+            self.unobserved.get_or_insert(TrainError::Observer { step: event.step(), source });
+        }
     }
 
     /// What remains to be done when training ends.
@@ -305,27 +400,35 @@ impl Trainer {
     ) -> Result<(), TrainError> {
         let complete = reason != StopReason::Interrupted;
         let improved = complete && self.state.validated_at != Some(self.state.step) && self.validate(validate, observer)?;
-        if !self.saved {
+        // A checkpoint of the last update counts as the schedule's, whatever it was first saved for.
+        if !self.saved || (complete && self.state.interim) {
             self.state.training_seconds = clock.seconds();
+            self.state.interim = !complete;
             self.save(improved, observer)?;
+        } else if complete {
+            // A process that was killed right after its last checkpoint has not come to this.
+            self.prune()?;
         }
         if complete && self.config.average_last > 0 {
             self.average_last(observer)?;
         }
-        let (step, epoch, timing) = (self.state.step, self.state.position.epoch, self.timing());
-        tell(observer, &Event::Stopped { step, epoch, reason, timing })
+        let (step, epoch, timing, skipped) = (self.state.step, self.state.position.epoch, self.timing(), self.state.skipped);
+        self.tell(observer, &Event::Stopped { step, epoch, reason, skipped, timing });
+        Ok(())
     }
 
     /// Averages the newest checkpoints.
-    fn average_last(&self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    fn average_last(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let mut all = self.checkpoints.list()?;
-        all.retain(|saved| saved.step <= self.state.step);
+        all.retain(|saved| saved.step <= self.state.step && !saved.interim);
         let newest = &all[all.len().saturating_sub(self.config.average_last)..];
         let paths: Vec<_> = newest.iter().map(|saved| saved.path.clone()).collect();
         average(&paths)?.save(&self.averaged)?;
         let name = |path: &std::path::PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
         let of = paths.iter().filter_map(name).collect();
-        tell(observer, &Event::Averaged { step: self.state.step, path: self.averaged.clone(), of })
+        let event = Event::Averaged { step: self.state.step, path: self.averaged.clone(), of };
+        self.tell(observer, &event);
+        Ok(())
     }
 
     fn timing(&self) -> Timing {
@@ -363,9 +466,4 @@ impl Clock {
 /// Whether something done every so many updates is to be done after `step`; 0 is never.
 const fn is_due(step: u64, every: u64) -> bool {
     every > 0 && step.is_multiple_of(every)
-}
-
-fn tell(observer: &mut dyn Observer, event: &Event) -> Result<(), TrainError> {
-    let step = event.step();
-    observer.observe(event).map_err(|source: BoxError| TrainError::Observer { step, source })
 }

@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
             "memory       {} for weights, gradients and moments; about {} for a batch of {} tokens a side",
             bytes(cost.training_state_bytes),
             bytes(cost.activation_bytes),
-            config.data.batching.max_tokens
+            config.data.batching.planned_tokens()
         ),
         format!("operations   {}", path(&device, &config.dtype)),
     ] {

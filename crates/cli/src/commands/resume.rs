@@ -10,5 +10,5 @@ use crate::training;
 pub(crate) fn run(arguments: &Resume) -> Result<()> {
     let folder = RunFolder::open(&arguments.run)?;
     let config = folder.load_config(&arguments.overrides.set)?;
-    training::resume(&folder, &config, &arguments.output)
+    training::resume(&folder, &config, &arguments.output, arguments.from.as_deref())
 }

@@ -24,5 +24,5 @@ pub(crate) fn run(arguments: &Train) -> Result<()> {
             root.display()
         );
     }
-    training::resume(&RunFolder::open(&root)?, &config, &arguments.output)
+    training::resume(&RunFolder::open(&root)?, &config, &arguments.output, None)
 }

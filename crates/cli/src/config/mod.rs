@@ -4,7 +4,10 @@
 //! default stands in one place only.
 
 mod diagnose;
+mod differences;
 mod evaluation;
+#[cfg(test)]
+mod hostile;
 mod nearest;
 mod overrides;
 
@@ -19,6 +22,7 @@ use taper_decoding::DecodingConfig;
 use taper_model::ModelConfig;
 use taper_trainer::TrainingConfig;
 
+pub(crate) use differences::differences;
 pub(crate) use evaluation::EvaluationConfig;
 use overrides::Override;
 

@@ -1,0 +1,52 @@
+//! Damaged recipes and overrides are read or refused with the name of their file, and never end the program.
+
+use std::fs;
+
+use taper_hostile::{assault, assault_with_text};
+
+use super::RunConfig;
+
+const FEW: u32 = 3_000;
+const MANY: u32 = 1_000_000;
+
+fn recipes(cases: u32) {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = folder.path().join("recipe.toml");
+    let written = RunConfig::default().to_toml().expect("TOML");
+    let short =
+        "name = \"a\"\n[model]\nheads = 4 # four\nd_model = 64\n[training]\nmax_updates = 1_000\n[training.schedule]\nkind = 'noam'\n";
+    assault(cases, &[written.as_bytes(), short.as_bytes()], |bytes| {
+        fs::write(&path, bytes).expect("write");
+        match RunConfig::load(&path, &[]) {
+            // What is accepted can be written out and read again as the same.
+            Ok(config) => {
+                if let Ok(text) = config.to_toml() {
+                    fs::write(&path, text).expect("write");
+                    let again = RunConfig::load(&path, &[]).expect("a resolved recipe");
+                    assert_eq!(format!("{again:?}"), format!("{config:?}"));
+                }
+            }
+            Err(error) => assert!(format!("{error:#}").contains("recipe.toml"), "{error:#}"),
+        }
+    });
+    fs::write(&path, short).expect("write");
+    assault_with_text(cases, 3, |lines| {
+        let sets: Vec<String> =
+            lines.iter().map(|line| format!("training.{line}")).chain([format!("model.heads={}", lines.concat())]).collect();
+        for set in sets {
+            drop(RunConfig::load(&path, &[set]));
+        }
+    });
+}
+
+#[test]
+fn damaged_recipes_are_read_or_refused() {
+    recipes(FEW);
+}
+
+/// `cargo test --release -p taper config::hostile -- --ignored`
+#[test]
+#[ignore = "hours; a million cases"]
+fn a_million_damaged_recipes() {
+    recipes(MANY);
+}

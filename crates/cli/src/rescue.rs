@@ -1,0 +1,51 @@
+//! Where the state of a run goes when its own folder takes no more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use taper_data::TokenizerPair;
+use taper_trainer::Trainer;
+
+use crate::config::RunConfig;
+use crate::metrics_log::write_atomically;
+use crate::progress::Progress;
+use crate::run_folder::RunFolder;
+
+/// Saves what `trainer` has in memory: in the run's own folder if that now works, else as a run of its own under `place`
+/// (the system's folder for temporary files, unless given), which can be resumed there or moved elsewhere.
+///
+/// # Errors
+/// When neither can be written to.
+pub(crate) fn rescue(
+    trainer: &mut Trainer,
+    run: &RunFolder,
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    progress: &mut Progress,
+    place: Option<&Path>,
+) -> Result<RunFolder> {
+    if progress.log().flush().is_ok() && run.config().is_file() && trainer.rescue(&run.checkpoints()).is_ok() {
+        return Ok(run.clone());
+    }
+    let place = place.map_or_else(|| std::env::temp_dir().join("taper-rescue"), Path::to_owned);
+    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    let elsewhere = RunFolder::new(&free_name(&place, run.root())?);
+    let root = elsewhere.root();
+    fs::create_dir(root).with_context(|| format!("cannot make {}", root.display()))?;
+    elsewhere.save_config(config)?;
+    tokenizers.save(root)?;
+    write_atomically(&elsewhere.metrics(), &progress.log().contents()?)?;
+    trainer.rescue(&elsewhere.checkpoints())?;
+    Ok(elsewhere)
+}
+
+/// A name under `place` that is not taken: the run's, or the run's with a number.
+fn free_name(place: &Path, run: &Path) -> Result<PathBuf> {
+    let name = run.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned());
+    let free = (1..1000).map(|number| if number == 1 { name.clone() } else { format!("{name}-{number}") });
+    match free.map(|name| place.join(name)).find(|path| !path.exists()) {
+        Some(path) => Ok(path),
+        None => bail!("{}: every name for a rescued run is taken; remove old ones", place.display()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Runs of earlier versions load, translate as they did, and go on training;
+//! runs of later versions are refused.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Workspace, metrics, stdout};
+
+fn frozen(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen").join(name)
+}
+
+/// A workspace with a copy of the frozen run as `run`.
+fn workspace() -> Workspace {
+    let workspace = Workspace::new();
+    copy(&frozen("format-1"), &workspace.path("run"));
+    workspace
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let path = entry.expect("entry").path();
+        let target = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).expect("copy");
+        }
+    }
+}
+
+#[test]
+fn a_frozen_run_translates_as_it_did() {
+    let workspace = workspace();
+    let source = fs::read(frozen("source.txt")).expect("source");
+    let output = workspace.run_with_input(&["translate", "run", "--n-best", "2"], &source);
+    let (expected, found) = (fs::read_to_string(frozen("n_best.txt")).expect("expected"), stdout(&output));
+    assert_eq!(expected.lines().count(), 25);
+    assert_eq!(found.lines().count(), 25, "{found}");
+    for (expected, found) in expected.lines().zip(found.lines()) {
+        let split = |line: &str| -> (String, f64, String) {
+            let mut columns = line.split('\t').map(str::to_owned);
+            let mut next = || columns.next().expect("three columns");
+            (next(), next().parse().expect("a score"), next())
+        };
+        let (expected, found) = (split(expected), split(found));
+        assert_eq!((&expected.0, &expected.2), (&found.0, &found.2));
+        // Processors differ in the last bits of a sum.
+        assert!((expected.1 - found.1).abs() < 2e-3, "{expected:?} {found:?}");
+    }
+}
+
+#[test]
+fn a_frozen_run_goes_on_training() {
+    let workspace = workspace();
+    workspace.succeed(&["resume", "run", "--set", "training.max_updates=1100"]);
+    let record = metrics(&workspace.path("run"));
+    assert_eq!(record.len(), 11, "the record is continued");
+    let loss = |line: &serde_json::Value| line["loss"].as_f64().expect("loss");
+    // With moments, counters or data lost it would not be what it was.
+    assert!((loss(&record[10]) - 0.709).abs() < 0.02, "{}", loss(&record[10]));
+    assert_eq!(record[10]["tokens"], 302_500);
+}
+
+#[test]
+fn a_run_of_a_later_format_is_refused() {
+    let workspace = workspace();
+    let path = workspace.path("run/checkpoints/step-00001000/state.json");
+    let text = fs::read_to_string(&path).expect("state");
+    // What a later version adds must not matter: its number does.
+    fs::write(&path, text.replacen("\"format_version\": 1,", "\"format_version\": 2, \"novelty\": {},", 1)).expect("write");
+    for command in [&["translate", "run"][..], &["resume", "run"], &["evaluate", "run"]] {
+        workspace.fail(command, &["state.json has format 2", "reads formats up to 1", "upgrade"]);
+    }
+}

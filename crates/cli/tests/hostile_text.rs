@@ -1,0 +1,54 @@
+//! Text that nobody would translate: as many lines out as in, in their order, and no panic.
+
+mod common;
+
+use common::{Workspace, stderr, stdout};
+use serde_json::Value;
+
+/// The longest line of the test, in bytes.
+const LONG: usize = 8 << 10;
+
+#[test]
+fn hostile_text_is_translated_line_by_line() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let lines: Vec<String> = [
+        "",
+        " \t ",
+        "red cat sees",
+        "\0\u{1}\u{7}\u{8}\u{b}\u{c}\u{1b}[31mred\u{7f}",
+        "\u{85}\u{2028}\u{2029}",
+        "\u{1f469}\u{200d}\u{1f469}\u{200d}\u{1f467}\u{1f3ff} \u{1f1e9}\u{1f1ea}",
+        "\u{202e}tac der\u{202c} \u{5e9}\u{5dc}\u{5d5}\u{5dd} \u{645}\u{631}\u{62d}\u{628}\u{627}",
+        "\u{301}\u{301}\u{301}",
+        "\u{feff}\u{200b}\u{ad}\u{e000}\u{ffff}\u{10ffff}",
+        "<s> </s> <pad> <unk> <0x41>",
+        "two\rdogs",
+        "red cat sees",
+    ]
+    .map(str::to_owned)
+    .into_iter()
+    .chain([format!("e{}", "\u{301}".repeat(300)), "x".repeat(LONG), "red cat ".repeat(LONG / 8)])
+    .chain((0..50).map(|number| format!("dogs run here {number}")))
+    .collect();
+    let input = lines.join("\n") + "\n";
+
+    let output = workspace.run_with_input(&["translate", "run", "--json"], input.as_bytes());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(records.len(), lines.len());
+    for (index, (record, line)) in records.iter().zip(&lines).enumerate() {
+        assert_eq!(record["line"], index + 1);
+        assert_eq!(record["source"], line.as_str());
+    }
+    for empty in [0, 1] {
+        assert_eq!(records[empty]["translations"][0]["text"], "");
+    }
+    assert_eq!(records[2]["translations"], records[11]["translations"]);
+
+    let plain = workspace.run_with_input(&["translate", "run"], input.as_bytes());
+    assert_eq!(stdout(&plain).matches('\n').count(), lines.len(), "a translation holds a line break");
+    // The last line need not be ended, and nothing at all is nothing.
+    assert_eq!(stdout(&workspace.run_with_input(&["translate", "run"], b"red cat\ndogs")).matches('\n').count(), 2);
+    assert_eq!(stdout(&workspace.run_with_input(&["translate", "run"], b"")), "");
+}

@@ -1,0 +1,203 @@
+//! Kills real training processes at random moments, above all while they write
+//! checkpoints, resumes them, and demands that the finished run folder is byte
+//! for byte that of a run nothing happened to.
+//!
+//! A few kills run with the other tests; the full harness is
+//! `cargo test --release -p taper --test kill -- --ignored --nocapture`.
+#![cfg(unix)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Workspace, metrics};
+use sha2::{Digest, Sha256};
+
+/// Checkpoints come thick and fast, so that many kills fall into one; every part of the state is in use.
+const SETTINGS: [&str; 10] = [
+    "--set",
+    "training.max_updates=60",
+    "--set",
+    "training.checkpoint_every=2",
+    "--set",
+    "training.validate_every=9",
+    "--set",
+    "training.ema_decay=0.9",
+    "--set",
+    "training.accumulation=2",
+];
+
+#[test]
+fn a_run_that_is_killed_a_few_times_ends_like_any_other() {
+    harness(8);
+}
+
+#[test]
+#[ignore = "minutes; the full harness, see the head of this file"]
+fn runs_that_are_killed_hundreds_of_times_end_like_any_other() {
+    harness(300);
+}
+
+/// Kills `wanted` processes, over as many runs as that takes, and compares each run in the end.
+fn harness(wanted: usize) {
+    let workspace = Workspace::new();
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &SETTINGS[..]].concat());
+    let expected = files(&workspace.path("whole"));
+    assert!(expected.len() > 12, "{:?}", expected.keys());
+    let mut random = Random(20_260_101);
+    let (mut kills, mut runs) = (BTreeMap::<Moment, usize>::new(), 0);
+    while kills.values().sum::<usize>() < wanted {
+        let run = format!("run-{runs}");
+        let mut life = 0;
+        loop {
+            life += 1;
+            assert!(life < 1000, "the run makes no progress");
+            let left = wanted - kills.values().sum::<usize>();
+            let Some(moment) = live(&workspace, &run, &mut random, left > 0) else { break };
+            *kills.entry(moment).or_default() += 1;
+            last_checkpoint_is_whole(&workspace.path(&run));
+        }
+        let found = files(&workspace.path(&run));
+        assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "files of {run}");
+        for (name, bytes) in &expected {
+            assert!(found[name] == *bytes, "{name} of {run} differs");
+        }
+        assert_eq!(metrics(&workspace.path(&run)), metrics(&workspace.path("whole")));
+        fs::remove_dir_all(workspace.path(&run)).expect("remove");
+        runs += 1;
+    }
+    println!("{} kills over {runs} runs: {kills:?}", kills.values().sum::<usize>());
+}
+
+/// What a process was doing when it was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Moment {
+    /// Nothing was trained yet.
+    Preparing,
+    /// Between two checkpoints.
+    Training,
+    /// A checkpoint was half written, or a pointer half moved.
+    Saving,
+}
+
+/// Runs one process until it is killed at a random moment, if it is to be; nothing if it came to its end.
+fn live(workspace: &Workspace, run: &str, random: &mut Random, kill: bool) -> Option<Moment> {
+    let mut child = workspace
+        .command(&[&["train", "tiny.toml", "--run", run, "--resume"], &SETTINGS[..]].concat())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(workspace.path("errors")).expect("a file"))
+        .spawn()
+        .expect("the binary starts");
+    let folder = workspace.path(run);
+    let ended = if !kill {
+        Some(child.wait().expect("the binary ends"))
+    } else if random.below(4) == 0 {
+        // Any moment of its life, the first milliseconds included.
+        wait(&mut child, Duration::from_micros(random.below(150_000)), || false)
+    } else {
+        // In the midst of the first to fourth checkpoint of its life.
+        let checkpoints = folder.join("checkpoints");
+        for _ in 0..random.below(4) {
+            wait(&mut child, Duration::from_secs(60), || writes(&checkpoints));
+            wait(&mut child, Duration::from_secs(60), || !writes(&checkpoints));
+        }
+        wait(&mut child, Duration::from_secs(60), || writes(&checkpoints));
+        wait(&mut child, Duration::from_micros(random.below(1_500)), || false)
+    };
+    let status = ended.unwrap_or_else(|| {
+        child.kill().expect("kill");
+        child.wait().expect("the binary ends")
+    });
+    if status.success() {
+        return None;
+    }
+    let errors = fs::read_to_string(workspace.path("errors")).unwrap_or_default();
+    assert_eq!(status.signal(), Some(9), "it failed by itself: {status}, {errors}");
+    Some(match folder.join("checkpoints") {
+        checkpoints if writes(&checkpoints) => Moment::Saving,
+        checkpoints if checkpoints.join("last").exists() => Moment::Training,
+        _ => Moment::Preparing,
+    })
+}
+
+/// Waits until `condition` holds, the process ends or `limit` is over; its status if it has ended.
+fn wait(child: &mut Child, limit: Duration, condition: impl Fn() -> bool) -> Option<ExitStatus> {
+    let deadline = Instant::now() + limit;
+    while Instant::now() < deadline && !condition() {
+        if let Some(status) = child.try_wait().expect("status") {
+            return Some(status);
+        }
+    }
+    None
+}
+
+/// Whether a checkpoint or a pointer is being written.
+fn writes(checkpoints: &Path) -> bool {
+    fs::read_dir(checkpoints)
+        .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().first() == Some(&b'.')))
+}
+
+/// Demands that what `last` names is there, or stepped aside, with the content that its state vouches for.
+fn last_checkpoint_is_whole(run: &Path) {
+    let checkpoints = run.join("checkpoints");
+    let Ok(name) = fs::read_to_string(checkpoints.join("last")) else { return };
+    let name = name.trim();
+    let path = [name.to_owned(), format!(".{name}.replaced")].map(|name| checkpoints.join(name)).into_iter().find(|path| path.is_dir());
+    let path = path.unwrap_or_else(|| panic!("{name} is gone"));
+    let state: serde_json::Value = serde_json::from_slice(&fs::read(path.join("state.json")).expect("state")).expect("JSON");
+    let entries = state["files"].as_object().expect("files");
+    assert_eq!(entries.len(), 2);
+    for (file, entry) in entries {
+        let hash: String = Sha256::digest(fs::read(path.join(file)).expect("a file")).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(entry["sha256"], hash, "{file} of {}", path.display());
+    }
+}
+
+/// Every file of a run by its path, without what the clock decides.
+fn files(run: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    collect(run, run, &mut found);
+    // The first is compared line by line, the second says when the text was last written, the third is empty.
+    for timed in ["metrics.jsonl", "run.lock"] {
+        assert!(found.remove(timed).is_some(), "{timed}");
+    }
+    found.retain(|name, _| !name.starts_with("text/"));
+    for (_, bytes) in found.iter_mut().filter(|(name, _)| name.ends_with("state.json")) {
+        let mut state: serde_json::Value = serde_json::from_slice(bytes).expect("JSON");
+        state["training_seconds"].take();
+        state["window"]["seconds"].take();
+        state["checksum"].take();
+        *bytes = state.to_string().into_bytes();
+    }
+    found
+}
+
+fn collect(root: &Path, folder: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("entry").path();
+        if path.is_dir() {
+            collect(root, &path, found);
+        } else {
+            let name = path.strip_prefix(root).expect("below").display().to_string();
+            found.insert(name, fs::read(&path).expect("a file"));
+        }
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (word ^ (word >> 31)) % limit
+    }
+}

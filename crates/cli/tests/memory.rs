@@ -1,0 +1,95 @@
+//! What fits into memory is known before training, and training does not grow.
+
+mod common;
+
+use std::fs;
+
+use common::Workspace;
+
+/// A model whose largest batch takes much more than the program itself.
+const WIDE: [&str; 4] = ["--set", "model.d_model=64", "--set", "model.d_ff=512"];
+
+/// More text than the small corpus has, so that large batches come up.
+fn workspace() -> Workspace {
+    let workspace = Workspace::new();
+    for side in ["aa", "bb"] {
+        let name = format!("data/train.{side}");
+        let text = fs::read_to_string(workspace.path(&name)).expect("text");
+        workspace.write(&name, text.repeat(100));
+    }
+    workspace
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
+    let workspace = workspace();
+    let train = [&["train", "tiny.toml", "--run", "run"], &WIDE[..], &["--memory", "160MiB"]].concat();
+    let message = workspace.fail(
+        &[&train[..], &["--set", "data.batching.max_tokens=100000"]].concat(),
+        &["batches of 100000 tokens", "may take 160.0 MiB (--memory)", "set data.batching.max_tokens ="],
+    );
+    assert!(!workspace.path("run").exists(), "nothing was trained");
+    // The advice is good.
+    let tokens: String = message.split("max_tokens = ").nth(1).expect("advice").chars().take_while(char::is_ascii_digit).collect();
+    assert!((64..100_000).contains(&tokens.parse::<usize>().expect("a number")), "{tokens}");
+    workspace.succeed(&[&train[..], &["--set", &format!("data.batching.max_tokens={tokens}")]].concat());
+    workspace.fail(&["train", "tiny.toml", "--run", "other", "--memory", "1MiB"], &["may take 1.0 MiB", "no batch fits"]);
+    workspace.fail(
+        &["train", "tiny.toml", "--run", "other", "--memory", "1MiB", "--set", "data.batching.max_tokens=auto"],
+        &["\"auto\"", "not even"],
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn auto_finds_a_batch_that_fits_and_the_run_keeps_it() {
+    let workspace = workspace();
+    let auto = ["--set", "data.batching.max_tokens=auto"];
+    assert!(workspace.succeed(&[&["config", "show", "tiny.toml"], &auto[..]].concat()).contains("max_tokens = \"auto\""));
+    let train = [&["train", "tiny.toml", "--run", "run"], &WIDE[..], &auto].concat();
+    workspace.succeed(&[&train[..], &["--memory", "200MiB"]].concat());
+    let config = fs::read_to_string(workspace.path("run/config.toml")).expect("config");
+    let line = config.lines().find(|line| line.starts_with("max_tokens = ") && !line.contains("250")).expect("a budget").to_owned();
+    let tokens: usize = line["max_tokens = ".len()..].parse().expect("a number");
+    assert!((64..=25_000).contains(&tokens), "{line}");
+    // What was found holds for the whole run, however much memory there is later.
+    workspace.succeed(&[&train[..], &["--resume", "--set", "training.max_updates=14"]].concat());
+    assert!(fs::read_to_string(workspace.path("run/config.toml")).expect("config").contains(&line));
+    // A recipe leaves it open in no other way.
+    workspace.fail(&["config", "check", "tiny.toml", "--set", "data.batching.max_tokens=lots"], &["data.batching.max_tokens", "\"auto\""]);
+}
+
+/// The memory of a process over thousands of updates: `cargo test --release -p taper --test memory -- --ignored --nocapture`.
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "a minute; see above"]
+fn memory_does_not_grow_over_ten_thousand_updates() {
+    let workspace = Workspace::new();
+    let long = ["--set", "training.max_updates=12500", "--set", "training.validate_every=0", "--set", "training.log_every=100"];
+    let mut child = workspace
+        .command(&[&["train", "tiny.toml", "--run", "run"], &long[..]].concat())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let resident = |pid: u32| -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
+    let metrics = workspace.path("run/metrics.jsonl");
+    let step = || fs::read_to_string(&metrics).map_or(0, |text| text.lines().count() as u64 * 100);
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    while child.try_wait().expect("status").is_none() {
+        if let Some(kibibytes) = resident(child.id()) {
+            match step() {
+                2_000..=2_400 => early.push(kibibytes),
+                12_000.. => late.push(kibibytes),
+                _ => {}
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let most = |samples: &[u64]| *samples.iter().max().expect("samples");
+    println!("resident after 2,000 updates: {} KiB; after 12,000: {} KiB", most(&early), most(&late));
+    assert!(most(&late) as f64 <= 1.01 * most(&early) as f64);
+}

@@ -1,0 +1,251 @@
+//! A run survives what happens around the process: a full disk, a folder that
+//! is taken away, a second process, impatience, changed text and recipes.
+
+mod common;
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Workspace, metrics, refused, stderr, stdout};
+
+/// Long enough that a test can act while it trains.
+const LONG: [&str; 4] = ["--set", "training.max_updates=100000", "--set", "training.validate_every=20"];
+
+/// Starts the binary with its output kept from the terminal.
+fn spawn(workspace: &Workspace, arguments: &[&str]) -> Child {
+    workspace.command(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts")
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn signal(name: &str, child: &Child) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill").success());
+}
+
+/// Demands that every checkpoint of the run that has its name is whole.
+fn all_checkpoints_are_whole(workspace: &Workspace, run: &str) -> usize {
+    let checkpoints = workspace.path(run).join("checkpoints");
+    let names: Vec<String> = fs::read_dir(checkpoints)
+        .expect("checkpoints")
+        .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
+        .filter(|name| name.starts_with("step-"))
+        .collect();
+    for name in &names {
+        let output = workspace.run_with_input(&["translate", run, "--checkpoint", name], b"red cat\n");
+        assert!(output.status.success(), "{name}: {}", stderr(&output));
+    }
+    names.len()
+}
+
+#[cfg(unix)]
+#[test]
+fn two_processes_do_not_train_in_one_folder() {
+    let workspace = Workspace::new();
+    let mut first = spawn(&workspace, &[&["train", "tiny.toml", "--run", "run"], &LONG[..]].concat());
+    let last = workspace.path("run/checkpoints/last");
+    wait_for("a checkpoint", || last.is_file());
+    workspace.fail(&["resume", "run"], &["run is in use", &format!("process {}", first.id())]);
+    // Reading is free to all.
+    assert!(workspace.run_with_input(&["translate", "run"], b"red cat\n").status.success());
+
+    // A killed process leaves its id, but no lock.
+    signal("-KILL", &first);
+    let pid = first.id();
+    first.wait().expect("ended");
+    let stopped = workspace.run(&["resume", "run", "--set", "training.max_updates=1"]);
+    assert!(stopped.status.success(), "{}", stderr(&stopped));
+    assert!(stderr(&stopped).contains(&format!("process {pid}")), "{}", stderr(&stopped));
+    assert!(!stderr(&workspace.run(&["resume", "run", "--set", "training.max_updates=1"])).contains("process"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_signal_stops_at_once_and_leaves_a_whole_checkpoint() {
+    let workspace = Workspace::new();
+    // Validation of many long sentences takes a while: the first signal has to wait for it.
+    let slow = ["--set", "training.checkpoint_every=10", "--set", "data.batching.max_tokens=20000"];
+    let mut child = spawn(&workspace, &[&["train", "tiny.toml", "--run", "run"], &LONG[..], &slow].concat());
+    let last = workspace.path("run/checkpoints/last");
+    wait_for("a checkpoint", || last.is_file());
+    signal("-INT", &child);
+    signal("-TERM", &child);
+    assert_eq!(child.wait().expect("ended").code(), Some(130));
+    assert!(all_checkpoints_are_whole(&workspace, "run") > 0);
+    workspace.succeed(&["resume", "run", "--set", "training.max_updates=1"]);
+}
+
+/// Runs a shell script in the workspace, with the binary as `$0`.
+#[cfg(unix)]
+fn script(workspace: &Workspace, shell: &[&str], text: &str) -> Output {
+    let mut command = Command::new(shell[0]);
+    command.args(&shell[1..]).args(["-c", text, env!("CARGO_BIN_EXE_taper")]);
+    command.current_dir(workspace.path("")).env("TMPDIR", workspace.path("")).output().expect("a shell")
+}
+
+/// Resumes `rescued`, and demands that its end is that of `whole`, which nothing happened to.
+fn equals_an_undisturbed_run(workspace: &Workspace, rescued: &str, whole: &str) {
+    workspace.succeed(&["resume", rescued]);
+    let (whole, rescued) = (workspace.path(whole), workspace.path(rescued));
+    assert_eq!(metrics(&whole), metrics(&rescued));
+    for file in ["model.safetensors", "optimizer.safetensors"] {
+        let place = format!("checkpoints/step-00000600/{file}");
+        assert_eq!(fs::read(whole.join(&place)).expect("whole"), fs::read(rescued.join(&place)).expect("rescued"), "{file} differs");
+    }
+}
+
+/// No file may grow beyond a limit that the optimizer's state exceeds: as with a disk quota.
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
+    let workspace = Workspace::new();
+    let size = ["--set", "model.d_model=64", "--set", "model.d_ff=256"].join(" ");
+    let output = script(&workspace, &["sh"], &format!("trap '' XFSZ; ulimit -f 1600; \"$0\" train tiny.toml --run run {size}"));
+    refused(&output, &["optimizer.safetensors", "File too large", "could not be saved elsewhere either", "--rescue"]);
+    let left: Vec<_> = fs::read_dir(workspace.path("run/checkpoints")).expect("checkpoints").collect();
+    assert!(left.is_empty(), "{left:?}");
+    // Nothing but the limit was wrong.
+    workspace.succeed(&["resume", "run"]);
+    assert!(all_checkpoints_are_whole(&workspace, "run") > 0);
+}
+
+/// A real file system of a few MiB, filled by somebody else while training goes on. Skipped where the system lets this
+/// user mount nothing, not even in a name space of their own.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_loses_nothing() {
+    let workspace = Workspace::new();
+    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this system allows no mount");
+        return;
+    }
+    fs::create_dir(workspace.path("disk")).expect("a mount point");
+    let settings = ["--set", "training.max_updates=600", "--set", "training.validate_every=20"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &settings[..]].concat());
+    // At least one checkpoint is there when the disk fills.
+    let text = r#"
+        mount -t tmpfs -o size=6m tmpfs disk || exit 99
+        "$0" train tiny.toml --run disk/run SETTINGS > log 2> errors &
+        taper=$!
+        while [ ! -f disk/run/checkpoints/last ]; do sleep 0.001; done
+        kill -STOP $taper
+        cat /dev/zero > disk/junk 2> junk.errors
+        kill -CONT $taper
+        wait $taper
+        status=$?
+        rm disk/junk
+        cp -r disk/run kept
+        cat errors >&2
+        exit $status
+    "#;
+    let output = script(&workspace, &["unshare", "-rm", "sh"], &text.replace("SETTINGS", &settings.join(" ")));
+    refused(&output, &["No space left on device", "nothing is lost: the state after step", "taper-rescue/run", "taper resume"]);
+    assert!(all_checkpoints_are_whole(&workspace, "kept") > 0);
+    equals_an_undisturbed_run(&workspace, "taper-rescue/run", "whole");
+    // What was on the disk is a whole run too, as of its last checkpoint.
+    equals_an_undisturbed_run(&workspace, "kept", "whole");
+}
+
+/// Too small a disk is refused before the first update.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_too_small_is_refused_before_training() {
+    let workspace = Workspace::new();
+    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this system allows no mount");
+        return;
+    }
+    fs::create_dir(workspace.path("disk")).expect("a mount point");
+    let text = "mount -t tmpfs -o size=1m tmpfs disk && \"$0\" train tiny.toml --run disk/run";
+    let output = script(&workspace, &["unshare", "-rm", "sh"], text);
+    refused(&output, &["free", "training.keep_last", "--run"]);
+    // A disk that may be read only.
+    let text = "mount -t tmpfs -o ro tmpfs disk && \"$0\" train tiny.toml --run disk/run";
+    refused(&script(&workspace, &["unshare", "-rm", "sh"], text), &["cannot make disk/run", "Read-only file system"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_folder_that_is_removed_is_saved_elsewhere() {
+    let workspace = Workspace::new();
+    let mut command = workspace.command(&[&["train", "tiny.toml", "--run", "run", "--rescue", "safe"], &LONG[..]].concat());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let run = workspace.path("run");
+    wait_for("a checkpoint", || run.join("checkpoints/last").is_file());
+    fs::rename(&run, workspace.path("moved")).expect("move");
+    let output = child.wait_with_output().expect("ended");
+    refused(&output, &["run/checkpoints", "nothing is lost", "safe/run"]);
+    assert!(!run.exists());
+    let record = metrics(&workspace.path("safe/run"));
+    assert!(record.iter().any(|line| line["step"] == 1 || line["step"] == 4), "the record begins with the run: {record:?}");
+    let step = record.last().expect("lines")["step"].as_u64().expect("step") + 1;
+    workspace.succeed(&["resume", "safe/run", "--set", &format!("training.max_updates={step}")]);
+}
+
+#[test]
+fn changed_text_and_recipes_are_refused_with_the_differences() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let more = ["--set", "training.max_updates=14"];
+    let resume = [&["resume", "run"], &more[..]].concat();
+
+    let text = fs::read_to_string(workspace.path("data/train.aa")).expect("text");
+    workspace.write("data/train.aa", text.replacen("cat", "dog", 1));
+    workspace.fail(&resume, &["train.aa", "other text of the same", "--accept-changes", "--run"]);
+    workspace.write("data/train.aa", &text);
+
+    let other = ["--set", "data.batching.max_tokens=100", "--set", "model.embedding_dropout=0.3"];
+    let fragments = ["data.batching.max_tokens is 100 but was 200", "model.embedding_dropout is 0.3 but was", "--accept-changes"];
+    workspace.fail(&[&resume[..], &other].concat(), &fragments);
+    workspace.fail(&[&["train", "tiny.toml", "--run", "run", "--resume"], &other[..]].concat(), &fragments);
+    // A seed cannot be changed under way: it is the whole random state.
+    workspace.fail(&[&resume[..], &["--set", "training.seed=9", "--accept-changes"]].concat(), &["seed 1", "training.seed is 9"]);
+
+    workspace.write("data/train.aa", text.replacen("cat", "dog", 1));
+    workspace.succeed(&[&resume[..], &other, &["--accept-changes"]].concat());
+    // What was accepted is the run's own from now on.
+    workspace.succeed(&["resume", "run", "--set", "training.max_updates=15"]);
+}
+
+#[test]
+fn divergence_ends_training_with_advice_that_works() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let wild = ["--set", "training.schedule.learning_rate=1e30", "--set", "training.clip_norm=0", "--set", "training.max_updates=60"];
+    let output = workspace.run(&[&["resume", "run"], &wild[..]].concat());
+    refused(&output, &["diverged", "8 updates in a row", "first in", "step-00000012", "lower learning rate", "--from"]);
+    assert!(stdout(&output).contains("update skipped"), "{}", stdout(&output));
+    let skipped: Vec<_> = metrics(&workspace.path("run")).into_iter().filter(|line| line["event"] == "skipped").collect();
+    assert_eq!(skipped.len(), 8);
+    assert!(skipped.iter().all(|line| line["place"].as_str().is_some_and(|place| place.starts_with("first in"))), "{skipped:?}");
+    // As advised.
+    let tame = ["--set", "training.schedule.learning_rate=1e-3", "--set", "training.clip_norm=1", "--set", "training.max_updates=20"];
+    workspace.succeed(&[&["resume", "run", "--from", "step-00000006"], &tame[..]].concat());
+    let record = metrics(&workspace.path("run"));
+    assert!(record.iter().all(|line| line["event"] != "skipped"), "the record is that of the run as it is now");
+    assert_eq!(record.last().expect("lines")["step"], 20);
+}
+
+#[test]
+fn a_run_that_was_killed_before_it_began_can_be_begun() {
+    let workspace = Workspace::new();
+    let run = workspace.path("run");
+    fs::create_dir(&run).expect("folder");
+    fs::write(run.join("run.lock"), "12345\n").expect("lock");
+    fs::write(run.join("config.toml.partial"), "[mod").expect("partial");
+    workspace.train("run");
+    // Killed while the text was tokenised: a configuration, and a cache that is half written.
+    let other = workspace.path("other");
+    fs::create_dir_all(other.join("cache")).expect("folder");
+    fs::copy(run.join("config.toml"), other.join("config.toml")).expect("copy");
+    fs::write(other.join("cache/train.bin.77.partial"), "half").expect("partial");
+    workspace.succeed(&["resume", "other"]);
+    assert!(!other.join("cache/train.bin.77.partial").exists());
+    assert_eq!(metrics(&run), metrics(&other));
+}

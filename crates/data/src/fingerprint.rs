@@ -1,0 +1,181 @@
+//! What the files of a split were when they were last read, so that they need not be read again to know that they are the
+//! same.
+//!
+//! The content counts, by its SHA-256. Size and time of modification only spare reading: files that have both of them
+//! as recorded are taken to be unchanged, anything else is read. A file that was modified shortly before it was read is
+//! always read again, since it could be modified once more within the grain of the file system's clock.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::cache::write_atomically;
+use crate::tokenizer::hexadecimal;
+use crate::{DataConfig, Error, Result, split_files};
+
+/// The coarsest clock of a file system in use, with room to spare (FAT counts in two seconds).
+const GRAIN: Duration = Duration::from_secs(4);
+
+/// The folder of these records within a run.
+pub(crate) const TEXT_FOLDER: &str = "text";
+
+/// A file as it was when its content was hashed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    path: PathBuf,
+    bytes: u64,
+    modified: SystemTime,
+    /// Whether it had been left alone for long enough that any later change shows in `modified`.
+    settled: bool,
+}
+
+/// The files of a split and the hash of what is in them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fingerprint {
+    files: Vec<Stamp>,
+    /// The SHA-256 of the files one after another, as they lie on disk.
+    pub(crate) text_hash: String,
+}
+
+impl Fingerprint {
+    /// The fingerprint of a split, which is read only where `known` does not vouch for it.
+    fn take(config: &DataConfig, split: &str, known: Option<&Self>) -> Result<Self> {
+        let now = SystemTime::now();
+        let files = split_files(config, split)?.iter().map(|path| stamp(path, now)).collect::<Result<Vec<Stamp>>>()?;
+        if let Some(known) = known
+            && known.files == files
+            && files.iter().all(|file| file.settled)
+        {
+            return Ok(known.clone());
+        }
+        let text_hash = hash_files(&files)?;
+        Ok(Self { files, text_hash })
+    }
+
+    /// The fingerprint of a split, recorded in `directory`.
+    pub(crate) fn obtain(config: &DataConfig, split: &str, directory: &Path) -> Result<Self> {
+        let path = directory.join(file_name(split));
+        let known = Self::recorded(&path);
+        let taken = Self::take(config, split, known.as_ref())?;
+        if known.as_ref() != Some(&taken) {
+            std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error))?;
+            let json = serde_json::to_vec_pretty(&taken).map_err(|error| Error::io(&path, std::io::Error::other(error)))?;
+            write_atomically(&path, &json)?;
+        }
+        Ok(taken)
+    }
+
+    /// What was recorded; nothing where that cannot be read, since it can be had again.
+    fn recorded(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+}
+
+/// How the text of the training and validation splits differs from what the run in the folder `run` was prepared with: one
+/// line for each split that does. Writes nothing.
+///
+/// # Errors
+///
+/// If a file of the corpus is missing or cannot be read.
+pub fn corpus_changes(config: &DataConfig, run: &Path) -> Result<Vec<String>> {
+    let mut changes = Vec::new();
+    for split in [&config.train, &config.validation].into_iter().filter(|split| !split.is_empty()) {
+        let Some(known) = Fingerprint::recorded(&run.join(TEXT_FOLDER).join(file_name(split))) else { continue };
+        let now = Fingerprint::take(config, split, Some(&known))?;
+        if now.text_hash != known.text_hash {
+            let files: Vec<String> = now.files.iter().map(|file| file.path.display().to_string()).collect();
+            let size = match (known.bytes(), now.bytes()) {
+                (before, after) if before == after => format!("other text of the same {after} bytes"),
+                (before, after) => format!("{after} bytes, but was {before}"),
+            };
+            changes.push(format!("split {split:?} ({}) is {size}", files.join(", ")));
+        }
+    }
+    Ok(changes)
+}
+
+/// The name of a split's record; a stem may name a file in a subfolder.
+fn file_name(split: &str) -> String {
+    format!("{}.json", split.replace(['/', '\\'], "_"))
+}
+
+fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {
+    let metadata = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
+    let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
+    let settled = now.duration_since(modified).is_ok_and(|age| age > GRAIN);
+    Ok(Stamp { path: path.to_owned(), bytes: metadata.len(), modified, settled })
+}
+
+fn hash_files(files: &[Stamp]) -> Result<String> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; 1 << 18];
+    for Stamp { path, .. } in files {
+        let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let mut length = 0_u64;
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => {
+                    length += count as u64;
+                    digest.update(&buffer[..count]);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(path, error)),
+            }
+        }
+        // So that moving bytes from one file to the next changes the hash.
+        digest.update(length.to_le_bytes());
+    }
+    Ok(hexadecimal(&digest.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str, modified: SystemTime) {
+        std::fs::write(path, text).expect("write");
+        File::options().write(true).open(path).and_then(|file| file.set_modified(modified)).expect("set the time");
+    }
+
+    #[test]
+    fn content_decides_and_time_only_spares_reading() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let config = DataConfig { dir: folder.path().to_owned(), validation: String::new(), ..DataConfig::default() };
+        let (source, target, run) = (folder.path().join("train.en"), folder.path().join("train.de"), folder.path().join("run"));
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        write(&source, "one\n", long_ago);
+        write(&target, "eins\n", long_ago);
+        assert_eq!(corpus_changes(&config, &run).expect("nothing recorded"), Vec::<String>::new());
+        let first = Fingerprint::obtain(&config, "train", &run.join(TEXT_FOLDER)).expect("taken");
+
+        // Touched, not changed: read again, and the same.
+        write(&source, "one\n", long_ago + GRAIN);
+        assert_eq!(corpus_changes(&config, &run).expect("touched"), Vec::<String>::new());
+        // Changed behind an unchanged time and size: not read, so not seen. This is what sparing costs.
+        write(&source, "two\n", long_ago);
+        assert_eq!(corpus_changes(&config, &run).expect("not read"), Vec::<String>::new());
+        // The same change with any other time is seen.
+        write(&source, "two\n", long_ago + GRAIN);
+        let changes = corpus_changes(&config, &run).expect("changed");
+        assert!(changes.len() == 1 && changes[0].contains("train.en") && changes[0].contains("same 9 bytes"), "{changes:?}");
+        write(&source, "three\n", long_ago);
+        let changes = corpus_changes(&config, &run).expect("changed");
+        assert!(changes[0].contains("11 bytes, but was 9"), "{changes:?}");
+        let second = Fingerprint::obtain(&config, "train", &run.join(TEXT_FOLDER)).expect("taken");
+        assert_ne!(first.text_hash, second.text_hash);
+        // A file from a moment ago is always read.
+        write(&source, "four!\n", SystemTime::now());
+        let fresh = Fingerprint::obtain(&config, "train", &run.join(TEXT_FOLDER)).expect("taken");
+        assert!(fresh.files.iter().any(|file| !file.settled));
+        assert_ne!(fresh.text_hash, second.text_hash);
+    }
+}

@@ -1,0 +1,186 @@
+//! Damaged files of every kind are read or refused; none ends the program, and none takes its memory.
+//!
+//! A few thousand cases of each kind run with the other tests; a million of each with
+//! `cargo test --release -p taper-data --test hostile -- --ignored`.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use taper_data::{DataConfig, Format, PairReader, Tokenizer, TokenizerConfig, prepare};
+use taper_hostile::{assault, assault_with_text};
+
+const FEW: u32 = 3_000;
+const MANY: u32 = 1_000_000;
+
+/// Reads a split to its end or to the first fault, whose message must name a file.
+fn read(config: &DataConfig) {
+    let read: Result<(), _> = PairReader::open(config, "train").and_then(|mut pairs| pairs.try_for_each(|pair| pair.map(drop)));
+    if let Err(error) = read {
+        let message = error.to_string();
+        assert!(message.contains("train."), "{message}");
+    }
+}
+
+fn readers(cases: u32) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = |format| DataConfig { dir: folder.path().to_owned(), format, ..DataConfig::default() };
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+
+    let text = config(Format::Text);
+    write("train.de", "eins\r\nzwei ü\n\ndrei\n".as_bytes());
+    assault(cases, &["one\r\ntwo ü\n\nthree\n".as_bytes()], |bytes| {
+        write("train.en", bytes);
+        read(&text);
+    });
+    fs::remove_file(folder.path().join("train.en")).unwrap();
+
+    let mut tsv = config(Format::Tsv);
+    let table = "id\tenglish\tgerman\n1\ta \"b\"\tä\n2\tc\td\n".as_bytes();
+    for names in [["", ""], ["english", "german"], ["3", "2"]] {
+        [tsv.fields.source, tsv.fields.target] = names.map(str::to_owned);
+        assault(cases / 3, &[table], |bytes| {
+            write("train.tsv", bytes);
+            read(&tsv);
+        });
+    }
+    let json = b"{\"en\": \"a\", \"de\": \"\\u00e4\"}\n\n{\"translation\": {\"en\": \"b\", \"de\": \"c\"}, \"id\": 1.5e3}\n";
+    assault(cases, &[json], |bytes| {
+        write("train.jsonl", bytes);
+        read(&config(Format::Jsonl));
+    });
+}
+
+fn compressed(cases: u32) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
+    let text = "one\ntwo\nthree\n".repeat(50);
+    fs::write(folder.path().join("train.de"), &text).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let zstd = zstd::encode_all(text.as_bytes(), 3).unwrap();
+    for (name, seed) in [("train.en.gz", gzip.finish().unwrap()), ("train.en.zst", zstd)] {
+        let path = folder.path().join(name);
+        assault(cases, &[&seed], |bytes| {
+            fs::write(&path, bytes).unwrap();
+            read(&config);
+        });
+        fs::remove_file(path).unwrap();
+    }
+}
+
+/// Any list of lines comes back as it was written.
+fn lines_come_back(cases: u32) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
+    assault_with_text(cases, 6, |lines| {
+        // Only \n ends a line; a \r before it goes with it, and a mark at the very beginning is not text.
+        let plain: Vec<String> = lines.iter().map(|line| line.replace('\n', " ").trim_end_matches('\r').replace('\u{feff}', "")).collect();
+        let bytes: String = plain.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(folder.path().join("train.en"), &bytes).unwrap();
+        fs::write(folder.path().join("train.de"), &bytes).unwrap();
+        let pairs: Vec<_> = PairReader::open(&config, "train").unwrap().map(Result::unwrap).collect();
+        assert_eq!(pairs.iter().map(|pair| pair.source.as_str()).collect::<Vec<_>>(), plain);
+    });
+}
+
+fn small_tokenizer() -> Tokenizer {
+    let config = TokenizerConfig { vocabulary_size: 300, ..TokenizerConfig::default() };
+    let texts = common::sentences(60).into_iter().flat_map(|(source, target)| [Ok(source), Ok(target)]);
+    Tokenizer::train(&config, false, false, texts).unwrap()
+}
+
+fn tokenizer_files(cases: u32) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    small_tokenizer().save(&path).unwrap();
+    let seed = fs::read(&path).unwrap();
+    assault(cases, &[&seed], |bytes| {
+        fs::write(&path, bytes).unwrap();
+        match Tokenizer::load(&path) {
+            // A file that is still a tokenizer must work, or say why it does not.
+            Ok(tokenizer) => {
+                if let Ok(ids) = tokenizer.encode("the dog sees ü and \u{1f680}") {
+                    assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocabulary_size()));
+                    let _ = tokenizer.decode(&ids);
+                }
+                let _ = tokenizer.decode(&[0, 5, u32::MAX]);
+            }
+            Err(error) => assert!(error.to_string().contains("tokenizer.json"), "{error}"),
+        }
+    });
+}
+
+/// Any text is encoded, and with bytes to fall back on it comes back.
+fn texts_are_encoded(cases: u32) {
+    let tokenizer = small_tokenizer();
+    assault_with_text(cases, 3, |lines| {
+        for line in lines {
+            let ids = tokenizer.encode(line).unwrap();
+            assert!(ids.iter().all(|id| *id > 3 && (*id as usize) < tokenizer.vocabulary_size()), "{ids:?}");
+            assert_eq!(tokenizer.decode(&ids).unwrap().trim(), line.trim());
+        }
+    });
+}
+
+/// A damaged cache is rebuilt, and gives what the whole one gave.
+fn caches(cases: u32) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = common::corpus(folder.path());
+    let run = folder.path().join("run");
+    let whole = prepare(&config, &run).unwrap().train;
+    let path = run.join("cache/train.bin");
+    let seed = fs::read(&path).unwrap();
+    assault(cases, &[&seed], |bytes| {
+        replace(&path, bytes);
+        let again = prepare(&config, &run).unwrap().train;
+        assert_eq!((again.len(), again.source(7), again.target(599)), (whole.len(), whole.source(7), whole.target(599)));
+    });
+    let path = run.join("text/train.json");
+    let seed = fs::read(&path).unwrap();
+    assault(cases, &[&seed], |bytes| {
+        replace(&path, bytes);
+        prepare(&config, &run).unwrap();
+    });
+}
+
+/// Puts a new file in the place of one that may be mapped into memory.
+fn replace(path: &Path, bytes: &[u8]) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn damaged_text_is_read_or_refused() {
+    readers(FEW);
+    compressed(FEW);
+}
+
+#[test]
+fn text_of_any_kind_comes_back() {
+    lines_come_back(FEW);
+    texts_are_encoded(FEW);
+}
+
+#[test]
+fn damaged_tokenizers_are_loaded_or_refused() {
+    tokenizer_files(FEW);
+}
+
+#[test]
+fn damaged_caches_are_rebuilt() {
+    caches(40);
+}
+
+#[test]
+#[ignore = "hours; see the head of this file"]
+fn a_million_of_each_kind() {
+    readers(MANY);
+    compressed(MANY);
+    lines_come_back(MANY);
+    texts_are_encoded(MANY);
+    tokenizer_files(MANY);
+    caches(10_000);
+}

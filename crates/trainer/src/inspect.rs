@@ -1,0 +1,67 @@
+//! Where a value that is not finite first shows: asked only after an update was skipped for one, so it may be slow.
+
+use std::collections::HashMap;
+
+use candle_core::{DType, Result as CandleResult, Tensor};
+use taper_model::{Pass, Transformer};
+
+use crate::{BoxError, MicroBatch, TrainingConfig};
+
+/// The origin, in words, of the value that is not finite in update `step` on `batches`.
+///
+/// Makes the passes of the update again, with the same dropout, and looks at everything they computed: first at the
+/// weights, then at the outputs of each batch in the order of the computation, of which the first that is not finite had
+/// finite inputs, then at the gradients in the reverse order.
+pub(crate) fn first_not_finite(
+    model: &Transformer,
+    config: &TrainingConfig,
+    step: u64,
+    batches: &[MicroBatch],
+) -> Result<String, BoxError> {
+    let parameters = model.parameters().parameters();
+    for parameter in parameters {
+        if !is_finite(parameter.var().as_tensor())? {
+            return Ok(format!("first in the parameter {}", parameter.name()));
+        }
+    }
+    let names: HashMap<_, _> = parameters.iter().map(|parameter| (parameter.var().as_tensor().id(), parameter)).collect();
+    let total: usize = batches.iter().map(MicroBatch::target_tokens).sum();
+    for (index, batch) in batches.iter().enumerate() {
+        // The composed operations leave a graph that can be walked.
+        let pass = Pass::train(config.seed, step, index as u64).composed();
+        let (source, target_in, target_out) = (&batch.source, &batch.target_in, &batch.target_out);
+        let output = model.loss(source, target_in, target_out, config.label_smoothing, 1.0 / total as f64, &pass)?;
+        // The parameters met so far, in the order of the computation: a layer's output follows its parameters.
+        let mut met = Vec::new();
+        for node in output.loss.sorted_nodes().into_iter().rev() {
+            if let Some(parameter) = names.get(&node.id()) {
+                met.push(*parameter);
+            } else if !is_finite(node)? {
+                let layer = met.last().map_or("the embedding", |parameter| layer_of(parameter.name()));
+                return Ok(format!("first in the output of {layer}"));
+            }
+        }
+        let gradients = output.loss.backward()?;
+        for parameter in met.into_iter().rev() {
+            if let Some(gradient) = gradients.get(parameter.var())
+                && !is_finite(gradient)?
+            {
+                return Ok(format!("first in the gradient of {}", parameter.name()));
+            }
+        }
+    }
+    Ok("no batch shows it by itself: their sum overflows".to_owned())
+}
+
+/// The name of the layer that a parameter belongs to.
+fn layer_of(parameter: &str) -> &str {
+    parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer)
+}
+
+fn is_finite(tensor: &Tensor) -> CandleResult<bool> {
+    if !tensor.dtype().is_float() {
+        return Ok(true);
+    }
+    let values: Vec<f32> = tensor.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?;
+    Ok(values.iter().all(|value| value.is_finite()))
+}

@@ -1,0 +1,233 @@
+//! A run survives what happens around it: a disk that takes no more, an observer that fails, a process that was killed in
+//! the middle of a rename, interruptions that must leave no trace in the result.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
+use taper_trainer::{
+    BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, MicroBatch, NoValidation, OPTIMIZER_FILE, Observer, Position,
+    Source, StopReason, TrainError, Trainer, TrainingConfig, load_model, read_state,
+};
+
+const UPDATES: u64 = 20;
+
+fn config() -> TrainingConfig {
+    TrainingConfig { average_last: 2, ..short_run(UPDATES) }
+}
+
+fn begin(directory: &Path) -> Trainer {
+    Trainer::new(model(&tiny(0.2)), config(), Identity::default(), directory).unwrap()
+}
+
+fn resume(directory: &Path) -> Trainer {
+    Trainer::resume(model(&tiny(0.2)), config(), Identity::default(), directory, "last").unwrap()
+}
+
+/// Trains on with an observer that remembers, and may fail.
+fn train(trainer: &mut Trainer, observer: &mut dyn Observer) -> Result<StopReason, TrainError> {
+    let data = Generated::new(Task::Copy);
+    trainer.train(&mut data.clone(), &mut HeldOut(data), observer, &AtomicBool::new(false))
+}
+
+/// The record and the files of a run that nothing happened to.
+fn undisturbed(directory: &Path) -> Vec<serde_json::Value> {
+    let mut events = Vec::new();
+    let mut observer = |event: &Event| -> Result<(), BoxError> {
+        events.push(event.clone());
+        Ok(())
+    };
+    train(&mut begin(directory), &mut observer).unwrap();
+    record(&events)
+}
+
+fn assert_same_files(left: &Path, right: &Path) {
+    for checkpoint in ["step-00000020", "averaged"] {
+        let (left, right) = (contents(&left.join(checkpoint)), contents(&right.join(checkpoint)));
+        for file in [MODEL_FILE, OPTIMIZER_FILE] {
+            assert!(left.get(file) == right.get(file), "{file} of {checkpoint} differs");
+        }
+    }
+}
+
+#[test]
+fn what_the_disk_refuses_is_kept_in_memory_and_can_be_saved_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, run, elsewhere) = (folder.path().join("whole"), folder.path().join("run"), folder.path().join("elsewhere"));
+    let expected = undisturbed(&whole);
+
+    let checkpoints = run.join("checkpoints");
+    fs::create_dir(&run).unwrap();
+    let mut trainer = begin(&checkpoints);
+    let mut events = Vec::new();
+    let mut observer = |event: &Event| -> Result<(), BoxError> {
+        // The run's folder is taken away under the process; the checkpoint after update 10 finds it gone.
+        if matches!(event, Event::Log { step: 8, .. }) {
+            fs::remove_dir_all(&run)?;
+        }
+        events.push(event.clone());
+        Ok(())
+    };
+    let error = train(&mut trainer, &mut observer).unwrap_err();
+    let TrainError::Checkpoint(CheckpointError::Io { action: "create", path, .. }) = &error else { panic!("{error}") };
+    assert_eq!(*path, checkpoints);
+    assert!(!run.exists(), "a folder with a part of a run must not be made");
+    assert!(trainer.needs_rescue());
+    let saved = trainer.rescue(&elsewhere).unwrap();
+    assert!(saved.ends_with("step-00000010"));
+    assert!(!trainer.needs_rescue());
+    drop(trainer);
+
+    let mut observer = |event: &Event| -> Result<(), BoxError> {
+        events.push(event.clone());
+        Ok(())
+    };
+    train(&mut resume(&elsewhere), &mut observer).unwrap();
+    assert_eq!(record(&events), expected);
+    let (left, right) = (contents(&whole.join("step-00000020")), contents(&elsewhere.join("step-00000020")));
+    assert!(left[MODEL_FILE] == right[MODEL_FILE] && left[OPTIMIZER_FILE] == right[OPTIMIZER_FILE]);
+}
+
+/// Fails at one event; counts the flushes that precede checkpoints.
+struct Failing {
+    events: Vec<Event>,
+    at: u64,
+    flushed: Vec<usize>,
+}
+
+impl Observer for Failing {
+    fn observe(&mut self, event: &Event) -> Result<(), BoxError> {
+        self.events.push(event.clone());
+        if event.is_metric() && event.step() == self.at { Err("nobody listens".into()) } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), BoxError> {
+        self.flushed.push(self.events.len());
+        Ok(())
+    }
+}
+
+#[test]
+fn an_observer_that_fails_ends_training_with_the_state_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    let expected = undisturbed(&whole);
+    // Update 12 is logged and validated; the failing log event must not keep the validation from being made.
+    let mut observer = Failing { events: Vec::new(), at: 12, flushed: Vec::new() };
+    let error = train(&mut begin(&parts), &mut observer).unwrap_err();
+    assert!(matches!(error, TrainError::Observer { step: 12, .. }), "{error}");
+    observer.at = u64::MAX;
+    train(&mut resume(&parts), &mut observer).unwrap();
+    assert_eq!(record(&observer.events), expected);
+    assert_same_files(&whole, &parts);
+    let checkpoints = observer.events.iter().filter(|event| matches!(event, Event::Checkpoint { .. })).count();
+    assert_eq!(observer.flushed.len(), checkpoints, "the record is made durable before every checkpoint");
+}
+
+/// Sets the stop flag at one micro-batch.
+struct Stopping<'a>(Generated, u64, &'a AtomicBool);
+
+impl Source for Stopping<'_> {
+    fn batches(&mut self, epoch: u64) -> Result<u64, BoxError> {
+        self.0.batches(epoch)
+    }
+
+    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+        if position.epoch * self.0.batches + position.index == self.1 {
+            self.2.store(true, Ordering::Relaxed);
+        }
+        self.0.batch(position)
+    }
+}
+
+#[test]
+fn an_interruption_changes_neither_the_average_nor_what_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    undisturbed(&whole);
+    let data = Generated::new(Task::Copy);
+    let mut silent = |_: &Event| -> Result<(), BoxError> { Ok(()) };
+    // Micro-batches 37 and 38 are update 19, the last but one: its checkpoint would be one of the two newest.
+    let stop = AtomicBool::new(false);
+    let mut trainer = begin(&parts);
+    let reason = trainer.train(&mut Stopping(data, 37, &stop), &mut HeldOut(data), &mut silent, &stop).unwrap();
+    assert_eq!((reason, trainer.state().step), (StopReason::Interrupted, 19));
+    drop(trainer);
+    assert!(read_state(&parts.join("step-00000019")).unwrap().interim);
+    train(&mut resume(&parts), &mut silent).unwrap();
+    assert_same_files(&whole, &parts);
+    let names = |path: &Path| Checkpoints::new(path).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>();
+    assert_eq!(names(&parts), names(&whole));
+}
+
+#[test]
+fn what_a_killed_process_left_half_done_is_resolved() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("checkpoints");
+    undisturbed(&root);
+    let checkpoints = Checkpoints::new(&root);
+    let before = checkpoints.list().unwrap();
+    // Killed after the old directory stepped aside and before the new one took its name; and in the middle of writing.
+    fs::rename(root.join("step-00000020"), root.join(".step-00000020.replaced")).unwrap();
+    fs::create_dir(root.join(".step-00000020.tmp")).unwrap();
+    fs::write(root.join(".step-00000020.tmp").join(MODEL_FILE), b"half").unwrap();
+    fs::write(root.join(".last.tmp"), b"step").unwrap();
+    assert!(matches!(checkpoints.resolve("last"), Err(CheckpointError::NotFound { .. })));
+    checkpoints.recover().unwrap();
+    assert_eq!(checkpoints.list().unwrap(), before);
+    load_model(&checkpoints.resolve("last").unwrap(), &model(&tiny(0.0)), "").unwrap();
+    // Killed after the new one took its name: it is the one that counts.
+    fs::create_dir(root.join(".step-00000020.replaced")).unwrap();
+    checkpoints.recover().unwrap();
+    assert_eq!(checkpoints.list().unwrap(), before);
+    let hidden = fs::read_dir(&root).unwrap().filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(hidden.count(), 0);
+    // Killed before the first pointer was made, and between a better checkpoint and its pointer.
+    fs::remove_file(root.join("last")).unwrap();
+    fs::write(root.join("best"), "step-00000010\n").unwrap();
+    assert!(checkpoints.resolve("last").unwrap().ends_with("step-00000020"));
+    resume(&root);
+    assert_eq!(fs::read_to_string(root.join("last")).unwrap(), "step-00000020\n");
+    assert!(!checkpoints.resolve("best").unwrap().ends_with("step-00000010"));
+    Checkpoints::new(&folder.path().join("nowhere")).recover().unwrap();
+}
+
+/// Multiplies a parameter by all `factors`, trains until it diverges and returns where that was found.
+fn place_of_divergence(name: &str, factors: &[f64]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = model(&tiny(0.0));
+    let parameter = broken.parameters().parameters().iter().find(|parameter| parameter.name() == name).expect("a parameter of that name");
+    for &factor in factors {
+        let poisoned = (parameter.var().as_tensor() * factor).unwrap();
+        parameter.var().set(&poisoned).unwrap();
+    }
+    let config = TrainingConfig { max_skipped_in_a_row: 2, ..short_run(10) };
+    let mut trainer = Trainer::new(broken, config, Identity::default(), folder.path()).unwrap();
+    let mut events = Vec::new();
+    let mut observer = |event: &Event| -> Result<(), BoxError> {
+        events.push(event.clone());
+        Ok(())
+    };
+    let error = trainer.train(&mut Generated::new(Task::Copy), &mut NoValidation, &mut observer, &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().contains("there is no checkpoint from before"), "{error}");
+    let TrainError::Diverged { in_a_row: 2, place, .. } = error else { panic!("{error}") };
+    assert!(events.iter().any(|event| matches!(event, Event::Skipped { place: named, total: 1, .. } if *named == place)));
+    assert!(!trainer.needs_rescue(), "a diverged state is not worth keeping");
+    place
+}
+
+#[test]
+fn divergence_names_where_it_began() {
+    // A factor of 1e39 would itself be infinite in f32.
+    let huge = [1e38, 12.0];
+    for (layer, factors, place) in [
+        ("decoder.layers.0.feed_forward.down", &[f64::NAN][..], "the parameter decoder.layers.0.feed_forward.down.weight"),
+        ("encoder.layers.0.feed_forward.up", &huge, "the output of encoder.layers.0.feed_forward.up"),
+        ("decoder.layers.0.feed_forward.up", &huge, "the output of decoder.layers.0.feed_forward.up"),
+    ] {
+        assert_eq!(place_of_divergence(&format!("{layer}.weight"), factors), format!("first in {place}"));
+    }
+}
