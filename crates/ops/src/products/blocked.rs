@@ -43,8 +43,10 @@ fn with_scratch<R>(cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>, lines:
     result
 }
 
-/// Values of the summed dimension that one task takes of a deep product.
-const DEEP: usize = 512;
+/// Stretches of the summed dimension into which a deep product is cut: a number that two, four or eight threads share evenly.
+const STRETCHES: usize = 8;
+/// Values of that dimension from which a product is deep.
+const DEEP: usize = 1024;
 /// Results of a deep product at most: its tasks have as many partial sums each.
 const DEEP_RESULTS: usize = 512 * 1024;
 
@@ -58,7 +60,7 @@ pub(super) unsafe fn product(
     products: Products,
     threads: Threads,
 ) {
-    if threads == Threads::All && left.depth >= 2 * DEEP && left.count * right.count <= DEEP_RESULTS {
+    if threads == Threads::All && left.depth >= DEEP && left.count * right.count <= DEEP_RESULTS {
         // SAFETY: the caller's promise.
         return unsafe { deep_product(left, right, to, kernel, products) };
     }
@@ -108,8 +110,7 @@ pub(super) unsafe fn product(
 /// As [`product`].
 unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination, kernel: Kernel, products: Products) {
     let (rows, columns) = (left.count, right.count);
-    // At most eight stretches, of whole steps.
-    let stretch = left.depth.div_ceil(8).max(DEEP).next_multiple_of(DEPTH);
+    let stretch = left.depth.div_ceil(STRETCHES).next_multiple_of(DEPTH);
     let count = left.depth.div_ceil(stretch);
     let mut sums = Vec::with_capacity(count * rows * columns);
     let parts = Shared::spare(&mut sums, count * rows * columns);
