@@ -1,31 +1,32 @@
 #!/usr/bin/env bash
 # Training steps of Taper against the same model in PyTorch, on the same batches, in turn.
 #
-#   scripts/bench_vs_pytorch.sh BATCHES PEER [ROUNDS]
+#   scripts/bench_vs_pytorch.sh [BATCHES] [ROUNDS]
 #
-# BATCHES  a safetensors file with int32 src.N and tgt.N (see `taper bench train --help`)
-# PEER     a Python program that takes --batches, --preset, --dtype, --steps, --warmup and --threads, trains the
-#          model in PyTorch and prints one line of JSON with target_tokens_per_s
+# BATCHES  a safetensors file with int32 src.N and tgt.N; default: made of data/multi30k by scripts/bench/make_batches.py
 # ROUNDS   runs of each program, in turn (default 5); the table has the median of the ratios
 #
-# The virtual environment with PyTorch is made in .venv/pytorch, unless PYTHON names an interpreter that has torch.
-# CASES ("tiny:f32 tiny:bf16 base:f32 base:bf16") and THREADS (all) choose what is measured.
+# From the environment: PYTHON, an interpreter with torch, safetensors, tokenizers and numpy (default: a virtual environment, made in
+# .venv/pytorch); PEER, the PyTorch program (default: scripts/bench/pytorch_peer.py); CASES (default: tiny:f32 tiny:bf16 base:f32 base:bf16);
+# THREADS (default: all).
 set -euo pipefail
 
-usage() { sed -n '2,14p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
-[ $# -ge 2 ] && [ $# -le 3 ] || usage
-batches=$(realpath "$1") peer=$(realpath "$2") rounds=${3:-5}
+[ $# -le 2 ] || { sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+batches=${1:+$(realpath "$1")} rounds=${2:-5} peer=${PEER:+$(realpath "$PEER")}
 cd "$(dirname "$0")/.."
-cases=${CASES:-tiny:f32 tiny:bf16 base:f32 base:bf16}
-threads=${THREADS:-$(nproc)}
 
 if [ -z "${PYTHON:-}" ]; then
     PYTHON=.venv/pytorch/bin/python
     if [ ! -x "$PYTHON" ]; then
         python3 -m venv .venv/pytorch
-        "$PYTHON" -m pip install --quiet torch safetensors numpy
+        "$PYTHON" -m pip install --quiet torch safetensors tokenizers numpy
     fi
 fi
+if [ -z "$batches" ]; then
+    batches=target/multi30k-en-de.batches.safetensors
+    [ -f "$batches" ] || "$PYTHON" scripts/bench/make_batches.py data/multi30k/train.en data/multi30k/train.de "$batches"
+fi
 cargo build --release --quiet
-exec "$PYTHON" scripts/bench_vs_pytorch.py --taper target/release/taper --batches "$batches" --peer "$peer" \
-    --rounds "$rounds" --threads "$threads" --cases $cases
+read -r -a cases <<< "${CASES:-tiny:f32 tiny:bf16 base:f32 base:bf16}"
+exec "$PYTHON" scripts/bench/compare.py --taper target/release/taper --batches "$batches" \
+    --peer "${peer:-scripts/bench/pytorch_peer.py}" --rounds "$rounds" --threads "${THREADS:-$(nproc)}" --cases "${cases[@]}"
