@@ -2,11 +2,12 @@
 //!
 //! Three kernels, chosen by what the processor has and by [`Products`]:
 //! - [`Kernel::Tiles`]: Intel AMX, twenty times the rate of f32 multiply-adds in bf16. An f32 product is made of six bf16 ones, on
-//!   operands split exactly into three parts each ([`tile`]): as accurate as f32 arithmetic, and three times as fast;
+//!   operands split exactly into three parts each ([`tile`]): as accurate as f32 arithmetic, and up to twice as fast;
 //! - [`Kernel::Dots`]: AVX-512 BF16, for bf16 products alone;
 //! - [`Kernel::Gemm`]: the `gemm` crate, everywhere; bf16 products round the operands first, which makes it the oracle.
 //!
-//! Results do not depend on the number of threads: rows and columns are split between them, never the summed dimension.
+//! Results do not depend on the number of threads: rows and columns are split between them, and the summed dimension only at places that
+//! the shape of the product fixes.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
