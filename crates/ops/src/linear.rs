@@ -91,8 +91,8 @@ pub fn linear(
     residual: Option<&Tensor>,
     spec: &Linear,
 ) -> Result<Tensor> {
-    let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).chain(residual).collect();
-    if !is_fused(tape, &inputs) {
+    let node = Node { x: x.clone(), weight: weight.clone(), bias: bias.cloned(), residual: residual.cloned(), spec: *spec };
+    if !is_fused(tape, &node.inputs()) {
         return crate::composed::linear(x, weight, bias, residual, spec);
     }
     let ((rows, width), (outputs, weight_width)) = (x.dims2()?, weight.dims2()?);
@@ -108,20 +108,14 @@ pub fn linear(
             residual.map(Tensor::shape)
         );
     }
-    crate::profile::time("linear", || for_real!(x, T => forward::<T>(tape, x, weight, bias, residual, spec)))
+    crate::profile::time("linear", || for_real!(x, T => forward::<T>(tape, node)))
 }
 
-fn forward<T: Real>(
-    tape: Option<&Tape>,
-    x: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    residual: Option<&Tensor>,
-    spec: &Linear,
-) -> Result<Tensor> {
+fn forward<T: Real>(tape: Option<&Tape>, node: Node) -> Result<Tensor> {
+    let Node { x, weight, bias, residual, spec } = &node;
     let ((rows, width), outputs) = (x.dims2()?, weight.dim(0)?);
     let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
-    let (bias_host, residual_host) = (bias.map(Host::new).transpose()?, residual.map(Host::new).transpose()?);
+    let (bias_host, residual_host) = (bias.as_ref().map(Host::new).transpose()?, residual.as_ref().map(Host::new).transpose()?);
     let bias_values = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
     let residual_values = residual_host.as_ref().map(Host::elements::<T>).transpose()?;
     // What went into the activation, where the backward pass cannot tell it from the result.
@@ -154,11 +148,11 @@ fn forward<T: Real>(
     let out = product_then((rows, width, outputs), x_part, weight_part, spec.products, &finish);
     let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
     if let Some(tape) = tape {
-        let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).chain(residual).collect();
-        let node = Node { x: x.clone(), weight: weight.clone(), bias: bias.cloned(), residual: residual.cloned(), spec: *spec };
         // The sign of the result tells what relu passed on.
         let result = (spec.activation == Activation::Relu && !keeps_input).then(|| out.clone());
-        tape.record::<T>("linear", &inputs, &out, move |adjoint, adjoints| match &result {
+        drop((x_host, weight_host, bias_host, residual_host));
+        let inputs = node.clone();
+        tape.record::<T>("linear", &inputs.inputs(), &out, move |adjoint, adjoints| match &result {
             Some(result) => node.backward(Host::new(result)?.elements::<T>()?, adjoint, adjoints),
             None => node.backward(&before, adjoint, adjoints),
         })?;
@@ -166,6 +160,8 @@ fn forward<T: Real>(
     Ok(out)
 }
 
+/// The layer as the tape keeps it.
+#[derive(Clone)]
 struct Node {
     x: Tensor,
     weight: Tensor,
@@ -175,6 +171,10 @@ struct Node {
 }
 
 impl Node {
+    fn inputs(&self) -> Vec<&Tensor> {
+        [&self.x, &self.weight].into_iter().chain(&self.bias).chain(&self.residual).collect()
+    }
+
     /// `before`: what went into the activation, or for relu what came out.
     fn backward<T: Real>(&self, before: &[T], adjoint: Vec<T>, adjoints: &mut crate::tape::Adjoints<'_>) -> Result<()> {
         let Linear { activation, dropout, products } = self.spec;

@@ -53,11 +53,11 @@ pub(crate) fn combined<T: Real>(parts: Vec<Vec<T>>, width: usize) -> Vec<T> {
     total
 }
 
-/// A slice that several tasks write to, each to its own elements.
+/// Memory that several tasks write to, each to its own elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(*mut T, usize);
 
-// SAFETY: `range` is the only access, and its callers promise disjoint ranges.
+// SAFETY: every access is `unsafe`, and its callers promise that no two of them overlap.
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<T> {}

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use candle_core::{DType, Result as CandleResult, Tensor};
 use taper_model::{Pass, Transformer};
+use taper_ops::threads::in_pool;
 use taper_ops::{AdamStep, Gradients, ParameterStore, adam_step, ema_step, global_norm};
 
 use crate::checkpoint::{self, OPTIMIZER_FILE};
@@ -83,45 +84,36 @@ impl Optimizer {
         learning_rate: f64,
         batches: &[MicroBatch],
     ) -> Result<Outcome, BoxError> {
-        taper_ops::threads::in_pool(|| self.update_here(model, config, step, learning_rate, batches))
-    }
-
-    fn update_here(
-        &mut self,
-        model: &Transformer,
-        config: &TrainingConfig,
-        step: u64,
-        learning_rate: f64,
-        batches: &[MicroBatch],
-    ) -> Result<Outcome, BoxError> {
-        let total: usize = batches.iter().map(MicroBatch::target_tokens).sum();
-        let scale = 1.0 / total as f64;
-        let store = model.parameters();
-        let mut measured = Measured { tokens: total as u64, ..Measured::default() };
-        self.gradients.zero()?;
-        for (index, batch) in batches.iter().enumerate() {
-            let pass = Pass::train(config.seed, step, index as u64);
-            let pass = if self.composed { pass.composed() } else { pass };
-            let (source, target_in, target_out) = (&batch.source, &batch.target_in, &batch.target_out);
-            let output = model.loss(source, target_in, target_out, config.label_smoothing, scale, &pass)?;
-            if !output.smoothed_sum.is_finite() {
-                return Ok(Outcome::Skipped(format!("the loss is {}", output.smoothed_sum)));
+        in_pool(|| {
+            let total: usize = batches.iter().map(MicroBatch::target_tokens).sum();
+            let scale = 1.0 / total as f64;
+            let store = model.parameters();
+            let mut measured = Measured { tokens: total as u64, ..Measured::default() };
+            self.gradients.zero()?;
+            for (index, batch) in batches.iter().enumerate() {
+                let pass = Pass::train(config.seed, step, index as u64);
+                let pass = if self.composed { pass.composed() } else { pass };
+                let (source, target_in, target_out) = (&batch.source, &batch.target_in, &batch.target_out);
+                let output = model.loss(source, target_in, target_out, config.label_smoothing, scale, &pass)?;
+                if !output.smoothed_sum.is_finite() {
+                    return Ok(Outcome::Skipped(format!("the loss is {}", output.smoothed_sum)));
+                }
+                pass.backward(&output.loss, store, &mut self.gradients)?;
+                measured.smoothed_sum += output.smoothed_sum;
+                measured.nll_sum += output.nll_sum;
+                measured.correct += output.correct as u64;
             }
-            pass.backward(&output.loss, store, &mut self.gradients)?;
-            measured.smoothed_sum += output.smoothed_sum;
-            measured.nll_sum += output.nll_sum;
-            measured.correct += output.correct as u64;
-        }
-        measured.gradient_norm = global_norm(self.gradients.flat()?)?;
-        if !measured.gradient_norm.is_finite() {
-            return Ok(Outcome::Skipped(format!("the gradient norm is {}", measured.gradient_norm)));
-        }
-        let adam = adam(&config.optimizer, step, learning_rate, clip(measured.gradient_norm, config.clip_norm));
-        adam_step(store, self.gradients.flat()?, &mut self.first, &mut self.second, &adam)?;
-        if let Some(ema) = &mut self.ema {
-            ema_step(store, ema, ema_decay(config.ema_decay, step))?;
-        }
-        Ok(Outcome::Made(measured))
+            measured.gradient_norm = global_norm(self.gradients.flat()?)?;
+            if !measured.gradient_norm.is_finite() {
+                return Ok(Outcome::Skipped(format!("the gradient norm is {}", measured.gradient_norm)));
+            }
+            let adam = adam(&config.optimizer, step, learning_rate, clip(measured.gradient_norm, config.clip_norm));
+            adam_step(store, self.gradients.flat()?, &mut self.first, &mut self.second, &adam)?;
+            if let Some(ema) = &mut self.ema {
+                ema_step(store, ema, ema_decay(config.ema_decay, step))?;
+            }
+            Ok(Outcome::Made(measured))
+        })
     }
 
     /// Runs `work` while the model has the weights to translate with: the moving average, where there is one.

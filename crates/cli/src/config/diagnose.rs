@@ -111,16 +111,16 @@ mod tests {
     #[serde(default, deny_unknown_fields)]
     #[derive(Default)]
     struct Outer {
-        #[allow(dead_code)]
+        #[allow(dead_code, reason = "parsed, and not read")]
         model: Inner,
     }
 
     #[derive(Debug, Default, serde::Deserialize)]
     #[serde(default, deny_unknown_fields)]
     struct Inner {
-        #[allow(dead_code)]
+        #[allow(dead_code, reason = "parsed, and not read")]
         heads: usize,
-        #[allow(dead_code)]
+        #[allow(dead_code, reason = "parsed, and not read")]
         width: usize,
     }
 
