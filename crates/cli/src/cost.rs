@@ -17,7 +17,7 @@ pub(crate) struct Cost {
     pub(crate) encoder_flops_per_token: u64,
     /// Forward arithmetic for one target token, output layer included.
     pub(crate) decoder_flops_per_token: u64,
-    /// Forward and backward for one source and one target token.
+    /// Forward and backward for one source and one target token, in all passes that an update makes of them.
     pub(crate) training_flops_per_token_pair: u64,
     /// Weights, gradients and the optimizer's two moments.
     pub(crate) training_state_bytes: u64,
@@ -32,13 +32,14 @@ impl Cost {
         let vocabulary = model.vocab_target();
         let (encoder, decoder) = flops(&config.model, vocabulary);
         let ema = u64::from(config.training.ema_decay > 0.0);
-        let tokens = config.data.batching.planned_tokens();
+        let passes = config.training.objective().passes();
+        let tokens = passes * config.data.batching.planned_tokens();
         Self {
             parameters,
             encoder_flops_per_token: encoder,
             decoder_flops_per_token: decoder,
             // The backward pass makes two products for each of the forward pass.
-            training_flops_per_token_pair: 3 * (encoder + decoder),
+            training_flops_per_token_pair: passes as u64 * 3 * (encoder + decoder),
             training_state_bytes: (4 + ema) * F32 * parameters,
             activation_bytes: activation_bytes(&config.model, vocabulary, tokens, tokens),
         }

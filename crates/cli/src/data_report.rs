@@ -92,10 +92,11 @@ fn side_line(side: &SideReport) -> String {
 /// Estimated activation memory of the largest training batch.
 fn largest_batch(config: &RunConfig, prepared: &Prepared) -> u64 {
     let batching = &prepared.train.report().batching;
+    let passes = config.training.objective().passes();
     crate::cost::activation_bytes(
         &config.model,
         prepared.tokenizers.target().vocabulary_size(),
-        batching.largest_source_tokens,
-        batching.largest_target_tokens,
+        passes * batching.largest_source_tokens,
+        passes * batching.largest_target_tokens,
     )
 }

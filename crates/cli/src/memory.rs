@@ -107,6 +107,7 @@ impl<'a> Trial<'a> {
 
     /// Bytes of the process during an update, by formula.
     fn estimate(&self, tokens: usize) -> u64 {
+        let tokens = tokens * self.training.objective().passes();
         let activations = activation_bytes(self.model.config(), self.model.vocab_target(), tokens, tokens);
         resident().unwrap_or(0) + self.state_bytes + activations.max(self.saving_bytes)
     }

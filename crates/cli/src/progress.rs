@@ -90,16 +90,17 @@ impl Progress {
 
     fn report(&mut self, event: &Event) -> Result<()> {
         match event {
-            Event::Log { step, epoch, loss, nll, accuracy, learning_rate, timing, .. } => {
+            Event::Log { step, epoch, loss, nll, divergence, accuracy, learning_rate, timing, .. } => {
                 let rate = timing.tokens_per_second;
+                let divergence = divergence.map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
                 let eta = self.remaining(*step, timing).map_or_else(String::new, |left| format!("  eta {}", clock(left)));
                 if self.style == Style::Bar {
                     self.bar.set_position(*step);
-                    self.bar.set_message(format!("loss {loss:.3}  lr {learning_rate:.2e}  {rate:.0} tok/s{eta}"));
+                    self.bar.set_message(format!("loss {loss:.3}{divergence}  lr {learning_rate:.2e}  {rate:.0} tok/s{eta}"));
                     Ok(())
                 } else {
                     print_line(&format!(
-                        "step {step}  epoch {epoch}  loss {loss:.4}  ppl {:.2}  accuracy {:.1}%  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
+                        "step {step}  epoch {epoch}  loss {loss:.4}{divergence}  ppl {:.2}  accuracy {:.1}%  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
                         nll.exp(),
                         100.0 * accuracy
                     ))

@@ -55,6 +55,13 @@ fn train_translate_evaluate_score_average_inspect() {
         .map(|parameter| parameter["scalars"].as_u64().expect("scalars"))
         .sum();
     assert_eq!(inspected["cost"]["parameters"], sum);
+    // R-Drop makes two passes.
+    let twice: serde_json::Value =
+        serde_json::from_str(&workspace.succeed(&["inspect", "run", "--json", "--set", "training.r_drop=1"])).expect("JSON");
+    for cost in ["training_flops_per_token_pair", "activation_bytes"] {
+        assert_eq!(twice["cost"][cost].as_u64(), inspected["cost"][cost].as_u64().map(|once| 2 * once), "{cost}");
+    }
+    assert_eq!(twice["cost"]["training_state_bytes"], inspected["cost"]["training_state_bytes"]);
 }
 
 #[test]

@@ -9,14 +9,14 @@
 //!
 //! ```
 //! use candle_core::{DType, Device};
-//! use taper_model::{ModelConfig, Pass, Sequences, Transformer};
+//! use taper_model::{ModelConfig, Objective, Pass, Sequences, Transformer};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = ModelConfig { d_model: 16, d_ff: 32, heads: 2, encoder_layers: 1, decoder_layers: 1, ..Default::default() };
 //! let model = Transformer::new(&config, 11, 11, 1, &Device::Cpu, DType::F32)?;
 //! let source = Sequences::pack(&[vec![4, 5, 3], vec![6, 3]]);
 //! let target = Sequences::pack(&[vec![2, 7], vec![2, 8]]);
 //! let pass = Pass::train(1, 1, 0);
-//! let output = model.loss(&source, &target, &[7, 3, 8, 3], 0.1, 0.25, &pass)?;
+//! let output = model.loss(&source, &target, &[7, 3, 8, 3], &Objective::smoothed(0.1), 0.25, &pass)?;
 //! let mut gradients = taper_ops::Gradients::new(model.parameters())?;
 //! pass.backward(&output.loss, model.parameters(), &mut gradients)?;
 //! assert!(taper_ops::global_norm(gradients.flat()?)? > 0.0);
@@ -38,7 +38,7 @@ pub use config::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
 pub use pass::{AttentionRecord, Pass};
 pub use sequences::Sequences;
 pub use state::DecodeState;
-pub use transformer::{LossOutput, Memory, Transformer};
+pub use transformer::{LossOutput, Memory, Objective, Transformer};
 
 /// What can go wrong in a model.
 #[derive(Debug, thiserror::Error)]

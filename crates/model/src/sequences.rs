@@ -21,6 +21,11 @@ impl Sequences {
         }
     }
 
+    /// The sequences, and then the same ones again.
+    pub(crate) fn twice(&self) -> Self {
+        Self { ids: self.ids.repeat(2), lengths: self.lengths.repeat(2) }
+    }
+
     /// Whether the lengths sum to the ids.
     #[must_use]
     pub fn is_consistent(&self) -> bool {

@@ -10,16 +10,45 @@ use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{CrossEntropy, Embedding, LossSums, ParameterStore, Products};
 
-/// The loss of a batch.
+/// What a model is trained towards.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Objective {
+    /// Probability mass of the target distribution that is spread over the whole vocabulary.
+    pub label_smoothing: f64,
+    /// Above 0, the factor α of R-Drop (Liang et al. 2021, section 2.2): the batch passes twice, with different dropout, and the loss of a
+    /// token is `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) + KL(p₂‖p₁)) / 2`.
+    ///
+    /// The paper adds the divergences to the sum of the cross entropies and not to their mean: its α is twice this one, for twice this
+    /// loss. The mean keeps losses, gradients and clipping on the scale of one pass.
+    pub r_drop: f64,
+}
+
+impl Objective {
+    /// Label-smoothed cross entropy in one pass.
+    #[must_use]
+    pub const fn smoothed(label_smoothing: f64) -> Self {
+        Self { label_smoothing, r_drop: 0.0 }
+    }
+
+    /// How often a batch passes through the model.
+    #[must_use]
+    pub fn passes(&self) -> usize {
+        if self.r_drop > 0.0 { 2 } else { 1 }
+    }
+}
+
+/// The loss of a batch; with two passes, sums are means over the two.
 #[derive(Debug, Clone)]
 pub struct LossOutput {
-    /// `scale · Σ` of the label-smoothed cross entropy: what [`Pass::backward`] starts from.
+    /// `scale · Σ` of the objective: what [`Pass::backward`] starts from.
     pub loss: Tensor,
     /// Sum of the label-smoothed cross entropy over target tokens, in nats.
     pub smoothed_sum: f64,
     /// Sum of the negative log-likelihood over target tokens, in nats.
     pub nll_sum: f64,
-    /// Target tokens whose true class scored highest.
+    /// Sum of the divergences `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2` over target tokens, in nats; 0 with one pass.
+    pub divergence_sum: f64,
+    /// Target tokens whose true class scored highest; half of one is none.
     pub correct: usize,
     /// Target tokens.
     pub tokens: usize,
@@ -216,7 +245,7 @@ impl Transformer {
         Ok(to_compute(logits, DType::F32)?)
     }
 
-    /// The label-smoothed cross entropy of a batch; `loss` is `scale` times its sum.
+    /// The objective on a batch; `loss` is `scale` times its sum over the target tokens.
     ///
     /// For the mean over the tokens of an update, `scale` is one over their number, over all micro-batches.
     ///
@@ -227,15 +256,40 @@ impl Transformer {
         source: &Sequences,
         target_in: &Sequences,
         target_out: &[u32],
-        label_smoothing: f64,
+        objective: &Objective,
         scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        let Objective { label_smoothing: smoothing, r_drop } = *objective;
+        let spec = |scale| CrossEntropy { smoothing, r_drop, scale, products: self.products };
+        if objective.passes() == 1 {
+            return self.loss_of_rows(source, target_in, target_out, &spec(scale), pass);
+        }
+        // Elements are dropped by their number in the batch: in one of twice the size, the second pass drops others than the first.
+        let rows = self.loss_of_rows(&source.twice(), &target_in.twice(), &target_out.repeat(2), &spec(scale / 2.0), pass)?;
+        Ok(LossOutput {
+            loss: rows.loss,
+            smoothed_sum: rows.smoothed_sum / 2.0,
+            nll_sum: rows.nll_sum / 2.0,
+            divergence_sum: rows.divergence_sum / 2.0,
+            correct: rows.correct / 2,
+            tokens: rows.tokens / 2,
+        })
+    }
+
+    fn loss_of_rows(
+        &self,
+        source: &Sequences,
+        target_in: &Sequences,
+        target_out: &[u32],
+        spec: &CrossEntropy,
         pass: &Pass,
     ) -> Result<LossOutput, ModelError> {
         let memory = self.encode(source, pass)?;
         let hidden = self.decode(target_in, &memory, pass)?;
-        let spec = CrossEntropy { smoothing: label_smoothing, scale, products: self.products };
-        let (loss, LossSums { smoothed, nll, correct }) =
-            taper_ops::smoothed_cross_entropy(pass.tape(), &hidden, self.output.get(pass), target_out, &spec)?;
-        Ok(LossOutput { loss, smoothed_sum: smoothed, nll_sum: nll, correct, tokens: target_out.len() })
+        let (loss, LossSums { smoothed, nll, correct, divergence }) =
+            taper_ops::smoothed_cross_entropy(pass.tape(), &hidden, self.output.get(pass), target_out, spec)?;
+        let tokens = target_out.len();
+        Ok(LossOutput { loss, smoothed_sum: smoothed, nll_sum: nll, divergence_sum: divergence, correct, tokens })
     }
 }

@@ -2,7 +2,7 @@
 //! a training step reaches every parameter, and a seed is a model.
 
 use candle_core::{DType, Device, Tensor};
-use taper_model::{ModelConfig, NormPlacement, Pass, Positions, Sequences, Transformer};
+use taper_model::{ModelConfig, NormPlacement, Objective, Pass, Positions, Sequences, Transformer};
 use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -93,7 +93,8 @@ fn every_parameter_gets_a_gradient_and_a_step_can_be_repeated() -> TestResult {
         let out: Vec<u32> = TARGETS.iter().flat_map(|target| target[1..].iter().copied().chain([3])).collect();
         let run = |step| {
             let pass = Pass::train(5, step, 0);
-            let output = model.loss(&Sequences::pack(&SOURCES), &Sequences::pack(&TARGETS), &out, 0.1, 1.0, &pass).unwrap();
+            let output =
+                model.loss(&Sequences::pack(&SOURCES), &Sequences::pack(&TARGETS), &out, &Objective::smoothed(0.1), 1.0, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
             pass.backward(&output.loss, model.parameters(), &mut gradients).unwrap_or_else(|error| panic!("{name}: {error}"));
             (output.smoothed_sum, gradients)

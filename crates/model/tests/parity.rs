@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
-use taper_model::{ActivationKind, ModelConfig, NormPlacement, Pass, Sequences, Tied, Transformer};
+use taper_model::{ActivationKind, ModelConfig, NormPlacement, Objective, Pass, Sequences, Tied, Transformer};
 use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -53,7 +53,7 @@ fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) 
     // The model's dropout rates are zero, so that a training pass is deterministic and tracks gradients.
     let scale = 1.0 / target_out.len() as f64;
     let pass = Pass::train(1, 1, 0);
-    let output = model.loss(&source, &target_in, &target_out, 0.1, scale, &pass)?;
+    let output = model.loss(&source, &target_in, &target_out, &Objective::smoothed(0.1), scale, &pass)?;
     let (loss, nll) = (file["loss"].to_scalar::<f32>()?, file["nll"].to_scalar::<f32>()?);
     assert!((output.smoothed_sum * scale / f64::from(loss) - 1.0).abs() < 1e-5, "{name}: loss");
     assert!((output.nll_sum * scale / f64::from(nll) - 1.0).abs() < 1e-5, "{name}: nll");

@@ -181,7 +181,7 @@ fn weight_mask(spec: &Attention, shape: (usize, usize, usize, usize), dtype: DTy
 /// # Errors
 /// When the shapes disagree.
 pub fn smoothed_cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &[u32], spec: &CrossEntropy) -> Result<(Tensor, LossSums)> {
-    let CrossEntropy { smoothing, scale, .. } = *spec;
+    let CrossEntropy { smoothing, r_drop, scale, .. } = *spec;
     let wide = if hidden.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let logits = hidden.matmul(&weight.to_dtype(hidden.dtype())?.t()?)?.to_dtype(wide)?; // (N, V)
     let (rows, classes) = logits.dims2()?;
@@ -196,7 +196,14 @@ pub fn smoothed_cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &[u32],
     let predictions = logits.argmax(1)?.to_vec1::<u32>()?;
     let correct = predictions.iter().zip(targets).filter(|(prediction, target)| prediction == target).count();
     let number = |x: &Tensor| x.to_dtype(DType::F64)?.to_scalar::<f64>();
-    let sums = LossSums { smoothed: number(&smoothed)?, nll: number(&nll)?, correct };
+    let mut sums = LossSums { smoothed: number(&smoothed)?, nll: number(&nll)?, correct, divergence: 0.0 };
+    if r_drop > 0.0 {
+        let (p, q) = (log_probs.i(..rows / 2)?, log_probs.i(rows / 2..)?);
+        // KL(p‖q) + KL(q‖p)
+        let divergence = ((p.exp()? - q.exp()?)? * (p - q)?)?.sum_all()?;
+        sums.divergence = number(&divergence)?;
+        return Ok((((smoothed + (divergence * r_drop)?)? * scale)?, sums));
+    }
     Ok(((smoothed * scale)?, sums))
 }
 

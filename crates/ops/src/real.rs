@@ -233,28 +233,43 @@ const LANES: usize = 16;
 /// order.
 #[inline(always)]
 pub(crate) fn blocked_sum<T: Real, const N: usize>(slices: [&[T]; N], f: impl Fn([T; N]) -> T) -> T {
+    let [sum] = blocked_sums(slices, |values| [f(values)]);
+    sum
+}
+
+/// As [`blocked_sum`], of several functions at once.
+#[inline(always)]
+pub(crate) fn blocked_sums<T: Real, const N: usize, const M: usize>(slices: [&[T]; N], f: impl Fn([T; N]) -> [T; M]) -> [T; M] {
     let count = slices[0].len();
     let slices = slices.map(|slice| &slice[..count]);
-    let mut lanes = [T::default(); LANES];
+    let mut lanes = [[T::default(); LANES]; M];
     for block in 0..count / LANES {
         let blocks = slices.map(|slice| &slice[block * LANES..][..LANES]);
         for lane in 0..LANES {
-            lanes[lane] += f(blocks.map(|block| block[lane]));
+            let values = f(blocks.map(|block| block[lane]));
+            for sum in 0..M {
+                lanes[sum][lane] += values[sum];
+            }
         }
     }
     for i in count / LANES * LANES..count {
-        lanes[i % LANES] += f(slices.map(|slice| slice[i]));
+        let values = f(slices.map(|slice| slice[i]));
+        for sum in 0..M {
+            lanes[sum][i % LANES] += values[sum];
+        }
     }
     // Halves onto halves, which vectorises too.
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            let upper = lanes[lane + width];
-            lanes[lane] += upper;
+    lanes.map(|mut lanes| {
+        let mut width = LANES / 2;
+        while width > 0 {
+            for lane in 0..width {
+                let upper = lanes[lane + width];
+                lanes[lane] += upper;
+            }
+            width /= 2;
         }
-        width /= 2;
-    }
-    lanes[0]
+        lanes[0]
+    })
 }
 
 /// The largest element; −∞ of none. A NaN is passed over.

@@ -159,16 +159,18 @@ fn a_source_without_queries_is_skipped() {
 
 #[test]
 fn loss() {
-    for smoothing in [0.0, 0.1] {
-        let targets = [3, 0, 6, 6, 2];
-        let spec = CrossEntropy { smoothing, scale: 0.2, products: Products::F32 };
-        let inputs = [random(&[5, 4], 1), random(&[7, 4], 2)];
-        check("cross entropy", &inputs, &|tape, v| Ok(taper_ops::smoothed_cross_entropy(tape, &v[0], &v[1], &targets, &spec)?.0), &|v| {
+    for (smoothing, r_drop) in [(0.0, 0.0), (0.1, 0.0), (0.0, 0.7), (0.1, 3.0)] {
+        let targets = [3, 0, 6, 6, 2, 5];
+        let spec = CrossEntropy { smoothing, r_drop, scale: 0.2, products: Products::F32 };
+        let inputs = [random(&[6, 4], 1), random(&[7, 4], 2)];
+        let name = format!("cross entropy, smoothing {smoothing}, R-Drop {r_drop}");
+        check(&name, &inputs, &|tape, v| Ok(taper_ops::smoothed_cross_entropy(tape, &v[0], &v[1], &targets, &spec)?.0), &|v| {
             Ok(composed::smoothed_cross_entropy(&v[0], &v[1], &targets, &spec)?.0)
         });
         let (_, ours) = taper_ops::smoothed_cross_entropy(Some(&Tape::new()), &inputs[0], &inputs[1], &targets, &spec).unwrap();
         let (_, theirs) = composed::smoothed_cross_entropy(&inputs[0], &inputs[1], &targets, &spec).unwrap();
         assert!((ours.nll - theirs.nll).abs() < 1e-9 && (ours.smoothed - theirs.smoothed).abs() < 1e-9);
+        assert!((ours.divergence - theirs.divergence).abs() < 1e-9 && (ours.divergence > 0.1) == (r_drop > 0.0));
         assert_eq!(ours.correct, theirs.correct);
     }
 }
@@ -199,10 +201,13 @@ fn rotary() {
 #[test]
 fn impossible_shapes_are_errors() {
     let (x, weight) = (random(&[2, 3], 1), random(&[4, 5], 2));
-    let (tape, spec) = (Tape::new(), CrossEntropy { smoothing: 0.1, scale: 1.0, products: Products::F32 });
+    let (tape, spec) = (Tape::new(), CrossEntropy { smoothing: 0.1, r_drop: 0.0, scale: 1.0, products: Products::F32 });
     let tape = Some(&tape);
     assert!(taper_ops::linear(tape, &x, &weight, None, None, &Linear::default()).is_err());
     assert!(taper_ops::smoothed_cross_entropy(tape, &x, &random(&[4, 3], 2), &[1, 4], &spec).unwrap_err().to_string().contains("target 4"));
+    let paired = CrossEntropy { r_drop: 1.0, ..spec };
+    let odd = taper_ops::smoothed_cross_entropy(tape, &random(&[3, 3], 1), &random(&[4, 3], 2), &[0, 1, 2], &paired);
+    assert!(odd.unwrap_err().to_string().contains("3 rows are no pairs"));
     let spec = attention(&[2], &[3], false, false, 0.0);
     assert!(taper_ops::self_attention(tape, &random(&[2, 12], 1), None, &spec).unwrap_err().to_string().contains("lengths sum to"));
     let lookup = Embedding { ids: [9].into(), positions: [0].into(), scale: 1.0, dropout: Dropout::none() };
@@ -255,7 +260,7 @@ fn no_gradient_is_lost_in_silence() {
 /// Dropout, attention and loss give the same bits on any number of threads, in f32 and in bf16 products.
 #[test]
 fn results_do_not_depend_on_threads() {
-    for products in [Products::F32, Products::Bf16] {
+    for (products, r_drop) in [(Products::F32, 0.0), (Products::Bf16, 0.0), (Products::F32, 1.0), (Products::Bf16, 1.0)] {
         let run = |threads: usize| {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
                 let wide = |shape: &[usize], key| Var::from_tensor(&random(shape, key).to_dtype(DType::F32).unwrap()).unwrap();
@@ -266,7 +271,7 @@ fn results_do_not_depend_on_threads() {
                 let spec = Attention { products, ..attention(&[35; 20], &[35; 20], true, false, 0.1) };
                 let hidden = taper_ops::self_attention(Some(&tape), &qkv, None, &spec).unwrap();
                 let targets: Vec<u32> = (0..700).map(|i| i % 300).collect();
-                let spec = CrossEntropy { smoothing: 0.1, scale: 1.0 / 700.0, products };
+                let spec = CrossEntropy { smoothing: 0.1, r_drop, scale: 1.0 / 700.0, products };
                 let (loss, _) = taper_ops::smoothed_cross_entropy(Some(&tape), &hidden, &table, &targets, &spec).unwrap();
                 let one = Tensor::ones((), DType::F32, &Device::Cpu).unwrap();
                 let gradients = tape.differentiate(&loss, &one).unwrap();
@@ -285,16 +290,18 @@ fn results_do_not_depend_on_threads() {
 /// The loss that computes its logits again, where this machine has it, against the composed one: in f32, on sizes with edges.
 #[test]
 fn a_loss_of_many_blocks() {
-    for (rows, classes, width) in [(3, 5, 4), (300, 1100, 40), (513, 700, 64)] {
+    let shapes = [(3, 5, 4, 0.0), (300, 1100, 40, 0.0), (513, 700, 64, 0.0), (2, 5, 4, 2.0), (300, 1100, 40, 2.0), (514, 700, 64, 0.5)];
+    for (rows, classes, width, r_drop) in shapes {
         let wide = |shape: &[usize], key| Var::from_tensor(&(random(shape, key).to_dtype(DType::F32).unwrap() * 0.3).unwrap()).unwrap();
         let (hidden, weight) = (wide(&[rows, width], 1), wide(&[classes, width], 2));
         let targets: Vec<u32> = (0..rows as u32).map(|i| i * 7 % classes as u32).collect();
-        let spec = CrossEntropy { smoothing: 0.1, scale: 1.0 / rows as f64, products: Products::F32 };
+        let spec = CrossEntropy { smoothing: 0.1, r_drop, scale: 1.0 / rows as f64, products: Products::F32 };
         let tape = Tape::new();
         let (ours, our_sums) = taper_ops::smoothed_cross_entropy(Some(&tape), &hidden, &weight, &targets, &spec).unwrap();
         let (theirs, their_sums) = composed::smoothed_cross_entropy(&hidden, &weight, &targets, &spec).unwrap();
         assert_eq!(our_sums.correct, their_sums.correct);
         assert!((our_sums.smoothed / their_sums.smoothed - 1.0).abs() < 1e-6 && (our_sums.nll / their_sums.nll - 1.0).abs() < 1e-6);
+        assert!((our_sums.divergence - their_sums.divergence).abs() < 1e-6 * their_sums.nll);
         let one = Tensor::ones((), DType::F32, &Device::Cpu).unwrap();
         let ours = tape.differentiate(&ours, &one).unwrap();
         let theirs = theirs.backward().unwrap();

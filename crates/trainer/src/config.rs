@@ -4,6 +4,7 @@
 //! without optional keys.
 
 use serde::{Deserialize, Serialize};
+use taper_model::Objective;
 use thiserror::Error;
 
 use crate::{Metric, ScheduleConfig};
@@ -70,6 +71,10 @@ pub struct TrainingConfig {
     pub schedule: ScheduleConfig,
     /// Probability mass spread over the whole vocabulary in the training loss.
     pub label_smoothing: f64,
+    /// R-Drop's factor α (Liang et al. 2021): each batch passes through the model twice, with different dropout, and
+    /// α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions is added to the mean of their cross entropies. The paper adds to the
+    /// sum, so that its α is twice this one. 0 makes one pass.
+    pub r_drop: f64,
     /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
     pub clip_norm: f64,
     /// Micro-batches per update.
@@ -108,6 +113,7 @@ impl Default for TrainingConfig {
             optimizer: OptimizerConfig::default(),
             schedule: ScheduleConfig::default(),
             label_smoothing: 0.1,
+            r_drop: 0.0,
             clip_norm: 1.0,
             accumulation: 1,
             ema_decay: 0.0,
@@ -139,6 +145,12 @@ pub struct ConfigError {
 }
 
 impl TrainingConfig {
+    /// What the model is trained towards.
+    #[must_use]
+    pub const fn objective(&self) -> Objective {
+        Objective { label_smoothing: self.label_smoothing, r_drop: self.r_drop }
+    }
+
     /// Checks the values against what the loop can work with.
     ///
     /// # Errors
@@ -165,6 +177,7 @@ impl TrainingConfig {
             "the cosine and linear schedules fall towards it, so it must be above schedule.warmup",
         )?;
         require(unit(self.label_smoothing), "label_smoothing", self.label_smoothing, "it must be in [0, 1)")?;
+        require(not_negative(self.r_drop), "r_drop", self.r_drop, "it must be 0 (one pass) or more")?;
         require(not_negative(self.clip_norm), "clip_norm", self.clip_norm, "it must be 0 (no clipping) or more")?;
         require(self.accumulation > 0, "accumulation", self.accumulation, "it must be 1 or more")?;
         require(unit(self.ema_decay), "ema_decay", self.ema_decay, "it must be 0 (none) or in (0, 1)")?;
@@ -229,6 +242,10 @@ mod tests {
         cosine.check().unwrap();
         cosine.schedule.kind = crate::ScheduleKind::Cosine;
         assert_eq!(cosine.check().unwrap_err().key, "max_updates");
+        for r_drop in [-0.5, f64::NAN, f64::INFINITY] {
+            let config = TrainingConfig { r_drop, ..TrainingConfig::default() };
+            assert_eq!(config.check().unwrap_err().to_string(), format!("training.r_drop is {r_drop}: it must be 0 (one pass) or more"));
+        }
         let average = TrainingConfig { average_last: 4, keep_last: 3, ..TrainingConfig::default() };
         assert_eq!(
             average.check().unwrap_err().to_string(),

@@ -1,6 +1,6 @@
 //! Validation: the trait that the caller supplies, and the scores that need only the model.
 
-use taper_model::{Pass, Transformer};
+use taper_model::{Objective, Pass, Transformer};
 
 use crate::{BoxError, MicroBatch, Scores, TrainError};
 
@@ -67,7 +67,7 @@ pub fn evaluate(
         let index = index as u64;
         let batch = batch.map_err(|source| TrainError::Source { epoch: 0, index, source })?;
         let output = model
-            .loss(&batch.source, &batch.target_in, &batch.target_out, label_smoothing, 1.0, &Pass::evaluate())
+            .loss(&batch.source, &batch.target_in, &batch.target_out, &Objective::smoothed(label_smoothing), 1.0, &Pass::evaluate())
             .map_err(|error| TrainError::Compute { action: "validate", step: 0, source: error.into() })?;
         smoothed += output.smoothed_sum;
         nll += output.nll_sum;

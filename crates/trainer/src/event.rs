@@ -48,6 +48,9 @@ pub enum Event {
         loss: f64,
         /// Cross entropy per target token.
         nll: f64,
+        /// Divergence between the two predictions of a target token, with R-Drop.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        divergence: Option<f64>,
         /// Share of target tokens predicted right.
         accuracy: f64,
         /// The learning rate of the last update.

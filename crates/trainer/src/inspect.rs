@@ -30,7 +30,7 @@ pub(crate) fn first_not_finite(
         // The composed operations leave a graph that can be walked.
         let pass = Pass::train(config.seed, step, index as u64).composed();
         let (source, target_in, target_out) = (&batch.source, &batch.target_in, &batch.target_out);
-        let output = model.loss(source, target_in, target_out, config.label_smoothing, 1.0 / total as f64, &pass)?;
+        let output = model.loss(source, target_in, target_out, &config.objective(), 1.0 / total as f64, &pass)?;
         // The parameters met so far, in the order of the computation: a layer's output follows its parameters.
         let mut met = Vec::new();
         for node in output.loss.sorted_nodes().into_iter().rev() {

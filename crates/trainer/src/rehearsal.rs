@@ -15,7 +15,7 @@ pub fn rehearse(model: &Transformer, config: &TrainingConfig, batch: &MicroBatch
     let pass = Pass::train(config.seed, 0, 0);
     let scale = 1.0 / batch.target_tokens().max(1) as f64;
     let output = model
-        .loss(&batch.source, &batch.target_in, &batch.target_out, config.label_smoothing, scale, &pass)
+        .loss(&batch.source, &batch.target_in, &batch.target_out, &config.objective(), scale, &pass)
         .map_err(|error| failed(error.into()))?;
     let store = model.parameters();
     let mut gradients = Gradients::new(store).map_err(|error| failed(error.into()))?;

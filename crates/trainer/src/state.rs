@@ -46,6 +46,9 @@ pub struct Window {
     /// Sum of cross entropy over tokens.
     #[serde(with = "exact")]
     pub nll_sum: f64,
+    /// Sum of R-Drop's divergence over tokens; not in the file of a run without it.
+    #[serde(with = "exact", default, skip_serializing_if = "is_zero")]
+    pub divergence_sum: f64,
     /// Sum of gradient norms over updates.
     #[serde(with = "exact")]
     pub gradient_norm_sum: f64,
@@ -120,6 +123,10 @@ impl State {
             checksum: String::new(),
         }
     }
+}
+
+fn is_zero(value: &f64) -> bool {
+    value.to_bits() == 0
 }
 
 /// Numbers as strings that parse back to the same bits: JSON readers may round the last one, and JSON has

@@ -304,6 +304,7 @@ impl Trainer {
             epoch: self.state.position.epoch,
             loss: window.smoothed_sum / tokens,
             nll: window.nll_sum / tokens,
+            divergence: (self.config.r_drop > 0.0).then(|| window.divergence_sum / tokens),
             accuracy: window.correct as f64 / tokens,
             learning_rate: self.learning_rate,
             gradient_norm: window.gradient_norm_sum / window.updates as f64,
@@ -446,6 +447,7 @@ impl Window {
         self.correct += measured.correct;
         self.smoothed_sum += measured.smoothed_sum;
         self.nll_sum += measured.nll_sum;
+        self.divergence_sum += measured.divergence_sum;
         self.gradient_norm_sum += measured.gradient_norm;
         self.seconds += seconds;
     }

@@ -25,6 +25,8 @@ pub struct Measured {
     pub smoothed_sum: f64,
     /// Sum of the negative log-likelihood of the true tokens, in nats.
     pub nll_sum: f64,
+    /// With R-Drop, the sum of the divergences between the two predictions of a token, in nats; else 0.
+    pub divergence_sum: f64,
     /// Target tokens whose true class scored highest.
     pub correct: u64,
     /// Target tokens.
@@ -94,13 +96,15 @@ impl Optimizer {
                 let pass = Pass::train(config.seed, step, index as u64);
                 let pass = if self.composed { pass.composed() } else { pass };
                 let (source, target_in, target_out) = (&batch.source, &batch.target_in, &batch.target_out);
-                let output = model.loss(source, target_in, target_out, config.label_smoothing, scale, &pass)?;
-                if !output.smoothed_sum.is_finite() {
-                    return Ok(Outcome::Skipped(format!("the loss is {}", output.smoothed_sum)));
+                let output = model.loss(source, target_in, target_out, &config.objective(), scale, &pass)?;
+                let loss = output.smoothed_sum + output.divergence_sum;
+                if !loss.is_finite() {
+                    return Ok(Outcome::Skipped(format!("the loss is {loss}")));
                 }
                 pass.backward(&output.loss, store, &mut self.gradients)?;
                 measured.smoothed_sum += output.smoothed_sum;
                 measured.nll_sum += output.nll_sum;
+                measured.divergence_sum += output.divergence_sum;
                 measured.correct += output.correct as u64;
             }
             measured.gradient_norm = global_norm(self.gradients.flat()?)?;

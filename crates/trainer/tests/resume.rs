@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
 use taper_trainer::{
-    BoxError, Event, Identity, MODEL_FILE, MicroBatch, OPTIMIZER_FILE, Position, Source, StopReason, TrainError, Trainer, read_state,
+    BoxError, Event, Identity, MODEL_FILE, MicroBatch, OPTIMIZER_FILE, Position, Source, StopReason, TrainError, Trainer, TrainingConfig,
+    read_state,
 };
 
 /// Data that sets the stop flag when an update fetches a certain micro-batch: an interruption in mid-run.
@@ -46,35 +47,49 @@ fn run(trainer: &mut Trainer, after: u64, events: &mut Vec<Event>) -> StopReason
     trainer.train(&mut source, &mut HeldOut(data), &mut observer, &stop).unwrap()
 }
 
-fn begin(directory: &Path) -> Trainer {
-    Trainer::new(model(&tiny(0.2)), short_run(UPDATES), Identity::default(), directory).unwrap()
+fn begin(directory: &Path, r_drop: f64) -> Trainer {
+    let config = TrainingConfig { r_drop, ..short_run(UPDATES) };
+    Trainer::new(model(&tiny(0.2)), config, Identity::default(), directory).unwrap()
 }
 
-fn resume(directory: &Path) -> Trainer {
+fn resume(directory: &Path, r_drop: f64) -> Trainer {
+    let config = TrainingConfig { r_drop, ..short_run(UPDATES) };
     // Weights that the checkpoint must replace: another seed would hide nothing that equal weights would.
     let other = taper_model::Transformer::new(&tiny(0.2), 14, 14, 77, &candle_core::Device::Cpu, candle_core::DType::F32).unwrap();
-    Trainer::resume(other, short_run(UPDATES), Identity::default(), directory, "last").unwrap()
+    Trainer::resume(other, config, Identity::default(), directory, "last").unwrap()
 }
 
 #[test]
 fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
+    let plain = interrupted_equals_whole(0.0);
+    let twice = interrupted_equals_whole(2.0);
+    assert!(plain.iter().all(|event| event.get("divergence").is_none()));
+    for event in twice.iter().filter(|event| event["event"] == "log") {
+        assert!(event["divergence"].as_f64().unwrap() > 1e-3, "{event}");
+    }
+    let tokens = |events: &[serde_json::Value]| events.iter().filter_map(|event| event["tokens"].as_u64()).collect::<Vec<_>>();
+    assert_eq!(tokens(&plain), tokens(&twice), "tokens are those of the data, however often they pass");
+}
+
+/// The record of the uninterrupted run.
+fn interrupted_equals_whole(r_drop: f64) -> Vec<serde_json::Value> {
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut expected = Vec::new();
-    assert_eq!(run(&mut begin(whole.path()), u64::MAX, &mut expected), StopReason::MaxUpdates);
+    assert_eq!(run(&mut begin(whole.path(), r_drop), u64::MAX, &mut expected), StopReason::MaxUpdates);
 
     // Two micro-batches make an update: these interruptions fall after updates 7 and 7 + 6 = 13, which are neither
     // logged nor validated nor saved by themselves, and in different epochs of 7 micro-batches.
     let mut events = Vec::new();
-    let mut trainer = begin(parts.path());
+    let mut trainer = begin(parts.path(), r_drop);
     assert_eq!(run(&mut trainer, 13, &mut events), StopReason::Interrupted);
     assert_eq!(trainer.state().step, 7);
     assert_eq!(trainer.state().window.updates, 3, "the interruption must fall inside a window");
     drop(trainer);
-    let mut trainer = resume(parts.path());
+    let mut trainer = resume(parts.path(), r_drop);
     assert_eq!(run(&mut trainer, 12, &mut events), StopReason::Interrupted);
     assert_eq!(trainer.state().step, 13);
     drop(trainer);
-    assert_eq!(run(&mut resume(parts.path()), u64::MAX, &mut events), StopReason::MaxUpdates);
+    assert_eq!(run(&mut resume(parts.path(), r_drop), u64::MAX, &mut events), StopReason::MaxUpdates);
 
     assert_eq!(record(&events), record(&expected));
     assert_eq!(record(&events).iter().filter(|event| event["event"] == "log").count(), 5);
@@ -96,13 +111,14 @@ fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
         contents(&whole.path().join("step-00000020"))[MODEL_FILE],
         "the comparison would not see a model that does not train"
     );
+    record(&expected)
 }
 
 #[test]
 fn a_run_goes_on_only_with_its_own_seed() {
     let directory = tempfile::tempdir().unwrap();
-    run(&mut begin(directory.path()), 2, &mut Vec::new());
-    let config = taper_trainer::TrainingConfig { seed: 12, ..short_run(UPDATES) };
+    run(&mut begin(directory.path(), 0.0), 2, &mut Vec::new());
+    let config = TrainingConfig { seed: 12, ..short_run(UPDATES) };
     let error = Trainer::resume(model(&tiny(0.2)), config, Identity::default(), directory.path(), "last").err().unwrap();
     assert!(matches!(error, TrainError::Seed { saved: 11, configured: 12, .. }), "{error}");
 }

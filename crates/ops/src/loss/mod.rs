@@ -7,16 +7,21 @@
 //! Where products are cheap, logits are computed again when they are needed ([`tiled`]). Elsewhere the forward pass computes the gradient,
 //! which is known as soon as the softmax is, row chunk by row chunk, and keeps that of `h` and `W` alone; this is the oracle of the other.
 
+mod online;
+mod pairs;
 mod tiled;
 
 use crate::products::{Into, Kernel, Matrix, Products, Threads, product};
 use crate::real::{Host, Real, blocked_max, blocked_sum, for_real, is_fused, vectorised};
 use crate::tape::Tape;
 use candle_core::{DType, Result, Tensor};
+use pairs::{arranged, pair, restored};
 use rayon::prelude::*;
+use std::borrow::Cow;
+use tiled::Tiled;
 
 /// Rows of logits that exist at a time.
-const LOGIT_ROWS: usize = 256;
+const BLOCK_ROWS: usize = 256;
 
 /// Sums over the target tokens of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -27,10 +32,13 @@ pub struct LossSums {
     pub nll: f64,
     /// Tokens whose true class has the highest logit (the first one, where several tie).
     pub correct: usize,
+    /// Kullback–Leibler divergence of its partner's distribution from a token's own, in nats; 0 where tokens are no pairs.
+    pub divergence: f64,
 }
 
 impl LossSums {
     fn add(&mut self, other: &Self) {
+        self.divergence += other.divergence;
         self.smoothed += other.smoothed;
         self.nll += other.nll;
         self.correct += other.correct;
@@ -42,19 +50,34 @@ impl LossSums {
 pub struct CrossEntropy {
     /// Label smoothing.
     pub smoothing: f64,
+    /// Above 0, rows `i` and `i + N/2` are two passes over the same token, and this is the factor of the divergences between their
+    /// distributions: R-Drop's regularisation (Liang et al. 2021).
+    pub r_drop: f64,
     /// Factor of the sum over the tokens.
     pub scale: f64,
     /// How the operands of the products are rounded, forward and backward.
     pub products: Products,
 }
 
+impl CrossEntropy {
+    fn is_paired(&self) -> bool {
+        self.r_drop > 0.0
+    }
+
+    fn total(&self, sums: &LossSums) -> f64 {
+        if self.is_paired() { self.scale * (sums.smoothed + self.r_drop * sums.divergence) } else { self.scale * sums.smoothed }
+    }
+}
+
 /// `scale · Σ` of the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, and the unscaled sums.
+///
+/// With `r_drop` the sum is over `cross entropy + r_drop · KL(p‖q)`, where `p` is the distribution of a row and `q` that of its partner.
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `targets` N class numbers → scalar.
 ///
 /// # Errors
-/// When the shapes disagree or a target is not below `V`.
+/// When the shapes disagree, a target is not below `V`, or rows that should be pairs are odd in number.
 pub fn smoothed_cross_entropy(
     tape: Option<&Tape>,
     hidden: &Tensor,
@@ -69,6 +92,9 @@ pub fn smoothed_cross_entropy(
     if let Some(target) = targets.iter().find(|&&target| target as usize >= classes) {
         candle_core::bail!("cross entropy: target {target} in a vocabulary of {classes}");
     }
+    if spec.is_paired() && !rows.is_multiple_of(2) {
+        candle_core::bail!("cross entropy: {rows} rows are no pairs");
+    }
     if !is_fused(tape, &[hidden, weight]) {
         return crate::composed::smoothed_cross_entropy(hidden, weight, targets, spec);
     }
@@ -79,9 +105,17 @@ pub fn smoothed_cross_entropy(
     for_real!(hidden, T => {
         let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
         let (hidden_values, weight_values) = (hidden_host.elements()?, weight_host.elements()?);
-        let compute = || compute::<T>(hidden_values, weight_values, targets, spec, tape.is_some());
+        let compute = || match spec.is_paired() {
+            false => compute::<T>(hidden_values, weight_values, targets, spec, tape.is_some()),
+            true => {
+                let width = weight_values.len() / classes.max(1);
+                let (hidden, targets) = (arranged(hidden_values, width), arranged(targets, 1));
+                let (sums, gradients) = compute::<T>(&hidden, weight_values, &targets, spec, tape.is_some());
+                (sums, gradients.map(|(hidden, weight)| (restored(&hidden, width), weight)))
+            }
+        };
         let (sums, gradients) = crate::profile::time("cross entropy", compute);
-        let loss = Tensor::from_vec(vec![<T as Real>::of(sums.smoothed * spec.scale)], (), hidden.device())?;
+        let loss = Tensor::from_vec(vec![<T as Real>::of(spec.total(&sums))], (), hidden.device())?;
         if let (Some(tape), Some((grad_hidden, grad_weight))) = (tape, gradients) {
             let (inputs, mut gradients) = ((hidden.clone(), weight.clone()), (grad_hidden, grad_weight));
             tape.record::<T>("cross entropy", &[hidden, weight], &loss, move |adjoint, adjoints| {
@@ -105,26 +139,36 @@ fn tiled_cross_entropy(
     spec: &CrossEntropy,
     kernel: Kernel,
 ) -> Result<(Tensor, LossSums)> {
+    let (width, paired) = (hidden.dim(1)?, spec.is_paired());
     let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
     let (hidden_values, weight_values) = (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
-    let (tiled, (sums, denominators)) = crate::profile::time("cross entropy", || {
-        let tiled = tiled::Tiled::new(kernel, spec.products, hidden_values, weight_values, targets);
-        let result = tiled.forward(spec.smoothing);
+    let (tiled, (sums, softmaxes)) = crate::profile::time("cross entropy", || {
+        let tiled = match paired {
+            false => Tiled::new(kernel, spec, hidden_values, weight_values, targets),
+            true => Tiled::new(kernel, spec, &arranged(hidden_values, width), weight_values, &arranged(targets, 1)),
+        };
+        let result = tiled.forward();
         (tiled, result)
     });
-    let loss = Tensor::from_vec(vec![(sums.smoothed * spec.scale) as f32], (), hidden.device())?;
+    let loss = Tensor::from_vec(vec![spec.total(&sums) as f32], (), hidden.device())?;
     if let Some(tape) = tape {
-        let (hidden, weight, spec) = (hidden.clone(), weight.clone(), *spec);
+        let (hidden, weight, scale) = (hidden.clone(), weight.clone(), spec.scale);
         tape.record::<f32>("cross entropy", &[&hidden.clone(), &weight.clone()], &loss, move |adjoint, adjoints| {
             let (hidden_host, weight_host) = (Host::new(&hidden)?, Host::new(&weight)?);
             let (hidden_values, weight_values) = (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
-            let spec = CrossEntropy { scale: spec.scale * f64::from(adjoint[0]), ..spec };
+            let scale = scale * f64::from(adjoint[0]);
+            let blocks = if paired { Cow::Owned(arranged(hidden_values, width)) } else { Cow::Borrowed(hidden_values) };
             adjoints.add_with(&weight, |out: &mut [f32], into| {
-                tiled.add_weight_gradient(hidden_values, &denominators, &spec, out, into);
+                tiled.add_weight_gradient(&blocks, &softmaxes, scale, out, into);
                 Ok(())
             })?;
+            if paired {
+                let mut gradient = vec![0.0; blocks.len()];
+                tiled.add_hidden_gradient(weight_values, &softmaxes, scale, &mut gradient, Into::Replace);
+                return adjoints.give(&hidden, restored(&gradient, width));
+            }
             adjoints.add_with(&hidden, |out: &mut [f32], into| {
-                tiled.add_hidden_gradient(weight_values, &denominators, &spec, out, into);
+                tiled.add_hidden_gradient(weight_values, &softmaxes, scale, out, into);
                 Ok(())
             })
         })?;
@@ -147,20 +191,24 @@ fn compute<T: Real>(
         true => (vec![T::default(); hidden.len()], vec![T::default(); weight.len()]),
         false => (Vec::new(), Vec::new()),
     };
-    let mut logits = vec![T::default(); LOGIT_ROWS.min(rows) * classes];
+    let mut logits = vec![T::default(); BLOCK_ROWS.min(rows) * classes];
     let mut sums = LossSums::default();
     let how = (spec.products, Threads::All);
-    for start in (0..rows).step_by(LOGIT_ROWS) {
-        let chunk = LOGIT_ROWS.min(rows - start);
+    for start in (0..rows).step_by(BLOCK_ROWS) {
+        let chunk = BLOCK_ROWS.min(rows - start);
         let logits = &mut logits[..chunk * classes];
         let (hidden_at, weight_at, logits_at) = (Matrix::rows(width).at(start * width), Matrix::rows(width), Matrix::rows(classes));
         product((chunk, width, classes), (hidden, hidden_at), (weight, weight_at.transposed()), (logits, logits_at), Into::Replace, how);
         let scale = if differentiate { Some(T::of(spec.scale)) } else { None };
-        let row_sums: Vec<LossSums> = logits
-            .par_chunks_mut(classes)
-            .zip(targets[start..start + chunk].par_iter())
-            .map(|(row, &target)| loss_row(row, target as usize, spec.smoothing, scale))
-            .collect();
+        let targets = &targets[start..start + chunk];
+        let row_sums: Vec<LossSums> = if spec.is_paired() {
+            let (first, second) = logits.split_at_mut(chunk / 2 * classes);
+            let rows = first.par_chunks_mut(classes).zip(second.par_chunks_mut(classes)).enumerate();
+            rows.map(|(i, (first, second))| pair(first, second, [targets[i], targets[i + chunk / 2]], spec, differentiate)).collect()
+        } else {
+            let rows = logits.par_chunks_mut(classes).zip(targets);
+            rows.map(|(row, &target)| loss_row(row, target as usize, spec.smoothing, scale)).collect()
+        };
         row_sums.iter().for_each(|row| sums.add(row));
         if differentiate {
             product((chunk, classes, width), (logits, logits_at), (weight, weight_at), (&mut grad_hidden, hidden_at), Into::Replace, how);
@@ -197,6 +245,7 @@ vectorised! {
             smoothed: (1.0 - smoothing) * nll + smoothing * uniform,
             nll,
             correct: usize::from(true_logit == largest && first_largest),
+            divergence: 0.0,
         }
     }
 }

@@ -4,22 +4,22 @@
 //! each token's softmax denominator, computed online over the segments (Milakov and Gimelshein 2018, section 3), and the backward pass
 //! computes the logits again, once by tokens for the gradient of the hidden states and once by classes for that of the weights.
 
-use super::{CrossEntropy, LossSums};
+use super::online::{Online, Softmax, online};
+use super::pairs::{pair_gradients, partner};
+use super::{BLOCK_ROWS as TOKENS, CrossEntropy, LossSums};
 use crate::parallel::Shared;
-use crate::products::{DEPTH, Into, Kernel, Matrix, PANEL, Packed, PackedProducts, Products};
-use crate::real::{blocked_max, blocked_sum, vectorised};
+use crate::products::{DEPTH, Into, Kernel, Matrix, PANEL, Packed, PackedProducts};
+use crate::real::vectorised;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Tokens of a block.
-const TOKENS: usize = 256;
 /// Classes of a segment: with [`TOKENS`], 512 KiB of logits.
 const CLASSES: usize = 512;
 
-/// What the passes share: the packed operands.
+/// What the passes share: the packed operands, and what is computed with them.
 pub(super) struct Tiled {
     kernel: Kernel,
-    products: Products,
+    spec: CrossEntropy,
     width: usize,
     classes: usize,
     targets: Vec<u32>,
@@ -36,23 +36,24 @@ struct Block {
 }
 
 impl Tiled {
-    pub(super) fn new(kernel: Kernel, products: Products, hidden: &[f32], weight: &[f32], targets: &[u32]) -> Self {
+    /// Where tokens are pairs, `hidden` and `targets` are [arranged](super::pairs::arranged).
+    pub(super) fn new(kernel: Kernel, spec: &CrossEntropy, hidden: &[f32], weight: &[f32], targets: &[u32]) -> Self {
         let width = hidden.len() / targets.len().max(1);
         let classes = weight.len() / width.max(1);
         let rows = Matrix::rows(width);
         Self {
             kernel,
-            products,
+            spec: *spec,
             width,
             classes,
             targets: targets.to_vec(),
-            hidden: Packed::left((hidden, rows), targets.len(), width, products),
-            classifier: Packed::right((weight, rows.transposed()), width, classes, products),
+            hidden: Packed::left((hidden, rows), targets.len(), width, spec.products),
+            classifier: Packed::right((weight, rows.transposed()), width, classes, spec.products),
         }
     }
 
     fn worker(&self) -> Worker {
-        Worker { products: PackedProducts::new(self.kernel, self.products), logits: vec![0.0; TOKENS * CLASSES], sums: Vec::new() }
+        Worker { products: PackedProducts::new(self.kernel, self.spec.products), logits: vec![0.0; TOKENS * CLASSES], sums: Vec::new() }
     }
 
     fn token_blocks(&self) -> usize {
@@ -77,31 +78,32 @@ impl Tiled {
         worker.products.of_panels((&self.hidden, rows), (&self.classifier, columns), &mut worker.logits, CLASSES);
     }
 
-    /// The sums over all tokens, and for each the logarithm of its softmax denominator.
-    pub(super) fn forward(&self, smoothing: f64) -> (LossSums, Vec<f32>) {
+    /// The sums over all tokens, and each one's softmax.
+    pub(super) fn forward(&self) -> (LossSums, Vec<Softmax<f32>>) {
         crate::profile::count_product(self.targets.len(), self.width, self.classes);
-        let mut denominators = vec![0.0; self.targets.len()];
-        let parts: Vec<LossSums> = denominators
+        let mut softmaxes = vec![Softmax::default(); self.targets.len()];
+        let parts: Vec<LossSums> = softmaxes
             .par_chunks_mut(TOKENS)
             .enumerate()
             .map_init(
                 || self.worker(),
-                |worker, (number, denominators)| {
-                    let mut tokens = vec![Online::default(); denominators.len()];
+                |worker, (number, softmaxes)| {
+                    let rows = softmaxes.len();
+                    let mut tokens = vec![Online::<f32>::default(); rows];
                     for segment in 0..self.segments() {
                         let block = self.block(number, segment);
                         self.logits(worker, &block);
-                        for ((token, logits), position) in
-                            tokens.iter_mut().zip(worker.logits.chunks_exact(CLASSES)).zip(block.tokens.clone())
-                        {
+                        let logits = |row: usize| &worker.logits[row * CLASSES..][..block.classes.len()];
+                        for ((row, token), position) in tokens.iter_mut().enumerate().zip(block.tokens.clone()) {
                             let target = (self.targets[position] as usize).wrapping_sub(block.classes.start);
-                            online::<f32>(token, &logits[..block.classes.len()], target, block.classes.start);
+                            let other = self.spec.is_paired().then(|| logits(partner(row, rows)));
+                            online(token, logits(row), other, target, block.classes.start);
                         }
                     }
                     let mut sums = LossSums::default();
-                    for ((token, denominator), position) in tokens.iter().zip(denominators).zip(number * TOKENS..) {
-                        *denominator = token.largest + token.total.ln();
-                        sums.add(&token.finish(self.targets[position] as usize, self.classes, smoothing));
+                    for ((row, softmax), position) in softmaxes.iter_mut().enumerate().zip(number * TOKENS..) {
+                        *softmax = tokens[row].softmax(self.spec.is_paired().then(|| &tokens[partner(row, rows)]));
+                        sums.add(&tokens[row].sums(softmax, self.targets[position] as usize, self.classes, self.spec.smoothing));
                     }
                     sums
                 },
@@ -109,16 +111,30 @@ impl Tiled {
             .collect();
         let mut sums = LossSums::default();
         parts.iter().for_each(|part| sums.add(part));
-        (sums, denominators)
+        (sums, softmaxes)
     }
 
     /// The gradient by the logits of a block, in place of the logits.
-    fn gradient(&self, worker: &mut Worker, block: &Block, denominators: &[f32], (smoothing, scale): (f64, f64)) {
+    fn gradient(&self, worker: &mut Worker, block: &Block, softmaxes: &[Softmax<f32>], scale: f64) {
         self.logits(worker, block);
-        for (logits, position) in worker.logits.chunks_exact_mut(CLASSES).zip(block.tokens.clone()) {
-            let (logits, outside) = logits.split_at_mut(block.classes.len());
-            let share = smoothing / self.classes as f64;
-            probabilities::<f32>(logits, denominators[position], scale as f32, (scale * share) as f32);
+        let CrossEntropy { smoothing, r_drop, .. } = self.spec;
+        let (rows, classes) = (block.tokens.len(), block.classes.len());
+        let (logits, softmaxes) = (&mut worker.logits[..rows * CLASSES], &softmaxes[block.tokens.clone()]);
+        let share = (scale * (smoothing / self.classes as f64)) as f32;
+        if self.spec.is_paired() {
+            let (first, second) = logits.split_at_mut(rows / 2 * CLASSES);
+            let pairs = first.chunks_exact_mut(CLASSES).zip(second.chunks_exact_mut(CLASSES));
+            for ((first, second), row) in pairs.zip(0..) {
+                let pair = [softmaxes[row], softmaxes[row + rows / 2]];
+                pair_gradients(&mut first[..classes], &mut second[..classes], pair, scale as f32, (scale * r_drop) as f32, share);
+            }
+        } else {
+            for (logits, softmax) in logits.chunks_exact_mut(CLASSES).zip(softmaxes) {
+                probabilities(&mut logits[..classes], softmax.denominator, scale as f32, share);
+            }
+        }
+        for (logits, position) in logits.chunks_exact_mut(CLASSES).zip(block.tokens.clone()) {
+            let (logits, outside) = logits.split_at_mut(classes);
             outside.fill(0.0);
             let target = (self.targets[position] as usize).wrapping_sub(block.classes.start);
             if let Some(value) = logits.get_mut(target) {
@@ -127,10 +143,10 @@ impl Tiled {
         }
     }
 
-    /// Adds the gradient by the hidden states, given the weights `(V, D)`.
-    pub(super) fn add_hidden_gradient(&self, weight: &[f32], denominators: &[f32], spec: &CrossEntropy, out: &mut [f32], into: Into) {
+    /// Adds the gradient by the hidden states, given the weights `(V, D)`; `scale` is the factor of the sum over the tokens.
+    pub(super) fn add_hidden_gradient(&self, weight: &[f32], softmaxes: &[Softmax<f32>], scale: f64, out: &mut [f32], into: Into) {
         crate::profile::count_product(self.targets.len(), self.classes, self.width);
-        let weight = Packed::right((weight, Matrix::rows(self.width)), self.classes, self.width, self.products);
+        let weight = Packed::right((weight, Matrix::rows(self.width)), self.classes, self.width, self.spec.products);
         let stride = weight.panels() * PANEL;
         out.par_chunks_mut(TOKENS * self.width).enumerate().for_each_init(
             || self.worker(),
@@ -139,7 +155,7 @@ impl Tiled {
                 sums.resize(TOKENS * stride, 0.0);
                 for segment in 0..self.segments() {
                     let block = self.block(number, segment);
-                    self.gradient(worker, &block, denominators, (spec.smoothing, spec.scale));
+                    self.gradient(worker, &block, softmaxes, scale);
                     let shape = (block.tokens.len(), block.classes.len());
                     let into = if segment == 0 { Into::Replace } else { Into::Add };
                     let left = (worker.logits.as_slice(), Matrix::rows(CLASSES));
@@ -152,9 +168,9 @@ impl Tiled {
     }
 
     /// Adds the gradient by the weights, given the hidden states `(N, D)`.
-    pub(super) fn add_weight_gradient(&self, hidden: &[f32], denominators: &[f32], spec: &CrossEntropy, out: &mut [f32], into: Into) {
+    pub(super) fn add_weight_gradient(&self, hidden: &[f32], softmaxes: &[Softmax<f32>], scale: f64, out: &mut [f32], into: Into) {
         crate::profile::count_product(self.classes, self.targets.len(), self.width);
-        let hidden = Packed::right((hidden, Matrix::rows(self.width)), self.targets.len(), self.width, self.products);
+        let hidden = Packed::right((hidden, Matrix::rows(self.width)), self.targets.len(), self.width, self.spec.products);
         let stride = hidden.panels() * PANEL;
         let shared = Shared::new(out);
         (0..self.segments()).into_par_iter().for_each_init(
@@ -165,7 +181,7 @@ impl Tiled {
                 let mut classes = 0..0;
                 for number in 0..self.token_blocks() {
                     let block = self.block(number, segment);
-                    self.gradient(worker, &block, denominators, (spec.smoothing, spec.scale));
+                    self.gradient(worker, &block, softmaxes, scale);
                     let shape = (block.classes.len(), block.tokens.len());
                     let into = if number == 0 { Into::Replace } else { Into::Add };
                     let left = (worker.logits.as_slice(), Matrix::rows(CLASSES).transposed());
@@ -193,51 +209,6 @@ fn write(sums: &[f32], stride: usize, out: &mut [f32], width: usize, into: Into)
         match into {
             Into::Replace => out.copy_from_slice(&sums[..width]),
             Into::Add => crate::parallel::add(out, &sums[..width]),
-        }
-    }
-}
-
-/// A token's softmax so far.
-#[derive(Clone, Copy)]
-pub(crate) struct Online {
-    largest: f32,
-    /// The first class with the largest logit.
-    best: usize,
-    /// `Σ exp(logit - largest)`.
-    total: f32,
-    logit_sum: f64,
-    true_logit: f32,
-}
-
-impl Default for Online {
-    fn default() -> Self {
-        Self { largest: f32::NEG_INFINITY, best: usize::MAX, total: 0.0, logit_sum: 0.0, true_logit: 0.0 }
-    }
-}
-
-impl Online {
-    fn finish(&self, target: usize, classes: usize, smoothing: f64) -> LossSums {
-        let log_total = f64::from(self.largest + self.total.ln());
-        let nll = log_total - f64::from(self.true_logit);
-        let uniform = log_total - self.logit_sum / classes as f64;
-        LossSums { smoothed: (1.0 - smoothing) * nll + smoothing * uniform, nll, correct: usize::from(self.best == target) }
-    }
-}
-
-vectorised! {
-    /// Adds the logits of a segment, which begins at class `first` and has the true class at `target`, if within.
-    fn online<T>(token: &mut Online, logits: &[f32], target: usize, first: usize) {
-        let largest = blocked_max(logits);
-        if largest > token.largest {
-            token.total *= crate::real::Real::exp(token.largest - largest);
-            token.largest = largest;
-            token.best = first + logits.iter().position(|&logit| logit == largest).unwrap_or(0);
-        }
-        let base = token.largest;
-        token.total += blocked_sum([logits], |[logit]| crate::real::Real::exp(logit - base));
-        token.logit_sum += f64::from(blocked_sum([logits], |[logit]| logit));
-        if let Some(logit) = logits.get(target) {
-            token.true_logit = *logit;
         }
     }
 }

@@ -1,0 +1,92 @@
+//! A token's softmax, seen one segment of the vocabulary after the other (Milakov and Gimelshein 2018, section 3).
+
+use super::LossSums;
+use crate::real::{Real, blocked_max, blocked_sum, blocked_sums, vectorised};
+
+/// A token's softmax so far.
+#[derive(Clone, Copy)]
+pub(super) struct Online<T> {
+    largest: T,
+    /// The first class with the largest logit.
+    best: usize,
+    /// `Σ exp(logit - largest)`.
+    total: T,
+    /// `Σ exp(logit - largest) (logit - the partner's logit)`, where there is a partner.
+    apart: T,
+    logit_sum: f64,
+    true_logit: T,
+}
+
+/// What the gradient needs to know of a token's softmax, beside its logits.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Softmax<T> {
+    /// The logarithm of the denominator.
+    pub(super) denominator: T,
+    /// Kullback–Leibler divergence of the partner's distribution from this one; 0 without a partner.
+    pub(super) divergence: T,
+}
+
+impl<T: Real> Default for Online<T> {
+    fn default() -> Self {
+        let zero = T::default();
+        Self { largest: T::NEGATIVE_INFINITY, best: usize::MAX, total: zero, apart: zero, logit_sum: 0.0, true_logit: zero }
+    }
+}
+
+impl<T: Real> Online<T> {
+    fn denominator(&self) -> T {
+        self.largest + self.total.ln()
+    }
+
+    /// Once all segments have been seen, by the partner too.
+    pub(super) fn softmax(&self, partner: Option<&Self>) -> Softmax<T> {
+        let denominator = self.denominator();
+        // Σ p (ln p - ln q), with ln p = logit - denominator.
+        let divergence = partner.map_or(T::default(), |partner| self.apart / self.total - (denominator - partner.denominator()));
+        Softmax { denominator, divergence }
+    }
+
+    /// The sums of this token alone.
+    pub(super) fn sums(&self, softmax: &Softmax<T>, target: usize, classes: usize, smoothing: f64) -> LossSums {
+        let log_total = softmax.denominator.wide();
+        let nll = log_total - self.true_logit.wide();
+        let uniform = log_total - self.logit_sum / classes as f64;
+        LossSums {
+            smoothed: (1.0 - smoothing) * nll + smoothing * uniform,
+            nll,
+            correct: usize::from(self.best == target),
+            divergence: softmax.divergence.wide(),
+        }
+    }
+}
+
+vectorised! {
+    /// Adds the logits of a segment, which begins at class `first` and has the true class at `target`, if within; beside them those of
+    /// the token's partner, where it has one.
+    fn online<T>(token: &mut Online<T>, logits: &[T], partner: Option<&[T]>, target: usize, first: usize) {
+        let largest = blocked_max(logits);
+        if largest > token.largest {
+            let factor = (token.largest - largest).exp();
+            token.total *= factor;
+            token.apart *= factor;
+            token.largest = largest;
+            token.best = first + logits.iter().position(|&logit| logit == largest).unwrap_or(0);
+        }
+        let base = token.largest;
+        match partner {
+            None => token.total += blocked_sum([logits], |[logit]| (logit - base).exp()),
+            Some(partner) => {
+                let [total, apart] = blocked_sums([logits, partner], |[logit, other]| {
+                    let value = (logit - base).exp();
+                    [value, value * (logit - other)]
+                });
+                token.total += total;
+                token.apart += apart;
+            }
+        }
+        token.logit_sum += blocked_sum([logits], |[logit]| logit).wide();
+        if let Some(logit) = logits.get(target) {
+            token.true_logit = *logit;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! R-Drop (Liang et al. 2021, section 2.2): two passes over each token, whose distributions `p` and `q` under their own dropout are drawn
+//! towards each other by `KL(p‖q) + KL(q‖p)`.
+//!
+//! With `s = ln p - ln q`, the gradient of that by the logits of `p` is `p (s - KL(p‖q)) + p - q`, and by those of `q` the same with the
+//! two exchanged. So both rows of logits have to be at hand at once: rows are arranged in blocks that hold both passes of a token, and
+//! the rest of the loss works on blocks as ever.
+
+use super::online::{Online, Softmax, online};
+use super::{BLOCK_ROWS, CrossEntropy, LossSums};
+use crate::real::{Real, vectorised};
+
+/// Rows of `width` elements, the second half of which are the partners of the first, in blocks: half a block of first rows, then
+/// their partners. The last block may be shorter.
+pub(super) fn arranged<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
+    let (first, second) = rows.split_at(rows.len() / 2);
+    let half = BLOCK_ROWS / 2 * width;
+    first.chunks(half).zip(second.chunks(half)).flat_map(|(first, second)| [first, second]).collect::<Vec<_>>().concat()
+}
+
+/// The inverse of [`arranged`].
+pub(super) fn restored<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
+    let blocks = || rows.chunks(BLOCK_ROWS * width);
+    let first = blocks().map(|block| &block[..block.len() / 2]);
+    first.chain(blocks().map(|block| &block[block.len() / 2..])).collect::<Vec<_>>().concat()
+}
+
+/// The partner of a row, in a block of so many.
+pub(super) fn partner(row: usize, rows: usize) -> usize {
+    (row + rows / 2) % rows
+}
+
+/// The sums of a pair of tokens; the logits become their gradients if `differentiate`.
+pub(super) fn pair<T: Real>(first: &mut [T], second: &mut [T], targets: [u32; 2], spec: &CrossEntropy, differentiate: bool) -> LossSums {
+    let [target, other_target] = targets.map(|target| target as usize);
+    let (mut token, mut other) = (Online::default(), Online::default());
+    online(&mut token, first, Some(second), target, 0);
+    online(&mut other, second, Some(first), other_target, 0);
+    let softmaxes = [token.softmax(Some(&other)), other.softmax(Some(&token))];
+    let classes = first.len();
+    let mut sums = token.sums(&softmaxes[0], target, classes, spec.smoothing);
+    sums.add(&other.sums(&softmaxes[1], other_target, classes, spec.smoothing));
+    if differentiate {
+        let CrossEntropy { scale, smoothing, r_drop, .. } = *spec;
+        let share = scale * (smoothing / classes as f64);
+        pair_gradients(first, second, softmaxes, T::of(scale), T::of(scale * r_drop), T::of(share));
+        for (row, target) in [(first, target), (second, other_target)] {
+            row[target] -= T::of(scale * (1.0 - smoothing));
+        }
+    }
+    sums
+}
+
+vectorised! {
+    /// The gradients by a pair's logits, in place of them, but for the true classes: with factor `scale` that of the cross entropies, from
+    /// each class of which label smoothing takes `share`, and with factor `weight` that of the divergences.
+    fn pair_gradients<T>(first: &mut [T], second: &mut [T], softmaxes: [Softmax<T>; 2], scale: T, weight: T, share: T) {
+        let [of_first, of_second] = softmaxes;
+        let (own_first, own_second) = (scale + weight * (T::of(1.0) - of_first.divergence), scale + weight * (T::of(1.0) - of_second.divergence));
+        for (first, second) in first.iter_mut().zip(second) {
+            let (log_p, log_q) = (*first - of_first.denominator, *second - of_second.denominator);
+            let (p, q, apart) = (log_p.exp(), log_q.exp(), weight * (log_p - log_q));
+            *first = p * (own_first + apart) - weight * q - share;
+            *second = q * (own_second - apart) - weight * p - share;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arranging_puts_partners_half_a_block_apart_and_can_be_undone() {
+        for pairs in [1, 127, 128, 129, 300] {
+            let rows: Vec<usize> = (0..2 * pairs).flat_map(|row| [row, 1000 + row]).collect();
+            let blocks = arranged(&rows, 2);
+            for block in blocks.chunks(2 * BLOCK_ROWS) {
+                let count = block.len() / 2;
+                for row in 0..count {
+                    assert_eq!(block[2 * row].abs_diff(block[2 * partner(row, count)]), pairs, "{pairs} pairs");
+                }
+            }
+            assert_eq!(restored(&blocks, 2), rows);
+        }
+    }
+}
