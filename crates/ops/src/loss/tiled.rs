@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Tokens of a block.
-const TOKENS: usize = 256;
-/// Classes of a segment: with [`TOKENS`], 512 KiB of logits.
+const TOKENS: usize = 128;
+/// Classes of a segment: with [`TOKENS`], 256 KiB of logits.
 const CLASSES: usize = 512;
 
 /// What the passes share: the packed operands.

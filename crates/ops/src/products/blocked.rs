@@ -99,24 +99,20 @@ pub(super) unsafe fn product(
             }
         };
         match threads {
-            Threads::One => (0..blocks).for_each(|block| whole_rows(block_rows(left, block, BLOCK_PANELS))),
+            Threads::One => (0..blocks).for_each(|block| whole_rows(share(left.panels(), block, blocks))),
             Threads::All => {
                 // Enough pieces for every thread to end at about the same time: fewer rows in a block, or where there are hardly any, fewer
                 // columns, at the price of packing the rows again for each group of them.
                 let threads = rayon::current_num_threads();
-                let height = left.panels().div_ceil(4 * threads).clamp(1, BLOCK_PANELS);
-                let blocks = left.panels().div_ceil(height);
+                let blocks = blocks.next_multiple_of(threads).max(4 * threads).min(left.panels());
                 if blocks >= threads {
-                    (0..blocks).into_par_iter().with_max_len(1).for_each(|block| whole_rows(block_rows(left, block, height)));
+                    (0..blocks).into_par_iter().with_max_len(1).for_each(|block| whole_rows(share(left.panels(), block, blocks)));
                     return true;
                 }
-                let groups = (2 * threads).div_ceil(blocks).min(right.panels()).max(1);
-                let width = right.panels().div_ceil(groups);
-                let groups = right.panels().div_ceil(width);
+                let groups = (2 * threads).div_ceil(blocks).min(right.panels());
                 (0..blocks * groups).into_par_iter().with_max_len(1).for_each(|piece| {
                     let (block, group) = (piece / groups, piece % groups);
-                    let columns = group * width..((group + 1) * width).min(right.panels());
-                    job.run(block_rows(left, block, height), columns, &shared);
+                    job.run(share(left.panels(), block, blocks), share(right.panels(), group, groups), &shared);
                 });
                 return false;
             }
@@ -181,8 +177,9 @@ fn pack(operand: &Operand<'_>, panels: Range<usize>, steps: Range<usize>, parts:
     }
 }
 
-fn block_rows(left: &Operand<'_>, block: usize, height: usize) -> Range<usize> {
-    block * height..((block + 1) * height).min(left.panels())
+/// One of `shares` nearly equal parts of `count` panels.
+fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
+    number * count / shares..(number + 1) * count / shares
 }
 
 struct Job<'a> {
