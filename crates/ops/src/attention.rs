@@ -4,9 +4,9 @@
 //! padding to mask; a query sees the keys of its own sequence alone, and under a causal mask those up to its own
 //! position. Each (sequence, head) is a small product that fits in cache; sequences run in parallel.
 
-use crate::dropout::Dropout;
-use crate::parallel::{Shared, combined};
-use crate::products::{Into, Matrix, Products, Threads, product};
+use crate::dropout::{Dropout, mask_rows};
+use crate::parallel::{Shared, combined, filled, multiply};
+use crate::products::{Into, Matrix, Products, Threads, product, raw_product};
 use crate::real::{Host, Real, blocked_max, blocked_sum, for_real, is_fused, vectorised};
 use crate::tape::Tape;
 use candle_core::{Result, Tensor};
@@ -62,13 +62,21 @@ pub fn self_attention(tape: Option<&Tape>, qkv: &Tensor, bias: Option<&Tensor>, 
             let (qkv, bias) = (qkv.clone(), bias.cloned());
             tape.record::<T>("attention", &inputs, &out, move |adjoint, adjoints| {
                 let host = Host::new(&qkv)?;
-                let mut grad_bias = None;
-                adjoints.add_with(&qkv, |out: &mut [T], into| {
-                    let shared = Shared::new(out);
-                    grad_bias = fused.backward([host.elements()?; 3], at, &weights, &adjoint, ([shared; 3], into), bias.as_ref())?;
-                    Ok(())
-                })?;
-                give_bias(adjoints, bias.as_ref(), grad_bias)
+                let values = host.elements()?;
+                let back = |to: Shared<T>, into| fused.backward([values; 3], at, &weights, &adjoint, ([to; 3], into), bias.as_ref());
+                let mut grad_bias = Ok(None);
+                if adjoints.is_first(&qkv) {
+                    // SAFETY: query, key and value are all there is of a row, and `backward` writes the rows of every sequence.
+                    let (gradient, of_bias) = unsafe { filled(values.len(), |to| back(to, Into::Replace)) };
+                    grad_bias = of_bias;
+                    adjoints.give(&qkv, gradient)?;
+                } else {
+                    adjoints.add_with(&qkv, |out: &mut [T], into| {
+                        grad_bias = back(Shared::new(out), into);
+                        Ok(())
+                    })?;
+                }
+                give_bias(adjoints, bias.as_ref(), grad_bias?)
             })?;
         }
         Ok(out)
@@ -103,13 +111,17 @@ pub fn cross_attention(tape: Option<&Tape>, query: &Tensor, key_value: &Tensor, 
             tape.record::<T>("attention", &inputs, &out, move |adjoint, adjoints| {
                 let (query_host, key_host) = (Host::new(&query)?, Host::new(&key_value)?);
                 let (query_values, key_values) = (query_host.elements::<T>()?, key_host.elements::<T>()?);
-                let (mut grad_query, mut grad_key_value) = (vec![T::default(); query_values.len()], vec![T::default(); key_values.len()]);
-                let (to_query, to_keys) = (Shared::new(&mut grad_query), Shared::new(&mut grad_key_value));
-                let to = ([to_query, to_keys, to_keys], Into::Replace);
-                let grad_bias = fused.backward([query_values, key_values, key_values], at, &weights, &adjoint, to, bias.as_ref())?;
+                let values = [query_values, key_values, key_values];
+                let back = |to_query, to_keys| {
+                    let to = ([to_query, to_keys, to_keys], Into::Replace);
+                    fused.backward(values, at, &weights, &adjoint, to, bias.as_ref())
+                };
+                // SAFETY: a row of the one is a query, a row of the other key and value, and `backward` writes the rows of every sequence.
+                let (grad_query, (grad_key_value, grad_bias)) =
+                    unsafe { filled(query_values.len(), |to_query| filled(key_values.len(), |to_keys| back(to_query, to_keys))) };
                 adjoints.give(&query, grad_query)?;
                 adjoints.give(&key_value, grad_key_value)?;
-                give_bias(adjoints, bias.as_ref(), grad_bias)
+                give_bias(adjoints, bias.as_ref(), grad_bias?)
             })?;
         }
         Ok(out)
@@ -188,6 +200,15 @@ impl Columns {
     fn head(&self, row: usize, head: usize, head_width: usize) -> Matrix {
         Matrix::rows(self.stride).at(row * self.stride + self.column + head * head_width)
     }
+
+    /// Writes zeros to `count` rows of the projection, from `row` on: the caller's alone.
+    fn clear<T: Real>(&self, to: Shared<T>, row: usize, count: usize, width: usize) {
+        let zeros = vec![T::default(); width];
+        for row in row..row + count {
+            // SAFETY: the caller's promise.
+            unsafe { to.write(row * self.stride + self.column, &zeros) };
+        }
+    }
 }
 
 /// Query, key and value.
@@ -240,24 +261,22 @@ impl Fused {
         };
         let (width, dh) = (self.width(), self.head_width);
         let how = (self.spec.products, Threads::One);
-        let mut out = vec![T::default(); self.rows() * width];
-        let mut weights = vec![T::default(); self.weight_count()];
-        let (out_shared, weights_shared) = (Shared::new(&mut out), Shared::new(&mut weights));
-        self.spans.par_iter().for_each_init(Vec::new, |dropped, span| {
+        let one_sequence = |dropped: &mut Vec<T>, span: &Span, to_out: Shared<T>, to_weights: Shared<T>| {
             let (tq, tk) = (span.queries, span.keys);
+            let out_at = Columns { stride: width, column: 0 };
             if tq == 0 || tk == 0 {
-                return;
+                return out_at.clear(to_out, span.query, tq, width);
             }
-            let rows = span.query * width..(span.query + tq) * width;
-            // SAFETY: each sequence has its own rows and its own weights, and both vectors outlive the loop.
-            let out = unsafe { out_shared.range(rows) };
-            // SAFETY: as above.
-            let weights = unsafe { weights_shared.range(span.weights..span.weights + self.spec.heads * tq * tk) };
-            for (head, weights) in weights.chunks_exact_mut(tq * tk).enumerate() {
-                let square = Matrix::rows(tk);
+            let square = Matrix::rows(tk);
+            for head in 0..self.spec.heads {
+                let first = span.weights + head * tq * tk;
                 let query = (values[QUERY], at[QUERY].head(span.query, head, dh));
                 let key = (values[KEY], at[KEY].head(span.key, head, dh).transposed());
-                product((tq, dh, tk), query, key, (weights, square), Into::Replace, how);
+                // SAFETY: each sequence has its own weights, and the product writes those of this head.
+                let weights = unsafe {
+                    raw_product((tq, dh, tk), query, key, (to_weights, square.at(first)), Into::Replace, how, None);
+                    to_weights.range(first..first + tq * tk)
+                };
                 let slope = self.spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
                 let bias = bias.map(|(bias, longest)| {
                     let size = bias.len() / self.spec.heads;
@@ -266,28 +285,42 @@ impl Fused {
                 scale_and_bias(weights, tk, self.scale(), self.spec.query_start, T::of(slope), bias);
                 softmax_rows(weights, tk, if self.spec.causal { Some(self.spec.query_start) } else { None });
                 let used: &[T] = if self.spec.dropout.is_active() {
-                    dropped.clear();
-                    dropped.extend_from_slice(weights);
-                    self.drop_weights(dropped, span, head);
-                    dropped
+                    let used = self.mask(dropped, span, head);
+                    multiply(used, weights);
+                    used
                 } else {
                     weights
                 };
                 let value = (values[VALUE], at[VALUE].head(span.key, head, dh));
-                product((tq, tk, dh), (used, square), value, (out, Matrix::rows(width).at(head * dh)), Into::Replace, how);
+                let to = (to_out, out_at.head(span.query, head, dh));
+                // SAFETY: each sequence has its own rows.
+                unsafe { raw_product((tq, tk, dh), (used, square), value, to, Into::Replace, how, None) };
             }
-        });
+        };
+        // SAFETY: the sequences have all rows and all weights between them.
+        let (out, (weights, ())) = unsafe {
+            filled(self.rows() * width, |out| {
+                filled(self.weight_count(), |weights| {
+                    self.spans
+                        .par_iter()
+                        .with_max_len(4)
+                        .for_each_init(Vec::new, |dropped, span| one_sequence(dropped, span, out, weights));
+                })
+            })
+        };
         Ok((out, weights))
     }
 
-    fn drop_weights<T: Real>(&self, weights: &mut [T], span: &Span, head: usize) {
-        for (query, row) in weights.chunks_exact_mut(span.keys).enumerate() {
-            let first = mask_index(span.query + query, self.spec.heads, head, self.longest_key, 0);
-            drop_row(row, first, self.spec.dropout);
-        }
+    /// The factors of dropout on the weights of one head.
+    fn mask<'a, T: Real>(&self, scratch: &'a mut Vec<T>, span: &Span, head: usize) -> &'a mut [T] {
+        let mask = room(scratch, span.queries * span.keys);
+        let number = |query| mask_index(query, self.spec.heads, head, self.longest_key, 0);
+        mask_rows(mask, span.keys, number(span.query), number(1) - number(0), self.spec.dropout);
+        mask
     }
 
-    /// Adjoints of query, key and value, written to matrices laid out as they are, and that of the bias.
+    /// Adjoints of query, key and value, written to matrices laid out as they are, and that of the bias. The rows of every sequence are
+    /// written, in the columns of the projections; where they are replaced they need not be initialised.
     fn backward<T: Real>(
         &self,
         values: [&[T]; 3],
@@ -300,46 +333,53 @@ impl Fused {
         let (width, dh, heads) = (self.width(), self.head_width, self.spec.heads);
         let bias_shape = bias.map(Tensor::dims3).transpose()?;
         let how = (self.spec.products, Threads::One);
-        let group = self.spans.len().div_ceil(16).max(1);
+        // A group has a sum of its own for the bias.
+        let group = self.spans.len().div_ceil(if bias.is_some() { 16 } else { 64 }).max(1);
         let partial: Vec<Vec<T>> = self
             .spans
             .par_chunks(group)
+            .with_max_len(1)
             .map(|spans| {
                 let mut bias_sum = vec![T::default(); bias_shape.map_or(0, |(heads, queries, keys)| heads * queries * keys)];
-                let (mut probs, mut scores) = (Vec::new(), Vec::new());
+                let (mut mask, mut probs, mut scores) = (Vec::new(), Vec::new(), Vec::new());
                 for span in spans {
                     let (tq, tk) = (span.queries, span.keys);
                     if tq == 0 || tk == 0 {
+                        if into == Into::Replace {
+                            at[QUERY].clear(to[QUERY], span.query, tq, width);
+                            at[KEY].clear(to[KEY], span.key, tk, width);
+                            at[VALUE].clear(to[VALUE], span.key, tk, width);
+                        }
                         continue;
                     }
                     let square = Matrix::rows(tk);
-                    // The rows of this sequence in the adjoint of a projection, and where one of its heads begins there.
-                    let rows = |part: usize| {
-                        let (first, count) = if part == QUERY { (span.query, tq) } else { (span.key, tk) };
-                        // SAFETY: sequences have disjoint rows, each is handled by one task, and a task holds one such slice at a time.
-                        unsafe { to[part].range(first * at[part].stride..(first + count) * at[part].stride) }
-                    };
                     for head in 0..heads {
-                        let head_at = |part: usize| at[part].head(0, head, dh);
-                        let of = |part: usize| (values[part], at[part].head(if part == QUERY { span.query } else { span.key }, head, dh));
+                        let head_at = |part: usize| at[part].head(if part == QUERY { span.query } else { span.key }, head, dh);
+                        let of = |part: usize| (values[part], head_at(part));
+                        let to = |part: usize| (to[part], head_at(part));
                         let weights = &saved[span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
                         let grad_at = Matrix::rows(width).at(span.query * width + head * dh);
-                        probs.clear();
-                        probs.extend_from_slice(weights);
-                        if self.spec.dropout.is_active() {
-                            self.drop_weights(&mut probs, span, head);
-                        }
-                        product((tk, tq, dh), (&probs, square.transposed()), (grad, grad_at), (rows(VALUE), head_at(VALUE)), into, how);
-                        scores.clear();
-                        scores.resize(tq * tk, T::default());
+                        let mask = self.spec.dropout.is_active().then(|| &*self.mask(&mut mask, span, head));
+                        let used: &[T] = match mask {
+                            Some(mask) => {
+                                let used = room(&mut probs, tq * tk);
+                                used.copy_from_slice(mask);
+                                multiply(used, weights);
+                                used
+                            }
+                            None => weights,
+                        };
+                        // SAFETY: here and below: sequences have disjoint rows, and each is handled by one task.
+                        unsafe { raw_product((tk, tq, dh), (used, square.transposed()), (grad, grad_at), to(VALUE), into, how, None) };
+                        let scores = room(&mut scores, tq * tk);
                         let (value, value_at) = of(VALUE);
-                        product((tq, dh, tk), (grad, grad_at), (value, value_at.transposed()), (&mut scores, square), Into::Replace, how);
-                        if self.spec.dropout.is_active() {
-                            self.drop_weights(&mut scores, span, head);
+                        product((tq, dh, tk), (grad, grad_at), (value, value_at.transposed()), (scores, square), Into::Replace, how);
+                        if let Some(mask) = mask {
+                            multiply(scores, mask);
                         }
                         // The adjoint of the biased scores; that of the products is `scale` times it.
                         if let Some((_, queries, keys)) = bias_shape {
-                            softmax_backward(weights, &mut scores, tk, T::of(1.0));
+                            softmax_backward(weights, scores, tk, T::of(1.0));
                             for (i, row) in scores.chunks_exact(tk).enumerate() {
                                 let start = (head * queries + i) * keys;
                                 crate::parallel::add(&mut bias_sum[start..start + tk], row);
@@ -347,10 +387,13 @@ impl Fused {
                             let scale = self.scale::<T>();
                             scores.iter_mut().for_each(|score| *score *= scale);
                         } else {
-                            softmax_backward(weights, &mut scores, tk, self.scale());
+                            softmax_backward(weights, scores, tk, self.scale());
                         }
-                        product((tq, tk, dh), (&scores, square), of(KEY), (rows(QUERY), head_at(QUERY)), into, how);
-                        product((tk, tq, dh), (&scores, square.transposed()), of(QUERY), (rows(KEY), head_at(KEY)), into, how);
+                        // SAFETY: as above.
+                        unsafe {
+                            raw_product((tq, tk, dh), (scores, square), of(KEY), to(QUERY), into, how, None);
+                            raw_product((tk, tq, dh), (scores, square.transposed()), of(QUERY), to(KEY), into, how, None);
+                        }
                     }
                 }
                 bias_sum
@@ -358,6 +401,14 @@ impl Fused {
             .collect();
         Ok(bias_shape.map(|(heads, queries, keys)| combined(partial, heads * queries * keys)))
     }
+}
+
+/// The first `count` elements of a scratch vector that never shrinks.
+fn room<T: Real>(scratch: &mut Vec<T>, count: usize) -> &mut [T] {
+    if scratch.len() < count {
+        scratch.resize(count, T::default());
+    }
+    &mut scratch[..count]
 }
 
 vectorised! {
@@ -410,15 +461,6 @@ vectorised! {
             for (grad, weight) in grad.iter_mut().zip(weights) {
                 *grad = scale * *weight * (*grad - sum);
             }
-        }
-    }
-}
-
-vectorised! {
-    fn drop_row<T>(row: &mut [T], first: usize, dropout: Dropout) {
-        let factor = dropout.kernel::<T>();
-        for (j, value) in row.iter_mut().enumerate() {
-            *value *= factor(first.wrapping_add(j) as u32);
         }
     }
 }

@@ -63,11 +63,24 @@ impl Dropout {
 }
 
 vectorised! {
-    /// `out[i] = input[i] · factor(first + i)`.
-    fn dropped<T>(input: &[T], out: &mut [T], first: usize, dropout: Dropout) {
+    /// `values[i] *= factor(first + i)`.
+    fn drop_in_place<T>(values: &mut [T], first: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
-        for (i, (out, input)) in out.iter_mut().zip(input).enumerate() {
-            *out = *input * factor(first.wrapping_add(i) as u32);
+        for (i, value) in values.iter_mut().enumerate() {
+            *value *= factor(first.wrapping_add(i) as u32);
+        }
+    }
+}
+
+vectorised! {
+    /// The factors of rows of `width` elements each, whose numbers in the mask begin `stride` apart.
+    fn mask_rows<T>(out: &mut [T], width: usize, first: usize, stride: usize, dropout: Dropout) {
+        let factor = dropout.kernel::<T>();
+        for (row, out) in out.chunks_exact_mut(width).enumerate() {
+            let first = first.wrapping_add(row * stride);
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = factor(first.wrapping_add(i) as u32);
+            }
         }
     }
 }

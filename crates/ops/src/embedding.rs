@@ -1,7 +1,7 @@
 //! Embedding lookup: `dropout(table[ids] · scale + positions[position])` (Vaswani et al. 2017, section 3.4).
 
-use crate::dropout::{Dropout, dropped};
-use crate::parallel::{CHUNK, zip_chunks};
+use crate::dropout::{Dropout, drop_in_place};
+use crate::parallel::{CHUNK, Shared, filled};
 use crate::products::Into;
 use crate::real::{Host, Real, for_real, is_fused};
 use crate::tape::Tape;
@@ -62,9 +62,7 @@ pub fn embedding(tape: Option<&Tape>, table: &Tensor, positions: Option<&Tensor>
             let (table, positions, spec) = (table.clone(), positions.cloned(), spec.clone());
             tape.record::<T>("embedding", &inputs, &out, move |mut adjoint, adjoints| {
                 if spec.dropout.is_active() {
-                    let mut kept = vec![T::default(); adjoint.len()];
-                    zip_chunks(&adjoint, &mut kept, |first, adjoint, kept| dropped(adjoint, kept, first, spec.dropout));
-                    adjoint = kept;
+                    adjoint.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| drop_in_place(part, chunk * CHUNK, spec.dropout));
                 }
                 let width = table.dim(1)?;
                 adjoints.add_with(&table, |out: &mut [T], into| scatter(&spec.ids, &adjoint, Real::of(spec.scale), width, out, into))?;
@@ -82,39 +80,51 @@ pub fn embedding(tape: Option<&Tape>, table: &Tensor, positions: Option<&Tensor>
 
 fn look_up<T: Real>(spec: &Embedding, table: &[T], positions: Option<&[T]>, width: usize) -> Vec<T> {
     let scale = T::of(spec.scale);
-    let mut out = vec![T::default(); spec.ids.len() * width];
     let piece = (CHUNK / width.max(1)).max(1);
-    out.par_chunks_mut(piece * width).enumerate().for_each(|(chunk, out)| {
-        let mut sum = vec![T::default(); out.len()];
-        for (row, sum) in sum.chunks_exact_mut(width).enumerate() {
-            let id = spec.ids[chunk * piece + row] as usize;
-            for (sum, value) in sum.iter_mut().zip(&table[id * width..(id + 1) * width]) {
-                *sum = *value * scale;
-            }
+    let some_rows = |chunk: usize, to: Shared<T>| {
+        let rows = chunk * piece..((chunk + 1) * piece).min(spec.ids.len());
+        for row in rows.clone() {
+            let id = spec.ids[row] as usize;
+            // SAFETY: each chunk has its own rows, and a row is initialised before it is read.
+            let sum = unsafe {
+                to.write(row * width, &table[id * width..(id + 1) * width]);
+                to.range(row * width..(row + 1) * width)
+            };
+            sum.iter_mut().for_each(|value| *value *= scale);
             if let Some(positions) = positions {
-                let position = spec.positions[chunk * piece + row] as usize;
+                let position = spec.positions[row] as usize;
                 crate::parallel::add(sum, &positions[position * width..(position + 1) * width]);
             }
         }
         if spec.dropout.is_active() {
-            dropped(&sum, out, chunk * piece * width, spec.dropout);
-        } else {
-            out.copy_from_slice(&sum);
+            // SAFETY: the rows have just been written.
+            drop_in_place(unsafe { to.range(rows.start * width..rows.end * width) }, rows.start * width, spec.dropout);
         }
-    });
-    out
+    };
+    let chunks = spec.ids.len().div_ceil(piece);
+    // SAFETY: the chunks have all rows between them.
+    unsafe { filled(spec.ids.len() * width, |to| (0..chunks).into_par_iter().for_each(|chunk| some_rows(chunk, to))).0 }
 }
+
+/// Columns of a table that one task adds to.
+const COLUMNS: usize = 64;
 
 /// Adds each row of the adjoint, scaled, to its row of the table, in the order of the tokens.
 fn scatter<T: Real>(rows: &[u32], adjoint: &[T], scale: T, width: usize, out: &mut [T], into: Into) -> Result<()> {
     if into == Into::Replace {
-        out.fill(T::default());
+        out.par_chunks_mut(CHUNK).for_each(|out| out.fill(T::default()));
     }
-    for (row, adjoint) in rows.iter().zip(adjoint.chunks_exact(width)) {
-        let start = *row as usize * width;
-        for (out, adjoint) in out[start..start + width].iter_mut().zip(adjoint) {
-            *out += *adjoint * scale;
+    let shared = Shared::new(out);
+    (0..width.div_ceil(COLUMNS)).into_par_iter().for_each(|task| {
+        let columns = task * COLUMNS..((task + 1) * COLUMNS).min(width);
+        for (row, adjoint) in rows.iter().zip(adjoint.chunks_exact(width)) {
+            let start = *row as usize * width;
+            // SAFETY: each task has its own columns, and `out` outlives the loop.
+            let out = unsafe { shared.range(start + columns.start..start + columns.end) };
+            for (out, adjoint) in out.iter_mut().zip(&adjoint[columns.clone()]) {
+                *out += *adjoint * scale;
+            }
         }
-    }
+    });
     Ok(())
 }

@@ -33,7 +33,10 @@ fn forward<T: Real>(tape: Option<&Tape>, x: &Tensor, weight: &Tensor, bias: &Ten
     let piece = ROWS * weights.len();
     let mut out = Vec::with_capacity(values.len());
     let room = &mut out.spare_capacity_mut()[..values.len()];
-    room.par_chunks_mut(piece).zip(values.par_chunks(piece)).for_each(|(out, x)| forward_rows(x, weights, biases, out, epsilon));
+    room.par_chunks_mut(piece)
+        .zip(values.par_chunks(piece))
+        .with_max_len(1)
+        .for_each(|(out, x)| forward_rows(x, weights, biases, out, epsilon));
     // SAFETY: the rows have been written.
     unsafe { out.set_len(values.len()) };
     let out = Tensor::from_vec(out, x.shape(), x.device())?;
@@ -56,6 +59,7 @@ fn backward<T: Real>(x: &Tensor, weight: &Tensor, bias: &Tensor, adjoint: &[T], 
             .par_chunks_mut(piece)
             .zip(values.par_chunks(piece))
             .zip(adjoint.par_chunks(piece))
+            .with_max_len(1)
             .map(|((out, x), adjoint)| {
                 let mut sums = vec![T::default(); 2 * width];
                 backward_rows(x, weights, adjoint, out, into == Into::Add, &mut sums, epsilon);

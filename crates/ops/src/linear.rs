@@ -1,7 +1,7 @@
 //! The linear layer with what follows it: `residual + dropout(activation(x Wᵀ + b))`, finished while the product is in cache.
 
-use crate::dropout::{Dropout, dropped};
-use crate::parallel::{CHUNK, add, column_sums, zip_chunks};
+use crate::dropout::Dropout;
+use crate::parallel::{ROWS, Shared, add, add_rows, column_sums, combined, filled};
 use crate::products::{Matrix, Products, Threads, product, product_then};
 use crate::real::{Host, Real, for_real, is_fused, vectorised};
 use crate::tape::Tape;
@@ -145,7 +145,7 @@ fn forward<T: Real>(tape: Option<&Tape>, node: Node) -> Result<Tensor> {
     let weight_at = Matrix::rows(width).transposed();
     let x_values = x_host.elements::<T>()?;
     let (x_part, weight_part) = ((x_values, Matrix::rows(width)), (weight_host.elements::<T>()?, weight_at));
-    let out = product_then((rows, width, outputs), x_part, weight_part, spec.products, &finish);
+    let out = product_then((rows, width, outputs), x_part, weight_part, spec.products, Some(&finish));
     let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
     if let Some(tape) = tape {
         // The sign of the result tells what relu passed on.
@@ -179,25 +179,16 @@ impl Node {
     fn backward<T: Real>(&self, before: &[T], adjoint: Vec<T>, adjoints: &mut crate::tape::Adjoints<'_>) -> Result<()> {
         let Linear { activation, dropout, products } = self.spec;
         let ((rows, inputs), outputs) = (self.x.dims2()?, self.weight.dim(0)?);
-        let mut owned = Vec::new();
-        let mut adjoint = adjoint;
-        if activation != Activation::Identity {
-            let target = if self.residual.is_some() {
-                owned = adjoint.clone();
-                &mut owned
-            } else {
-                &mut adjoint
-            };
-            target
-                .par_chunks_mut(CHUNK)
-                .zip(before.par_chunks(CHUNK))
-                .enumerate()
-                .for_each(|(chunk, (grad, before))| deactivate(before, grad, chunk * CHUNK, activation, dropout));
-        } else if dropout.is_active() {
-            owned = vec![T::default(); adjoint.len()];
-            zip_chunks(&adjoint, &mut owned, |first, grad, out| dropped(grad, out, first, dropout));
-        }
-        let grad = if owned.is_empty() { &adjoint } else { &owned };
+        let (owned, sums) = if activation == Activation::Identity && !dropout.is_active() {
+            (None, self.bias.as_ref().map(|_| column_sums(&adjoint, outputs)))
+        } else {
+            // SAFETY: `deactivated` writes every row.
+            let (owned, sums) = unsafe { filled(adjoint.len(), |to| self.deactivated(before, &adjoint, to)) };
+            (Some(owned), Some(sums))
+        };
+        // Nobody but the residual asks for what came in.
+        let adjoint = if owned.is_some() && self.residual.is_none() { Vec::new() } else { adjoint };
+        let grad = owned.as_deref().unwrap_or(&adjoint);
         let (x_host, weight_host) = (Host::new(&self.x)?, Host::new(&self.weight)?);
         let (x, weight) = (x_host.elements::<T>()?, weight_host.elements::<T>()?);
         let grad_at = Matrix::rows(outputs);
@@ -207,12 +198,12 @@ impl Node {
             product(shape, (grad, grad_at.transposed()), (x, Matrix::rows(inputs)), (out, Matrix::rows(inputs)), into, threads);
             Ok(())
         })?;
-        if let Some(bias) = &self.bias {
-            adjoints.give(bias, column_sums(grad, outputs))?;
+        if let (Some(bias), Some(sums)) = (&self.bias, sums) {
+            adjoints.give(bias, sums)?;
         }
         let (shape, weight_at) = ((rows, outputs, inputs), Matrix::rows(inputs));
         if adjoints.is_first(&self.x) {
-            adjoints.give(&self.x, product_then(shape, (grad, grad_at), (weight, weight_at), products, &|_, _| {}))?;
+            adjoints.give(&self.x, product_then(shape, (grad, grad_at), (weight, weight_at), products, None))?;
         } else {
             adjoints.add_with(&self.x, |out: &mut [T], into| {
                 product(shape, (grad, grad_at), (weight, weight_at), (out, Matrix::rows(inputs)), into, threads);
@@ -224,7 +215,33 @@ impl Node {
             None => Ok(()),
         }
     }
+
+    /// The adjoint before activation and dropout, every row of it written to `to`, and the sums of its columns.
+    fn deactivated<T: Real>(&self, before: &[T], adjoint: &[T], to: Shared<T>) -> Vec<T> {
+        let Linear { activation, dropout, .. } = self.spec;
+        let (width, piece) = (self.weight.dims()[0], ROWS * self.weight.dims()[0]);
+        let sums = |number: usize| {
+            let mut sums = vec![T::default(); width];
+            let (start, end) = (number * piece, adjoint.len().min((number + 1) * piece));
+            let some_rows = (CACHED / width.max(1)).max(1) * width;
+            for first in (start..end).step_by(some_rows) {
+                let range = first..end.min(first + some_rows);
+                // SAFETY: each piece has its own rows, which are initialised by the time they are read.
+                let grad = unsafe {
+                    to.write(first, &adjoint[range.clone()]);
+                    to.range(range.clone())
+                };
+                deactivate(before.get(range).unwrap_or_default(), grad, first, activation, dropout);
+                add_rows(grad, &mut sums);
+            }
+            sums
+        };
+        combined((0..adjoint.len().div_ceil(piece.max(1))).into_par_iter().with_max_len(1).map(sums).collect(), width)
+    }
 }
+
+/// Elements of whole rows that several passes go over while they are in the first-level cache.
+const CACHED: usize = 4 * 1024;
 
 vectorised! {
     fn add_bias<T>(out: &mut [T], bias: &[T]) {
@@ -251,10 +268,12 @@ vectorised! {
 }
 
 vectorised! {
-    /// The adjoint before activation and dropout, in place.
+    /// The adjoint before activation and dropout, in place. Without an activation nothing is known of what was `before`.
     fn deactivate<T>(before: &[T], grad: &mut [T], first: usize, activation: Activation, dropout: Dropout) {
-        for (grad, before) in grad.iter_mut().zip(before) {
-            *grad *= activation.derivative(*before);
+        if activation != Activation::Identity {
+            for (grad, before) in grad.iter_mut().zip(before) {
+                *grad *= activation.derivative(*before);
+            }
         }
         if dropout.is_active() {
             let factor = dropout.kernel::<T>();

@@ -3,7 +3,7 @@
 //! Candle's `AdamW` keeps its moments and step private, so that a run could not be resumed exactly, and takes
 //! about fourteen passes over memory; this is one.
 
-use crate::parallel::CHUNK;
+use crate::parallel::{CHUNK, Shared};
 use crate::parameters::ParameterStore;
 use crate::real::{Host, vectorised};
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
@@ -56,9 +56,13 @@ fn fused_adam_step(store: &ParameterStore, gradients: &Tensor, first: &Tensor, s
     let gradients = host.elements::<f32>()?;
     update_elements(first, |first| {
         update_elements(second, |second| {
-            for parameter in store.parameters() {
+            let (first, second) = (Shared::new(first), Shared::new(second));
+            // Most parameters are too small to be shared between threads: they go to one each.
+            store.parameters().par_iter().with_max_len(1).try_for_each(|parameter| {
                 let range = parameter.offset()..parameter.offset() + parameter.len();
-                let (gradient, first, second) = (&gradients[range.clone()], &mut first[range.clone()], &mut second[range]);
+                // SAFETY: parameters have disjoint ranges.
+                let (first, second) = unsafe { (first.range(range.clone()), second.range(range.clone())) };
+                let gradient = &gradients[range];
                 let decay = if parameter.is_matrix() { step.weight_decay } else { 0.0 };
                 update_elements(parameter.var().as_tensor(), |weights| {
                     weights
@@ -69,9 +73,8 @@ fn fused_adam_step(store: &ParameterStore, gradients: &Tensor, first: &Tensor, s
                             adam_elements::<f32>(weights, gradient, first, second, step, decay)
                         });
                     Ok(())
-                })?;
-            }
-            Ok(())
+                })
+            })
         })
     })
 }

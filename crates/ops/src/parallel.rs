@@ -1,4 +1,7 @@
 //! Work split over threads in pieces of fixed size, so that no result depends on the number of threads.
+//!
+//! Rayon hands out several pieces at a time, as many as a fourth of all where there are two threads, and whoever is done first waits.
+//! `with_max_len(1)` hands them out one by one, where a piece is worth the tenth of a microsecond that it costs.
 
 use crate::real::{Real, vectorised};
 use rayon::prelude::*;
@@ -9,9 +12,16 @@ pub(crate) const CHUNK: usize = 16 * 1024;
 /// Rows in a piece of a pass over rows that also sums over them.
 pub(crate) const ROWS: usize = 64;
 
-/// Applies `f(first index, input piece, output piece)` to matching pieces.
-pub(crate) fn zip_chunks<T: Real>(input: &[T], out: &mut [T], f: impl Fn(usize, &[T], &mut [T]) + Sync) {
-    out.par_chunks_mut(CHUNK).zip(input.par_chunks(CHUNK)).enumerate().for_each(|(chunk, (out, input))| f(chunk * CHUNK, input, out));
+/// A vector of `count` elements that `write` fills, and what it returns. Zeros first would be a serial pass over memory.
+///
+/// # Safety
+/// `write` writes every element.
+pub(crate) unsafe fn filled<T, R>(count: usize, write: impl FnOnce(Shared<T>) -> R) -> (Vec<T>, R) {
+    let mut values = Vec::with_capacity(count);
+    let result = write(Shared::spare(&mut values, count));
+    // SAFETY: there is room for them, and by the caller's promise they have been written.
+    unsafe { values.set_len(count) };
+    (values, result)
 }
 
 vectorised! {
@@ -19,6 +29,15 @@ vectorised! {
     fn add<T>(total: &mut [T], values: &[T]) {
         for (total, value) in total.iter_mut().zip(values) {
             *total += *value;
+        }
+    }
+}
+
+vectorised! {
+    /// `out[i] *= factors[i]`.
+    fn multiply<T>(out: &mut [T], factors: &[T]) {
+        for (out, factor) in out.iter_mut().zip(factors) {
+            *out *= *factor;
         }
     }
 }
@@ -41,7 +60,7 @@ pub(crate) fn column_sums<T: Real>(values: &[T], width: usize) -> Vec<T> {
         add_rows(rows, &mut sums);
         sums
     };
-    combined(values.par_chunks((width * ROWS).max(1)).map(sums).collect(), width)
+    combined(values.par_chunks((width * ROWS).max(1)).with_max_len(1).map(sums).collect(), width)
 }
 
 /// The elementwise sum of equally long vectors, in their order.

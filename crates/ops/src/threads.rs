@@ -1,11 +1,77 @@
 //! Which threads work: the pool's, and of Candle's own as few as may be.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
 /// Runs `work` on a thread of the pool, and waits for it.
 ///
 /// A parallel operation that is called from outside the pool hands its work over and sleeps until it is done: two wake-ups, which a
 /// small model's step pays hundreds of times. From inside, the caller takes part.
 pub fn in_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| work())
+}
+
+/// As [`in_pool`], and the other threads stay awake until `work` is done: for long work of many short parallel operations.
+///
+/// A thread that finds nothing to do for some microseconds goes to sleep, and waking it takes as long as a small operation. Here it
+/// goes on looking, until `work` is done or leaves it without anything for [`PATIENCE`]. It is always the same thread that does
+/// `work` itself, so that its allocator has what the last step freed.
+pub fn in_waking_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    let caller = rayon::current_thread_index().unwrap_or(0);
+    let (work, done, result) = (Mutex::new(Some(work)), AtomicBool::new(false), Mutex::new(None));
+    rayon::broadcast(|context| {
+        if context.index() != caller {
+            return stay_awake(&done);
+        }
+        let _end = SetOnDrop(&done);
+        let work = lock(&work).take();
+        let value = work.map(|work| work());
+        *lock(&result) = value;
+    });
+    let value = lock(&result).take();
+    value.unwrap_or_else(|| unreachable!("a thread of the pool has done the work"))
+}
+
+/// No thread panics while it holds one of the locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long a thread looks for work that does not come.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// Looks from one time to the next, before the thread offers its core to others.
+const LOOKS: usize = 64;
+
+/// Does what work there is in the pool, until `done`.
+fn stay_awake(done: &AtomicBool) {
+    let mut idle_since = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if done.load(Ordering::Acquire) {
+                return;
+            }
+            if rayon::yield_now() == Some(rayon::Yield::Executed) {
+                idle_since = Instant::now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        if idle_since.elapsed() > PATIENCE {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Ends the waiting of the others, also where the work panics.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// Keeps Candle's elementwise operations on the calling thread, unless `CANDLE_NUM_THREADS` is set already.

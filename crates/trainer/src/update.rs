@@ -4,7 +4,7 @@ use std::path::Path;
 
 use candle_core::{DType, Result as CandleResult, Tensor};
 use taper_model::{Pass, Transformer};
-use taper_ops::threads::in_pool;
+use taper_ops::threads::in_waking_pool;
 use taper_ops::{AdamStep, Gradients, ParameterStore, adam_step, ema_step, global_norm};
 
 use crate::checkpoint::{self, OPTIMIZER_FILE};
@@ -86,7 +86,7 @@ impl Optimizer {
         learning_rate: f64,
         batches: &[MicroBatch],
     ) -> Result<Outcome, BoxError> {
-        in_pool(|| {
+        in_waking_pool(|| {
             let total: usize = batches.iter().map(MicroBatch::target_tokens).sum();
             let scale = 1.0 / total as f64;
             let store = model.parameters();

@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use tiled::Tiled;
 
 /// Rows of logits that exist at a time.
-const BLOCK_ROWS: usize = 256;
+const BLOCK_ROWS: usize = 128;
 
 /// Sums over the target tokens of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

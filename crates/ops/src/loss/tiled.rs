@@ -13,7 +13,7 @@ use crate::real::vectorised;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Classes of a segment: with [`TOKENS`], 512 KiB of logits.
+/// Classes of a segment: with [`TOKENS`], 256 KiB of logits.
 const CLASSES: usize = 512;
 
 /// What the passes share: the packed operands, and what is computed with them.

@@ -4,7 +4,7 @@
 //! cache. A panel of the right operand, a few hundred values deep, stays in the first-level cache while the rows of a block pass by.
 
 use super::tile::{DEPTH, Line, Operand, PANEL, Results, STEP_LINES, pack_panel};
-use super::{Into, Kernel, Products, Threads};
+use super::{Finish, Into, Kernel, Products, Threads};
 use crate::parallel::Shared;
 use rayon::prelude::*;
 use std::cell::Cell;
@@ -50,19 +50,24 @@ const DEEP: usize = 1024;
 /// Results of a deep product at most: its tasks have as many partial sums each.
 const DEEP_RESULTS: usize = 512 * 1024;
 
+/// Results of whole rows that are finished at a time: what the first-level cache holds beside what goes into them.
+const FINISHED: usize = 4 * 1024;
+
+/// Returns whether `finish` has been called for every row, while its results are in cache; otherwise it has been for none.
+///
 /// # Safety
-/// The destination has room for every row and column, and nobody else reads or writes it meanwhile.
+/// The destination has room for every row and column, and nobody else reads or writes it meanwhile; with `finish` it has no gaps.
 pub(super) unsafe fn product(
     left: &Operand<'_>,
     right: &Operand<'_>,
     to: Destination,
-    kernel: Kernel,
-    products: Products,
-    threads: Threads,
-) {
+    (kernel, products, threads): (Kernel, Products, Threads),
+    finish: Option<Finish<'_, f32>>,
+) -> bool {
     if threads == Threads::All && left.depth >= DEEP && left.count * right.count <= DEEP_RESULTS {
         // SAFETY: the caller's promise.
-        return unsafe { deep_product(left, right, to, kernel, products) };
+        unsafe { deep_product(left, right, to, kernel, products) };
+        return false;
     }
     let parts = parts(products);
     let panel_lines = right.steps() * parts * STEP_LINES;
@@ -82,25 +87,38 @@ pub(super) unsafe fn product(
         };
         let shared = to.values;
         let blocks = left.panels().div_ceil(BLOCK_PANELS);
+        let whole_rows = |panels: Range<usize>| {
+            job.run(panels.clone(), 0..right.panels(), &shared);
+            let Some(finish) = finish else { return };
+            let (first, end) = (panels.start * PANEL, (panels.end * PANEL).min(left.count));
+            let count = (FINISHED / right.count.max(1)).max(1);
+            for row in (first..end).step_by(count) {
+                let range = to.offset + row * to.stride..to.offset + end.min(row + count) * to.stride;
+                // SAFETY: these rows have just been written, and are this piece's alone.
+                finish(row, unsafe { shared.range(range) });
+            }
+        };
         match threads {
-            Threads::One => (0..blocks).for_each(|block| job.run(block_rows(left, block, BLOCK_PANELS), 0..right.panels(), &shared)),
+            Threads::One => (0..blocks).for_each(|block| whole_rows(share(left.panels(), block, blocks))),
             Threads::All => {
                 // Enough pieces for every thread to end at about the same time: fewer rows in a block, or where there are hardly any, fewer
                 // columns, at the price of packing the rows again for each group of them.
                 let threads = rayon::current_num_threads();
-                let height = left.panels().div_ceil(4 * threads).clamp(1, BLOCK_PANELS);
-                let blocks = left.panels().div_ceil(height);
-                let groups = if blocks < threads { (2 * threads).div_ceil(blocks).min(right.panels()).max(1) } else { 1 };
-                let width = right.panels().div_ceil(groups);
-                let groups = right.panels().div_ceil(width);
-                (0..blocks * groups).into_par_iter().for_each(|piece| {
+                let blocks = blocks.next_multiple_of(threads).max(4 * threads).min(left.panels());
+                if blocks >= threads {
+                    (0..blocks).into_par_iter().with_max_len(1).for_each(|block| whole_rows(share(left.panels(), block, blocks)));
+                    return true;
+                }
+                let groups = (2 * threads).div_ceil(blocks).min(right.panels());
+                (0..blocks * groups).into_par_iter().with_max_len(1).for_each(|piece| {
                     let (block, group) = (piece / groups, piece % groups);
-                    let columns = group * width..((group + 1) * width).min(right.panels());
-                    job.run(block_rows(left, block, height), columns, &shared);
+                    job.run(share(left.panels(), block, blocks), share(right.panels(), group, groups), &shared);
                 });
+                return false;
             }
         }
-    });
+        true
+    })
 }
 
 /// A product with few results and a long summed dimension, as gradients of weights are: tasks take a stretch of that dimension each, so
@@ -114,11 +132,11 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     let count = left.depth.div_ceil(stretch);
     let mut sums = Vec::with_capacity(count * rows * columns);
     let parts = Shared::spare(&mut sums, count * rows * columns);
-    (0..count).into_par_iter().for_each(|index| {
+    (0..count).into_par_iter().with_max_len(1).for_each(|index| {
         let start = index * stretch;
         let to = Destination { values: parts, offset: index * rows * columns, stride: columns, into: Into::Replace };
         // SAFETY: each task has its own part of the room.
-        unsafe { product(&left.stretch(start, stretch), &right.stretch(start, stretch), to, kernel, products, Threads::One) };
+        unsafe { product(&left.stretch(start, stretch), &right.stretch(start, stretch), to, (kernel, products, Threads::One), None) };
     });
     // SAFETY: the tasks have written all of them.
     unsafe { sums.set_len(count * rows * columns) };
@@ -155,12 +173,13 @@ fn pack(operand: &Operand<'_>, panels: Range<usize>, steps: Range<usize>, parts:
     };
     match threads {
         Threads::One => outer.for_each(pack_outer),
-        Threads::All => outer.into_par_iter().with_min_len(2).for_each(pack_outer),
+        Threads::All => outer.into_par_iter().with_min_len(2).with_max_len(4).for_each(pack_outer),
     }
 }
 
-fn block_rows(left: &Operand<'_>, block: usize, height: usize) -> Range<usize> {
-    block * height..((block + 1) * height).min(left.panels())
+/// One of `shares` nearly equal parts of `count` panels.
+fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
+    number * count / shares..(number + 1) * count / shares
 }
 
 struct Job<'a> {

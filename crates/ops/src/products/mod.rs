@@ -17,7 +17,7 @@ mod dot;
 mod fallback;
 mod tile;
 
-use crate::parallel::{CHUNK, Shared};
+use crate::parallel::{CHUNK, Shared, filled};
 use crate::real::Real;
 pub(crate) use blocked::{Packed, PackedProducts};
 use fallback::matmul;
@@ -145,42 +145,47 @@ pub(crate) fn product<T: Real>(
     how: (Products, Threads),
 ) {
     // SAFETY: `out` is borrowed mutably, and initialised.
-    unsafe { raw_product(shape, a, b, (Shared::new(out), out_at), into, how) };
+    unsafe { raw_product(shape, a, b, (Shared::new(out), out_at), into, how, None) };
 }
 
-/// `a (m, k) · b (k, n)`, row-major, on every thread; then `finish(first row, rows)` on some whole rows at a time, each once.
+/// What is done to some whole rows of a result, from the given one on, as soon as they are there.
+pub(crate) type Finish<'a, T> = &'a (dyn Fn(usize, &mut [T]) + Sync);
+
+/// `a (m, k) · b (k, n)`, row-major, on every thread; then `finish` on every row, once.
 pub(crate) fn product_then<T: Real>(
     (m, k, n): (usize, usize, usize),
     a: (&[T], Matrix),
     b: (&[T], Matrix),
     products: Products,
-    finish: &(dyn Fn(usize, &mut [T]) + Sync),
+    finish: Option<Finish<'_, T>>,
 ) -> Vec<T> {
-    let mut out = Vec::with_capacity(m * n);
-    // SAFETY: the room is ours, and the product writes all of it.
-    unsafe {
-        let room = Shared::spare(&mut out, m * n);
-        raw_product((m, k, n), a, b, (room, Matrix::rows(n)), Into::Replace, (products, Threads::All));
-        out.set_len(m * n);
+    let how = (products, Threads::All);
+    // SAFETY: the room is this function's alone, and the product writes all of it.
+    let (mut out, is_finished) =
+        unsafe { filled(m * n, |room| raw_product((m, k, n), a, b, (room, Matrix::rows(n)), Into::Replace, how, finish)) };
+    if let Some(finish) = finish.filter(|_| !is_finished) {
+        let rows = (CHUNK / n.max(1)).max(1);
+        out.par_chunks_mut(rows * n.max(1)).enumerate().for_each(|(chunk, out)| finish(chunk * rows, out));
     }
-    let rows = (CHUNK / n.max(1)).max(1);
-    out.par_chunks_mut(rows * n.max(1)).enumerate().for_each(|(chunk, out)| finish(chunk * rows, out));
     out
 }
 
+/// Returns whether `finish` has been called for every row; otherwise it has been for none. It takes a destination without gaps.
+///
 /// # Safety
 /// Nobody else reads or writes `out` meanwhile, and where it is added to, it is initialised. Afterwards it is.
-unsafe fn raw_product<T: Real>(
+pub(crate) unsafe fn raw_product<T: Real>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
     (b, b_at): (&[T], Matrix),
     (out, out_at): (Shared<T>, Matrix),
     into: Into,
     (products, threads): (Products, Threads),
-) {
+    finish: Option<Finish<'_, T>>,
+) -> bool {
     assert!(a_at.end(m, k) <= a.len() && b_at.end(k, n) <= b.len() && out_at.end(m, n) <= out.len());
     if m == 0 || n == 0 {
-        return;
+        return false;
     }
     crate::profile::count_product(m, k, n);
     // SAFETY: the caller's promise.
@@ -192,9 +197,20 @@ unsafe fn raw_product<T: Real>(
                     (Products::F32, Threads::One) => Kernel::Gemm,
                     _ => Kernel::best(products),
                 };
-                product_f32((m, k, n), (a, a_at), (b, b_at), (out, out_at), into, (kernel, products, threads));
+                let finish = finish.map(|finish| {
+                    move |row: usize, out: &mut [f32]| {
+                        if let Some(out) = T::of_f32_mut(out) {
+                            finish(row, out);
+                        }
+                    }
+                });
+                let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
+                product_f32((m, k, n), (a, a_at), (b, b_at), (out, out_at), into, (kernel, products, threads), finish)
             }
-            _ => matmul((m, k, n), (a, a_at), (b, b_at), (out, out_at), into, threads),
+            _ => {
+                matmul((m, k, n), (a, a_at), (b, b_at), (out, out_at), into, threads);
+                false
+            }
         }
     }
 }
@@ -225,6 +241,8 @@ impl PackedProducts {
     }
 }
 
+/// Whether `finish` has been called, as in [`raw_product`].
+///
 /// # Safety
 /// As [`raw_product`].
 unsafe fn product_f32(
@@ -234,19 +252,22 @@ unsafe fn product_f32(
     (out, out_at): (Shared<f32>, Matrix),
     into: Into,
     (kernel, products, threads): (Kernel, Products, Threads),
-) {
+    finish: Option<Finish<'_, f32>>,
+) -> bool {
     let (left, right) = (tile::Operand::left(a, a_at, m, k), tile::Operand::right(b, b_at, n, k));
     // SAFETY: the caller's promise; `raw_product` has checked the extents.
     unsafe {
         if kernel != Kernel::Gemm && left.is_packable() && right.is_packable() && out_at.column == 1 {
             let destination = blocked::Destination { values: out, offset: out_at.offset, stride: out_at.row, into };
-            blocked::product(&left, &right, destination, kernel, products, threads);
-        } else if products == Products::Bf16 {
+            return blocked::product(&left, &right, destination, (kernel, products, threads), finish);
+        }
+        if products == Products::Bf16 {
             let (a, b) = (fallback::rounded(a, a_at, m, k), fallback::rounded(b, b_at, k, n));
             matmul((m, k, n), (&a, Matrix::rows(k)), (&b, Matrix::rows(n)), (out, out_at), into, threads);
         } else {
             matmul((m, k, n), (a, a_at), (b, b_at), (out, out_at), into, threads);
         }
+        false
     }
 }
 
@@ -289,7 +310,7 @@ mod tests {
                             let shape = (m, k, n);
                             let to = (Shared::new(&mut out), Matrix::rows(n));
                             // SAFETY: `out` is this test's alone.
-                            unsafe { product_f32(shape, (&a, a_at), (&b, b_at), to, into, (kernel, products, threads)) };
+                            unsafe { product_f32(shape, (&a, a_at), (&b, b_at), to, into, (kernel, products, threads), None) };
                             let error = out.iter().zip(&expected).map(|(x, y)| (f64::from(*x) - y).abs()).fold(0.0, f64::max);
                             let bound = 3e-6 * (k as f64).sqrt().max(2.0);
                             assert!(
@@ -323,7 +344,7 @@ mod tests {
                     let (a, b) = ((a.as_slice(), Matrix::rows(k)), (b.as_slice(), Matrix::rows(n)));
                     let to = (Shared::new(&mut out), Matrix::rows(n));
                     // SAFETY: `out` is this test's alone.
-                    unsafe { product_f32((m, k, n), a, b, to, Into::Replace, (kernel, Products::F32, Threads::One)) };
+                    unsafe { product_f32((m, k, n), a, b, to, Into::Replace, (kernel, Products::F32, Threads::One), None) };
                     let mut sum = 0.0;
                     for i in 0..m {
                         for j in 0..n {
