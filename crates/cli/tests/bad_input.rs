@@ -168,3 +168,12 @@ fn unequal_files_for_bleu() {
     workspace.fail(&["bleu", "hypothesis", "reference"], &["hypothesis has 2 lines", "reference has 1"]);
     workspace.fail(&["bleu", "hypothesis", "hypothesis", "--tokenize", "zj"], &["zj", "zh"]);
 }
+
+#[test]
+fn a_matrix_kernel_that_is_not_there() {
+    let workspace = Workspace::new();
+    let choose = |kernel: &str| workspace.command(&TRAIN).env("TAPER_KERNEL", kernel).output().expect("the binary runs");
+    refused(&choose("tile"), &["TAPER_KERNEL=tile", "no such matrix kernel", "gemm"]);
+    refused(&choose(""), &["TAPER_KERNEL=", "no such matrix kernel"]);
+    assert!(!workspace.path("run").exists(), "a run folder was left behind");
+}

@@ -7,7 +7,8 @@
 use crate::dropout::{Dropout, mask_rows};
 use crate::parallel::{Shared, combined, filled, multiply};
 use crate::products::{Into, Matrix, Products, Threads, product, raw_product};
-use crate::real::{Host, Real, blocked_max, blocked_sum, for_real, is_fused, vectorised};
+use crate::real::{Host, Real, for_real, is_fused};
+use crate::softmax::{scale_and_bias, softmax_backward, softmax_rows};
 use crate::tape::Tape;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
@@ -30,7 +31,8 @@ pub struct Attention {
     pub slopes: Option<Arc<[f64]>>,
     /// Dropout on the attention weights.
     pub dropout: Dropout,
-    /// How the operands of the products are rounded, forward and backward.
+    /// How the operands of the products are rounded, forward and backward. Those of short sequences are not: rounding and packing would
+    /// take longer than the product.
     pub products: Products,
 }
 
@@ -211,6 +213,9 @@ impl Columns {
     }
 }
 
+/// Pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with heads of 32 and of 64.
+const LONG: usize = 48 * 48;
+
 /// Query, key and value.
 const QUERY: usize = 0;
 const KEY: usize = 1;
@@ -260,14 +265,13 @@ impl Fused {
             _ => None,
         };
         let (width, dh) = (self.width(), self.head_width);
-        let how = (self.spec.products, Threads::One);
         let one_sequence = |dropped: &mut Vec<T>, span: &Span, to_out: Shared<T>, to_weights: Shared<T>| {
             let (tq, tk) = (span.queries, span.keys);
             let out_at = Columns { stride: width, column: 0 };
             if tq == 0 || tk == 0 {
                 return out_at.clear(to_out, span.query, tq, width);
             }
-            let square = Matrix::rows(tk);
+            let (square, how) = (Matrix::rows(tk), self.how(span));
             for head in 0..self.spec.heads {
                 let first = span.weights + head * tq * tk;
                 let query = (values[QUERY], at[QUERY].head(span.query, head, dh));
@@ -311,6 +315,12 @@ impl Fused {
         Ok((out, weights))
     }
 
+    /// How the products of a sequence are computed.
+    fn how(&self, span: &Span) -> (Products, Threads) {
+        let products = if span.queries * span.keys < LONG { Products::F32 } else { self.spec.products };
+        (products, Threads::One)
+    }
+
     /// The factors of dropout on the weights of one head.
     fn mask<'a, T: Real>(&self, scratch: &'a mut Vec<T>, span: &Span, head: usize) -> &'a mut [T] {
         let mask = room(scratch, span.queries * span.keys);
@@ -332,7 +342,6 @@ impl Fused {
     ) -> Result<Option<Vec<T>>> {
         let (width, dh, heads) = (self.width(), self.head_width, self.spec.heads);
         let bias_shape = bias.map(Tensor::dims3).transpose()?;
-        let how = (self.spec.products, Threads::One);
         // A group has a sum of its own for the bias.
         let group = self.spans.len().div_ceil(if bias.is_some() { 16 } else { 64 }).max(1);
         let partial: Vec<Vec<T>> = self
@@ -352,7 +361,7 @@ impl Fused {
                         }
                         continue;
                     }
-                    let square = Matrix::rows(tk);
+                    let (square, how) = (Matrix::rows(tk), self.how(span));
                     for head in 0..heads {
                         let head_at = |part: usize| at[part].head(if part == QUERY { span.query } else { span.key }, head, dh);
                         let of = |part: usize| (values[part], head_at(part));
@@ -409,58 +418,4 @@ fn room<T: Real>(scratch: &mut Vec<T>, count: usize) -> &mut [T] {
         scratch.resize(count, T::default());
     }
     &mut scratch[..count]
-}
-
-vectorised! {
-    /// Scales the scores of one head, and adds ALiBi's distances and a bias.
-    fn scale_and_bias<T>(scores: &mut [T], keys: usize, scale: T, query_start: usize, slope: T, bias: Option<(&[T], usize)>) {
-        for score in scores.iter_mut() {
-            *score *= scale;
-        }
-        if slope != T::default() {
-            for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
-                for (j, score) in row.iter_mut().enumerate() {
-                    *score -= slope * T::of((query_start + i).abs_diff(j) as f64);
-                }
-            }
-        }
-        if let Some((bias, length)) = bias {
-            for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
-                for (score, bias) in row.iter_mut().zip(&bias[i * length..i * length + keys]) {
-                    *score += *bias;
-                }
-            }
-        }
-    }
-}
-
-vectorised! {
-    /// Softmax of each row; under a causal mask row `i` has `start + i + 1` entries and zeros after them.
-    fn softmax_rows<T>(scores: &mut [T], keys: usize, causal_start: Option<usize>) {
-        for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
-            let visible = causal_start.map_or(keys, |start| (start + i + 1).min(keys));
-            let (row, hidden) = row.split_at_mut(visible);
-            hidden.fill(T::default());
-            let largest = blocked_max(row);
-            for score in row.iter_mut() {
-                *score = (*score - largest).exp();
-            }
-            let total = T::of(1.0) / blocked_sum([&*row], |[x]| x);
-            for score in row.iter_mut() {
-                *score *= total;
-            }
-        }
-    }
-}
-
-vectorised! {
-    /// `grad ← scale · weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
-    fn softmax_backward<T>(weights: &[T], grad: &mut [T], keys: usize, scale: T) {
-        for (weights, grad) in weights.chunks_exact(keys).zip(grad.chunks_exact_mut(keys)) {
-            let sum = blocked_sum([weights, &*grad], |[weight, grad]| weight * grad);
-            for (grad, weight) in grad.iter_mut().zip(weights) {
-                *grad = scale * *weight * (*grad - sum);
-            }
-        }
-    }
 }

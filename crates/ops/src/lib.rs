@@ -30,6 +30,7 @@ mod real;
 pub mod relative_bias;
 pub mod rng;
 pub mod rotary;
+mod softmax;
 pub mod tape;
 pub mod threads;
 
@@ -41,7 +42,7 @@ pub use linear::{Activation, Linear, linear};
 pub use loss::{CrossEntropy, LossSums, smoothed_cross_entropy};
 pub use optimizer::{AdamStep, adam_step, ema_step, global_norm};
 pub use parameters::{Gradients, Parameter, ParameterStore};
-pub use products::{Kernel, Products};
+pub use products::{Kernel, KernelError, Products};
 pub use relative_bias::relative_bias;
 pub use rotary::rotary;
 pub use tape::{Adjoints, Tape};

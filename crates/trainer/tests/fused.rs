@@ -5,6 +5,7 @@ mod common;
 use candle_core::{DType, Device};
 use common::{Generated, Task, VOCABULARY};
 use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
+use taper_ops::Kernel;
 use taper_trainer::{Optimizer, OptimizerConfig, Outcome, Position, Source, TrainingConfig};
 
 const STEPS: u64 = 20;
@@ -75,4 +76,14 @@ fn bf16_products_stay_within_their_rounding() {
     let error = difference(&bf16, &f32);
     assert!(error < 1e-2, "losses differ by {error}: {bf16:?}, f32 {f32:?}");
     assert!(error > 1e-7, "the products were not rounded");
+}
+
+/// All of this again through each matrix kernel that this machine has: which one multiplies is chosen once for a process.
+#[test]
+fn every_kernel() {
+    for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = again.args(["--skip", "every_kernel"]).env("TAPER_KERNEL", kernel.name()).output().unwrap();
+        assert!(output.status.success(), "{kernel:?}: {}", String::from_utf8_lossy(&output.stdout));
+    }
 }

@@ -87,7 +87,7 @@ impl Measured {
             "dtype": arguments.dtype,
             "device": arguments.device,
             "operations": if arguments.composed { "composed" } else { "fused" },
-            "kernel": kernel(&arguments.dtype),
+            "kernel": kernel(&arguments.dtype).name(),
             "threads": rayon::current_num_threads(),
             "parameters": self.parameters,
             "steps": arguments.steps,
@@ -108,7 +108,7 @@ impl Measured {
             format!(
                 "arithmetic   {:.0} GFLOP/s in matrix products ({} kernel)",
                 self.profile.flops as f64 / self.seconds / 1e9,
-                kernel(&arguments.dtype)
+                kernel(&arguments.dtype).name()
             ),
             format!("memory       {memory} at most"),
             format!("loss         {:.6} in the last step", self.loss),
@@ -129,13 +129,9 @@ impl Measured {
     }
 }
 
-/// The matrix kernel of the fused operations, by the name that `TAPER_KERNEL` takes.
-fn kernel(dtype: &str) -> &'static str {
-    match Kernel::best(if dtype == "bf16" { Products::Bf16 } else { Products::F32 }) {
-        Kernel::Tiles => "tiles",
-        Kernel::Dots => "dots",
-        Kernel::Gemm => "gemm",
-    }
+/// The matrix kernel of the fused operations.
+fn kernel(dtype: &str) -> Kernel {
+    Kernel::best(if dtype == "bf16" { Products::Bf16 } else { Products::F32 })
 }
 
 fn round(value: f64, digits: i32) -> f64 {

@@ -23,6 +23,7 @@ use crate::arguments::{BenchCommand, Command};
 /// # Errors
 /// Whatever went wrong, with its context.
 pub(crate) fn run(command: &Command) -> Result<()> {
+    taper_ops::Kernel::chosen()?;
     match command {
         Command::Train(arguments) => train::run(arguments),
         Command::Resume(arguments) => resume::run(arguments),

@@ -1,0 +1,47 @@
+#!/bin/sh
+# The tests of the operations on processors that this one is not: x86-64 with AVX2 and without AVX-512, x86-64 with SSE alone, and
+# ARM with NEON. They are emulated, which takes some minutes; what is not installed is skipped, and said.
+#
+# Debian: apt-get install valgrind qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu
+set -eu
+cd "$(dirname "$0")/.."
+
+# The test binaries of a build, with the given arguments of cargo's.
+binaries() {
+    cargo test --release -p taper-ops --lib --tests --no-run "$@" 2>&1 | tee /dev/stderr | sed -n 's/^ *Executable.*(\(.*\))$/\1/p'
+}
+
+# Runs all binaries under an emulator. Each kernel is tested by tests that start the binary again, out of the emulator: left out.
+run() {
+    what=$1
+    tests=$2
+    shift 2
+    for binary in $tests; do
+        echo "$what: $binary"
+        "$@" "./$binary" --skip every_kernel
+    done
+}
+
+tests=$(binaries)
+if command -v valgrind >/dev/null; then
+    run "AVX2 without AVX-512" "$tests" valgrind -q --error-exitcode=1
+elif command -v qemu-x86_64 >/dev/null; then
+    run "AVX2 without AVX-512" "$tests" qemu-x86_64 -cpu Haswell
+else
+    echo "skipped: AVX2 without AVX-512, for want of valgrind or qemu-x86_64"
+fi
+if command -v qemu-x86_64 >/dev/null; then
+    run "SSE alone" "$tests" qemu-x86_64 -cpu Nehalem
+else
+    echo "skipped: SSE alone, for want of qemu-x86_64"
+fi
+
+target=aarch64-unknown-linux-gnu
+if ! rustup target list --installed 2>/dev/null | grep -q "^$target\$"; then
+    echo "skipped: NEON, for want of the target (rustup target add $target)"
+elif ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-aarch64 >/dev/null; then
+    echo "skipped: NEON, for want of aarch64-linux-gnu-gcc or qemu-aarch64"
+else
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+    run "NEON" "$(binaries --target $target)" qemu-aarch64 -L /usr/aarch64-linux-gnu
+fi
