@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use taper_decoding::{DecodingConfig, Ensemble, align};
-use taper_model::{Positions, Transformer};
+use taper_model::{Inference, Positions};
 
 use crate::decoding_arguments::OverlongArguments;
 use crate::loaded_run::LoadedRun;
@@ -42,7 +42,7 @@ pub(crate) struct AlignedTokens {
 /// A run, or several that decide together, applied to lines of text.
 pub(crate) struct LineTranslator<'a> {
     run: &'a LoadedRun,
-    models: Vec<Transformer>,
+    models: Vec<Inference>,
     limit: Limit,
     alignments: bool,
 }
@@ -53,9 +53,9 @@ impl<'a> LineTranslator<'a> {
     /// # Errors
     /// When a member cannot be loaded, or has another tokenizer.
     pub(crate) fn new(run: &'a LoadedRun, ensemble: &[impl AsRef<Path>], overlong: &OverlongArguments, alignments: bool) -> Result<Self> {
-        let mut models = vec![run.model.clone()];
+        let mut models = vec![run.model.inference()];
         for member in ensemble {
-            models.push(run.load_member(member.as_ref())?);
+            models.push(run.load_member(member.as_ref())?.inference());
         }
         let tokens = match overlong.max_source_tokens {
             Some(0) => bail!("--max-source-tokens must be at least 1"),

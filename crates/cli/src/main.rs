@@ -46,7 +46,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     taper_ops::threads::keep_candle_on_one_thread();
-    taper_ops::memory::keep_freed_pages();
     let arguments = arguments::Arguments::of_process();
     let Err(error) = commands::run(&arguments.command) else {
         return ExitCode::SUCCESS;

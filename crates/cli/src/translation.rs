@@ -105,7 +105,7 @@ pub(crate) fn translate_best(
 ) -> Result<Vec<String>> {
     let config = DecodingConfig { n_best: 1, ..config.clone() };
     let texts: Vec<Text<'_>> = lines.iter().zip(0..).map(|(line, number)| Text { source: line, prefix: "", number }).collect();
-    Ok(translate(model, tokenizers, &config, &texts, progress)?
+    Ok(translate(&model.inference(), tokenizers, &config, &texts, progress)?
         .into_iter()
         .map(|mut found| if found.is_empty() { String::new() } else { found.swap_remove(0).text })
         .collect())

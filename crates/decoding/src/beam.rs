@@ -11,11 +11,9 @@
 //! `L`, does not exceed the worst kept score of a full list, the list is what running on to the
 //! maximum length would give. With `patience` a sentence stops earlier, once enough have finished.
 
-use rayon::prelude::*;
-
 use crate::rules::{Rules, looks_back};
 use crate::select::{Candidate, best_tokens};
-use crate::step::{checked_step, select_if_changed};
+use crate::step::{select_if_changed, step_rows};
 use crate::tokens::{BOS, EOS};
 use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
 
@@ -178,8 +176,9 @@ pub(crate) fn beam<M: StepModel>(model: &M, sentences: &[Sentence<'_>], config: 
     let mut position = 0;
     while !active.is_empty() {
         let inputs: Vec<u32> = active.iter().flat_map(|search| search.live.iter().map(|live| live.token)).collect();
-        let candidates =
-            checked_step(model, &mut state, &inputs, |logits| candidates(logits, model.vocabulary_size(), &active, position, config))?;
+        let rows: Vec<(&Search<'_>, usize)> =
+            active.iter().flat_map(|search| search.live.iter().map(move |live| (search, live.node))).collect();
+        let candidates = step_rows(model, &mut state, &inputs, |row, logits| candidates(logits, rows[row], position, config))?;
 
         let mut kept_rows = Vec::with_capacity(inputs.len());
         let mut still_active = Vec::with_capacity(active.len());
@@ -208,25 +207,11 @@ pub(crate) fn beam<M: StepModel>(model: &M, sentences: &[Sentence<'_>], config: 
     Ok(results)
 }
 
-/// The best allowed tokens of each live row after `position` output tokens, rows in parallel.
+/// The best allowed tokens of a live row after `position` output tokens.
 ///
 /// One more than the beam is wide: `</s>` takes no place from the hypotheses that go on.
-fn candidates(
-    logits: &[f32],
-    vocabulary_size: usize,
-    active: &[Search<'_>],
-    position: usize,
-    config: &DecodingConfig,
-) -> Result<Vec<Vec<Candidate>>> {
-    let rows: Vec<(&Search<'_>, usize)> =
-        active.iter().flat_map(|search| search.live.iter().map(move |live| (search, live.node))).collect();
-    logits
-        .par_chunks(vocabulary_size)
-        .zip(rows)
-        .map(|(logits, (search, node))| {
-            let history = if looks_back(config) { search.tokens(node) } else { Vec::new() };
-            let rules = Rules::after(position, &history, &search.sentence, search.limits, config);
-            best_tokens(logits, config.beam_size + 1, &rules).ok_or(DecodingError::NotADistribution { sentence: search.index, position })
-        })
-        .collect()
+fn candidates(logits: &[f32], (search, node): (&Search<'_>, usize), position: usize, config: &DecodingConfig) -> Result<Vec<Candidate>> {
+    let history = if looks_back(config) { search.tokens(node) } else { Vec::new() };
+    let rules = Rules::after(position, &history, &search.sentence, search.limits, config);
+    best_tokens(logits, config.beam_size + 1, &rules).ok_or(DecodingError::NotADistribution { sentence: search.index, position })
 }

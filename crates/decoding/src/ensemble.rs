@@ -38,12 +38,13 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         self.models.iter().map(|model| model.start(sources)).collect()
     }
 
-    fn step<T>(&self, state: &mut Self::State, tokens: &[u32], read: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
-        let mut mean: Vec<f32> = Vec::new();
+    fn step(&self, state: &mut Self::State, tokens: &[u32], mut read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        let mut mean = vec![0.0_f32; tokens.len() * self.vocabulary_size];
         for (model, state) in self.models.iter().zip(state) {
+            let mut done = 0;
             model.step(state, tokens, |logits| {
-                mean.resize(logits.len(), 0.0);
-                mean.iter_mut().zip(logits).for_each(|(sum, logit)| *sum += logit);
+                mean[done..].iter_mut().zip(logits).for_each(|(sum, logit)| *sum += logit);
+                done = (done + logits.len()).min(mean.len());
                 Ok(())
             })?;
         }

@@ -1,10 +1,9 @@
 //! Scores of given translations: how likely the model finds them.
 
-use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::normalizer::{log_normalizer, log_probability};
-use crate::step::{checked_step, select_if_changed};
+use crate::select::Row;
+use crate::step::{select_if_changed, step_rows};
 use crate::tokens::{BOS, EOS};
 use crate::{DecodingConfig, DecodingError, Result, StepModel};
 
@@ -68,14 +67,11 @@ pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u
                 _ => targets[sentence][position - 1],
             })
             .collect();
-        let step_scores: Vec<f64> = checked_step(model, &mut state, &inputs, |logits| {
-            let rows = logits.par_chunks(model.vocabulary_size()).zip(&active);
-            rows.map(|(logits, &sentence)| {
-                let token = targets[sentence].get(position).copied().unwrap_or(EOS);
-                let normalizer = log_normalizer(logits).ok_or(DecodingError::NotADistribution { sentence, position })?;
-                Ok(log_probability(logits[token as usize], normalizer))
-            })
-            .collect()
+        let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, |row, logits| {
+            let sentence = active[row];
+            let token = targets[sentence].get(position).copied().unwrap_or(EOS);
+            let row = Row::new(logits).ok_or(DecodingError::NotADistribution { sentence, position })?;
+            Ok(row.log_probability(token))
         })?;
         for (&sentence, step_score) in active.iter().zip(step_scores) {
             scores[sentence].push(step_score);

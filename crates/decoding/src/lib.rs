@@ -38,7 +38,7 @@
 //!         Ok(sources.iter().map(|source| source.to_vec()).collect())
 //!     }
 //!
-//!     fn step<T>(&self, state: &mut Self::State, tokens: &[u32], read: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
+//!     fn step(&self, state: &mut Self::State, tokens: &[u32], mut read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
 //!         let mut logits = vec![0.0; tokens.len() * 10];
 //!         for (rest, row) in state.iter_mut().zip(logits.chunks_mut(10)) {
 //!             if !rest.is_empty() {
@@ -69,7 +69,6 @@ mod error;
 mod forced;
 mod greedy;
 mod hypothesis;
-mod normalizer;
 mod rules;
 mod sampling;
 mod select;

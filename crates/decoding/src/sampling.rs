@@ -6,9 +6,9 @@
 
 use std::cmp::Ordering;
 
+use taper_ops::normalizer::exponential;
 use taper_ops::rng::{Counter, mix};
 
-use crate::normalizer::exponential;
 use crate::rules::Rules;
 use crate::select::{Candidate, Weighed};
 use crate::walk::walk;

@@ -1,6 +1,9 @@
 //! From one row of logits to the best tokens it allows.
 
-use crate::normalizer::{log_normalizer, log_probability, maximum};
+use std::borrow::Cow;
+
+use taper_ops::normalizer::{BLOCK, block_maxima, log_normalizer};
+
 use crate::rules::Rules;
 
 /// A token that may come next.
@@ -13,9 +16,6 @@ pub(crate) struct Candidate {
     pub(crate) rank: f64,
 }
 
-/// Tokens of a row that are looked at together; none of a chunk is a candidate where its largest is not.
-const CHUNK: usize = 64;
-
 /// The at most `count` likeliest tokens that `rules` admit, likeliest first, the lower id first
 /// among equals; tokens of probability zero are left out. `None` where the row is no distribution.
 pub(crate) fn best_tokens(logits: &[f32], count: usize, rules: &Rules) -> Option<Vec<Candidate>> {
@@ -24,11 +24,13 @@ pub(crate) fn best_tokens(logits: &[f32], count: usize, rules: &Rules) -> Option
         return Some(weighed.possible(token).then(|| weighed.candidate(token)).into_iter().collect());
     }
     let mut best = Best::new(count.min(logits.len()));
-    for (chunk, values) in weighed.logits().chunks(CHUNK).enumerate() {
-        if best.beats(maximum(values)) {
+    let row = weighed.ranked();
+    for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
+        // None of a block is a candidate where its largest is not.
+        if best.beats(largest) {
             continue;
         }
-        for (token, &logit) in (chunk * CHUNK..).zip(values) {
+        for (token, &logit) in (block * BLOCK..).zip(values) {
             if logit != f32::NEG_INFINITY && !best.beats(logit) && rules.admits(token as u32) {
                 best.insert(logit, token as u32);
             }
@@ -60,43 +62,63 @@ impl Best {
     }
 }
 
+/// One row of logits, looked over.
+pub(crate) struct Row<'a> {
+    logits: Cow<'a, [f32]>,
+    /// The largest of each [`BLOCK`] of them.
+    maxima: Vec<f32>,
+    normalizer: f64,
+}
+
+impl<'a> Row<'a> {
+    /// `None` where the row is no distribution.
+    pub(crate) fn new(logits: impl Into<Cow<'a, [f32]>>) -> Option<Self> {
+        let logits = logits.into();
+        let maxima = block_maxima(&logits);
+        let largest = maxima.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let normalizer = log_normalizer(&logits, largest)?;
+        Some(Self { logits, maxima, normalizer })
+    }
+
+    /// The log-probability of a token. Rounding must not lift it above 0: the searches rely on totals that never rise.
+    pub(crate) fn log_probability(&self, token: u32) -> f64 {
+        (f64::from(self.logits[token as usize]) - self.normalizer).min(0.0)
+    }
+}
+
 /// A row of the model's logits with what the search makes of it.
 pub(crate) struct Weighed<'a> {
-    model: &'a [f32],
-    model_normalizer: f64,
-    penalised: Option<(Vec<f32>, f64)>,
+    model: Row<'a>,
+    penalised: Option<Row<'a>>,
 }
 
 impl<'a> Weighed<'a> {
     /// `None` where the row is no distribution.
     pub(crate) fn new(logits: &'a [f32], rules: &Rules) -> Option<Self> {
         let penalised = match rules.penalised(logits) {
-            Some(logits) => {
-                let normalizer = log_normalizer(&logits)?;
-                Some((logits, normalizer))
-            }
+            Some(logits) => Some(Row::new(logits)?),
             None => None,
         };
-        Some(Self { model: logits, model_normalizer: log_normalizer(logits)?, penalised })
+        Some(Self { model: Row::new(logits)?, penalised })
     }
 
     /// What the search orders by.
+    fn ranked(&self) -> &Row<'a> {
+        self.penalised.as_ref().unwrap_or(&self.model)
+    }
+
+    /// The logits that the search orders by.
     pub(crate) fn logits(&self) -> &[f32] {
-        self.penalised.as_ref().map_or(self.model, |(logits, _)| logits)
+        &self.ranked().logits
     }
 
     /// Whether a token has a probability above zero.
     pub(crate) fn possible(&self, token: u32) -> bool {
-        self.model.get(token as usize).is_some_and(|&logit| logit != f32::NEG_INFINITY)
+        self.model.logits.get(token as usize).is_some_and(|&logit| logit != f32::NEG_INFINITY)
     }
 
     pub(crate) fn candidate(&self, token: u32) -> Candidate {
-        let by_model = log_probability(self.model[token as usize], self.model_normalizer);
-        let rank = match &self.penalised {
-            Some((logits, normalizer)) => log_probability(logits[token as usize], *normalizer),
-            None => by_model,
-        };
-        Candidate { token, log_probability: by_model, rank }
+        Candidate { token, log_probability: self.model.log_probability(token), rank: self.ranked().log_probability(token) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a search asks of a model.
 
+use rayon::prelude::*;
+
 use crate::Result;
 
 /// An autoregressive model seen from a search: rows that advance by one token at a time.
@@ -19,17 +21,17 @@ pub trait StepModel {
     /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State>;
 
-    /// Feeds `tokens[r]` to each row `r`, and gives `read` the prediction of the token that follows it. It is
-    /// lent rather than returned since it is the largest thing there is at decoding, and a model may
-    /// have it in a form that would have to be copied.
+    /// Feeds `tokens[r]` to each row `r`, and gives `read` the prediction of the token that follows it, in one or
+    /// several blocks of whole rows, in order. They are lent since together they are the largest thing there is
+    /// at decoding, and a model need not hold them all at a time.
     ///
     /// # Shapes
-    /// `tokens`: `R`; `read` gets `R * V` values, row-major: log-probabilities up to a constant per
+    /// `tokens`: `R`; `read` gets `R * V` values in all, row-major: log-probabilities up to a constant per
     /// row, so logits will do. `-inf` marks an impossible token.
     ///
     /// # Errors
     /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model), and what `read` returns.
-    fn step<T>(&self, state: &mut Self::State, tokens: &[u32], read: impl FnOnce(&[f32]) -> Result<T>) -> Result<T>;
+    fn step(&self, state: &mut Self::State, tokens: &[u32], read: impl FnMut(&[f32]) -> Result<()>) -> Result<()>;
 
     /// Makes row `i` of the state what row `rows[i]` was. Rows may repeat (a hypothesis that
     /// branches) and be left out (one that ended).
@@ -39,18 +41,26 @@ pub trait StepModel {
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
-/// Steps, and checks that the model answered with one row of `V` values per token.
-pub(crate) fn checked_step<M: StepModel, T>(
+/// Steps, and makes something of each row: `of_row` gets its number and its `V` values.
+pub(crate) fn step_rows<M: StepModel, T: Send>(
     model: &M,
     state: &mut M::State,
     tokens: &[u32],
-    read: impl FnOnce(&[f32]) -> Result<T>,
-) -> Result<T> {
+    of_row: impl Fn(usize, &[f32]) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let (rows, vocabulary) = (tokens.len(), model.vocabulary_size());
-    model.step(state, tokens, |logits| match rows * vocabulary {
-        expected if logits.len() != expected => Err(crate::DecodingError::WrongShape { rows, vocabulary, expected, got: logits.len() }),
-        _ => read(logits),
-    })
+    let wrong = |got| crate::DecodingError::WrongShape { rows, vocabulary, expected: rows * vocabulary, got };
+    let mut found = Vec::with_capacity(rows);
+    model.step(state, tokens, |logits| {
+        let (first, all) = (found.len(), found.len() * vocabulary + logits.len());
+        if !logits.len().is_multiple_of(vocabulary) || all > rows * vocabulary {
+            return Err(wrong(all));
+        }
+        let new: Result<Vec<T>> = logits.par_chunks(vocabulary).enumerate().map(|(row, logits)| of_row(first + row, logits)).collect();
+        found.extend(new?);
+        Ok(())
+    })?;
+    if found.len() == rows { Ok(found) } else { Err(wrong(found.len() * vocabulary)) }
 }
 
 /// Selects `rows` unless that would leave the state of `old_rows` rows as it is.

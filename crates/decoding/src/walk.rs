@@ -1,10 +1,8 @@
 //! Following one token after another without looking back: what greedy search and sampling share.
 
-use rayon::prelude::*;
-
 use crate::rules::Rules;
 use crate::select::Candidate;
-use crate::step::{checked_step, select_if_changed};
+use crate::step::{select_if_changed, step_rows};
 use crate::tokens::{BOS, EOS};
 use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
 
@@ -57,9 +55,7 @@ pub(crate) fn walk<M: StepModel>(
     select_if_changed(model, &mut state, sentences.len(), &rows)?;
     while !active.is_empty() {
         let inputs: Vec<u32> = active.iter().map(|row| row.tokens.last().copied().unwrap_or(BOS)).collect();
-        let chosen: Vec<Candidate> = checked_step(model, &mut state, &inputs, |logits| {
-            logits.par_chunks(model.vocabulary_size()).zip(&active).map(|(logits, row)| next(logits, row, config, &choose)).collect()
-        })?;
+        let chosen = step_rows(model, &mut state, &inputs, |row, logits| next(logits, &active[row], config, &choose))?;
 
         let old_rows = active.len();
         let mut kept_rows = Vec::with_capacity(old_rows);

@@ -17,9 +17,14 @@ fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
 /// The natural log-softmax of the row after `prefix`, in f64 and by the textbook.
 fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
     let mut state = model.start(&[source]).expect("starts");
-    let mut logits = model.step(&mut state, &[BOS], |logits| Ok(logits.to_vec())).expect("steps");
-    for &token in prefix {
-        logits = model.step(&mut state, &[token], |logits| Ok(logits.to_vec())).expect("steps");
+    let mut logits = Vec::new();
+    for &token in [BOS].iter().chain(prefix) {
+        logits.clear();
+        let read = |block: &[f32]| {
+            logits.extend_from_slice(block);
+            Ok(())
+        };
+        model.step(&mut state, &[token], read).expect("steps");
     }
     let sum: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();
     logits.iter().map(|&x| f64::from(x) - sum.ln()).collect()

@@ -3,6 +3,7 @@
 use candle_core::{DType, Device};
 use taper_decoding::{DecodingConfig, EOS, Ensemble, Hypothesis, Translator, align, greedy_search};
 use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
+use taper_ops::{Kernel, Products};
 
 /// A model with random weights: its outputs are varied, and what search does to them must still be consistent.
 fn model(norm: NormPlacement, positions: Positions) -> Transformer {
@@ -28,7 +29,7 @@ fn config(beam_size: usize) -> DecodingConfig {
 }
 
 fn translate(model: &Transformer, config: DecodingConfig, sources: &[Vec<u32>]) -> Vec<Vec<Hypothesis>> {
-    Translator::new(model, config).expect("valid").translate(sources).expect("decodes")
+    Translator::new(&model.inference(), config).expect("valid").translate(sources).expect("decodes")
 }
 
 fn assert_close(ours: &Hypothesis, theirs: &Hypothesis, name: &str) {
@@ -43,7 +44,11 @@ fn a_batch_is_its_sentences() {
             let together = translate(model, config(beam_size), &sources());
             for (source, expected) in sources().iter().zip(&together) {
                 let alone = translate(model, config(beam_size), std::slice::from_ref(source)).remove(0);
-                assert_close(&alone[0], &expected[0], name);
+                if Kernel::best(Products::F32) == Kernel::Gemm {
+                    assert_close(&alone[0], &expected[0], name);
+                } else {
+                    assert_eq!(&alone, expected, "{name}");
+                }
             }
         }
     });
@@ -55,7 +60,7 @@ fn a_beam_of_one_is_greedy() {
         let beam = translate(model, config(1), &sources());
         let sources = sources();
         let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
-        let greedy = greedy_search(model, &slices, &config(1)).expect("decodes");
+        let greedy = greedy_search(&model.inference(), &slices, &config(1)).expect("decodes");
         for (beam, greedy) in beam.iter().zip(&greedy) {
             assert_close(&beam[0], greedy, name);
         }
@@ -65,7 +70,8 @@ fn a_beam_of_one_is_greedy() {
 #[test]
 fn the_forced_score_is_the_beams() {
     each(|model, name| {
-        let translator = Translator::new(model, config(4)).expect("valid");
+        let inference = model.inference();
+        let translator = Translator::new(&inference, config(4)).expect("valid");
         let found = translator.translate(&sources()).expect("decodes");
         for rank in 0..4 {
             let targets: Vec<Vec<u32>> = found.iter().map(|hypotheses| hypotheses[rank].tokens.clone()).collect();
@@ -81,7 +87,7 @@ fn the_forced_score_is_the_beams() {
 #[test]
 fn one_model_twice_is_that_model() {
     each(|model, name| {
-        let twice = [model.clone(), model.clone()];
+        let twice = [model.inference(), model.inference()];
         let ensemble = Ensemble::new(&twice).expect("one vocabulary");
         for beam_size in [1, 4] {
             let alone = translate(model, config(beam_size), &sources());

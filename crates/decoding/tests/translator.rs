@@ -143,8 +143,12 @@ impl StepModel for Diverged {
         self.inner.start(sources)
     }
 
-    fn step<T>(&self, state: &mut Vec<u64>, tokens: &[u32], read: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
-        let mut logits = self.inner.step(state, tokens, |logits| Ok(logits.to_vec()))?;
+    fn step(&self, state: &mut Vec<u64>, tokens: &[u32], mut read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        let mut logits = Vec::new();
+        self.inner.step(state, tokens, |block| {
+            logits.extend_from_slice(block);
+            Ok(())
+        })?;
         for (row, &history) in state.iter().enumerate() {
             if history == self.history {
                 logits[row * self.inner.vocabulary + 5] = f32::NAN;

@@ -4,9 +4,10 @@ use crate::positions::PreparedPositions;
 use crate::weight::{Builder, Linear, Residual};
 use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor};
+use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Attention, Products, composed, cross_attention, rotary, self_attention};
+use taper_ops::{Attention, Products, Seen, composed, cross_attention, decoding_attention, rotary, self_attention};
 
 /// Self-attention: one projection makes query, key and value.
 #[derive(Debug, Clone)]
@@ -78,39 +79,23 @@ impl SelfAttention {
         self.out.onto(&self_attention(pass.tape(), &qkv, positions.bias.as_ref(), &spec)?, residual, pass)
     }
 
-    /// One new token for each row, seeing itself and the rows' cached tokens.
+    /// One new token for each row, seeing itself and the tokens before it.
     ///
-    /// `x (R, D)`; `cache` holds keys and values `(R, t, 2·D)` and grows by one token.
+    /// `x (R, D)`; `blocks` holds keys and values `(R_j, 2·D)` of each token so far and gets those of this one, which `history` counts already.
     pub(crate) fn step(
         &self,
         x: &Tensor,
         residual: Residual<'_>,
-        cache: &mut Option<Tensor>,
+        (blocks, history): (&mut Vec<Tensor>, &[Vec<u32>]),
         positions: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let (rows, width) = x.dims2()?;
+        let width = x.dim(1)?;
         let qkv = self.project(x, positions.rotary.as_ref(), pass)?;
-        let new = qkv.narrow(1, width, 2 * width)?.unsqueeze(1)?.contiguous()?; // (R, 1, 2D)
-        let all = match cache.take() {
-            Some(old) => Tensor::cat(&[&old, &new], 1)?,
-            None => new,
-        };
-        let length = all.dim(1)?;
-        let spec = Attention {
-            heads: self.heads,
-            query_lengths: vec![1; rows].into(),
-            key_lengths: vec![length; rows].into(),
-            causal: false,
-            query_start: length - 1,
-            slopes: positions.slopes.clone(),
-            dropout: taper_ops::Dropout::none(),
-            products: self.products,
-        };
+        blocks.push(qkv.narrow(1, width, 2 * width)?.contiguous()?);
         let query = qkv.narrow(1, 0, width)?.contiguous()?;
-        let out = cross_attention(pass.tape(), &query, &all.reshape((rows * length, 2 * width))?, positions.bias.as_ref(), &spec)?;
-        *cache = Some(all);
-        self.out.onto(&out, residual, pass)
+        let seen = Seen::Past { blocks, history, bias: positions.bias.as_ref(), slopes: positions.slopes.as_ref() };
+        self.out.onto(&decoding_attention(&query, seen, self.heads)?, residual, pass)
     }
 }
 
@@ -147,7 +132,20 @@ impl CrossAttention {
         self.kv.forward(memory, pass)
     }
 
-    /// `x (N, D)` attends to `key_value (M, 2·D)`; query lengths may be 0 for a source that nobody asks about.
+    /// Row `r` of `x (R, D)`, a token being decoded, attends to rows `rows[r]` of `key_value (M, 2·D)`.
+    pub(crate) fn step(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        key_value: &Tensor,
+        rows: &[Range<usize>],
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let query = self.q.forward(x, pass)?;
+        self.out.onto(&decoding_attention(&query, Seen::Source { key_value, rows }, self.heads)?, residual, pass)
+    }
+
+    /// `x (N, D)` attends to `key_value (M, 2·D)`.
     pub(crate) fn attend(
         &self,
         x: &Tensor,

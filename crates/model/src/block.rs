@@ -6,6 +6,7 @@ use crate::positions::{PreparedPositions, Relative};
 use crate::weight::{Builder, LayerNorm, Linear, Residual};
 use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor};
+use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::Activation;
 use taper_ops::rng::name_key;
@@ -113,28 +114,28 @@ impl Block {
         pass: &Pass,
     ) -> Result<Tensor> {
         let (frame, attention) = &self.self_attention;
-        let x = frame.run(x, pass, |x, residual| attention.forward(x, residual, lengths, positions, pass))?;
-        self.after_self_attention(x, attended, pass)
-    }
-
-    /// One new token for each row; see [`SelfAttention::step`].
-    pub(crate) fn step(
-        &self,
-        x: &Tensor,
-        cache: &mut Option<Tensor>,
-        positions: &PreparedPositions,
-        attended: Option<&Attended<'_>>,
-        pass: &Pass,
-    ) -> Result<Tensor> {
-        let (frame, attention) = &self.self_attention;
-        let x = frame.run(x, pass, |x, residual| attention.step(x, residual, cache, positions, pass))?;
-        self.after_self_attention(x, attended, pass)
-    }
-
-    fn after_self_attention(&self, mut x: Tensor, attended: Option<&Attended<'_>>, pass: &Pass) -> Result<Tensor> {
+        let mut x = frame.run(x, pass, |x, residual| attention.forward(x, residual, lengths, positions, pass))?;
         if let (Some((frame, attention)), Some(to)) = (&self.cross_attention, attended) {
             let lengths = (to.query_lengths, to.key_lengths);
             x = frame.run(&x, pass, |x, residual| attention.attend(x, residual, to.key_value, lengths, pass))?;
+        }
+        let (frame, feed_forward) = &self.feed_forward;
+        frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
+    }
+
+    /// One new token for each row; see [`SelfAttention::step`] and [`CrossAttention::step`].
+    pub(crate) fn step(
+        &self,
+        x: &Tensor,
+        past: (&mut Vec<Tensor>, &[Vec<u32>]),
+        positions: &PreparedPositions,
+        source: Option<(&Tensor, &[Range<usize>])>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let (frame, attention) = &self.self_attention;
+        let mut x = frame.run(x, pass, |x, residual| attention.step(x, residual, past, positions, pass))?;
+        if let (Some((frame, attention)), Some((key_value, rows))) = (&self.cross_attention, source) {
+            x = frame.run(&x, pass, |x, residual| attention.step(x, residual, key_value, rows, pass))?;
         }
         let (frame, feed_forward) = &self.feed_forward;
         frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))

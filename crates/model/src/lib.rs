@@ -27,17 +27,17 @@
 mod attention;
 mod block;
 pub mod config;
+mod inference;
 mod pass;
 pub mod positions;
 mod sequences;
-mod state;
 mod transformer;
 mod weight;
 
 pub use config::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
+pub use inference::{DecodeState, Inference};
 pub use pass::{AttentionRecord, Pass};
 pub use sequences::Sequences;
-pub use state::DecodeState;
 pub use transformer::{LossOutput, Memory, Objective, Transformer};
 
 /// What can go wrong in a model.
@@ -70,9 +70,6 @@ pub enum ModelError {
         /// Rows of the state.
         rows: usize,
     },
-    /// Rows of sources out of order.
-    #[error("the selected rows would change the order of their sources")]
-    RowOrder,
     /// The tensor library refused.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),

@@ -2,8 +2,9 @@
 
 use candle_core::{Result, Tensor};
 use std::cell::RefCell;
+use std::sync::Arc;
 use taper_ops::rng::mix;
-use taper_ops::{Dropout, Gradients, ParameterStore, Tape};
+use taper_ops::{Dropout, Gradients, PackedWeights, ParameterStore, Tape};
 
 /// One run through the model.
 #[derive(Debug, Default)]
@@ -12,6 +13,8 @@ pub struct Pass {
     dropout_key: Option<u64>,
     /// What the fused operations note on the way, when training.
     tape: Option<Tape>,
+    /// Weights that do not change, in the layout of the matrix kernels.
+    packs: Option<Arc<PackedWeights>>,
     recorder: Option<RefCell<Vec<AttentionRecord>>>,
 }
 
@@ -28,7 +31,7 @@ impl Pass {
     /// A training pass: dropout is drawn from (seed, step, micro-batch, layer), so that it can be repeated.
     #[must_use]
     pub fn train(seed: u64, step: u64, micro_batch: u64) -> Self {
-        Self { dropout_key: Some(mix(seed, &[0x6472_6f70, step, micro_batch])), tape: Some(Tape::new()), recorder: None }
+        Self { dropout_key: Some(mix(seed, &[0x6472_6f70, step, micro_batch])), tape: Some(Tape::new()), ..Self::default() }
     }
 
     /// The same pass with the composed operations and Candle's autodiff: slow, and the oracle of the fused ones.
@@ -41,6 +44,15 @@ impl Pass {
     #[must_use]
     pub fn evaluate() -> Self {
         Self::default()
+    }
+
+    /// As [`Pass::evaluate`], with weights that have been packed for many passes.
+    pub(crate) fn infer(packs: &Arc<PackedWeights>) -> Self {
+        Self { packs: Some(packs.clone()), ..Self::default() }
+    }
+
+    pub(crate) fn packs(&self) -> Option<&PackedWeights> {
+        self.packs.as_deref()
     }
 
     /// As [`Pass::evaluate`], and every layer's attention weights are kept.

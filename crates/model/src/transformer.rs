@@ -241,8 +241,7 @@ impl Transformer {
     /// When the width is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
         let spec = taper_ops::Linear { products: self.products, ..Default::default() };
-        let logits = taper_ops::linear(pass.tape(), hidden, self.output.get(pass), None, None, &spec)?;
-        Ok(to_compute(logits, DType::F32)?)
+        Ok(to_compute(self.output.apply(hidden, None, None, &spec, pass)?, DType::F32)?)
     }
 
     /// The objective on a batch; `loss` is `scale` times its sum over the target tokens.

@@ -16,6 +16,21 @@ impl Weight {
     pub(crate) fn get(&self, pass: &Pass) -> &Tensor {
         if pass.is_training() { &self.tracked } else { &self.detached }
     }
+
+    /// `x Wᵀ` of this matrix, with what `spec` and the rest add to it.
+    pub(crate) fn apply(
+        &self,
+        x: &Tensor,
+        bias: Option<&Tensor>,
+        residual: Option<&Tensor>,
+        spec: &taper_ops::Linear,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        match pass.packs() {
+            Some(packs) => taper_ops::packed_linear(packs, x, self.get(pass), bias, residual, spec),
+            None => taper_ops::linear(pass.tape(), x, self.get(pass), bias, residual, spec),
+        }
+    }
 }
 
 /// Makes the parameters of a model under their full names, from a seed.
@@ -94,7 +109,7 @@ impl Linear {
 
     fn run(&self, x: &Tensor, residual: Option<&Tensor>, activation: Activation, dropout: Dropout, pass: &Pass) -> Result<Tensor> {
         let spec = taper_ops::Linear { activation, dropout, products: self.products };
-        taper_ops::linear(pass.tape(), x, self.weight.get(pass), self.bias.as_ref().map(|bias| bias.get(pass)), residual, &spec)
+        self.weight.apply(x, self.bias.as_ref().map(|bias| bias.get(pass)), residual, &spec, pass)
     }
 }
 

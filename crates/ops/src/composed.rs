@@ -5,10 +5,12 @@
 //! master weights stay in f32.
 
 use crate::attention::{Attention, mask_index};
+use crate::decoding_attention::Seen;
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
 use crate::linear::{Activation, Linear};
 use crate::loss::{CrossEntropy, LossSums};
+use crate::products::Products;
 use crate::rotary::angles;
 use candle_core::{D, DType, Device, IndexOp, Result, Tensor};
 
@@ -253,4 +255,43 @@ pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Resu
     )?
     .reshape((rows, turned))?;
     if turned == width { Ok(out) } else { Tensor::cat(&[out, x.narrow(1, turned, width - turned)?], 1) }
+}
+
+/// See [`crate::decoding_attention()`]: what every query sees is gathered, and each is a sequence of its own.
+///
+/// # Errors
+/// When the shapes disagree.
+pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
+    let (mut bias, mut slopes) = (None, None);
+    let (all, index, lengths): (Tensor, Vec<u32>, Vec<usize>) = match seen {
+        Seen::Source { key_value, rows } => {
+            let index = rows.iter().flat_map(|rows| rows.clone().map(|row| row as u32)).collect();
+            (key_value.clone(), index, rows.iter().map(ExactSizeIterator::len).collect())
+        }
+        Seen::Past { blocks, history, bias: its_bias, slopes: its_slopes } => {
+            (bias, slopes) = (its_bias, its_slopes);
+            let mut first = 0;
+            let mut starts = Vec::with_capacity(blocks.len());
+            for block in blocks {
+                starts.push(first);
+                first += block.dim(0)? as u32;
+            }
+            let queries = query.dim(0)?;
+            let index = (0..queries).flat_map(|query| starts.iter().zip(history).map(move |(start, rows)| start + rows[query])).collect();
+            (Tensor::cat(blocks, 0)?, index, vec![blocks.len(); queries])
+        }
+    };
+    let count = index.len();
+    let key_value = all.index_select(&Tensor::from_vec(index, count, query.device())?, 0)?;
+    let spec = Attention {
+        heads,
+        query_lengths: vec![1; lengths.len()].into(),
+        query_start: lengths.iter().max().map_or(0, |longest| longest.saturating_sub(1)),
+        key_lengths: lengths.into(),
+        causal: false,
+        slopes: slopes.cloned(),
+        dropout: Dropout::none(),
+        products: Products::F32,
+    };
+    cross_attention(query, &key_value, bias, &spec)
 }

@@ -15,13 +15,16 @@
 
 pub mod attention;
 pub mod composed;
+pub mod decoding_attention;
 pub mod dropout;
 pub mod embedding;
 pub mod layer_norm;
 pub mod linear;
 pub mod loss;
 pub mod memory;
+pub mod normalizer;
 pub mod optimizer;
+pub mod packed;
 mod parallel;
 pub mod parameters;
 pub mod products;
@@ -35,12 +38,14 @@ pub mod tape;
 pub mod threads;
 
 pub use attention::{Attention, cross_attention, self_attention};
+pub use decoding_attention::{Seen, decoding_attention};
 pub use dropout::Dropout;
 pub use embedding::{Embedding, embedding};
 pub use layer_norm::layer_norm;
-pub use linear::{Activation, Linear, linear};
+pub use linear::{Activation, Linear, linear, packed_linear};
 pub use loss::{CrossEntropy, LossSums, smoothed_cross_entropy};
 pub use optimizer::{AdamStep, adam_step, ema_step, global_norm};
+pub use packed::PackedWeights;
 pub use parameters::{Gradients, Parameter, ParameterStore};
 pub use products::{Kernel, KernelError, Products};
 pub use relative_bias::relative_bias;

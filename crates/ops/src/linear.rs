@@ -1,12 +1,14 @@
 //! The linear layer with what follows it: `residual + dropout(activation(x Wᵀ + b))`, finished while the product is in cache.
 
 use crate::dropout::Dropout;
+use crate::packed::PackedWeights;
 use crate::parallel::{ROWS, Shared, add, add_rows, column_sums, combined, filled};
-use crate::products::{Matrix, Products, Threads, product, product_then};
+use crate::products::{Matrix, Packed, Products, Right, Threads, product, product_then};
 use crate::real::{Host, Real, for_real, is_fused, vectorised};
 use crate::tape::Tape;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
+use std::sync::Arc;
 
 /// The nonlinearity of a feed-forward layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,26 +94,48 @@ pub fn linear(
     spec: &Linear,
 ) -> Result<Tensor> {
     let node = Node { x: x.clone(), weight: weight.clone(), bias: bias.cloned(), residual: residual.cloned(), spec: *spec };
+    run(tape, None, node)
+}
+
+/// As [`linear`], with a weight that is packed on its first use and then again and again multiplied with: for inference.
+///
+/// # Errors
+/// As [`linear`].
+pub fn packed_linear(
+    packs: &PackedWeights,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    spec: &Linear,
+) -> Result<Tensor> {
+    let node = Node { x: x.clone(), weight: weight.clone(), bias: bias.cloned(), residual: residual.cloned(), spec: *spec };
+    run(None, Some(packs), node)
+}
+
+fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result<Tensor> {
+    let Node { x, weight, bias, residual, spec } = &node;
     if !is_fused(tape, &node.inputs()) {
-        return crate::composed::linear(x, weight, bias, residual, spec);
+        return crate::composed::linear(x, weight, bias.as_ref(), residual.as_ref(), spec);
     }
     let ((rows, width), (outputs, weight_width)) = (x.dims2()?, weight.dims2()?);
     if width != weight_width
-        || bias.is_some_and(|bias| bias.elem_count() != outputs)
-        || residual.is_some_and(|residual| residual.dims() != [rows, outputs])
+        || bias.as_ref().is_some_and(|bias| bias.elem_count() != outputs)
+        || residual.as_ref().is_some_and(|residual| residual.dims() != [rows, outputs])
     {
         candle_core::bail!(
             "linear: input {:?}, weight {:?}, bias {:?}, residual {:?}",
             x.shape(),
             weight.shape(),
-            bias.map(Tensor::shape),
-            residual.map(Tensor::shape)
+            bias.as_ref().map(Tensor::shape),
+            residual.as_ref().map(Tensor::shape)
         );
     }
-    crate::profile::time("linear", || for_real!(x, T => forward::<T>(tape, node)))
+    let packed = packs.map(|packs| packs.get(weight, spec.products)).transpose()?.flatten();
+    crate::profile::time("linear", || for_real!(&node.x, T => forward::<T>(tape, packed, node)))
 }
 
-fn forward<T: Real>(tape: Option<&Tape>, node: Node) -> Result<Tensor> {
+fn forward<T: Real>(tape: Option<&Tape>, packed: Option<Arc<Packed>>, node: Node) -> Result<Tensor> {
     let Node { x, weight, bias, residual, spec } = &node;
     let ((rows, width), outputs) = (x.dims2()?, weight.dim(0)?);
     let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
@@ -142,10 +166,12 @@ fn forward<T: Real>(tape: Option<&Tape>, node: Node) -> Result<Tensor> {
             add(out, &residual[first..first + out.len()]);
         }
     };
-    let weight_at = Matrix::rows(width).transposed();
-    let x_values = x_host.elements::<T>()?;
-    let (x_part, weight_part) = ((x_values, Matrix::rows(width)), (weight_host.elements::<T>()?, weight_at));
-    let out = product_then((rows, width, outputs), x_part, weight_part, spec.products, Some(&finish));
+    let right = match &packed {
+        Some(packed) => Right::Packed(packed),
+        None => Right::Plain(weight_host.elements::<T>()?, Matrix::rows(width).transposed()),
+    };
+    let left = (x_host.elements::<T>()?, Matrix::rows(width));
+    let out = product_then((rows, width, outputs), left, right, spec.products, Some(&finish));
     let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
     if let Some(tape) = tape {
         // The sign of the result tells what relu passed on.
@@ -203,7 +229,8 @@ impl Node {
         }
         let (shape, weight_at) = ((rows, outputs, inputs), Matrix::rows(inputs));
         if adjoints.is_first(&self.x) {
-            adjoints.give(&self.x, product_then(shape, (grad, grad_at), (weight, weight_at), products, None))?;
+            let right = Right::Plain(weight, weight_at);
+            adjoints.give(&self.x, product_then(shape, (grad, grad_at), right, products, None))?;
         } else {
             adjoints.add_with(&self.x, |out: &mut [T], into| {
                 product(shape, (grad, grad_at), (weight, weight_at), (out, Matrix::rows(inputs)), into, threads);

@@ -1,6 +1,6 @@
 //! Memory between training steps.
 
-/// Lets mimalloc, where it is the program's allocator, keep the pages of freed memory.
+/// Lets mimalloc, where it is the program's allocator, keep the pages of freed memory from now on: for training.
 ///
 /// A step allocates what the one before it freed. Given back to the system, pages fault in again one by one and cleared: a tenth of
 /// a small model's step. The price is that the process stays as large as it once was.

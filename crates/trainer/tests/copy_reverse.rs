@@ -16,12 +16,13 @@ const LONGEST: usize = 8;
 /// Greedy decoding, word by word.
 fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let sources: Vec<Vec<u32>> = sentences.iter().map(|words| [words.as_slice(), &[END]].concat()).collect();
+    let model = model.inference();
     let mut state = model.start(&Sequences::pack(&sources)).unwrap();
     let mut tokens = vec![START; sentences.len()];
     let mut outputs = vec![Vec::new(); sentences.len()];
     for _ in 0..=LONGEST {
-        let logits = model.step(&mut state, &tokens).unwrap(); // (R, V)
-        tokens = logits.argmax(D::Minus1).unwrap().to_vec1().unwrap();
+        let blocks = model.step(&mut state, &tokens).unwrap(); // (rows, V) each
+        tokens = blocks.flat_map(|logits| logits.unwrap().argmax(D::Minus1).unwrap().to_vec1::<u32>().unwrap()).collect();
         outputs.iter_mut().zip(&tokens).for_each(|(output, &token)| output.push(token));
     }
     for output in &mut outputs {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use taper_decoding::Translator;
+use taper_model::Inference;
 
 use crate::decoding_arguments::BenchDecode;
 use crate::loaded_run::LoadedRun;
@@ -44,14 +45,15 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     overrides.extend(arguments.threads.map(|threads| format!("threads={threads}")));
     let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &overrides)?;
     run.search(&arguments.search, None)?;
-    decode(&run, &lines[..1])?;
+    let model = run.model.inference();
+    decode(&run, &model, &lines[..1])?;
     let first_translation_seconds = began.elapsed().as_secs_f64();
 
     let mut tokens = 0;
     let mut seconds = Vec::with_capacity(arguments.repeats);
     for _ in 0..arguments.repeats {
         let began = Instant::now();
-        tokens = decode(&run, &lines)?;
+        tokens = decode(&run, &model, &lines)?;
         seconds.push(began.elapsed().as_secs_f64());
     }
     let typical = median(&seconds);
@@ -83,9 +85,9 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
 }
 
 /// From text to text, as `translate` does it; returns the tokens of the best translations.
-fn decode(run: &LoadedRun, lines: &[String]) -> Result<usize> {
+fn decode(run: &LoadedRun, model: &Inference, lines: &[String]) -> Result<usize> {
     let sources = encode_sources(&run.tokenizers, lines)?;
-    let found = Translator::new(&run.model, run.config.decoding.clone())?.translate(&sources)?;
+    let found = Translator::new(model, run.config.decoding.clone())?.translate(&sources)?;
     let mut tokens = 0;
     for best in found.iter().filter_map(|hypotheses| hypotheses.first()) {
         tokens += best.length;

@@ -26,6 +26,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     if let Some(threads) = arguments.threads {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().context("cannot start the threads")?;
     }
+    taper_ops::memory::keep_freed_pages();
     let batches = read_batches(&arguments.batches, arguments.vocab)?;
     let device = device::open(&arguments.device)?;
     let dtype = device::dtype(&arguments.dtype, &device)?;

@@ -25,7 +25,8 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
     let run = LoadedRun::open(&arguments.run, &arguments.weights, &[])?;
     let source_ids = encode_sources(&run.tokenizers, &sources)?;
     let target_ids = run.tokenizers.target().encode_batch(&targets)?;
-    let scores = Translator::new(&run.model, run.config.decoding.clone())?.score(&source_ids, &target_ids).context("scoring failed")?;
+    let scores =
+        Translator::new(&run.model.inference(), run.config.decoding.clone())?.score(&source_ids, &target_ids).context("scoring failed")?;
     for (index, score) in scores.iter().enumerate() {
         if arguments.json {
             print_line(

@@ -72,7 +72,7 @@ impl StepModel for HashModel {
         Ok(sources.iter().map(|source| self.history_of_source(source)).collect())
     }
 
-    fn step<T>(&self, state: &mut Vec<u64>, tokens: &[u32], read: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
+    fn step(&self, state: &mut Vec<u64>, tokens: &[u32], read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
         if state.len() != tokens.len() {
             let message = format!("{} rows but {} tokens", state.len(), tokens.len());
             return Err(DecodingError::model("step", message));
@@ -83,7 +83,8 @@ impl StepModel for HashModel {
             *history = mix(*history, u64::from(token));
             logits.extend(self.logits(*history));
         }
-        read(&logits)
+        // In blocks, the last one smaller.
+        logits.chunks(5 * self.vocabulary).try_for_each(read)
     }
 
     fn select(&self, state: &mut Vec<u64>, rows: &[usize]) -> Result<()> {

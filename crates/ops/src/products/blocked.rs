@@ -17,6 +17,9 @@ const BLOCK_PANELS: usize = 256 / PANEL;
 /// Multiply-adds below which a second thread costs more than it brings.
 const WORTH_A_THREAD: usize = 1 << 20;
 
+/// How many times as many panels of columns as of rows make a result wide.
+const WIDE: usize = 4;
+
 /// Where the result goes: row-major with a stride. It need not be initialised where it is replaced.
 #[derive(Clone, Copy)]
 pub(super) struct Destination {
@@ -70,55 +73,76 @@ pub(super) unsafe fn product(
         return false;
     }
     let parts = parts(products);
-    let panel_lines = right.steps() * parts * STEP_LINES;
-    let threads = if left.count * left.depth * right.count < WORTH_A_THREAD { Threads::One } else { threads };
-    with_scratch(&RIGHT, right.panels() * panel_lines, |packed| {
+    let threads = worthwhile(left, right.count, threads);
+    with_scratch(&RIGHT, right.panels() * right.steps() * parts * STEP_LINES, |packed| {
         pack(right, 0..right.panels(), 0..right.steps(), parts, packed, threads);
-        let job = Job {
-            left,
-            right: packed,
-            columns: right.count,
-            panel_lines,
-            parts,
-            kernel,
-            into: to.into,
-            offset: to.offset,
-            stride: to.stride,
-        };
-        let shared = to.values;
-        let blocks = left.panels().div_ceil(BLOCK_PANELS);
-        let whole_rows = |panels: Range<usize>| {
-            job.run(panels.clone(), 0..right.panels(), &shared);
-            let Some(finish) = finish else { return };
-            let (first, end) = (panels.start * PANEL, (panels.end * PANEL).min(left.count));
-            let count = (FINISHED / right.count.max(1)).max(1);
-            for row in (first..end).step_by(count) {
-                let range = to.offset + row * to.stride..to.offset + end.min(row + count) * to.stride;
-                // SAFETY: these rows have just been written, and are this piece's alone.
-                finish(row, unsafe { shared.range(range) });
-            }
-        };
-        match threads {
-            Threads::One => (0..blocks).for_each(|block| whole_rows(share(left.panels(), block, blocks))),
-            Threads::All => {
-                // Enough pieces for every thread to end at about the same time: fewer rows in a block, or where there are hardly any, fewer
-                // columns, at the price of packing the rows again for each group of them.
-                let threads = rayon::current_num_threads();
-                let blocks = blocks.next_multiple_of(threads).max(4 * threads).min(left.panels());
-                if blocks >= threads {
-                    (0..blocks).into_par_iter().with_max_len(1).for_each(|block| whole_rows(share(left.panels(), block, blocks)));
-                    return true;
-                }
-                let groups = (2 * threads).div_ceil(blocks).min(right.panels());
-                (0..blocks * groups).into_par_iter().with_max_len(1).for_each(|piece| {
-                    let (block, group) = (piece / groups, piece % groups);
-                    job.run(share(left.panels(), block, blocks), share(right.panels(), group, groups), &shared);
-                });
-                return false;
-            }
-        }
-        true
+        multiply(left, packed, right.count, to, (kernel, parts, threads), finish)
     })
+}
+
+/// `left · right`, where the right operand was packed before; the order of every sum depends on `left`'s depth alone.
+///
+/// # Safety
+/// As [`product`].
+pub(super) unsafe fn product_with_packed(
+    left: &Operand<'_>,
+    right: &Packed,
+    to: Destination,
+    (kernel, threads): (Kernel, Threads),
+    finish: Option<Finish<'_, f32>>,
+) -> bool {
+    assert!(right.steps == left.steps());
+    multiply(left, &right.lines, right.count, to, (kernel, right.parts, worthwhile(left, right.count, threads)), finish)
+}
+
+fn worthwhile(left: &Operand<'_>, columns: usize, threads: Threads) -> Threads {
+    if left.count * left.depth * columns < WORTH_A_THREAD { Threads::One } else { threads }
+}
+
+/// Blocks of rows times panels of columns, side by side; returns whether `finish` was called.
+fn multiply(
+    left: &Operand<'_>,
+    right: &[Line],
+    columns: usize,
+    to: Destination,
+    (kernel, parts, threads): (Kernel, usize, Threads),
+    finish: Option<Finish<'_, f32>>,
+) -> bool {
+    let panels = columns.div_ceil(PANEL);
+    let panel_lines = left.steps() * parts * STEP_LINES;
+    let job = Job { left, right, columns, panel_lines, parts, kernel, into: to.into, offset: to.offset, stride: to.stride };
+    let shared = to.values;
+    let blocks = left.panels().div_ceil(BLOCK_PANELS);
+    let whole_rows = |rows: Range<usize>| {
+        job.run(rows.clone(), 0..panels, &shared);
+        let Some(finish) = finish else { return };
+        let (first, end) = (rows.start * PANEL, (rows.end * PANEL).min(left.count));
+        let count = (FINISHED / columns.max(1)).max(1);
+        for row in (first..end).step_by(count) {
+            let range = to.offset + row * to.stride..to.offset + end.min(row + count) * to.stride;
+            // SAFETY: these rows have just been written, and are this piece's alone.
+            finish(row, unsafe { shared.range(range) });
+        }
+    };
+    if threads == Threads::One {
+        (0..blocks).for_each(|block| whole_rows(share(left.panels(), block, blocks)));
+        return true;
+    }
+    // Enough pieces for every thread to end at about the same time. A wide result is shared by columns, so that each panel of them is read
+    // once for all rows; another by rows, or where there are hardly any, by columns too, at the price of packing the rows again.
+    let threads = rayon::current_num_threads();
+    let is_wide = panels >= WIDE * left.panels();
+    let blocks = if is_wide { blocks } else { blocks.next_multiple_of(threads).max(4 * threads).min(left.panels()) };
+    if blocks >= threads && !is_wide {
+        (0..blocks).into_par_iter().with_max_len(1).for_each(|block| whole_rows(share(left.panels(), block, blocks)));
+        return true;
+    }
+    let groups = (if is_wide { 4 * threads } else { 2 * threads }).div_ceil(blocks).min(panels);
+    (0..blocks * groups).into_par_iter().with_max_len(1).for_each(|piece| {
+        let (block, group) = (piece / groups, piece % groups);
+        job.run(share(left.panels(), block, blocks), share(panels, group, groups), &shared);
+    });
+    false
 }
 
 /// A product with few results and a long summed dimension, as gradients of weights are: tasks take a stretch of that dimension each, so
@@ -238,19 +262,20 @@ impl Job<'_> {
             unsafe { multiply.run(left, right, steps, self.parts, Results { first, stride: self.stride, add }) };
             return;
         }
+        // The sums go on from what is there, as they do in the middle: what a row gets does not depend on where it lies.
         let mut edge = Edge([0.0; PANEL * PANEL]);
-        // SAFETY: `edge` has 32 rows of 32 values.
-        unsafe { multiply.run(left, right, steps, self.parts, Results { first: edge.0.as_mut_ptr(), stride: PANEL, add: false }) };
-        for (i, edge) in edge.0.chunks_exact(PANEL).take(rows).enumerate() {
-            let start = start + i * self.stride;
-            // SAFETY: within the destination, no other piece writes these columns of the row, and what is added to is initialised.
-            unsafe {
-                if add {
-                    crate::parallel::add(out.range(start..start + columns), &edge[..columns]);
-                } else {
-                    out.write(start, &edge[..columns]);
-                }
+        if add {
+            for (i, edge) in edge.0.chunks_exact_mut(PANEL).take(rows).enumerate() {
+                let start = start + i * self.stride;
+                // SAFETY: within the destination, no other piece writes these columns of the row, and what is added to is initialised.
+                edge[..columns].copy_from_slice(unsafe { out.range(start..start + columns) });
             }
+        }
+        // SAFETY: `edge` has 32 rows of 32 values.
+        unsafe { multiply.run(left, right, steps, self.parts, Results { first: edge.0.as_mut_ptr(), stride: PANEL, add }) };
+        for (i, edge) in edge.0.chunks_exact(PANEL).take(rows).enumerate() {
+            // SAFETY: as above.
+            unsafe { out.write(start + i * self.stride, &edge[..columns]) };
         }
     }
 }
@@ -296,8 +321,11 @@ impl Multiply {
 }
 
 /// An operand packed once, for many products with parts of it.
+#[derive(Debug)]
 pub(crate) struct Packed {
     lines: Vec<Line>,
+    /// Rows or columns.
+    count: usize,
     panels: usize,
     steps: usize,
     parts: usize,
@@ -310,7 +338,12 @@ impl Packed {
         let panel_lines = steps * parts * STEP_LINES;
         let mut lines = vec![Line::ZERO; panels * panel_lines];
         pack(operand, 0..panels, 0..steps, parts, &mut lines, Threads::All);
-        Self { lines, panels, steps, parts }
+        Self { lines, count: operand.count, panels, steps, parts }
+    }
+
+    /// Columns, of a right operand.
+    pub(super) fn columns(&self) -> usize {
+        self.count
     }
 
     /// Panels of [`PANEL`] rows or columns.

@@ -27,7 +27,7 @@ use rayon::prelude::*;
 pub(crate) use tile::{DEPTH, PANEL};
 
 /// How the operands of matrix products are rounded. Sums are in f32 always, and so is everything that is not a product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Products {
     /// Not at all.
     #[default]
@@ -109,19 +109,68 @@ pub(crate) type Finish<'a, T> = &'a (dyn Fn(usize, &mut [T]) + Sync);
 pub(crate) fn product_then<T: Real>(
     (m, k, n): (usize, usize, usize),
     a: (&[T], Matrix),
-    b: (&[T], Matrix),
+    b: Right<'_, T>,
     products: Products,
     finish: Option<Finish<'_, T>>,
 ) -> Vec<T> {
     let how = (products, Threads::All);
+    let to = Matrix::rows(n);
     // SAFETY: the room is this function's alone, and the product writes all of it.
-    let (mut out, is_finished) =
-        unsafe { filled(m * n, |room| raw_product((m, k, n), a, b, (room, Matrix::rows(n)), Into::Replace, how, finish)) };
+    let (mut out, is_finished) = unsafe {
+        filled(m * n, |room| match b {
+            Right::Plain(values, at) => raw_product((m, k, n), a, (values, at), (room, to), Into::Replace, how, finish),
+            Right::Packed(packed) => packed_product((m, k, n), a, packed, room, products, finish),
+        })
+    };
     if let Some(finish) = finish.filter(|_| !is_finished) {
         let rows = (CHUNK / n.max(1)).max(1);
         out.par_chunks_mut(rows * n.max(1)).enumerate().for_each(|(chunk, out)| finish(chunk * rows, out));
     }
     out
+}
+
+/// The right operand of a product.
+#[derive(Clone, Copy)]
+pub(crate) enum Right<'a, T> {
+    /// As it lies in memory.
+    Plain(&'a [T], Matrix),
+    /// Packed before, for a kernel of this processor and for f32.
+    Packed(&'a Packed),
+}
+
+/// As [`raw_product`], with all of `out` replaced.
+///
+/// # Safety
+/// As [`raw_product`].
+unsafe fn packed_product<T: Real>(
+    (m, k, n): (usize, usize, usize),
+    (a, a_at): (&[T], Matrix),
+    b: &Packed,
+    out: Shared<T>,
+    products: Products,
+    finish: Option<Finish<'_, T>>,
+) -> bool {
+    let (Some(a), Some(values)) = (T::as_f32(a), T::shared_f32(out)) else { unreachable!("only f32 is packed") };
+    let left = tile::Operand::left(a, a_at, m, k);
+    assert!(a_at.end(m, k) <= a.len() && left.is_packable() && b.columns() == n && m * n <= values.len());
+    if m == 0 || n == 0 {
+        return false;
+    }
+    crate::profile::count_product(m, k, n);
+    let to = blocked::Destination { values, offset: 0, stride: n, into: Into::Replace };
+    let finish = finish.map(of_f32);
+    let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
+    // SAFETY: the caller's promise, and the extents by the assertion.
+    unsafe { blocked::product_with_packed(&left, b, to, (Kernel::best(products), Threads::All), finish) }
+}
+
+/// `finish` for rows that are known to be f32.
+fn of_f32<T: Real>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
+    move |row, out| {
+        if let Some(out) = T::of_f32_mut(out) {
+            finish(row, out);
+        }
+    }
 }
 
 /// Returns whether `finish` has been called for every row; otherwise it has been for none. It takes a destination without gaps.
@@ -151,13 +200,7 @@ pub(crate) unsafe fn raw_product<T: Real>(
                     (Products::F32, Threads::One) => Kernel::Gemm,
                     _ => Kernel::best(products),
                 };
-                let finish = finish.map(|finish| {
-                    move |row: usize, out: &mut [f32]| {
-                        if let Some(out) = T::of_f32_mut(out) {
-                            finish(row, out);
-                        }
-                    }
-                });
+                let finish = finish.map(of_f32);
                 let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
                 product_f32((m, k, n), (a, a_at), (b, b_at), (out, out_at), into, (kernel, products, threads), finish)
             }

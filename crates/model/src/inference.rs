@@ -1,0 +1,145 @@
+//! Decoding one token at a time, with keys and values cached and weights packed.
+
+use crate::positions::{PreparedPositions, Relative, bias};
+use crate::{ModelError, Pass, Sequences, Transformer};
+use candle_core::Tensor;
+use std::ops::Range;
+use std::sync::Arc;
+use taper_ops::PackedWeights;
+
+/// Logits of a block, about: 4 MiB, which stay in cache until they have been read.
+const LOGITS: usize = 1 << 20;
+/// Rows of which a block has a multiple, as the matrix kernels like it.
+const ROWS: usize = 32;
+
+/// A model made ready to decode.
+///
+/// It shares the model's weights, and packs each when it is first used: a model that is trained on needs a new one.
+#[derive(Debug)]
+pub struct Inference {
+    model: Transformer,
+    packs: Arc<PackedWeights>,
+}
+
+/// What the decoder remembers of the tokens so far. Rows are hypotheses; several may share a source.
+///
+/// Keys and values are written once and stay where they are: `history` tells which of them a row has for its past.
+#[derive(Debug, Clone)]
+pub struct DecodeState {
+    /// Keys and values of the sources, a tensor `(M, 2·D)` for each layer.
+    memory: Vec<Tensor>,
+    /// For each layer, keys and values of the rows that there were at each position, `(R_j, 2·D)`.
+    blocks: Vec<Vec<Tensor>>,
+    /// For each position and row, the row of its block.
+    history: Vec<Vec<u32>>,
+    /// For each row, the rows of its source in `memory`.
+    sources: Vec<Range<usize>>,
+}
+
+impl DecodeState {
+    /// Number of hypotheses.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Target tokens decoded so far.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Keeps, repeats and drops rows: row `i` becomes what row `rows[i]` was.
+    ///
+    /// # Errors
+    /// When a row does not exist.
+    pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
+        if let Some(&row) = rows.iter().find(|&&row| row >= self.rows()) {
+            return Err(ModelError::Row { row, rows: self.rows() });
+        }
+        for block_rows in &mut self.history {
+            *block_rows = rows.iter().map(|&row| block_rows[row]).collect();
+        }
+        self.sources = rows.iter().map(|&row| self.sources[row].clone()).collect();
+        Ok(())
+    }
+}
+
+impl Transformer {
+    /// The model made ready to decode.
+    #[must_use]
+    pub fn inference(&self) -> Inference {
+        Inference { model: self.clone(), packs: Arc::default() }
+    }
+}
+
+impl Inference {
+    /// The model itself.
+    #[must_use]
+    pub fn model(&self) -> &Transformer {
+        &self.model
+    }
+
+    /// Encodes the sources and makes a state with one row for each.
+    ///
+    /// # Errors
+    /// As [`Transformer::encode`].
+    pub fn start(&self, source: &Sequences) -> Result<DecodeState, ModelError> {
+        taper_ops::threads::in_pool(|| {
+            let pass = Pass::infer(&self.packs);
+            let memory = self.model.encode(source, &pass)?;
+            let layers = &self.model.decoder.blocks;
+            let mut key_values = Vec::with_capacity(layers.len());
+            for layer in layers {
+                key_values.extend(layer.key_value(&memory.hidden, &pass)?);
+            }
+            let mut first = 0;
+            let rows = |&length: &usize| {
+                first += length;
+                first - length..first
+            };
+            let sources = source.lengths.iter().map(rows).collect();
+            Ok(DecodeState { memory: key_values, blocks: vec![Vec::new(); layers.len()], history: Vec::new(), sources })
+        })
+    }
+
+    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks `(rows, V)` that are computed as they are asked for.
+    ///
+    /// # Errors
+    /// When there is not one token for each row, or a token is not in the vocabulary.
+    pub fn step(&self, state: &mut DecodeState, tokens: &[u32]) -> Result<impl Iterator<Item = Result<Tensor, ModelError>>, ModelError> {
+        let rows = state.rows();
+        if tokens.len() != rows {
+            return Err(ModelError::Tokens { tokens: tokens.len(), rows });
+        }
+        let hidden = taper_ops::threads::in_pool(|| self.hidden(state, tokens))?;
+        let block = (LOGITS / self.model.vocab_target()).next_multiple_of(ROWS);
+        Ok((0..rows).step_by(block).map(move |first| {
+            let hidden = hidden.narrow(0, first, block.min(rows - first))?;
+            taper_ops::threads::in_pool(|| self.model.logits(&hidden, &Pass::infer(&self.packs)))
+        }))
+    }
+
+    fn hidden(&self, state: &mut DecodeState, tokens: &[u32]) -> Result<Tensor, ModelError> {
+        let pass = Pass::infer(&self.packs);
+        let position = state.position();
+        let decoder = &self.model.decoder;
+        let mut x = self.model.embed_step(tokens, position, &pass)?;
+        let positions = match &decoder.relative {
+            Relative::Nothing => PreparedPositions::default(),
+            Relative::Rotary => PreparedPositions { rotary: Some(vec![position as u32; tokens.len()].into()), ..Default::default() },
+            Relative::Alibi(slopes) => PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() },
+            Relative::Bias { table, causal } => PreparedPositions {
+                bias: Some(bias(table.get(&pass), position..position + 1, position + 1, *causal, &pass)?),
+                ..Default::default()
+            },
+        };
+        state.history.push((0..tokens.len() as u32).collect());
+        let DecodeState { memory, blocks, history, sources } = state;
+        for (layer, (block, past)) in decoder.blocks.iter().zip(blocks).enumerate() {
+            let source = memory.get(layer).map(|key_value| (key_value, sources.as_slice()));
+            x = block.step(&x, (past, history), &positions, source, &pass)?;
+        }
+        Ok(decoder.finish(x, &pass)?)
+    }
+}

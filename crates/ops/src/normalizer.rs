@@ -1,0 +1,78 @@
+//! The normaliser of a row of logits: a search computes one for every hypothesis and step, over the whole vocabulary.
+
+use crate::real::{Real, blocked_max, blocked_sum, vectorised};
+
+/// Logits that share a maximum in [`block_maxima`].
+pub const BLOCK: usize = 64;
+
+/// Elements whose exponentials are summed in f32 before they join the f64 total.
+const SUMMED: usize = 256;
+
+/// The largest of each [`BLOCK`] logits, the last block being what is left; NaN is passed over, and −∞ the largest of none.
+#[must_use]
+pub fn block_maxima(logits: &[f32]) -> Vec<f32> {
+    let mut maxima = vec![f32::NEG_INFINITY; logits.len().div_ceil(BLOCK)];
+    fill_maxima(logits, &mut maxima);
+    maxima
+}
+
+/// `ln Σ exp(logits)`, `largest` being their largest; or `None` where the row is no distribution: NaN, `+inf`, or only `-inf`.
+#[must_use]
+pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
+    if !largest.is_finite() {
+        return None;
+    }
+    // Differences to the largest are small where they matter, so f32 exponentials suffice; the total is f64 since it has
+    // as many terms as the vocabulary. A NaN survives into the sum.
+    let mut sum = 0.0;
+    for block in logits.chunks(SUMMED) {
+        sum += f64::from(sum_of_exponentials(block, largest));
+    }
+    sum.is_finite().then(|| f64::from(largest) + sum.ln())
+}
+
+/// `exp(x)` for `x ≤ 0`, within two units in the last place, the same on every machine.
+#[must_use]
+pub fn exponential(x: f32) -> f32 {
+    Real::exp(x)
+}
+
+vectorised! {
+    fn fill_maxima<T>(values: &[T], maxima: &mut [T]) {
+        for (block, largest) in values.chunks(BLOCK).zip(maxima) {
+            *largest = blocked_max(block);
+        }
+    }
+}
+
+vectorised! {
+    fn sum_of_exponentials<T>(values: &[T], largest: T) -> T {
+        blocked_sum([values], |[value]| (value - largest).exp())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn normalizer(logits: &[f32]) -> Option<f64> {
+        log_normalizer(logits, block_maxima(logits).into_iter().fold(f32::NEG_INFINITY, f32::max))
+    }
+
+    #[test]
+    fn a_long_row_has_the_normaliser_of_f64() {
+        let row: Vec<f32> = (0..8003).map(|i| ((i * 7919) % 1000) as f32 * 0.02 - 12.0).collect();
+        let expected = row.iter().map(|&x| f64::from(x).exp()).sum::<f64>().ln();
+        let found = normalizer(&row).expect("finite");
+        assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+    }
+
+    #[test]
+    fn rows_that_are_no_distribution_are_refused() {
+        assert!(normalizer(&[0.0, f32::NAN, 1.0]).is_none());
+        assert!(normalizer(&[f32::NAN]).is_none());
+        assert!(normalizer(&[0.0, f32::INFINITY]).is_none());
+        assert!(normalizer(&[f32::NEG_INFINITY; 3]).is_none());
+        assert!(normalizer(&[f32::NEG_INFINITY, 1.0]).is_some());
+    }
+}
