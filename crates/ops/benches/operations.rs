@@ -182,7 +182,7 @@ fn embedding(bencher: Bencher<'_, '_>, case: &Case) {
 fn cross_entropy(bencher: Bencher<'_, '_>, case: &Case) {
     let (hidden, weight) = (random(&[TOKENS, case.size.width], 1), random(&[CLASSES, case.size.width], 2));
     let targets: Vec<u32> = (0..TOKENS as u32).map(|i| i * 7 % CLASSES as u32).collect();
-    let spec = CrossEntropy { smoothing: 0.1, scale: 1.0 / TOKENS as f64, products: case.products() };
+    let spec = CrossEntropy { smoothing: 0.1, r_drop: 0.0, scale: 1.0 / TOKENS as f64, products: case.products() };
     run(
         bencher,
         case,
