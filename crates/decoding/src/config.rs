@@ -65,7 +65,7 @@ impl Default for DecodingConfig {
             no_repeat_ngram: 0,
             sampling: SamplingConfig::default(),
             batch_tokens: 8192,
-            batch_rows: 256,
+            batch_rows: 512,
         }
     }
 }
