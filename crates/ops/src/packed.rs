@@ -23,15 +23,16 @@ impl PackedWeights {
         if weight.dtype() != DType::F32 || Kernel::best(products) == Kernel::Gemm {
             return Ok(None);
         }
-        let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(packed) = packed.get(&(weight.id(), products)) {
+        let key = (weight.id(), products);
+        let lock = || self.packed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(packed) = lock().get(&key) {
             return Ok(Some(packed.clone()));
         }
+        // Packing is shared between threads, and a thread that waits may take up work that asks here too: the lock must not be held.
         let (outputs, inputs) = weight.dims2()?;
         let host = Host::new(weight)?;
         let right = (host.elements::<f32>()?, Matrix::rows(inputs).transposed());
         let new = Arc::new(Packed::right(right, inputs, outputs, products));
-        packed.insert((weight.id(), products), new.clone());
-        Ok(Some(new))
+        Ok(Some(lock().entry(key).or_insert(new).clone()))
     }
 }

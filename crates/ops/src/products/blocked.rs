@@ -76,7 +76,8 @@ pub(super) unsafe fn product(
     let threads = worthwhile(left, right.count, threads);
     with_scratch(&RIGHT, right.panels() * right.steps() * parts * STEP_LINES, |packed| {
         pack(right, 0..right.panels(), 0..right.steps(), parts, packed, threads);
-        multiply(left, packed, right.count, to, (kernel, parts, threads), finish)
+        // SAFETY: the caller's promise.
+        unsafe { multiply(left, packed, right.count, to, (kernel, parts, threads), finish) }
     })
 }
 
@@ -92,7 +93,9 @@ pub(super) unsafe fn product_with_packed(
     finish: Option<Finish<'_, f32>>,
 ) -> bool {
     assert!(right.steps == left.steps());
-    multiply(left, &right.lines, right.count, to, (kernel, right.parts, worthwhile(left, right.count, threads)), finish)
+    let how = (kernel, right.parts, worthwhile(left, right.count, threads));
+    // SAFETY: the caller's promise.
+    unsafe { multiply(left, &right.lines, right.count, to, how, finish) }
 }
 
 fn worthwhile(left: &Operand<'_>, columns: usize, threads: Threads) -> Threads {
@@ -100,7 +103,10 @@ fn worthwhile(left: &Operand<'_>, columns: usize, threads: Threads) -> Threads {
 }
 
 /// Blocks of rows times panels of columns, side by side; returns whether `finish` was called.
-fn multiply(
+///
+/// # Safety
+/// As [`product`].
+unsafe fn multiply(
     left: &Operand<'_>,
     right: &[Line],
     columns: usize,
