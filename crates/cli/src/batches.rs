@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use taper_data::{Batch, BatchingConfig, Dataset, EpochPlan, Prefetcher};
+use taper_data::{Batch, BatchingConfig, Dataset, EpochPlan, Prefetched, Prefetcher};
 use taper_model::Sequences;
 use taper_trainer::{BoxError, MicroBatch, Position, Source};
 
@@ -13,15 +13,37 @@ pub(crate) struct TrainingBatches {
     batching: BatchingConfig,
     seed: u64,
     ahead: Option<Prefetcher>,
+    /// The batch that the thread has given and nobody has asked for yet.
+    item: Option<Prefetched>,
     next: taper_data::Position,
-    /// The last epoch that was asked about and the number of its batches: planning an epoch takes a sort of the corpus.
+    /// The last epoch that was asked about and the number of its batches.
     counted: Option<(u64, u64)>,
 }
 
 impl TrainingBatches {
     /// Batches of `dataset` in the order that `seed` gives.
     pub(crate) fn new(dataset: Arc<Dataset>, batching: BatchingConfig, seed: u64) -> Self {
-        Self { dataset, batching, seed, ahead: None, next: taper_data::Position::default(), counted: None }
+        Self { dataset, batching, seed, ahead: None, item: None, next: taper_data::Position::default(), counted: None }
+    }
+
+    /// The batch at `wanted`, from the thread that reads ahead.
+    fn fetch(&mut self, wanted: taper_data::Position) -> Result<Prefetched, BoxError> {
+        if self.ahead.is_none() || self.next != wanted {
+            // The old thread ends before the new one starts.
+            drop((self.ahead.take(), self.item.take()));
+        }
+        let item = match self.item.take() {
+            Some(item) => item,
+            None => {
+                let begin = || Prefetcher::new(Arc::clone(&self.dataset), &self.batching, self.seed, wanted);
+                self.ahead.get_or_insert_with(begin).next().ok_or("the thread that prepares batches ended early")??
+            }
+        };
+        if item.position != wanted {
+            return Err(format!("asked for batch {wanted:?}, got {:?}", item.position).into());
+        }
+        self.next = wanted;
+        Ok(item)
     }
 }
 
@@ -32,23 +54,16 @@ impl Source for TrainingBatches {
         {
             return Ok(batches);
         }
-        let batches = EpochPlan::new(&self.dataset, &self.batching, self.seed, epoch).len() as u64;
+        // The thread has planned the epoch already, which takes a sort of the corpus.
+        let item = self.fetch(taper_data::Position { epoch, batch: 0 })?;
+        let batches = item.epoch_batches as u64;
+        self.item = Some(item);
         self.counted = Some((epoch, batches));
         Ok(batches)
     }
 
     fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
-        let wanted = taper_data::Position { epoch: position.epoch, batch: usize::try_from(position.index)? };
-        if self.ahead.is_none() || self.next != wanted {
-            // The old thread ends before the new one starts.
-            drop(self.ahead.take());
-            self.next = wanted;
-        }
-        let ahead = self.ahead.get_or_insert_with(|| Prefetcher::new(Arc::clone(&self.dataset), &self.batching, self.seed, wanted));
-        let item = ahead.next().ok_or("the thread that prepares batches ended early")?;
-        if item.position != wanted {
-            return Err(format!("asked for batch {wanted:?}, got {:?}", item.position).into());
-        }
+        let item = self.fetch(taper_data::Position { epoch: position.epoch, batch: usize::try_from(position.index)? })?;
         self.next = item.next;
         Ok(micro_batch(item.batch))
     }
@@ -67,5 +82,5 @@ pub(crate) fn micro_batch(batch: Batch) -> MicroBatch {
 pub(crate) fn in_order(dataset: &Dataset, batching: &BatchingConfig) -> impl Iterator<Item = Result<MicroBatch, BoxError>> {
     let batching = BatchingConfig { shuffle: false, ..batching.clone() };
     let plan = EpochPlan::new(dataset, &batching, 0, 0);
-    (0..plan.len()).map(move |index| Ok(micro_batch(plan.batch(dataset, index))))
+    (0..plan.len()).map(move |index| Ok(micro_batch(plan.batch(dataset, index)?)))
 }

@@ -16,6 +16,9 @@ use crate::translation::{Text, Translation, encode_sources, translate};
 /// Sentences that are aligned at once; every layer's attention weights are held for them.
 const ALIGNED_AT_ONCE: usize = 64;
 
+/// The most weights of an alignment that is put together from parts, each of which attends to itself alone.
+const MOST_WEIGHTS: usize = 1 << 22;
+
 /// The translations of one line.
 #[derive(Debug, Serialize)]
 pub(crate) struct Translated {
@@ -35,7 +38,8 @@ pub(crate) struct AlignedTokens {
     pub(crate) target_tokens: Vec<String>,
     /// (source, target) positions from 0.
     pub(crate) pairs: Vec<(usize, usize)>,
-    /// For each target token the weight of each source token.
+    /// For each target token the weight of each source token; nothing for a line of so many parts that its weights would be more than
+    /// [`MOST_WEIGHTS`], nearly all of them zero.
     pub(crate) weights: Vec<Vec<f32>>,
 }
 
@@ -166,11 +170,13 @@ fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
 /// The alignment of a whole line: each part attends to its own source tokens only.
 fn concatenate(parts: &[&AlignedTokens]) -> AlignedTokens {
     let width: usize = parts.iter().map(|part| part.source_tokens.len()).sum();
+    let height: usize = parts.iter().map(|part| part.target_tokens.len()).sum();
+    let dense = width.saturating_mul(height) <= MOST_WEIGHTS;
     let mut whole = AlignedTokens::default();
     for part in parts {
         let (source, target) = (whole.source_tokens.len(), whole.target_tokens.len());
         whole.pairs.extend(part.pairs.iter().map(|&(from, to)| (source + from, target + to)));
-        for row in &part.weights {
+        for row in part.weights.iter().filter(|_| dense) {
             let mut wide = vec![0.0; width];
             wide[source..source + row.len()].copy_from_slice(row);
             whole.weights.push(wide);

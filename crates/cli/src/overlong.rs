@@ -6,6 +6,9 @@ use taper_data::Tokenizer;
 
 use crate::decoding_arguments::OverlongRule;
 
+/// The most bytes of a line that are tokenised at once to count its tokens.
+const PIECE: usize = 1 << 16;
+
 /// How many tokens a line may have, and what happens to one with more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limit {
@@ -36,7 +39,7 @@ impl Limit {
         if line.len() < self.tokens {
             return Ok((vec![line], None));
         }
-        let tokens = tokenizer.encode(line)?.len();
+        let tokens = count(tokenizer, line)?;
         if tokens <= self.tokens {
             return Ok((vec![line], None));
         }
@@ -63,21 +66,35 @@ impl Limit {
     /// a phrase, else of a word, else within a word. Ends of sentences and phrases count only in the second half
     /// of what fits, so that parts stay few.
     fn divide(&self, tokenizer: &Tokenizer, text: &str) -> Result<usize> {
-        let ends: Vec<usize> = text.char_indices().map(|(at, character)| at + character.len_utf8()).collect();
-        // The longest beginning that fits: tokens grow with length but for rare merges across the end.
-        let (mut fits, mut exceeds) = (1, ends.len() + 1);
-        while exceeds - fits > 1 {
-            let middle = usize::midpoint(fits, exceeds);
-            if tokenizer.encode(&text[..ends[middle - 1]])?.len() <= self.tokens {
-                fits = middle;
-            } else {
-                exceeds = middle;
+        let mut ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
+        let mut within: Vec<usize> = Vec::new();
+        let tokens_until = |end: usize| Ok::<_, anyhow::Error>(tokenizer.encode(&text[..end])?.len());
+        // The longest beginning that fits: tokens grow with length but for rare merges across the end. Of a long text only as much is
+        // looked at as that takes, or each part would cost as much as all that is left.
+        let (mut fits, mut tokens_that_fit) = (1, 0);
+        let (mut exceeds, mut tokens_in_excess) = (self.tokens + self.tokens / 4 + 2, 0);
+        while tokens_in_excess == 0 {
+            within.extend(ends.by_ref().take(exceeds - within.len()));
+            let Some(&end) = within.last() else { return Ok(text.len()) };
+            match tokens_until(end)? {
+                tokens if tokens > self.tokens => (exceeds, tokens_in_excess) = (within.len(), tokens),
+                _ if end == text.len() => return Ok(end),
+                tokens => (fits, tokens_that_fit, exceeds) = (within.len(), tokens, 2 * exceeds),
             }
         }
-        if fits >= ends.len() {
-            return Ok(text.len());
+        // Where tokens are of about one length, the place can be told from their number; where they are not, by halves.
+        let mut by_halves = false;
+        while exceeds - fits > 1 {
+            let width = exceeds - fits;
+            let share = width * (self.tokens - tokens_that_fit) / (tokens_in_excess - tokens_that_fit);
+            let middle = if by_halves { fits + width / 2 } else { (fits + share).clamp(fits + 1, exceeds - 1) };
+            match tokens_until(within[middle - 1])? {
+                tokens if tokens > self.tokens => (exceeds, tokens_in_excess) = (middle, tokens),
+                tokens => (fits, tokens_that_fit) = (middle, tokens),
+            }
+            by_halves = 2 * (exceeds - fits) > width;
         }
-        let within = &ends[..fits];
+        let within = &within[..fits];
         let half = &within[fits / 2..];
         let last = |places: &[usize], is_end: fn(char, char) -> bool| {
             places.iter().rev().copied().find(|&at| {
@@ -90,6 +107,20 @@ impl Limit {
             .or_else(|| last(within, |_, after| after.is_whitespace()))
             .unwrap_or(within[fits - 1]))
     }
+}
+
+/// The number of tokens of a text, which is taken piece by piece: a tokenizer needs hundreds of bytes for each byte of its text. Pieces
+/// end at a space, which no token crosses; where there is none for long, the count may be off by the tokens at the cut.
+fn count(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
+    let (mut rest, mut tokens) = (text, 0);
+    while !rest.is_empty() {
+        let most = (0..=PIECE.min(rest.len())).rev().find(|&at| rest.is_char_boundary(at)).unwrap_or(rest.len());
+        let at = if most == rest.len() { most } else { rest[..most].rfind(' ').filter(|&at| at > 0).unwrap_or(most) };
+        let (piece, after) = rest.split_at(at);
+        tokens += tokenizer.encode(piece)?.len();
+        rest = after;
+    }
+    Ok(tokens)
 }
 
 fn ends_sentence(before: char, after: char) -> bool {
@@ -167,6 +198,19 @@ mod tests {
         let limit = Limit { rule: OverlongRule::Error, tokens: 3 };
         let error = limit.apply(&tokenizer(), "one two three four five six", 7).expect_err("too long");
         assert!(error.to_string().starts_with("line 7 has "), "{error}");
+    }
+
+    #[test]
+    fn a_long_line_is_counted_and_divided_in_time_that_grows_with_it() {
+        let tokenizer = tokenizer();
+        let words = "one two three. four five, six seven ".repeat(1 << 13);
+        assert_eq!(count(&tokenizer, &words).expect("counts"), tokenizer.encode(&words).expect("encodes").len());
+        // Half a minute where each part costs what is left of the line, a moment where it does not.
+        for text in [words, "x".repeat(1 << 18), "e\u{301}".repeat(1 << 16), format!("a{}b", " ".repeat(1 << 18))] {
+            let found = parts(&text, OverlongRule::Split, 100);
+            let kept: String = found.concat().split_whitespace().collect();
+            assert!(kept == text.split_whitespace().collect::<String>(), "{} parts", found.len());
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ mod common;
 use common::{Workspace, stderr, stdout};
 use serde_json::Value;
 
-/// The longest line of the test, in bytes.
-const LONG: usize = 8 << 10;
+/// The longest lines of the test, in bytes.
+const LONG: usize = 1 << 20;
 
 #[test]
 fn hostile_text_is_translated_line_by_line() {
@@ -28,7 +28,7 @@ fn hostile_text_is_translated_line_by_line() {
     ]
     .map(str::to_owned)
     .into_iter()
-    .chain([format!("e{}", "\u{301}".repeat(300)), "x".repeat(LONG), "red cat ".repeat(LONG / 8)])
+    .chain([format!("e{}", "\u{301}".repeat(300)), "red cat ".repeat(200)])
     .chain((0..50).map(|number| format!("dogs run here {number}")))
     .collect();
     let input = lines.join("\n") + "\n";
@@ -51,4 +51,32 @@ fn hostile_text_is_translated_line_by_line() {
     // The last line need not be ended, and nothing at all is nothing.
     assert_eq!(stdout(&workspace.run_with_input(&["translate", "run"], b"red cat\ndogs")).matches('\n').count(), 2);
     assert_eq!(stdout(&workspace.run_with_input(&["translate", "run"], b"")), "");
+}
+
+/// Lines of a MiB: words, one word of letters and marks that combine, emoji and text from right to left, control characters and
+/// digits, spaces.
+#[test]
+fn lines_of_a_mebibyte_are_translated_in_parts() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let fragments = ["red cat ", "xe\u{301}", "\u{1f469}\u{200d}\u{1f680}\u{5e9}\u{5dc}\u{5d5}\u{5dd} ", "\0\u{1b}[31m7!", " "];
+    let mut lines: Vec<String> = fragments.map(|fragment| fragment.repeat(LONG / fragment.len())).into();
+    lines.push("red cat sees".to_owned());
+    let input = lines.join("\n") + "\n";
+
+    // Quick, since it is not the translations that count.
+    let quick = ["translate", "run", "--json", "--beam", "1", "--set", "decoding.max_length=3", "--max-source-tokens", "500"];
+    let output = workspace.run_with_input(&quick, input.as_bytes());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(records.len(), lines.len());
+    for (record, line) in records.iter().zip(&lines) {
+        assert!(record["source"] == line.as_str(), "line {} is another", record["line"]);
+        let parts = record["overlong"]["parts"].as_u64().unwrap_or(0);
+        let fewest = if line.trim().is_empty() { 1 } else { line.len() as u64 / 500 / 10 };
+        assert!(parts >= fewest, "line {} in {parts} parts", record["line"]);
+    }
+    let alone = workspace.run_with_input(&quick, b"red cat sees\n");
+    let alone: Value = serde_json::from_str(&stdout(&alone)).expect("JSON");
+    assert_eq!(records[5]["translations"][0]["text"], alone["translations"][0]["text"]);
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::shuffle::Draws;
-use crate::{BatchingConfig, BatchingReport, Dataset, END, Epoch, START};
+use crate::{BatchingConfig, BatchingReport, Dataset, END, Epoch, Result, START};
 
 /// Sentence pairs for one step, packed: the rows of a side one after another, without padding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -132,10 +132,14 @@ impl EpochPlan {
 
     /// Assembles a batch from the data set that the plan was made for.
     ///
+    /// # Errors
+    ///
+    /// If the data set cannot be read any more.
+    ///
     /// # Panics
     ///
     /// If `batch` is not below [`EpochPlan::len`].
-    pub fn batch(&self, dataset: &Dataset, batch: usize) -> Batch {
+    pub fn batch(&self, dataset: &Dataset, batch: usize) -> Result<Batch> {
         dataset.batch(self.members(batch), self.epoch)
     }
 

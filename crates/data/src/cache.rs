@@ -1,48 +1,63 @@
 //! The file of a tokenised split, and how files come to be whole or not at all.
 //!
 //! ```text
-//! header   magic (8 bytes), key (32), ids (u64), pairs (u64), report bytes (u64), checksum (32)
-//! ids      u32 each: the source of pair 0, its target, the source of pair 1, …
-//! index    24 bytes a pair: first id (u64), source length (u32), target length (u32), line (u64)
+//! header   magic (8 bytes), key (32), pairs (u64), report bytes (u64), checksum (32)
+//! pairs    of each its line (u64), source length (u32), target length (u32), and the ids of both (u32 each)
 //! report   JSON
 //! ```
 //!
 //! Integers are little-endian. The key is a hash of everything the content follows from; the checksum is the
 //! SHA-256 of all that comes after the header. Whatever does not fit is rebuilt, never repaired.
+//!
+//! **Decision.** Pairs are read from the file one by one when a batch wants them; in memory is only where each begins, 16 bytes a
+//! pair. A mapped file was rejected: what has been touched of it counts as the process's memory, and a disk that goes away ends
+//! the process where a failed read is an error.
 
 use std::fs::File;
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::mapping::Mapping;
 use crate::{DataReport, Error, Result};
 
 /// Changes with the format, so that a cache of another version is rebuilt.
-const MAGIC: &[u8; 8] = b"TAPERTC1";
-const HEADER_BYTES: usize = 96;
-const INDEX_BYTES: usize = 24;
+const MAGIC: &[u8; 8] = b"TAPERTC2";
+const HEADER_BYTES: usize = 88;
+/// What stands before the ids of a pair.
+const HEAD_BYTES: usize = 16;
 const ID_BYTES: usize = 4;
+/// Bytes read from the disk at a time while a file is checked.
+const BUFFER: usize = 1 << 18;
 
 /// What the content of a cache follows from.
 pub(crate) type Key = [u8; 32];
 
-/// Where a pair stands in the file.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
-    pub(crate) first: u64,
-    pub(crate) source: u32,
-    pub(crate) target: u32,
-    pub(crate) line: u64,
+/// A sentence pair as ids without special tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// Its line in the corpus, counted from 1.
+    pub line: u64,
+    /// The ids of the sentence to translate.
+    pub source: Vec<u32>,
+    /// The ids of its translation.
+    pub target: Vec<u32>,
 }
 
-/// A tokenised split, mapped.
+/// Where a pair stands in the file, and how long its sides are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    at: u64,
+    pub(crate) source: u32,
+    pub(crate) target: u32,
+}
+
+/// A tokenised split on disk.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    mapping: Mapping,
-    pairs: usize,
-    index: usize,
+    path: PathBuf,
+    file: File,
+    index: Vec<Entry>,
 }
 
 impl Cache {
@@ -51,63 +66,124 @@ impl Cache {
     pub(crate) fn open(path: &Path, key: &Key) -> Result<Option<(Self, DataReport)>> {
         let file = match File::open(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io(path, error)),
         };
-        let length = file.metadata().map_err(|error| Error::io(path, error))?.len();
-        if length < HEADER_BYTES as u64 {
-            return Ok(None);
+        match check(&file, key) {
+            Ok(Some((index, report))) => Ok(Some((Self { path: path.to_owned(), file, index }, report))),
+            Ok(None) => Ok(None),
+            // Shorter than it says.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(Error::io(path, error)),
         }
-        let mapping = Mapping::new(&file).map_err(|error| Error::io(path, error))?;
-        Ok(Self::check(mapping, key))
-    }
-
-    fn check(mapping: Mapping, key: &Key) -> Option<(Self, DataReport)> {
-        let (header, content) = mapping.split_at_checked(HEADER_BYTES)?;
-        if &header[..8] != MAGIC || &header[8..40] != key {
-            return None;
-        }
-        let size = |at: usize| usize::try_from(u64_at(header, at)).ok();
-        let (ids, pairs, report) = (size(40)?, size(48)?, size(56)?);
-        let index = ids.checked_mul(ID_BYTES)?;
-        let report_from = index.checked_add(pairs.checked_mul(INDEX_BYTES)?)?;
-        if report_from.checked_add(report)? != content.len() {
-            return None;
-        }
-        if Sha256::digest(content)[..] != header[64..96] {
-            return None;
-        }
-        let report = serde_json::from_slice(&content[report_from..]).ok()?;
-        let cache = Self { mapping, pairs, index: HEADER_BYTES + index };
-        // The checksum vouches for what was written; this, that what was written makes sense.
-        let sound = (0..pairs).all(|pair| {
-            let entry = cache.entry(pair);
-            let length = u64::from(entry.source) + u64::from(entry.target);
-            entry.first.checked_add(length).is_some_and(|end| end <= ids as u64)
-        });
-        sound.then_some((cache, report))
     }
 
     /// The number of pairs.
     pub(crate) fn pairs(&self) -> usize {
-        self.pairs
+        self.index.len()
     }
 
     /// Where a pair stands. Panics beyond the last pair.
     pub(crate) fn entry(&self, pair: usize) -> Entry {
-        assert!(pair < self.pairs, "pair {pair} of {}", self.pairs);
-        let bytes = &self.mapping[self.index + pair * INDEX_BYTES..][..INDEX_BYTES];
-        let lengths = u64_at(bytes, 8);
-        Entry { first: u64_at(bytes, 0), source: lengths as u32, target: (lengths >> 32) as u32, line: u64_at(bytes, 16) }
+        self.index[pair]
     }
 
-    /// Consecutive ids of the file.
-    pub(crate) fn ids(&self, first: u64, count: u32) -> impl Iterator<Item = u32> + '_ {
-        let from = HEADER_BYTES + first as usize * ID_BYTES;
-        self.mapping[from..from + count as usize * ID_BYTES]
-            .chunks_exact(ID_BYTES)
-            .map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    /// Reads a pair. Panics beyond the last.
+    pub(crate) fn read(&self, pair: usize) -> Result<Pair> {
+        let Entry { at, source, target } = self.entry(pair);
+        let mut bytes = vec![0; HEAD_BYTES + (source as usize + target as usize) * ID_BYTES];
+        read_at(&self.file, &mut bytes, at).map_err(|error| Error::io(&self.path, error))?;
+        let (head, ids) = bytes.split_at(HEAD_BYTES);
+        let mut ids = ids.as_chunks::<ID_BYTES>().0.iter().map(|&id| u32::from_le_bytes(id));
+        let source = ids.by_ref().take(source as usize).collect();
+        Ok(Pair { line: u64_at(head, 0), source, target: ids.collect() })
     }
+}
+
+/// Reads a file to its end: where its pairs stand, and its report; nothing if it is not whole or has another key.
+fn check(file: &File, key: &Key) -> io::Result<Option<(Vec<Entry>, DataReport)>> {
+    let length = file.metadata()?.len();
+    let mut header = [0; HEADER_BYTES];
+    let mut unread = file;
+    unread.read_exact(&mut header)?;
+    if &header[..8] != MAGIC || &header[8..40] != key {
+        return Ok(None);
+    }
+    let mut reader = BufReader::with_capacity(BUFFER, Digested { file, digest: Sha256::new() });
+    let (pairs, report) = (u64_at(&header, 40), u64_at(&header, 48));
+    let mut at = HEADER_BYTES as u64;
+    // Before the checksum is known to be right nothing is believed that would take more memory than the file.
+    let mut index = Vec::with_capacity(usize::try_from(pairs.min(length / HEAD_BYTES as u64)).unwrap_or(0));
+    for _ in 0..pairs {
+        let mut head = [0; HEAD_BYTES];
+        reader.read_exact(&mut head)?;
+        let lengths = u64_at(&head, 8);
+        let entry = Entry { at, source: lengths as u32, target: (lengths >> 32) as u32 };
+        let ids = (u64::from(entry.source) + u64::from(entry.target)) * ID_BYTES as u64;
+        skip(&mut reader, ids)?;
+        index.push(entry);
+        at += HEAD_BYTES as u64 + ids;
+    }
+    if at.checked_add(report) != Some(length) {
+        return Ok(None);
+    }
+    let mut json = Vec::new();
+    reader.read_to_end(&mut json)?;
+    if reader.into_inner().digest.finalize()[..] != header[56..88] {
+        return Ok(None);
+    }
+    Ok(serde_json::from_slice(&json).ok().map(|report| (index, report)))
+}
+
+/// Passes over bytes, which have to be there.
+fn skip(reader: &mut impl BufRead, mut count: u64) -> io::Result<()> {
+    while count > 0 {
+        let there = reader.fill_buf()?.len();
+        if there == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let step = there.min(usize::try_from(count).unwrap_or(there));
+        reader.consume(step);
+        count -= step as u64;
+    }
+    Ok(())
+}
+
+/// A file whose bytes are hashed as they are read.
+struct Digested<'a> {
+    file: &'a File,
+    digest: Sha256,
+}
+
+impl Read for Digested<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.digest.update(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// Fills `bytes` from a place in the file; any number of threads may at once.
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
+}
+
+/// Fills `bytes` from a place in the file; any number of threads may at once.
+#[cfg(windows)]
+fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, at) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                bytes = &mut bytes[count..];
+                at += count as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The integer at a place; the caller has checked the length.
@@ -123,9 +199,6 @@ pub(crate) struct CacheWriter {
     partial: Partial,
     file: BufWriter<File>,
     digest: Sha256,
-    ids: u64,
-    /// Kept until the ids are written: 24 bytes a pair, where the text may be any size.
-    index: Vec<u8>,
     pairs: u64,
 }
 
@@ -134,41 +207,31 @@ impl CacheWriter {
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let partial = Partial::beside(path);
         let file = File::create(&partial.0).map_err(|error| Error::io(&partial.0, error))?;
-        let mut writer = Self {
-            path: path.to_owned(),
-            file: BufWriter::with_capacity(1 << 18, file),
-            partial,
-            digest: Sha256::new(),
-            ids: 0,
-            index: Vec::new(),
-            pairs: 0,
-        };
+        let mut writer =
+            Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER, file), partial, digest: Sha256::new(), pairs: 0 };
         writer.raw(&[0; HEADER_BYTES])?;
         Ok(writer)
     }
 
     /// Adds a pair.
     pub(crate) fn push(&mut self, source: &[u32], target: &[u32], line: u64) -> Result<()> {
-        self.index.extend(self.ids.to_le_bytes());
-        self.index.extend((source.len() as u32).to_le_bytes());
-        self.index.extend((target.len() as u32).to_le_bytes());
-        self.index.extend(line.to_le_bytes());
-        self.ids += (source.len() + target.len()) as u64;
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + (source.len() + target.len()) * ID_BYTES);
+        bytes.extend(line.to_le_bytes());
+        bytes.extend((source.len() as u32).to_le_bytes());
+        bytes.extend((target.len() as u32).to_le_bytes());
+        bytes.extend(source.iter().chain(target).flat_map(|id| id.to_le_bytes()));
         self.pairs += 1;
-        let bytes: Vec<u8> = source.iter().chain(target).flat_map(|id| id.to_le_bytes()).collect();
         self.content(&bytes)
     }
 
-    /// Writes index, report and header, and gives the file its name.
+    /// Writes report and header, and gives the file its name.
     pub(crate) fn finish(mut self, key: &Key, report: &DataReport) -> Result<()> {
-        let index = std::mem::take(&mut self.index);
-        self.content(&index)?;
-        let report = serde_json::to_vec(report).map_err(|error| Error::io(&self.path, std::io::Error::other(error)))?;
+        let report = serde_json::to_vec(report).map_err(|error| Error::io(&self.path, io::Error::other(error)))?;
         self.content(&report)?;
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend(MAGIC);
         header.extend(key);
-        for size in [self.ids, self.pairs, report.len() as u64] {
+        for size in [self.pairs, report.len() as u64] {
             header.extend(size.to_le_bytes());
         }
         header.extend(self.digest.finalize_reset());

@@ -1,8 +1,8 @@
-//! A tokenised split: ids by pair, from a mapped file.
+//! A tokenised split: ids by pair, from a file.
 
 use std::path::Path;
 
-use crate::cache::{Cache, Key};
+use crate::cache::{Cache, Key, Pair};
 use crate::subwords::SubwordSampler;
 use crate::{Batch, BatchingConfig, DataReport, Epoch, EpochPlan, Result};
 
@@ -52,21 +52,17 @@ impl Dataset {
         &self.report
     }
 
-    /// The source ids of a pair.
+    /// Reads a pair.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read any more.
     ///
     /// # Panics
     ///
     /// If `pair` is not below [`Dataset::len`], as for every method that takes one.
-    pub fn source(&self, pair: usize) -> Vec<u32> {
-        let entry = self.cache.entry(pair);
-        self.cache.ids(entry.first, entry.source).collect()
-    }
-
-    /// The target ids of a pair.
-    pub fn target(&self, pair: usize) -> Vec<u32> {
-        let entry = self.cache.entry(pair);
-        let first = entry.first + u64::from(entry.source);
-        self.cache.ids(first, entry.target).collect()
+    pub fn pair(&self, pair: usize) -> Result<Pair> {
+        self.cache.read(pair)
     }
 
     /// The number of source ids of a pair.
@@ -79,11 +75,6 @@ impl Dataset {
         self.cache.entry(pair).target as usize
     }
 
-    /// The line of a pair in the corpus, counted from 1.
-    pub fn line(&self, pair: usize) -> u64 {
-        self.cache.entry(pair).line
-    }
-
     /// Whether pairs are segmented at random.
     pub(crate) fn samples_subwords(&self) -> bool {
         self.sampler.is_some()
@@ -91,16 +82,19 @@ impl Dataset {
 
     /// The batch of these pairs, in this order, segmented as `epoch` sees them; without one, or where subwords are
     /// not sampled, as the tokenizer does.
-    pub fn batch(&self, pairs: &[u32], epoch: Option<Epoch>) -> Batch {
+    ///
+    /// # Errors
+    ///
+    /// As for [`Dataset::pair`].
+    pub fn batch(&self, pairs: &[u32], epoch: Option<Epoch>) -> Result<Batch> {
         let mut batch = Batch::default();
         for &pair in pairs {
-            let pair = pair as usize;
-            let (mut source, mut target, line) = (self.source(pair), self.target(pair), self.line(pair));
+            let Pair { line, mut source, mut target } = self.pair(pair as usize)?;
             if let (Some(sampler), Some(epoch)) = (&self.sampler, epoch) {
                 (source, target) = sampler.segment(source, target, epoch, line);
             }
             batch.push(&source, &target, line);
         }
-        batch
+        Ok(batch)
     }
 }

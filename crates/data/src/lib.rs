@@ -1,7 +1,7 @@
 //! Parallel text in, token-budget batches of ids out: host-side ids, never a tensor.
 //!
 //! A sentence pair travels `PairReader` (bytes to text) → [`Cleaner`] (kept, or dropped for a counted
-//! reason) → [`Tokenizer`] (ids) → [`Dataset`] (a memory-mapped file beside the run) → [`EpochPlan`]
+//! reason) → [`Tokenizer`] (ids) → [`Dataset`] (a file beside the run) → [`EpochPlan`]
 //! (length-grouped batches whose order is a function of seed and epoch) → [`Prefetcher`] (a thread).
 //! [`prepare`] does all of it up to the data sets; the rest is pulled by the trainer.
 //!
@@ -12,7 +12,7 @@
 //!   what they would cost.
 //! - **Order is a function, not a state.** Batch `i` of epoch `e` under seed `s` can be asked for directly,
 //!   so a run resumes from two integers. A stateful generator would have to be saved and replayed.
-//! - **Tokenised once.** Ids live in a file that is mapped, so a corpus may exceed memory and a restart
+//! - **Tokenised once.** Ids live in a file and are read when a batch wants them, so a corpus may exceed memory and a restart
 //!   costs a checksum; the file is keyed by text, tokenizer and cleaning. Time stamps are never the key: they only
 //!   spare reading text that was read before.
 //!
@@ -27,12 +27,13 @@
 //! let prepared = prepare(&config, "runs/first".as_ref())?;
 //! let batches = Prefetcher::new(Arc::clone(&prepared.train), &config.batching, 7, Position::default());
 //! for item in batches.take(10) {
-//!     assert_eq!(item.batch.target_in.len(), item.batch.target_out.len());
+//!     let batch = item?.batch;
+//!     assert_eq!(batch.target_in.len(), batch.target_out.len());
 //! }
 //! # Ok(())
 //! # }
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod batches;
 mod bpe_dropout;
@@ -44,7 +45,6 @@ mod error;
 mod fingerprint;
 mod hub;
 mod lines;
-mod mapping;
 mod pairs;
 mod parquet_reader;
 mod prefetch;
@@ -58,6 +58,7 @@ mod tokenizer_training;
 mod unigram_sampling;
 
 pub use batches::{Batch, EpochPlan, Position};
+pub use cache::Pair;
 pub use cleaning::{Cleaner, DropReason, Dropped};
 pub use config::{AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side, TokenizerConfig, TokenizerKind};
 pub use dataset::Dataset;

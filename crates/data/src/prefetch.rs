@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::{Batch, BatchingConfig, Dataset, EpochPlan, Position};
+use crate::{Batch, BatchingConfig, Dataset, EpochPlan, Position, Result};
 
 /// A batch and its place in the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub struct Prefetched {
     pub batch: Batch,
 }
 
-/// Yields batches from a position on, epoch after epoch, without end (unless the data set is empty).
+/// Yields batches from a position on, epoch after epoch, without end (unless the data set is empty, or cannot be read any more).
 ///
 /// What it yields depends on its arguments alone, not on the thread's timing. Dropping it stops the thread.
 pub struct Prefetcher {
-    receiver: Option<Receiver<Prefetched>>,
+    receiver: Option<Receiver<Result<Prefetched>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -34,8 +34,9 @@ impl Prefetcher {
         let config = config.clone();
         let thread = std::thread::spawn(move || {
             for item in Walk::new(dataset, config, seed, position) {
+                let failed = item.is_err();
                 // The receiver is gone once the prefetcher is dropped.
-                if sender.send(item).is_err() {
+                if sender.send(item).is_err() || failed {
                     return;
                 }
             }
@@ -45,9 +46,9 @@ impl Prefetcher {
 }
 
 impl Iterator for Prefetcher {
-    type Item = Prefetched;
+    type Item = Result<Prefetched>;
 
-    fn next(&mut self) -> Option<Prefetched> {
+    fn next(&mut self) -> Option<Self::Item> {
         self.receiver.as_ref()?.recv().ok()
     }
 }
@@ -80,9 +81,9 @@ impl Walk {
 }
 
 impl Iterator for Walk {
-    type Item = Prefetched;
+    type Item = Result<Prefetched>;
 
-    fn next(&mut self) -> Option<Prefetched> {
+    fn next(&mut self) -> Option<Self::Item> {
         if self.position.batch >= self.plan.len() {
             self.position = Position { epoch: self.position.epoch + 1, batch: 0 };
             self.plan = EpochPlan::new(&self.dataset, &self.config, self.seed, self.position.epoch);
@@ -93,6 +94,7 @@ impl Iterator for Walk {
         let position = self.position;
         self.position.batch += 1;
         let next = if self.position.batch == self.plan.len() { Position { epoch: position.epoch + 1, batch: 0 } } else { self.position };
-        Some(Prefetched { position, next, epoch_batches: self.plan.len(), batch: self.plan.batch(&self.dataset, position.batch) })
+        let batch = self.plan.batch(&self.dataset, position.batch);
+        Some(batch.map(|batch| Prefetched { position, next, epoch_batches: self.plan.len(), batch }))
     }
 }

@@ -17,6 +17,9 @@ use crate::{
 /// Pairs that are read before they are tokenised together, in parallel.
 const CHUNK: usize = 16_384;
 
+/// Bytes of text that are, where pairs are long.
+const CHUNK_BYTES: usize = 1 << 24;
+
 /// The folder of the tokenised splits within a run.
 const CACHE_FOLDER: &str = "cache";
 
@@ -73,15 +76,9 @@ pub fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &st
     }
     std::fs::create_dir_all(cache_directory).map_err(|error| Error::io(cache_directory, error))?;
     let mut builder = Builder::new(config, tokenizers, CacheWriter::create(&path)?);
-    let mut chunk = Vec::with_capacity(CHUNK);
     for pair in PairReader::open(config, split)? {
-        chunk.push(pair?);
-        if chunk.len() == CHUNK {
-            builder.add(&chunk)?;
-            chunk.clear();
-        }
+        builder.add(pair?)?;
     }
-    builder.add(&chunk)?;
     builder.finish(split, &key, text_hash)?;
     Dataset::open(&path, &key, &config.batching)?
         .ok_or_else(|| Error::Malformed { path, message: "cannot be read back right after it was written; check the disk".to_owned() })
@@ -93,6 +90,9 @@ struct Builder<'a> {
     tokenizers: &'a TokenizerPair,
     writer: CacheWriter,
     cleaner: Cleaner,
+    /// Pairs whose text is kept, to be tokenised together.
+    chunk: Vec<RawPair>,
+    chunk_bytes: usize,
     read: u64,
     kept: u64,
     dropped: Dropped,
@@ -107,6 +107,8 @@ impl<'a> Builder<'a> {
             tokenizers,
             writer,
             cleaner: Cleaner::new(&config.cleaning),
+            chunk: Vec::with_capacity(CHUNK),
+            chunk_bytes: 0,
             read: 0,
             kept: 0,
             dropped: Dropped::default(),
@@ -115,23 +117,30 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn add(&mut self, pairs: &[RawPair]) -> Result<()> {
-        self.read += pairs.len() as u64;
-        let mut lines = Vec::with_capacity(pairs.len());
-        let (mut sources, mut targets) = (Vec::new(), Vec::new());
-        for pair in pairs {
-            match self.cleaner.check_text(&pair.source, &pair.target) {
-                Ok(()) => {
-                    lines.push(pair.line);
-                    sources.push(pair.source.as_str());
-                    targets.push(pair.target.as_str());
-                }
-                Err(reason) => self.dropped.count(reason),
-            }
+    /// Takes a pair in, unless its text is reason enough to drop it.
+    fn add(&mut self, pair: RawPair) -> Result<()> {
+        self.read += 1;
+        if let Err(reason) = self.cleaner.check_text(&pair.source, &pair.target) {
+            self.dropped.count(reason);
+            return Ok(());
         }
+        self.chunk_bytes += pair.source.len() + pair.target.len();
+        self.chunk.push(pair);
+        if self.chunk.len() < CHUNK && self.chunk_bytes < CHUNK_BYTES {
+            return Ok(());
+        }
+        self.tokenise()
+    }
+
+    /// Tokenises the pairs that were taken in, and writes those that are kept.
+    fn tokenise(&mut self) -> Result<()> {
+        self.chunk_bytes = 0;
+        let chunk = std::mem::take(&mut self.chunk);
+        let sources: Vec<&str> = chunk.iter().map(|pair| pair.source.as_str()).collect();
+        let targets: Vec<&str> = chunk.iter().map(|pair| pair.target.as_str()).collect();
         let sources = self.tokenizers.source().encode_batch(&sources)?;
         let targets = self.tokenizers.target().encode_batch(&targets)?;
-        for ((source, target), line) in sources.iter().zip(&targets).zip(lines) {
+        for ((source, target), pair) in sources.iter().zip(&targets).zip(&chunk) {
             if let Err(reason) = self.cleaner.check_tokens(source.len(), target.len()) {
                 self.dropped.count(reason);
                 continue;
@@ -139,12 +148,13 @@ impl<'a> Builder<'a> {
             self.kept += 1;
             self.sides[0].add(source, &self.is_byte[0]);
             self.sides[1].add(target, &self.is_byte[1]);
-            self.writer.push(source, target, line)?;
+            self.writer.push(source, target, pair.line)?;
         }
         Ok(())
     }
 
-    fn finish(self, split: &str, key: &Key, text_hash: String) -> Result<()> {
+    fn finish(mut self, split: &str, key: &Key, text_hash: String) -> Result<()> {
+        self.tokenise()?;
         if self.read == 0 {
             return Err(empty_corpus(self.config, split));
         }

@@ -4,70 +4,38 @@
 //! `cargo test --release -p taper-data --test hostile -- --ignored`.
 
 mod common;
+mod survives;
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use survives::{COLUMNS, JSON_LINES, Split, TABLE, TEXT, tokenizer_file};
 use taper_data::{DataConfig, Format, PairReader, Tokenizer, TokenizerConfig, prepare};
 use taper_hostile::{assault, assault_with_text};
 
 const FEW: u32 = 3_000;
 const MANY: u32 = 1_000_000;
 
-/// Reads a split to its end or to the first fault, whose message must name a file.
-fn read(config: &DataConfig) {
-    let read: Result<(), _> = PairReader::open(config, "train").and_then(|mut pairs| pairs.try_for_each(|pair| pair.map(drop)));
-    if let Err(error) = read {
-        let message = error.to_string();
-        assert!(message.contains("train."), "{message}");
-    }
-}
-
 fn readers(cases: u32) {
-    let folder = tempfile::tempdir().unwrap();
-    let config = |format| DataConfig { dir: folder.path().to_owned(), format, ..DataConfig::default() };
-    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
-
-    let text = config(Format::Text);
-    write("train.de", "eins\r\nzwei ü\n\ndrei\n".as_bytes());
-    assault(cases, &["one\r\ntwo ü\n\nthree\n".as_bytes()], |bytes| {
-        write("train.en", bytes);
-        read(&text);
-    });
-    fs::remove_file(folder.path().join("train.en")).unwrap();
-
-    let mut tsv = config(Format::Tsv);
-    let table = "id\tenglish\tgerman\n1\ta \"b\"\tä\n2\tc\td\n".as_bytes();
-    for names in [["", ""], ["english", "german"], ["3", "2"]] {
-        [tsv.fields.source, tsv.fields.target] = names.map(str::to_owned);
-        assault(cases / 3, &[table], |bytes| {
-            write("train.tsv", bytes);
-            read(&tsv);
-        });
+    let text = Split::text();
+    assault(cases, &[TEXT], |bytes| text.read(bytes));
+    for columns in COLUMNS {
+        let table = Split::table(columns);
+        assault(cases / 3, &[TABLE], |bytes| table.read(bytes));
     }
-    let json = b"{\"en\": \"a\", \"de\": \"\\u00e4\"}\n\n{\"translation\": {\"en\": \"b\", \"de\": \"c\"}, \"id\": 1.5e3}\n";
-    assault(cases, &[json], |bytes| {
-        write("train.jsonl", bytes);
-        read(&config(Format::Jsonl));
-    });
+    let json_lines = Split::json_lines();
+    assault(cases, &[JSON_LINES], |bytes| json_lines.read(bytes));
 }
 
 fn compressed(cases: u32) {
-    let folder = tempfile::tempdir().unwrap();
-    let config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
     let text = "one\ntwo\nthree\n".repeat(50);
-    fs::write(folder.path().join("train.de"), &text).unwrap();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(text.as_bytes()).unwrap();
     let zstd = zstd::encode_all(text.as_bytes(), 3).unwrap();
     for (name, seed) in [("train.en.gz", gzip.finish().unwrap()), ("train.en.zst", zstd)] {
-        let path = folder.path().join(name);
-        assault(cases, &[&seed], |bytes| {
-            fs::write(&path, bytes).unwrap();
-            read(&config);
-        });
-        fs::remove_file(path).unwrap();
+        let split = Split::new(Format::Text, name, &text, ["", ""]);
+        assault(cases, &[&seed], |bytes| split.read(bytes));
     }
 }
 
@@ -97,20 +65,7 @@ fn tokenizer_files(cases: u32) {
     let path = folder.path().join("tokenizer.json");
     small_tokenizer().save(&path).unwrap();
     let seed = fs::read(&path).unwrap();
-    assault(cases, &[&seed], |bytes| {
-        fs::write(&path, bytes).unwrap();
-        match Tokenizer::load(&path) {
-            // A file that is still a tokenizer must work, or say why it does not.
-            Ok(tokenizer) => {
-                if let Ok(ids) = tokenizer.encode("the dog sees ü and \u{1f680}") {
-                    assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocabulary_size()));
-                    let _ = tokenizer.decode(&ids);
-                }
-                let _ = tokenizer.decode(&[0, 5, u32::MAX]);
-            }
-            Err(error) => assert!(error.to_string().contains("tokenizer.json"), "{error}"),
-        }
-    });
+    assault(cases, &[&seed], |bytes| tokenizer_file(&path, bytes));
 }
 
 /// Any text is encoded, and with bytes to fall back on it comes back.
@@ -136,7 +91,10 @@ fn caches(cases: u32) {
     assault(cases, &[&seed], |bytes| {
         replace(&path, bytes);
         let again = prepare(&config, &run).unwrap().train;
-        assert_eq!((again.len(), again.source(7), again.target(599)), (whole.len(), whole.source(7), whole.target(599)));
+        assert_eq!(
+            (again.len(), again.pair(7).unwrap(), again.pair(599).unwrap()),
+            (whole.len(), whole.pair(7).unwrap(), whole.pair(599).unwrap())
+        );
     });
     let path = run.join("text/train.json");
     let seed = fs::read(&path).unwrap();
@@ -146,7 +104,7 @@ fn caches(cases: u32) {
     });
 }
 
-/// Puts a new file in the place of one that may be mapped into memory.
+/// Puts a new file in the place of one that may be open.
 fn replace(path: &Path, bytes: &[u8]) {
     fs::remove_file(path).unwrap();
     fs::write(path, bytes).unwrap();

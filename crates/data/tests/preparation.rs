@@ -36,7 +36,7 @@ fn the_report_counts_what_is_dropped_and_why() {
     assert_eq!((dropped.too_long, dropped.too_short, dropped.ratio), (1, 0, 1));
     assert_eq!(dropped.to_string(), "empty source 2, empty target 1, too long 1, length ratio 1");
     // The last pair keeps its line although five before it are gone.
-    assert_eq!(prepared.train.line(100), 106);
+    assert_eq!(prepared.train.pair(100).unwrap().line, 106);
     for (side, language) in [(&report.source, "en"), (&report.target, "de")] {
         assert_eq!(side.language, language);
         assert_eq!(side.unknown, 0);
@@ -45,7 +45,7 @@ fn the_report_counts_what_is_dropped_and_why() {
         assert!((side.mean_length - mean).abs() < 1e-12);
         assert!(side.histogram.last().unwrap().to >= side.longest);
     }
-    let tokens: usize = (0..101).map(|pair| prepared.train.source(pair).len()).sum();
+    let tokens: usize = (0..101).map(|pair| prepared.train.pair(pair).unwrap().source.len()).sum();
     assert_eq!(report.source.tokens, tokens as u64);
     let batching = report.batching;
     assert!(batching.batches > 1 && batching.largest_target_tokens <= 120);
@@ -64,8 +64,8 @@ fn ids_are_those_of_the_text() {
         let prepared = prepare(&config, &run).unwrap();
         let pairs = common::sentences(600);
         for index in [0, 17, 599] {
-            let source = prepared.tokenizers.source().decode(&prepared.train.source(index));
-            let target = prepared.tokenizers.target().decode(&prepared.train.target(index));
+            let source = prepared.tokenizers.source().decode(&prepared.train.pair(index).unwrap().source);
+            let target = prepared.tokenizers.target().decode(&prepared.train.pair(index).unwrap().target);
             assert_eq!((source.unwrap(), target.unwrap()), pairs[index]);
         }
         assert_eq!(prepared.validation.unwrap().len(), 40);
@@ -95,10 +95,10 @@ fn the_cache_is_kept_until_its_causes_change() {
     common::write_split(directory.path(), "train", &pairs);
     let (fourth, _) = prepared(&config);
     assert_ne!(written(), time, "so is the text");
-    assert_ne!(fourth.train.source(0), third.train.source(0));
-    // A mapped cache outlives its replacement.
+    assert_ne!(fourth.train.pair(0).unwrap(), third.train.pair(0).unwrap());
+    // An open cache outlives its replacement.
     assert_eq!(first.train.len(), 600);
-    assert_eq!(first.train.source(0), third.train.source(0));
+    assert_eq!(first.train.pair(0).unwrap().source, third.train.pair(0).unwrap().source);
     let names: Vec<_> = std::fs::read_dir(run.join("cache")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "no temporary file is left: {names:?}");
 }

@@ -5,6 +5,7 @@ use std::fs;
 use taper_hostile::{assault, assault_with_text};
 
 use super::RunConfig;
+use super::survives::recipe;
 
 const FEW: u32 = 3_000;
 const MANY: u32 = 1_000_000;
@@ -15,20 +16,7 @@ fn recipes(cases: u32) {
     let written = RunConfig::default().to_toml().expect("TOML");
     let short =
         "name = \"a\"\n[model]\nheads = 4 # four\nd_model = 64\n[training]\nmax_updates = 1_000\n[training.schedule]\nkind = 'noam'\n";
-    assault(cases, &[written.as_bytes(), short.as_bytes()], |bytes| {
-        fs::write(&path, bytes).expect("write");
-        match RunConfig::load(&path, &[]) {
-            // What is accepted can be written out and read again as the same.
-            Ok(config) => {
-                if let Ok(text) = config.to_toml() {
-                    fs::write(&path, text).expect("write");
-                    let again = RunConfig::load(&path, &[]).expect("a resolved recipe");
-                    assert_eq!(format!("{again:?}"), format!("{config:?}"));
-                }
-            }
-            Err(error) => assert!(format!("{error:#}").contains("recipe.toml"), "{error:#}"),
-        }
-    });
+    assault(cases, &[written.as_bytes(), short.as_bytes()], |bytes| recipe(&path, bytes));
     fs::write(&path, short).expect("write");
     assault_with_text(cases, 3, |lines| {
         let sets: Vec<String> =

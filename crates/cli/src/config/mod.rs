@@ -10,6 +10,8 @@ mod evaluation;
 mod hostile;
 mod nearest;
 mod overrides;
+#[cfg(test)]
+mod survives;
 
 use std::fs;
 use std::path::Path;

@@ -1,0 +1,75 @@
+//! What damaged files of text and tokenizers are put through, in the property tests beside this.
+#![allow(dead_code, reason = "each program that includes it uses a part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use taper_data::{DataConfig, Format, PairReader, Tokenizer};
+
+/// Valid input to damage, in the format of its name.
+pub(crate) const TEXT: &[u8] = "one\r\ntwo ü\n\nthree\n".as_bytes();
+pub(crate) const TABLE: &[u8] = "id\tenglish\tgerman\n1\ta \"b\"\tä\n2\tc\td\n".as_bytes();
+pub(crate) const JSON_LINES: &[u8] =
+    b"{\"en\": \"a\", \"de\": \"\\u00e4\"}\n\n{\"translation\": {\"en\": \"b\", \"de\": \"c\"}, \"id\": 1.5e3}\n";
+
+/// Which columns of [`TABLE`] are the sides.
+pub(crate) const COLUMNS: [[&str; 2]; 3] = [["", ""], ["english", "german"], ["3", "2"]];
+
+/// A split of a corpus, one file of which is damaged again and again.
+pub(crate) struct Split {
+    damaged: PathBuf,
+    config: DataConfig,
+    // Removed with it.
+    _folder: tempfile::TempDir,
+}
+
+impl Split {
+    /// A split in `format` whose file `damaged` is to come; of text, the other side has the lines `other`.
+    pub(crate) fn new(format: Format, damaged: &str, other: &str, columns: [&str; 2]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = DataConfig { dir: folder.path().to_owned(), format, ..DataConfig::default() };
+        [config.fields.source, config.fields.target] = columns.map(str::to_owned);
+        fs::write(folder.path().join("train.de"), other).unwrap();
+        Self { damaged: folder.path().join(damaged), config, _folder: folder }
+    }
+
+    /// Text of as many lines as [`TEXT`].
+    pub(crate) fn text() -> Self {
+        Self::new(Format::Text, "train.en", "eins\r\nzwei ü\n\ndrei\n", ["", ""])
+    }
+
+    /// Columns with tabs between them.
+    pub(crate) fn table(columns: [&str; 2]) -> Self {
+        Self::new(Format::Tsv, "train.tsv", "", columns)
+    }
+
+    /// A JSON object a line.
+    pub(crate) fn json_lines() -> Self {
+        Self::new(Format::Jsonl, "train.jsonl", "", ["", ""])
+    }
+
+    /// Reads the split with `bytes` as its damaged file to its end or to the first fault, whose message must name a file.
+    pub(crate) fn read(&self, bytes: &[u8]) {
+        fs::write(&self.damaged, bytes).unwrap();
+        let read = PairReader::open(&self.config, "train").and_then(|mut pairs| pairs.try_for_each(|pair| pair.map(drop)));
+        if let Err(error) = read {
+            let message = error.to_string();
+            assert!(message.contains("train."), "{message}");
+        }
+    }
+}
+
+/// A file that is still a tokenizer must work, or say why it does not.
+pub(crate) fn tokenizer_file(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
+    match Tokenizer::load(path) {
+        Ok(tokenizer) => {
+            if let Ok(ids) = tokenizer.encode("the dog sees ü and \u{1f680}") {
+                assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocabulary_size()));
+                let _ = tokenizer.decode(&ids);
+            }
+            let _ = tokenizer.decode(&[0, 5, u32::MAX]);
+        }
+        Err(error) => assert!(error.to_string().contains("tokenizer.json"), "{error}"),
+    }
+}
