@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use taper_trainer::{BoxError, Event, Observer, Scores, Timing};
 
 use crate::metrics_log::MetricsLog;
-use crate::text::print_line;
+use crate::text::report_line;
 
 /// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,12 +70,11 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    fn say(&self, line: &str) -> Result<()> {
+    fn say(&self, line: &str) {
         if self.style == Style::Bar {
             self.bar.println(line);
-            Ok(())
         } else {
-            print_line(line)
+            report_line(line);
         }
     }
 
@@ -88,7 +87,7 @@ impl Progress {
         Duration::try_from_secs_f64(pace * left as f64).ok()
     }
 
-    fn report(&mut self, event: &Event) -> Result<()> {
+    fn report(&mut self, event: &Event) {
         match event {
             Event::Log { step, epoch, loss, nll, divergence, accuracy, learning_rate, timing, .. } => {
                 let rate = timing.tokens_per_second;
@@ -97,13 +96,12 @@ impl Progress {
                 if self.style == Style::Bar {
                     self.bar.set_position(*step);
                     self.bar.set_message(format!("loss {loss:.3}{divergence}  lr {learning_rate:.2e}  {rate:.0} tok/s{eta}"));
-                    Ok(())
                 } else {
-                    print_line(&format!(
+                    report_line(&format!(
                         "step {step}  epoch {epoch}  loss {loss:.4}{divergence}  ppl {:.2}  accuracy {:.1}%  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
                         nll.exp(),
                         100.0 * accuracy
-                    ))
+                    ));
                 }
             }
             Event::Validation { step, scores, improved, timing, .. } => {
@@ -112,17 +110,17 @@ impl Progress {
                     "step {step}  validation: {}  [{}]{mark}",
                     describe(scores),
                     clock(Duration::from_secs_f64(timing.elapsed_seconds.max(0.0)))
-                ))
+                ));
             }
             Event::Skipped { step, reason, place, in_a_row, total, .. } => {
-                self.say(&format!("step {step}  update skipped: {reason}, {place} ({in_a_row} in a row, {total} in all)"))
+                self.say(&format!("step {step}  update skipped: {reason}, {place} ({in_a_row} in a row, {total} in all)"));
             }
             Event::Averaged { path, of, .. } => self.say(&format!("averaged {} checkpoints into {}", of.len(), path.display())),
             Event::Stopped { skipped, .. } if *skipped > 0 => self.say(&format!(
                 "{skipped} updates were skipped, because the loss or a gradient was not finite; metrics.jsonl says where each of them began"
             )),
             // Checkpoints come with each validation; their lines would drown it.
-            Event::Checkpoint { .. } | Event::Stopped { .. } => Ok(()),
+            Event::Checkpoint { .. } | Event::Stopped { .. } => {}
         }
     }
 }
@@ -133,9 +131,9 @@ impl Observer for Progress {
             self.log.append(event)?;
         }
         if self.style == Style::Json {
-            print_line(&serde_json::to_string(event)?)?;
+            report_line(&serde_json::to_string(event)?);
         } else {
-            self.report(event)?;
+            self.report(event);
         }
         Ok(())
     }

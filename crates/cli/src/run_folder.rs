@@ -64,6 +64,22 @@ impl RunFolder {
         Ok(())
     }
 
+    /// Removes what a call that came to nothing has written, and the folder unless it was `found`. Only for the process that holds the
+    /// lock.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub(crate) fn remove(&self, found: bool) -> Result<()> {
+        for entry in fs::read_dir(&self.root)? {
+            let path = entry?.path();
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }.with_context(|| path.display().to_string())?;
+        }
+        if !found {
+            fs::remove_dir(&self.root)?;
+        }
+        Ok(())
+    }
+
     /// The folder itself.
     pub(crate) fn root(&self) -> &Path {
         &self.root

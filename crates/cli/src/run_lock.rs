@@ -28,12 +28,17 @@ impl RunLock {
     /// When another process has it, which is named; or when the file cannot be made.
     pub(crate) fn acquire(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
+        let lock = Self::take(folder, &path)?;
+        if lock.is_at(&path) { Ok(lock) } else { bail!("{} was removed by another process a moment ago; try again", folder.display()) }
+    }
+
+    fn take(folder: &Path, path: &Path) -> Result<Self> {
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .read(true)
             .write(true)
-            .open(&path)
+            .open(path)
             .with_context(|| format!("cannot open {}", path.display()))?;
         let locked = file.try_lock();
         let mut owner = String::new();
@@ -57,6 +62,21 @@ impl RunLock {
         let mut lock = Self { file, killed: Some(owner).filter(|owner| !owner.is_empty()) };
         lock.sign(&format!("{}\n", std::process::id())).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(lock)
+    }
+
+    /// Whether the locked file is still the one of that name: its last owner may have removed it between our opening and locking it,
+    /// and a third process could lock another.
+    #[cfg(unix)]
+    fn is_at(&self, path: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let identity = |metadata: std::io::Result<std::fs::Metadata>| metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok();
+        let here = identity(self.file.metadata());
+        here.is_some() && here == identity(std::fs::metadata(path))
+    }
+
+    #[cfg(not(unix))]
+    fn is_at(&self, path: &Path) -> bool {
+        path.exists()
     }
 
     fn sign(&mut self, text: &str) -> std::io::Result<()> {

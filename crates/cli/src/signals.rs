@@ -1,9 +1,12 @@
 //! Ctrl-C and SIGTERM: the first asks training to stop after the update in
-//! hand, the second ends the program at once. Whatever is on disk by then is
-//! whole, since nothing is written in place.
+//! hand, the second ends the program at once. Before training begins and when
+//! it is complete there is nothing to wait for, and the first does. Whatever is
+//! on disk by then is whole, since nothing is written in place.
 
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use anyhow::{Context, Result};
 
@@ -13,26 +16,35 @@ use crate::error::EXIT_INTERRUPTED;
 #[derive(Debug)]
 pub(crate) struct Signals {
     stop: Arc<AtomicBool>,
-    trained: Arc<AtomicBool>,
+    /// How far the run has come: one of the numbers below.
+    stage: Arc<AtomicU8>,
 }
 
+const PREPARING: u8 = 0;
+const TRAINING: u8 = 1;
+const SAVED: u8 = 2;
+
 impl Signals {
-    /// Installs the handler.
+    /// Installs the handler for the run in `folder`.
     ///
     /// # Errors
     /// When the system refuses it.
-    pub(crate) fn install() -> Result<Self> {
-        let signals = Self { stop: Arc::default(), trained: Arc::default() };
-        let (stop, trained) = (Arc::clone(&signals.stop), Arc::clone(&signals.trained));
+    pub(crate) fn install(folder: &Path) -> Result<Self> {
+        let signals = Self { stop: Arc::default(), stage: Arc::new(AtomicU8::new(PREPARING)) };
+        let (stop, stage) = (Arc::clone(&signals.stop), Arc::clone(&signals.stage));
+        let run = folder.display().to_string();
         ctrlc::set_handler(move || {
-            let complete = trained.load(Ordering::SeqCst);
-            if complete {
-                eprintln!("\nstopped; the training is complete and saved");
-            }
-            if complete || stop.swap(true, Ordering::SeqCst) {
-                std::process::exit(i32::from(EXIT_INTERRUPTED));
-            }
-            eprintln!("\nstopping after this update and saving a checkpoint; again to stop at once");
+            let message = match stage.load(Ordering::SeqCst) {
+                PREPARING => format!("stopped before the first update; continue with: taper resume {run}"),
+                SAVED => "stopped; the training is complete and saved".to_owned(),
+                _ if stop.swap(true, Ordering::SeqCst) => format!("stopped; continue from the last checkpoint with: taper resume {run}"),
+                _ => {
+                    say("stopping after this update and saving a checkpoint; again to stop at once");
+                    return;
+                }
+            };
+            say(&message);
+            std::process::exit(i32::from(EXIT_INTERRUPTED));
         })
         .context("cannot install the signal handler")?;
         Ok(signals)
@@ -43,8 +55,18 @@ impl Signals {
         &self.stop
     }
 
+    /// Says that from here on a signal has to wait for the update in hand.
+    pub(crate) fn training_begins(&self) {
+        self.stage.store(TRAINING, Ordering::SeqCst);
+    }
+
     /// Says that nothing remains that a signal would have to wait for: from here on the first one ends the program.
     pub(crate) fn training_is_saved(&self) {
-        self.trained.store(true, Ordering::SeqCst);
+        self.stage.store(SAVED, Ordering::SeqCst);
     }
+}
+
+/// A line on standard error, which may be a terminal that was closed: a panic would end the handler's thread.
+fn say(message: &str) {
+    let _ = writeln!(std::io::stderr(), "\n{message}");
 }

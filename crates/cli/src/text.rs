@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use taper_data::LineReader;
@@ -62,6 +63,20 @@ pub(crate) fn read_standard_input() -> Result<Vec<String>> {
 pub(crate) fn print_line(line: &str) -> Result<()> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{line}").context("cannot write to standard output")
+}
+
+/// As [`print_line`], from what must not end because nobody reads along (`taper train … | head`) or the disk that the output goes to
+/// is full: the first line that cannot be printed is a warning on standard error, the rest is not printed.
+pub(crate) fn report_line(line: &str) {
+    static FAILED: AtomicBool = AtomicBool::new(false);
+    if FAILED.load(Ordering::Relaxed) {
+        return;
+    }
+    if let Err(error) = print_line(line) {
+        FAILED.store(true, Ordering::Relaxed);
+        // Standard error may be gone as well.
+        let _ = writeln!(std::io::stderr(), "warning: {error:#}; training goes on, and metrics.jsonl has its record");
+    }
 }
 
 #[cfg(test)]

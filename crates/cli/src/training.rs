@@ -26,7 +26,7 @@ use crate::run_folder::RunFolder;
 use crate::run_lock::RunLock;
 use crate::signals::Signals;
 use crate::testing::{self, TestResult};
-use crate::text::print_line;
+use crate::text::report_line;
 use crate::validation::Validation;
 
 /// Starts a run in `folder`, which must not exist yet. If it does not come to
@@ -37,16 +37,20 @@ use crate::validation::Validation;
 /// first update where it can be.
 pub(crate) fn start(folder: &RunFolder, config: &RunConfig, output: &TrainOutput) -> Result<()> {
     preflight(config, output)?;
+    let found = folder.root().is_dir();
     fs::create_dir_all(folder.root()).with_context(|| format!("cannot make {}", folder.root().display()))?;
-    let lock = RunLock::acquire(folder.root())?;
+    let _lock = RunLock::acquire(folder.root())?;
+    if folder.exists() {
+        bail!("{} was begun by another process a moment ago: continue it with `taper resume`", folder.root().display());
+    }
+    let signals = Signals::install(folder.root())?;
     // The configuration first: with it, a run that is killed from here on can be resumed.
     match folder.save_config(config).and_then(|()| Ready::new(folder, config, output, true)) {
-        Ok(ready) => train(folder, output, None, ready),
+        Ok(ready) => train(folder, output, None, ready, &signals),
         Err(error) => {
-            drop(lock);
-            // Made a moment ago by this very call; nothing of value can be in it.
-            if let Err(cause) = fs::remove_dir_all(folder.root()) {
-                eprintln!("warning: cannot remove {}: {cause}", folder.root().display());
+            // While the lock is held: no other process can have put anything there.
+            if let Err(cause) = folder.remove(found) {
+                eprintln!("warning: cannot remove {}: {cause:#}", folder.root().display());
             }
             Err(error)
         }
@@ -65,6 +69,7 @@ pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutpu
     if let Some(process) = &lock.killed {
         eprintln!("process {process}, which trained this run before, ended without saying so; going on from the last checkpoint");
     }
+    let signals = Signals::install(folder.root())?;
     folder.recover()?;
     let saved = folder.load_config(&[])?;
     let config = &with_found_tokens(config, &saved);
@@ -102,7 +107,7 @@ pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutpu
         }
     }
     let ready = Ready::new(folder, config, output, checkpoint.is_none() || output.memory.is_some())?;
-    train(folder, output, checkpoint.as_deref(), ready)
+    train(folder, output, checkpoint.as_deref(), ready, &signals)
 }
 
 /// `config`, with the token budget that `saved` has found where it leaves that open.
@@ -198,16 +203,15 @@ fn require_pairs(data: &DataConfig) -> Result<()> {
 }
 
 /// Trains from `checkpoint`, or from the beginning, to an end.
-fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, ready: Ready) -> Result<()> {
-    let signals = Signals::install()?;
+fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, ready: Ready, signals: &Signals) -> Result<()> {
     let style = Style::choose(output.json);
     let Ready { config, prepared, model } = ready;
     let (config, tokenizers) = (&config, &prepared.tokenizers);
     if style != Style::Json {
         for line in data_report::lines(config, &prepared) {
-            print_line(&line)?;
+            report_line(&line);
         }
-        print_line(&Cost::of(config, &model).summary())?;
+        report_line(&Cost::of(config, &model).summary());
     }
     let mut trainer = make_trainer(folder, config, model, tokenizers, checkpoint)?;
     // Only now: a configuration that the checkpoint does not fit must not replace the one that it does.
@@ -216,17 +220,18 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
     let log = MetricsLog::open(&folder.metrics(), trainer.state())?;
     let mut progress = Progress::new(style, log, config.training.max_updates, step);
     if style != Style::Json {
-        print_line(&format!(
+        report_line(&format!(
             "training in {} from step {step}, on {}",
             folder.root().display(),
             device::describe(trainer.model().parameters().device())
-        ))?;
+        ));
     }
     let mut batches = TrainingBatches::new(prepared.train.clone(), config.data.batching.clone(), config.training.seed);
     let mut validation: Box<dyn Validate> = match &prepared.validation {
         Some(dataset) => Box::new(Validation::new(config, dataset.clone(), tokenizers)?),
         None => Box::new(NoValidation),
     };
+    signals.training_begins();
     let began = Instant::now();
     let ended = trainer.train(&mut batches, validation.as_mut(), &mut progress, signals.stop_flag());
     progress.finish();
@@ -249,9 +254,10 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
     }
     signals.training_is_saved();
     if style != Style::Json {
-        print_line(&format!("{} at step {} after {}", describe(reason), trainer.state().step, clock(began.elapsed())))?;
+        report_line(&format!("{} at step {} after {}", describe(reason), trainer.state().step, clock(began.elapsed())));
     }
     finish(folder, config, style, tokenizers, &trainer.into_model())
+        .with_context(|| format!("training is complete and saved, its test failed (`taper resume {}` repeats it)", folder.root().display()))
 }
 
 /// A failure of the disk, with where the state is now and how to go on.
@@ -300,24 +306,26 @@ fn finish(folder: &RunFolder, config: &RunConfig, style: Style, tokenizers: &Tok
     }
     if style == Style::Json {
         let record = serde_json::json!({ "event": "test", "results": results });
-        return print_line(&record.to_string());
+        report_line(&record.to_string());
+        return Ok(());
     }
     if let Some(first) = results.first() {
-        print_line("\nsample translations")?;
+        report_line("\nsample translations");
         for line in first.samples(config.evaluation.samples) {
-            print_line(&line)?;
+            report_line(&line);
         }
-        print_line(&format!("\ntest scores, weights {}", short(&checkpoint)))?;
+        report_line(&format!("\ntest scores, weights {}", short(&checkpoint)));
     }
     for result in &results {
         for line in result.lines() {
-            print_line(&line)?;
+            report_line(&line);
         }
     }
     let run = folder.root().display();
-    print_line(&format!(
+    report_line(&format!(
         "\nnext:\n  taper translate {run}          type sentences, or pipe a file in\n  taper evaluate {run}           score the test sets again, with other settings\n  taper inspect {run}            what the model is made of"
-    ))
+    ));
+    Ok(())
 }
 
 /// The last part of a checkpoint's path.

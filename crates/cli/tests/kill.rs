@@ -86,6 +86,9 @@ enum Moment {
 }
 
 /// Runs one process until it is killed at a random moment, if it is to be; nothing if it came to its end.
+///
+/// Of processes that have a checkpoint to begin from, one in four is killed at any moment and the others in the midst of saving; of
+/// those that have none, most are killed while they ready tokenizer and text.
 fn live(workspace: &Workspace, run: &str, random: &mut Random, kill: bool) -> Option<Moment> {
     let mut child = workspace
         .command(&[&["train", "tiny.toml", "--run", run, "--resume"], &SETTINGS[..]].concat())
@@ -96,6 +99,11 @@ fn live(workspace: &Workspace, run: &str, random: &mut Random, kill: bool) -> Op
     let folder = workspace.path(run);
     let ended = if !kill {
         Some(child.wait().expect("the binary ends"))
+    } else if !folder.join("checkpoints/last").exists() && random.below(4) > 0 {
+        // Up to the first update, and a moment longer.
+        let prepared = folder.join("data.json");
+        let begun = wait(&mut child, Duration::from_micros(random.below(200_000)), || prepared.exists());
+        begun.or_else(|| wait(&mut child, Duration::from_micros(random.below(5_000)), || false))
     } else if random.below(4) == 0 {
         // Any moment of its life, the first milliseconds included.
         wait(&mut child, Duration::from_micros(random.below(150_000)), || false)

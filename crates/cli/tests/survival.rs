@@ -188,6 +188,105 @@ fn a_run_folder_that_is_removed_is_saved_elsewhere() {
     workspace.succeed(&["resume", "safe/run", "--set", &format!("training.max_updates={step}")]);
 }
 
+/// Nobody reads what is printed: no reason to stop, least of all in silence.
+#[test]
+fn a_reader_that_goes_away_ends_no_training() {
+    let workspace = Workspace::new();
+    workspace.train("whole");
+    for json in [&[][..], &["--json"]] {
+        let mut command = workspace.command(&[&["train", "tiny.toml", "--run", "run"], json].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("ended");
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(stderr(&output).matches("training goes on").count(), 1, "{}", stderr(&output));
+        assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
+        assert!(workspace.path("run/scores.json").is_file());
+        fs::remove_dir_all(workspace.path("run")).expect("remove");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_before_the_first_update_says_how_to_go_on() {
+    let workspace = Workspace::new();
+    let text = ["aa", "bb"]
+        .map(|side| (format!("data/train.{side}"), fs::read_to_string(workspace.path(&format!("data/train.{side}"))).expect("text")));
+    for (name, text) in &text {
+        workspace.write(name, text.repeat(2000));
+    }
+    let child = spawn(&workspace, &["train", "tiny.toml", "--run", "run"]);
+    let config = workspace.path("run/config.toml");
+    wait_for("the configuration", || config.is_file());
+    signal("-TERM", &child);
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("continue with: taper resume run"), "{}", stderr(&output));
+    assert!(!workspace.path("run/checkpoints").exists());
+    for (name, text) in &text {
+        workspace.write(name, text);
+    }
+    workspace.succeed(&["resume", "run"]);
+    workspace.train("whole");
+    assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
+}
+
+#[test]
+fn of_processes_that_start_at_once_one_trains() {
+    let workspace = Workspace::new();
+    workspace.train("whole");
+    let start = |_| spawn(&workspace, &["train", "tiny.toml", "--run", "run", "--resume"]);
+    let outputs: Vec<Output> =
+        (0..6).map(start).collect::<Vec<Child>>().into_iter().map(|child| child.wait_with_output().expect("ended")).collect();
+    for output in &outputs {
+        let message = stderr(output);
+        assert!(output.status.success() || message.contains("is in use") || message.contains("a moment ago"), "{message}");
+    }
+    assert!(outputs.iter().any(|output| output.status.success()));
+    assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
+}
+
+/// The folder of a run may be a link to another disk, and its name need not be text.
+#[cfg(unix)]
+#[test]
+fn a_run_may_lie_behind_a_link_and_have_any_name() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let workspace = Workspace::new();
+    fs::create_dir(workspace.path("disk")).expect("folder");
+    std::os::unix::fs::symlink("disk", workspace.path("link")).expect("link");
+    // What is there is left there where nothing comes of a run.
+    workspace.fail(&["train", "tiny.toml", "--run", "link", "--set", "data.tokenizer.vocabulary_size=250"], &["vocabulary_size"]);
+    assert!(workspace.path("link").is_symlink());
+    assert_eq!(fs::read_dir(workspace.path("disk")).expect("folder").count(), 0);
+
+    let name = OsStr::from_bytes(b"r\xffn");
+    let more = ["--set", "training.max_updates=14"];
+    for name in [OsStr::new("link"), name] {
+        for arguments in [&["train", "tiny.toml", "--run"][..], &["resume"]] {
+            let mut command = workspace.command(arguments);
+            let output = if arguments.len() == 1 { command.arg(name).args(more).output() } else { command.arg(name).output() };
+            let output = output.expect("the binary runs");
+            assert!(output.status.success(), "{arguments:?} {}", stderr(&output));
+        }
+    }
+    assert_eq!(metrics(&workspace.path("disk")), metrics(&workspace.path("").join(name)));
+}
+
+#[test]
+fn a_test_set_that_is_taken_away_costs_no_training() {
+    let workspace = Workspace::new();
+    let settings = ["--set", "training.max_updates=400", "--set", "training.validate_every=20"];
+    let child = spawn(&workspace, &[&["train", "tiny.toml", "--run", "run"], &settings[..]].concat());
+    let last = workspace.path("run/checkpoints/last");
+    wait_for("a checkpoint", || last.is_file());
+    fs::rename(workspace.path("data/test.aa"), workspace.path("kept")).expect("rename");
+    refused(&child.wait_with_output().expect("ended"), &["training is complete and saved", "test.aa", "taper resume run"]);
+    fs::rename(workspace.path("kept"), workspace.path("data/test.aa")).expect("rename");
+    workspace.succeed(&["resume", "run"]);
+    assert!(workspace.path("run/scores.json").is_file());
+}
+
 #[test]
 fn changed_text_and_recipes_are_refused_with_the_differences() {
     let workspace = Workspace::new();

@@ -58,6 +58,12 @@ pub enum Error {
         /// The files that were read.
         files: String,
     },
+    /// Files were written to while they were read.
+    #[error("{files}: changed while they were read; repeat the command once they are complete")]
+    Changed {
+        /// The files of the split.
+        files: String,
+    },
     /// Cleaning left nothing.
     #[error("split {split:?}: all {read} pairs were dropped ({reasons}); loosen data.cleaning or check the files")]
     AllDropped {

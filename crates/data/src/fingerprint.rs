@@ -69,6 +69,19 @@ impl Fingerprint {
         Ok(taken)
     }
 
+    /// Refuses a text that has changed since this was taken.
+    ///
+    /// # Errors
+    /// [`Error::Changed`], or a file cannot be read any more.
+    pub(crate) fn still_holds(&self, config: &DataConfig, split: &str) -> Result<()> {
+        let now = Self::take(config, split, Some(self))?;
+        if now.text_hash == self.text_hash {
+            return Ok(());
+        }
+        let files: Vec<String> = now.files.iter().map(|file| file.path.display().to_string()).collect();
+        Err(Error::Changed { files: files.join(" and ") })
+    }
+
     /// What was recorded; nothing where that cannot be read, since it can be had again.
     fn recorded(path: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(path).ok()?).ok()
@@ -177,5 +190,9 @@ mod tests {
         let fresh = Fingerprint::obtain(&config, "train", &run.join(TEXT_FOLDER)).expect("taken");
         assert!(fresh.files.iter().any(|file| !file.settled));
         assert_ne!(fresh.text_hash, second.text_hash);
+        // What was read under one fingerprint must not have become another text meanwhile.
+        fresh.still_holds(&config, "train").expect("the same");
+        let message = second.still_holds(&config, "train").expect_err("changed").to_string();
+        assert!(message.contains("train.en") && message.contains("while"), "{message}");
     }
 }

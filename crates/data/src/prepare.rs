@@ -67,8 +67,8 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
 ///
 /// As for [`prepare`].
 pub fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, cache_directory: &Path) -> Result<Dataset> {
-    let text_hash = Fingerprint::obtain(config, split, &cache_directory.with_file_name(TEXT_FOLDER))?.text_hash;
-    let key = cache_key(config, tokenizers, split, &text_hash);
+    let text = Fingerprint::obtain(config, split, &cache_directory.with_file_name(TEXT_FOLDER))?;
+    let key = cache_key(config, tokenizers, split, &text.text_hash);
     // A stem may name a file in a subfolder.
     let path = cache_directory.join(format!("{}.bin", split.replace(['/', '\\'], "_")));
     if let Some(dataset) = Dataset::open(&path, &key, &config.batching)? {
@@ -79,7 +79,8 @@ pub fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &st
     for pair in PairReader::open(config, split)? {
         builder.add(pair?)?;
     }
-    builder.finish(split, &key, text_hash)?;
+    text.still_holds(config, split)?;
+    builder.finish(split, &key, text.text_hash)?;
     Dataset::open(&path, &key, &config.batching)?
         .ok_or_else(|| Error::Malformed { path, message: "cannot be read back right after it was written; check the disk".to_owned() })
 }

@@ -139,6 +139,17 @@ fn a_damaged_cache_is_rebuilt() {
 }
 
 #[test]
+fn a_cache_that_is_cut_short_while_it_is_open_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let (prepared, run) = prepared(&common::corpus(directory.path()));
+    let cache = run.join("cache/train.bin");
+    std::fs::File::options().write(true).open(&cache).unwrap().set_len(5000).unwrap();
+    assert_eq!(prepared.train.pair(0).unwrap().line, 1);
+    let message = prepared.train.pair(599).unwrap_err().to_string();
+    assert!(message.contains("train.bin"), "{message}");
+}
+
+#[test]
 fn all_pairs_dropped_lists_the_reasons_and_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = common::corpus(directory.path());

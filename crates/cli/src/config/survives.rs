@@ -1,4 +1,4 @@
-//! What a damaged recipe is put through, in the property tests beside this.
+//! What a damaged recipe is put through: by the property tests beside this, and by the fuzz target in `fuzz`.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What damaged files of text and tokenizers are put through, in the property tests beside this.
+//! What damaged files of text and tokenizers are put through: by the property tests beside this, and by the fuzz targets in `fuzz`.
 #![allow(dead_code, reason = "each program that includes it uses a part")]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What damaged checkpoints are put through, in the property tests beside this. Needs the module
+//! What damaged checkpoints are put through: by the property tests beside this, and by the fuzz targets in `fuzz`. Needs the module
 //! `common` beside it.
 #![allow(dead_code, reason = "each program that includes it uses a part")]
 

@@ -1,0 +1,25 @@
+//! What hostile text is put through that is to be scored: by the property tests beside this, and by the fuzz targets in `fuzz`.
+
+use taper_metrics::{Bleu, Chrf, Ter, Tokenizer};
+
+/// Scores the first half of the lines against the second, under every metric and with the tokenizer of BLEU that is given.
+pub(crate) fn scores(tokenizer: Tokenizer, lines: &[String]) {
+    let half = lines.len() / 2;
+    if half == 0 {
+        return;
+    }
+    let (left, right) = (&lines[..half], [lines[half..2 * half].to_vec()]);
+    for chrf in [Chrf::default(), Chrf::plus_plus()] {
+        let score = chrf.corpus(left, &right).unwrap().score;
+        assert!((0.0..=100.0 + 1e-9).contains(&score), "{score}");
+    }
+    let bleu = Bleu { tokenizer, ..Bleu::default() };
+    let score = bleu.corpus(left, &right).unwrap().score;
+    assert!((0.0..=100.0 + 1e-9).contains(&score), "{score}");
+    let perfect = bleu.corpus(left, &[left.to_vec()]).unwrap();
+    assert!(perfect.brevity_penalty <= 1.0 && perfect.score <= 100.0 + 1e-9, "{perfect}");
+    let ter = Ter::default();
+    let score = ter.corpus(left, &right).unwrap().score;
+    assert!(score.is_finite() && score >= 0.0, "{score}");
+    assert_eq!(ter.corpus(left, &[left.to_vec()]).unwrap().score, 0.0, "no edit makes a text itself");
+}

@@ -1,0 +1,31 @@
+//! Corpora of compressed text; the first byte chooses gzip or Zstandard.
+#![no_main]
+
+#[path = "../../crates/data/tests/survives/mod.rs"]
+mod survives;
+
+use std::io::Write;
+use std::sync::LazyLock;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use libfuzzer_sys::fuzz_target;
+use survives::{Split, TEXT};
+use taper_data::Format;
+
+static SPLITS: LazyLock<[Split; 2]> =
+    LazyLock::new(|| ["train.en.gz", "train.en.zst"].map(|name| Split::new(Format::Text, name, "eins\nzwei\n", ["", ""])));
+
+fuzz_target!(
+    init: {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(TEXT).expect("memory");
+        taper_fuzz::seed("compressed", "gzip", &[&[0], gzip.finish().expect("memory").as_slice()].concat());
+        taper_fuzz::seed("compressed", "zstandard", &[&[1], zstd::encode_all(TEXT, 3).expect("memory").as_slice()].concat());
+    },
+    |bytes: &[u8]| {
+        if let [choice, bytes @ ..] = bytes {
+            SPLITS[usize::from(*choice) % SPLITS.len()].read(bytes);
+        }
+    }
+);

@@ -1,0 +1,19 @@
+//! Corpora with a JSON object a line.
+#![no_main]
+
+#[path = "../../crates/data/tests/survives/mod.rs"]
+mod survives;
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use survives::{JSON_LINES, Split};
+
+static SPLIT: LazyLock<Split> = LazyLock::new(Split::json_lines);
+
+fuzz_target!(
+    init: {
+        taper_fuzz::seed("json_lines", "valid", JSON_LINES);
+    },
+    |bytes: &[u8]| SPLIT.read(bytes)
+);

@@ -1,0 +1,23 @@
+//! Text to be scored, in lines; the first byte chooses the tokenizer of BLEU.
+#![no_main]
+
+#[path = "../../crates/metrics/tests/survives/mod.rs"]
+mod survives;
+
+use libfuzzer_sys::fuzz_target;
+use taper_metrics::Tokenizer;
+
+fuzz_target!(
+    init: {
+        for choice in 0..Tokenizer::ALL.len() as u8 {
+            let text = "The cat sat, on 3.5 mats.\n我爱你。\na cat sat on mats\n我喜欢你";
+            taper_fuzz::seed("metrics", &format!("valid-{choice}"), &[&[choice], text.as_bytes()].concat());
+        }
+    },
+    |bytes: &[u8]| {
+        if let [choice, bytes @ ..] = bytes {
+            let lines: Vec<String> = String::from_utf8_lossy(bytes).split('\n').map(str::to_owned).collect();
+            survives::scores(Tokenizer::ALL[usize::from(*choice) % Tokenizer::ALL.len()], &lines);
+        }
+    }
+);

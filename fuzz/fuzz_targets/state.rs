@@ -1,0 +1,24 @@
+//! The state of a checkpoint: `state.json`.
+#![no_main]
+
+#[path = "../../crates/trainer/tests/common/mod.rs"]
+mod common;
+#[path = "../../crates/trainer/tests/survives/mod.rs"]
+mod survives;
+
+use std::cell::LazyCell;
+
+use libfuzzer_sys::fuzz_target;
+use survives::Checkpoint;
+use taper_trainer::STATE_FILE;
+
+thread_local! {
+    static CHECKPOINT: LazyCell<Checkpoint> = LazyCell::new(Checkpoint::new);
+}
+
+fuzz_target!(
+    init: {
+        CHECKPOINT.with(|checkpoint| taper_fuzz::seed("state", "valid", &checkpoint.file(STATE_FILE)));
+    },
+    |bytes: &[u8]| CHECKPOINT.with(|checkpoint| checkpoint.state(bytes))
+);

@@ -1,0 +1,25 @@
+//! Corpora with columns between tabs; the first byte chooses which columns.
+#![no_main]
+
+#[path = "../../crates/data/tests/survives/mod.rs"]
+mod survives;
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use survives::{COLUMNS, Split, TABLE};
+
+static SPLITS: LazyLock<[Split; 3]> = LazyLock::new(|| COLUMNS.map(Split::table));
+
+fuzz_target!(
+    init: {
+        for choice in 0..3 {
+            taper_fuzz::seed("table", &format!("valid-{choice}"), &[&[choice], TABLE].concat());
+        }
+    },
+    |bytes: &[u8]| {
+        if let [choice, bytes @ ..] = bytes {
+            SPLITS[usize::from(*choice) % SPLITS.len()].read(bytes);
+        }
+    }
+);

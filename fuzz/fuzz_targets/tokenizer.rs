@@ -1,0 +1,29 @@
+//! Files of tokenizers: `tokenizer.json`.
+#![no_main]
+
+#[path = "../../crates/data/tests/survives/mod.rs"]
+mod survives;
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use survives::tokenizer_file;
+use taper_data::{Tokenizer, TokenizerConfig, TokenizerKind};
+
+static FILE: LazyLock<PathBuf> = LazyLock::new(|| taper_fuzz::folder().join("tokenizer.json"));
+
+fuzz_target!(
+    init: {
+        // A panic of the tokenizers library is caught, and must not end the fuzzer; one that is not caught still does.
+        std::panic::set_hook(Box::new(|_| {}));
+        for kind in [TokenizerKind::Bpe, TokenizerKind::Unigram] {
+            let config = TokenizerConfig { kind, vocabulary_size: 290, ..TokenizerConfig::default() };
+            let texts = ["the dog sees two birds", "a woman paints the sea"].map(|text| Ok(text.to_owned()));
+            let tokenizer = Tokenizer::train(&config, true, true, texts.into_iter()).expect("trains");
+            tokenizer.save(&FILE).expect("saved");
+            taper_fuzz::seed("tokenizer", &format!("{kind:?}"), &std::fs::read(&*FILE).expect("read"));
+        }
+    },
+    |bytes: &[u8]| tokenizer_file(&FILE, bytes)
+);

@@ -1,0 +1,23 @@
+//! What the fuzz targets share: the valid input that the fuzzer begins with.
+
+use std::fs;
+use std::path::Path;
+
+/// Puts a valid input into the corpus of a target, before the fuzzer reads it.
+///
+/// # Panics
+/// If the corpus cannot be written to.
+pub fn seed(target: &str, name: &str, bytes: &[u8]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    fs::create_dir_all(&folder).expect("the corpus");
+    fs::write(folder.join(name), bytes).expect("a seed");
+}
+
+/// A folder that lasts as long as the program.
+///
+/// # Panics
+/// If there is no place for temporary files.
+#[must_use]
+pub fn folder() -> std::path::PathBuf {
+    tempfile::tempdir().expect("a temporary folder").keep()
+}
