@@ -5,7 +5,7 @@
 use crate::parallel::{ROWS, combined};
 use crate::products::Into;
 use crate::real::{Host, Real, blocked_sum, for_real, is_fused, vectorised};
-use crate::tape::{Adjoints, Tape};
+use crate::tape::{Adjoints, Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
@@ -28,6 +28,19 @@ pub fn layer_norm(tape: Option<&Tape>, x: &Tensor, weight: &Tensor, bias: &Tenso
 }
 
 fn forward<T: Real>(tape: Option<&Tape>, x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
+    let out = normalised::<T>(x, weight, bias, epsilon)?;
+    if let Some(tape) = tape {
+        let (inputs, again) = ((x.clone(), weight.clone(), bias.into()), (x.clone(), weight.clone(), bias.clone()));
+        tape.record::<T>("layer norm", &[x, weight, bias], &out, move |adjoint, adjoints| {
+            let (x, weight, bias) = &inputs;
+            backward(x, weight, *bias, &adjoint, epsilon, adjoints)
+        })?;
+        tape.recompute(&out, move || normalised::<T>(&again.0, &again.1, &again.2, epsilon));
+    }
+    Ok(out)
+}
+
+fn normalised<T: Real>(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
     let (x_host, weight_host, bias_host) = (Host::new(x)?, Host::new(weight)?, Host::new(bias)?);
     let (values, weights, biases) = (x_host.elements::<T>()?, weight_host.elements::<T>()?, bias_host.elements::<T>()?);
     let piece = ROWS * weights.len();
@@ -39,17 +52,10 @@ fn forward<T: Real>(tape: Option<&Tape>, x: &Tensor, weight: &Tensor, bias: &Ten
         .for_each(|(out, x)| forward_rows(x, weights, biases, out, epsilon));
     // SAFETY: the rows have been written.
     unsafe { out.set_len(values.len()) };
-    let out = Tensor::from_vec(out, x.shape(), x.device())?;
-    if let Some(tape) = tape {
-        let (x, weight, bias) = (x.clone(), weight.clone(), bias.clone());
-        tape.record::<T>("layer norm", &[&x.clone(), &weight.clone(), &bias.clone()], &out, move |adjoint, adjoints| {
-            backward(&x, &weight, &bias, &adjoint, epsilon, adjoints)
-        })?;
-    }
-    Ok(out)
+    Tensor::from_vec(out, x.shape(), x.device())
 }
 
-fn backward<T: Real>(x: &Tensor, weight: &Tensor, bias: &Tensor, adjoint: &[T], epsilon: f64, adjoints: &mut Adjoints<'_>) -> Result<()> {
+fn backward<T: Real>(x: &Tensor, weight: &Tensor, bias: Slot, adjoint: &[T], epsilon: f64, adjoints: &mut Adjoints<'_>) -> Result<()> {
     let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
     let (values, weights) = (x_host.elements::<T>()?, weight_host.elements::<T>()?);
     let (width, piece) = (weights.len(), ROWS * weights.len());

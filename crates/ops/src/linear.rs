@@ -5,7 +5,7 @@ use crate::packed::PackedWeights;
 use crate::parallel::{ROWS, Shared, add, add_rows, column_sums, combined, filled};
 use crate::products::{Matrix, Packed, Products, Right, Threads, product, product_then};
 use crate::real::{Host, Real, for_real, is_fused, vectorised};
-use crate::tape::Tape;
+use crate::tape::{Adjoints, Kept, Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -176,18 +176,17 @@ fn forward<T: Real>(tape: Option<&Tape>, packed: Option<Arc<Packed>>, node: Node
     if let Some(tape) = tape {
         // The sign of the result tells what relu passed on.
         let result = (spec.activation == Activation::Relu && !keeps_input).then(|| out.clone());
-        drop((x_host, weight_host, bias_host, residual_host));
-        let inputs = node.clone();
-        tape.record::<T>("linear", &inputs.inputs(), &out, move |adjoint, adjoints| match &result {
-            Some(result) => node.backward(Host::new(result)?.elements::<T>()?, adjoint, adjoints),
-            None => node.backward(&before, adjoint, adjoints),
+        let (weight, bias, residual) = (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
+        let back = Back { x: tape.keep(x), weight, bias, residual, spec: *spec };
+        tape.record::<T>("linear", &node.inputs(), &out, move |adjoint, adjoints| match &result {
+            Some(result) => back.run(Host::new(result)?.elements::<T>()?, adjoint, adjoints),
+            None => back.run(&before, adjoint, adjoints),
         })?;
     }
     Ok(out)
 }
 
-/// The layer as the tape keeps it.
-#[derive(Clone)]
+/// The layer and its inputs.
 struct Node {
     x: Tensor,
     weight: Tensor,
@@ -200,11 +199,23 @@ impl Node {
     fn inputs(&self) -> Vec<&Tensor> {
         [&self.x, &self.weight].into_iter().chain(&self.bias).chain(&self.residual).collect()
     }
+}
 
+/// What the tape keeps of a layer.
+struct Back {
+    x: Kept,
+    weight: Tensor,
+    bias: Option<Slot>,
+    residual: Option<Slot>,
+    spec: Linear,
+}
+
+impl Back {
     /// `before`: what went into the activation, or for relu what came out.
-    fn backward<T: Real>(&self, before: &[T], adjoint: Vec<T>, adjoints: &mut crate::tape::Adjoints<'_>) -> Result<()> {
+    fn run<T: Real>(&self, before: &[T], adjoint: Vec<T>, adjoints: &mut Adjoints<'_>) -> Result<()> {
         let Linear { activation, dropout, products } = self.spec;
-        let ((rows, inputs), outputs) = (self.x.dims2()?, self.weight.dim(0)?);
+        let (outputs, inputs) = self.weight.dims2()?;
+        let rows = adjoint.len() / outputs;
         let (owned, sums) = if activation == Activation::Identity && !dropout.is_active() {
             (None, self.bias.as_ref().map(|_| column_sums(&adjoint, outputs)))
         } else {
@@ -215,16 +226,17 @@ impl Node {
         // Nobody but the residual asks for what came in.
         let adjoint = if owned.is_some() && self.residual.is_none() { Vec::new() } else { adjoint };
         let grad = owned.as_deref().unwrap_or(&adjoint);
-        let (x_host, weight_host) = (Host::new(&self.x)?, Host::new(&self.weight)?);
-        let (x, weight) = (x_host.elements::<T>()?, weight_host.elements::<T>()?);
         let grad_at = Matrix::rows(outputs);
         let threads = (products, Threads::All);
         adjoints.add_with(&self.weight, |out: &mut [T], into| {
-            let shape = (outputs, rows, inputs);
-            product(shape, (grad, grad_at.transposed()), (x, Matrix::rows(inputs)), (out, Matrix::rows(inputs)), into, threads);
+            let (shape, x) = ((outputs, rows, inputs), self.x.value()?);
+            let (x, at) = (Host::new(&x)?, Matrix::rows(inputs));
+            product(shape, (grad, grad_at.transposed()), (x.elements::<T>()?, at), (out, at), into, threads);
             Ok(())
         })?;
-        if let (Some(bias), Some(sums)) = (&self.bias, sums) {
+        let weight_host = Host::new(&self.weight)?;
+        let weight = weight_host.elements::<T>()?;
+        if let (Some(bias), Some(sums)) = (self.bias, sums) {
             adjoints.give(bias, sums)?;
         }
         let (shape, weight_at) = ((rows, outputs, inputs), Matrix::rows(inputs));
@@ -237,7 +249,7 @@ impl Node {
                 Ok(())
             })?;
         }
-        match &self.residual {
+        match self.residual {
             Some(residual) => adjoints.give(residual, adjoint),
             None => Ok(()),
         }

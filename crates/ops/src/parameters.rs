@@ -103,9 +103,9 @@ impl ParameterStore {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }
 
-    /// The place of the parameter that a tracked tensor is, if it is one.
-    pub(crate) fn index_of(&self, tensor: &Tensor) -> Option<usize> {
-        self.indices.get(&tensor.id()).copied()
+    /// The place of the parameter that a tensor is, if it is one.
+    pub(crate) fn index_of(&self, id: TensorId) -> Option<usize> {
+        self.indices.get(&id).copied()
     }
 
     /// Scalars of all parameters together.

@@ -4,7 +4,7 @@
 //! Element `i` of a head is paired with element `i + Dh/2`, and turns by `position · 10000^(-2i/Dh)`.
 
 use crate::real::{Host, Real, for_real, is_fused, vectorised};
-use crate::tape::Tape;
+use crate::tape::{Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub fn rotary(tape: Option<&Tape>, x: &Tensor, positions: &Arc<[u32]>, heads: us
         let out = Tensor::from_vec(turn.apply(Host::new(x)?.elements::<T>()?, width), x.shape(), x.device())?;
         if let Some(tape) = tape {
             // A rotation's transpose is the rotation back.
-            let (input, back) = (x.clone(), Rotary { inverse: true, ..turn });
-            tape.record::<T>("rotary", &[x], &out, move |adjoint, adjoints| adjoints.give(&input, back.apply(&adjoint, width)))?;
+            let (input, back) = (Slot::from(x), Rotary { inverse: true, ..turn });
+            tape.record::<T>("rotary", &[x], &out, move |adjoint, adjoints| adjoints.give(input, back.apply(&adjoint, width)))?;
         }
         Ok(out)
     })

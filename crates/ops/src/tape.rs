@@ -3,22 +3,27 @@
 //! Candle's own autodiff allocates zeros for every edge of the graph and adds to them on one thread, keeps every activation until
 //! the whole graph is dropped, and knows no place of a parameter's gradient but a tensor of its own. Here an operation notes how
 //! to go back; [`Tape::backward`] walks the notes in reverse, each in turn adding to the adjoints of its inputs *in place* and
-//! then dropping what it kept. The adjoint of a parameter is its part of the flat gradient buffer.
+//! then dropping what it kept. The adjoint of a parameter is its part of the flat gradient buffer. What costs little to compute is
+//! not kept but computed again (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
 //!
 //! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a tape, a tensor that Candle
 //! tracks takes the composed path.
 
 use crate::parallel::CHUNK;
 use crate::parameters::{Gradients, ParameterStore};
-use crate::products::Into;
+use crate::products;
 use crate::real::Real;
 use candle_core::{CpuStorage, Result, Tensor, TensorId, WithDType};
 use rayon::prelude::*;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 /// How to go back through one operation: from the adjoint of its result to those of its inputs.
 type Backward = Box<dyn FnOnce(CpuStorage, &mut Adjoints<'_>) -> Result<()>>;
+
+/// How to compute a tensor once more.
+type Again = Rc<dyn Fn() -> Result<Tensor>>;
 
 struct Node {
     name: &'static str,
@@ -26,11 +31,53 @@ struct Node {
     backward: Backward,
 }
 
+/// Where an adjoint goes: a tensor without its values, which need not live on for that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    id: TensorId,
+    count: usize,
+    is_variable: bool,
+}
+
+impl From<&Tensor> for Slot {
+    fn from(tensor: &Tensor) -> Self {
+        Self { id: tensor.id(), count: tensor.elem_count(), is_variable: tensor.is_variable() }
+    }
+}
+
+/// A tensor that an operation needs on its way back.
+pub(crate) struct Kept {
+    slot: Slot,
+    value: Value,
+}
+
+enum Value {
+    Here(Tensor),
+    Again(Again),
+}
+
+impl Kept {
+    /// The tensor, computed again where it was not kept: ask once.
+    pub(crate) fn value(&self) -> Result<Tensor> {
+        match &self.value {
+            Value::Here(tensor) => Ok(tensor.clone()),
+            Value::Again(again) => again(),
+        }
+    }
+}
+
+impl From<&Kept> for Slot {
+    fn from(kept: &Kept) -> Self {
+        kept.slot
+    }
+}
+
 /// What happened in one forward pass, in order.
 #[derive(Default)]
 pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
+    again: RefCell<HashMap<TensorId, Again>>,
 }
 
 impl std::fmt::Debug for Tape {
@@ -72,6 +119,27 @@ impl Tape {
         Ok(())
     }
 
+    /// Says how to compute `output` again: whoever [keeps](Tape::keep) it after this takes no memory for it. For results that cost little
+    /// more than to read them.
+    pub(crate) fn recompute(&self, output: &Tensor, again: impl Fn() -> Result<Tensor> + 'static) {
+        self.again.borrow_mut().insert(output.id(), Rc::new(again));
+    }
+
+    /// `tensor`, for the way back.
+    pub(crate) fn keep(&self, tensor: &Tensor) -> Kept {
+        let value = match self.again.borrow().get(&tensor.id()) {
+            Some(again) => Value::Again(again.clone()),
+            None => Value::Here(tensor.clone()),
+        };
+        Kept { slot: tensor.into(), value }
+    }
+
+    /// The operations in their order; nothing else keeps their tensors from here on.
+    fn take(&self) -> Vec<Node> {
+        self.again.take();
+        self.nodes.take()
+    }
+
     /// Adds the gradient of `root`, a scalar, by every parameter to `gradients`.
     ///
     /// # Errors
@@ -84,7 +152,7 @@ impl Tape {
                 parameters: Some(Flat { store, values: flat, written, touched: vec![false; store.parameters().len()] }),
             };
             adjoints.values.insert(root.id(), f32::to_cpu_storage_owned(vec![1.0]));
-            run(self.nodes.take(), &mut adjoints)?;
+            run(self.take(), &mut adjoints)?;
             let touched = adjoints.parameters.map(|flat| flat.touched).unwrap_or_default();
             match store.parameters().iter().zip(touched).find(|(_, touched)| !touched) {
                 Some((parameter, _)) => Err(crate::parameters::no_gradient(parameter)),
@@ -101,7 +169,7 @@ impl Tape {
         let mut adjoints = Adjoints { values: HashMap::new(), outputs: self.outputs.take(), parameters: None };
         let seed = crate::real::for_real!(root, T => T::to_cpu_storage_owned(adjoint.flatten_all()?.to_vec1::<T>()?));
         adjoints.values.insert(root.id(), seed);
-        run(self.nodes.take(), &mut adjoints)?;
+        run(self.take(), &mut adjoints)?;
         Ok(adjoints)
     }
 }
@@ -144,63 +212,71 @@ impl Adjoints<'_> {
     }
 
     /// Whether anybody asks for the adjoint of `tensor`; of constants nobody does.
-    pub(crate) fn wants(&self, tensor: &Tensor) -> bool {
-        tensor.is_variable() || self.outputs.contains(&tensor.id())
+    pub(crate) fn wants(&self, tensor: impl Into<Slot>) -> bool {
+        let slot = tensor.into();
+        slot.is_variable || self.outputs.contains(&slot.id)
     }
 
     /// Whether somebody asks for the adjoint of `tensor`, and nothing has been added to it: a result would be kept as it is.
-    pub(crate) fn is_first(&self, tensor: &Tensor) -> bool {
-        self.wants(tensor) && !self.is_parameter(tensor) && !self.values.contains_key(&tensor.id())
+    pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
+        let slot = tensor.into();
+        self.wants(slot) && !self.is_parameter(slot) && !self.values.contains_key(&slot.id)
     }
 
     /// Adds `adjoint` to that of `tensor`; the first one is kept as it is.
-    pub(crate) fn give<T: Real>(&mut self, tensor: &Tensor, adjoint: Vec<T>) -> Result<()> {
-        if !self.wants(tensor) {
+    pub(crate) fn give<T: Real>(&mut self, tensor: impl Into<Slot>, adjoint: Vec<T>) -> Result<()> {
+        let slot = tensor.into();
+        if !self.wants(slot) {
             return Ok(());
         }
-        if self.is_first(tensor) {
-            self.values.insert(tensor.id(), T::to_cpu_storage_owned(adjoint));
+        if self.is_first(slot) {
+            self.values.insert(slot.id, T::to_cpu_storage_owned(adjoint));
             return Ok(());
         }
-        self.add_with(tensor, |total: &mut [T], into| {
+        self.add_with(slot, |total: &mut [T], into| {
             total.par_chunks_mut(CHUNK).zip(adjoint.par_chunks(CHUNK)).for_each(|(total, adjoint)| match into {
-                Into::Replace => total.copy_from_slice(adjoint),
-                Into::Add => crate::parallel::add(total, adjoint),
+                products::Into::Replace => total.copy_from_slice(adjoint),
+                products::Into::Add => crate::parallel::add(total, adjoint),
             });
             Ok(())
         })
     }
 
     /// Lets `add` write the adjoint of `tensor` where it lives: over whatever is there, or in addition to it.
-    pub(crate) fn add_with<T: Real>(&mut self, tensor: &Tensor, add: impl FnOnce(&mut [T], Into) -> Result<()>) -> Result<()> {
-        if !self.wants(tensor) {
+    pub(crate) fn add_with<T: Real>(
+        &mut self,
+        tensor: impl Into<Slot>,
+        add: impl FnOnce(&mut [T], products::Into) -> Result<()>,
+    ) -> Result<()> {
+        let slot = tensor.into();
+        if !self.wants(slot) {
             return Ok(());
         }
         if let Some(flat) = &mut self.parameters
-            && let Some(index) = flat.store.index_of(tensor)
+            && let Some(index) = flat.store.index_of(slot.id)
         {
             let parameter = &flat.store.parameters()[index];
             let Some(values) = T::of_f32_mut(&mut flat.values[parameter.offset()..parameter.offset() + parameter.len()]) else {
                 candle_core::bail!("parameter {} is f32, but its gradient is not", parameter.name());
             };
-            let into = if flat.written[index] { Into::Add } else { Into::Replace };
+            let into = if flat.written[index] { products::Into::Add } else { products::Into::Replace };
             (flat.written[index], flat.touched[index]) = (true, true);
             return add(values, into);
         }
-        let mut into = Into::Add;
-        let mut values = match self.values.remove(&tensor.id()) {
+        let mut into = products::Into::Add;
+        let mut values = match self.values.remove(&slot.id) {
             Some(storage) => T::cpu_storage_data(storage)?,
             None => {
-                into = Into::Replace;
-                vec![T::default(); tensor.elem_count()]
+                into = products::Into::Replace;
+                vec![T::default(); slot.count]
             }
         };
         add(&mut values, into)?;
-        self.values.insert(tensor.id(), T::to_cpu_storage_owned(values));
+        self.values.insert(slot.id, T::to_cpu_storage_owned(values));
         Ok(())
     }
 
-    fn is_parameter(&self, tensor: &Tensor) -> bool {
-        self.parameters.as_ref().is_some_and(|flat| flat.store.index_of(tensor).is_some())
+    fn is_parameter(&self, slot: Slot) -> bool {
+        self.parameters.as_ref().is_some_and(|flat| flat.store.index_of(slot.id).is_some())
     }
 }

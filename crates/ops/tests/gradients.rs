@@ -223,7 +223,7 @@ fn relative_bias() {
     });
 }
 
-/// An input that goes into several operations gets the sum of what each gives it.
+/// An input that goes into several operations gets the sum of what each gives it, one that is computed again on the way back included.
 #[test]
 fn adjoints_add_up() {
     let inputs = [random(&[4, 6], 1), random(&[6, 6], 2), random(&[6], 3), random(&[6], 4)];
