@@ -44,7 +44,7 @@ impl LoadedRun {
         if let Some(device) = &weights.device {
             config.device.clone_from(device);
         }
-        let model = build_model(&config, &tokenizers, None)?;
+        let model = build_model(&config, &tokenizers, &config.device, None)?;
         let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
         Ok(Self { config, tokenizers, model, checkpoint, state })
     }
@@ -66,7 +66,7 @@ impl LoadedRun {
             bail!("--ensemble {}: its tokenizer is another, so its tokens do not mean the same", path.display());
         }
         let config = folder.load_config(&[])?;
-        let model = build_model(&config, &tokenizers, Some(&self.config.device))?;
+        let model = build_model(&config, &tokenizers, &self.config.device, None)?;
         let checkpoint = if is_checkpoint { path.to_owned() } else { folder.checkpoint(None)? };
         load_model(&checkpoint, &model, &tokenizers.hash())?;
         Ok(model)
@@ -97,21 +97,18 @@ impl LoadedRun {
     }
 }
 
-/// A freshly initialised model of `config` on its device, or on `device_name`.
+/// A model of `config` on the device `name`, with parameters drawn from `seed`, or without one to be loaded.
 ///
 /// # Errors
 /// When the device does not open or the model cannot be built.
-pub(crate) fn build_model(config: &RunConfig, tokenizers: &TokenizerPair, device_name: Option<&str>) -> Result<Transformer> {
-    let device = device::open(device_name.unwrap_or(&config.device))?;
+pub(crate) fn build_model(config: &RunConfig, tokenizers: &TokenizerPair, name: &str, seed: Option<u64>) -> Result<Transformer> {
+    let device = device::open(name)?;
     let dtype = device::dtype(&config.dtype, &device)?;
-    Transformer::new(
-        &config.model,
-        tokenizers.source().vocabulary_size(),
-        tokenizers.target().vocabulary_size(),
-        config.training.seed,
-        &device,
-        dtype,
-    )
+    let (source, target) = (tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
+    match seed {
+        Some(seed) => Transformer::new(&config.model, source, target, seed, &device, dtype),
+        None => Transformer::blank(&config.model, source, target, &device, dtype),
+    }
     .context("cannot build the model")
 }
 

@@ -133,7 +133,8 @@ impl Ready {
     fn new(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, try_memory: bool) -> Result<Self> {
         let mut config = config.clone();
         let mut prepared = prepare_data(folder, &config)?;
-        let model = build_model(&config, &prepared.tokenizers, output.device.as_deref())?;
+        let model =
+            build_model(&config, &prepared.tokenizers, output.device.as_deref().unwrap_or(&config.device), Some(config.training.seed))?;
         disk::check(folder.root(), &folder.checkpoints(), &config.training, model.parameters().len() as u64)?;
         if try_memory {
             let tokens = memory::fit(&config, &model, prepared.train.report(), output.memory)?;

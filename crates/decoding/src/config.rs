@@ -64,8 +64,8 @@ impl Default for DecodingConfig {
             repetition_penalty: 1.0,
             no_repeat_ngram: 0,
             sampling: SamplingConfig::default(),
-            batch_tokens: 8192,
-            batch_rows: 512,
+            batch_tokens: 4096,
+            batch_rows: 256,
         }
     }
 }

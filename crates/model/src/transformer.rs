@@ -102,6 +102,30 @@ impl Transformer {
         device: &Device,
         compute: DType,
     ) -> Result<Self, ModelError> {
+        Self::build(config, (vocab_source, vocab_target), Some(seed), device, compute)
+    }
+
+    /// As [`Transformer::new`] with every parameter zero, to be loaded: drawing takes longer than reading.
+    ///
+    /// # Errors
+    /// As [`Transformer::new`].
+    pub fn blank(
+        config: &ModelConfig,
+        vocab_source: usize,
+        vocab_target: usize,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        Self::build(config, (vocab_source, vocab_target), None, device, compute)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (vocab_source, vocab_target): (usize, usize),
+        seed: Option<u64>,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
         config.validate(vocab_source == vocab_target)?;
         let mut store = ParameterStore::new(device);
         // On the host, half precision is a matter of the products alone: activations stay in f32.

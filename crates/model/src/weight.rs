@@ -39,16 +39,20 @@ impl Weight {
 /// layers are made, nor on threads.
 pub(crate) struct Builder<'a> {
     pub(crate) store: &'a mut ParameterStore,
-    pub(crate) seed: u64,
+    /// Without one, values are zero.
+    pub(crate) seed: Option<u64>,
     pub(crate) biases: bool,
     pub(crate) products: Products,
 }
 
 impl Builder<'_> {
     fn add(&mut self, name: &str, shape: &[usize], value: impl Fn(&Counter, u64) -> f32) -> Result<Weight> {
-        let counter = Counter::new(mix(self.seed, &[name_key(name)]));
         let count: usize = shape.iter().product();
-        let tracked = self.store.add(name, shape, (0..count as u64).map(|i| value(&counter, i)).collect())?;
+        let values = match self.seed.map(|seed| Counter::new(mix(seed, &[name_key(name)]))) {
+            Some(counter) => (0..count as u64).map(|i| value(&counter, i)).collect(),
+            None => vec![0.0; count],
+        };
+        let tracked = self.store.add(name, shape, values)?;
         Ok(Weight { detached: tracked.detach(), tracked })
     }
 

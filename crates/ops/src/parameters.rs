@@ -51,6 +51,14 @@ impl Parameter {
         self.var.rank() >= 2
     }
 
+    /// Sets its values, in row-major order.
+    ///
+    /// # Errors
+    /// When they do not fill the shape, or the device has no memory left.
+    pub fn set(&self, values: Vec<f32>) -> Result<()> {
+        self.var.set(&Tensor::from_vec(values, self.shape(), self.var.device())?)
+    }
+
     /// The variable itself, tracked by autodiff.
     #[must_use]
     pub fn var(&self) -> &Var {

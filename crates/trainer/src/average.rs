@@ -20,12 +20,12 @@ pub struct Averaged {
 pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
     let (first, rest) = checkpoints.split_first().ok_or(CheckpointError::NothingToAverage)?;
     let mut state = checkpoint::read_state(first)?;
-    let mut tensors = checkpoint::read_tensors(first, &state, MODEL_FILE)?;
+    let mut tensors = checkpoint::open_tensors(first, &state, MODEL_FILE)?.all()?;
     let mut sums: Vec<Vec<f64>> = tensors.iter().map(|tensor| tensor.values.iter().map(|&value| f64::from(value)).collect()).collect();
     for path in rest {
         let next = checkpoint::read_state(path)?;
         checkpoint::check_tokenizer(path, &next, &state.identity.tokenizer_hash)?;
-        let others = checkpoint::read_tensors(path, &next, MODEL_FILE)?;
+        let others = checkpoint::open_tensors(path, &next, MODEL_FILE)?.all()?;
         check_same(&path.join(MODEL_FILE), &tensors, &others)?;
         for (sum, other) in sums.iter_mut().zip(&others) {
             sum.iter_mut().zip(&other.values).for_each(|(sum, &value)| *sum += f64::from(value));

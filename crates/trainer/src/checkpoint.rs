@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 use candle_core::Tensor;
 use taper_model::Transformer;
-use taper_ops::ParameterStore;
+use taper_ops::{Parameter, ParameterStore};
 
 use crate::files::{self, failed};
 use crate::retention::{Candidate, to_delete};
 use crate::state::FORMAT_VERSION;
-use crate::tensors::{self, Named};
+use crate::tensors::{self, Named, Reader};
 use crate::{CheckpointError, Metric, State};
 
 /// The file of the weights.
@@ -254,8 +254,10 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 pub fn load_model(checkpoint: &Path, model: &Transformer, tokenizer_hash: &str) -> Result<State, CheckpointError> {
     let state = read_state(checkpoint)?;
     check_tokenizer(checkpoint, &state, tokenizer_hash)?;
-    let flat = read_model(checkpoint, &state, model.parameters())?;
-    set_weights(checkpoint, model.parameters(), flat)?;
+    let path = checkpoint.join(MODEL_FILE);
+    let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
+    let set = |_, parameter: &Parameter, values| parameter.set(values).map_err(failed);
+    open_tensors(checkpoint, &state, MODEL_FILE)?.parameters(model.parameters(), &[""], set)?;
     Ok(state)
 }
 
@@ -269,15 +271,6 @@ pub(crate) fn check_tokenizer(checkpoint: &Path, state: &State, tokenizer_hash: 
     Err(CheckpointError::Tokenizer { path, expected: expected.clone(), got: tokenizer_hash.to_owned() })
 }
 
-/// The weights of a checkpoint in the layout of the store.
-pub(crate) fn read_model(checkpoint: &Path, state: &State, store: &ParameterStore) -> Result<Vec<f32>, CheckpointError> {
-    let path = checkpoint.join(MODEL_FILE);
-    let mut tensors = read_tensors(checkpoint, state, MODEL_FILE)?;
-    let flat = tensors::take_flat(&path, store, "", &mut tensors)?;
-    tensors::refuse_rest(&path, tensors)?;
-    Ok(flat)
-}
-
 /// Sets the parameters from host values in the layout of the store.
 pub(crate) fn set_weights(checkpoint: &Path, store: &ParameterStore, flat: Vec<f32>) -> Result<(), CheckpointError> {
     let count = flat.len();
@@ -286,11 +279,11 @@ pub(crate) fn set_weights(checkpoint: &Path, store: &ParameterStore, flat: Vec<f
         .map_err(|source| CheckpointError::Tensor { path: checkpoint.join(MODEL_FILE), source })
 }
 
-/// The tensors of one verified file of a checkpoint.
-pub(crate) fn read_tensors(checkpoint: &Path, state: &State, name: &str) -> Result<Vec<Named>, CheckpointError> {
+/// One verified file of a checkpoint.
+pub(crate) fn open_tensors(checkpoint: &Path, state: &State, name: &str) -> Result<Reader, CheckpointError> {
     let path = checkpoint.join(name);
     let entry = state.files.get(name).ok_or_else(|| CheckpointError::Missing { path: path.clone() })?;
-    tensors::decode(&path, &files::read_verified(&path, entry)?)
+    Reader::new(&path, files::open_verified(&path, entry)?)
 }
 
 fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> {

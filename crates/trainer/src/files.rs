@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all, and are read back only as they were written.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -13,6 +13,9 @@ const TEMPORARY: &str = "tmp";
 /// The extension of a directory that stepped aside for a new one.
 const REPLACED: &str = "replaced";
 
+/// Bytes that are read at once.
+const PIECE: u64 = 1 << 16;
+
 /// Attaches what was attempted, and on which path, to an I/O error.
 pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
     let path = path.to_owned();
@@ -21,8 +24,12 @@ pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error
 
 /// SHA-256 in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
@@ -119,25 +126,35 @@ pub(crate) fn remove_directory(path: &Path) -> Result<(), CheckpointError> {
 
 /// Reads a file whole; one that is not there is an error of its own.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
-    fs::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => CheckpointError::Missing { path: path.to_owned() },
-        _ => failed("read", path)(error),
-    })
+    fs::read(path).map_err(|error| cannot_read(path, error))
 }
 
-/// Reads a file, and checks that it is what was written.
-pub(crate) fn read_verified(path: &Path, entry: &FileEntry) -> Result<Vec<u8>, CheckpointError> {
-    let bytes = read(path)?;
-    let got = bytes.len() as u64;
+fn cannot_read(path: &Path, error: io::Error) -> CheckpointError {
+    match error.kind() {
+        io::ErrorKind::NotFound => CheckpointError::Missing { path: path.to_owned() },
+        _ => failed("read", path)(error),
+    }
+}
+
+/// Opens a file, and checks that it is what was written.
+pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
+    let mut file = File::open(path).map_err(|error| cannot_read(path, error))?;
+    let got = file.metadata().map_err(failed("read", path))?.len();
     if got < entry.bytes {
         return Err(CheckpointError::Truncated { path: path.to_owned(), expected: entry.bytes, got });
     }
-    let hash = sha256(&bytes);
+    let (mut hash, mut piece) = (Sha256::new(), Vec::new());
+    while (&file).take(PIECE).read_to_end(&mut piece).map_err(failed("read", path))? > 0 {
+        hash.update(&piece);
+        piece.clear();
+    }
+    let hash = hexadecimal(&hash.finalize());
     if hash != entry.sha256 {
         let reason = format!("its SHA-256 is {hash}, but {} was saved", entry.sha256);
         return Err(CheckpointError::Corrupt { path: path.to_owned(), reason });
     }
-    Ok(bytes)
+    file.rewind().map_err(failed("read", path))?;
+    Ok(file)
 }
 
 /// A hidden name beside `path`, on the same file system so that a rename is atomic.

@@ -4,14 +4,17 @@
 //! parameter has its own name and shape, so that a checkpoint can be inspected and checked tensor by tensor.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use candle_core::{Result as CandleResult, Tensor};
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorView};
 use taper_ops::{Parameter, ParameterStore};
 
 use crate::CheckpointError;
+use crate::files::failed;
 
 /// A named tensor of `f32` on the host.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,46 +50,121 @@ pub(crate) fn encode(path: &Path, tensors: &[Named]) -> Result<Vec<u8>, Checkpoi
     safetensors::serialize(views, Some(metadata)).map_err(corrupt)
 }
 
-/// The tensors of a safetensors file, by name in ascending order.
-pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<Named>, CheckpointError> {
-    let corrupt = |reason: String| CheckpointError::Corrupt { path: path.to_owned(), reason };
-    let file = SafeTensors::deserialize(bytes).map_err(|error| corrupt(error.to_string()))?;
-    let mut views = file.tensors();
-    views.sort_by(|a, b| a.0.cmp(&b.0));
-    views
-        .into_iter()
-        .map(|(name, view)| {
-            if view.dtype() != Dtype::F32 {
-                return Err(corrupt(format!("tensor '{name}' has type {:?}, expected F32", view.dtype())));
-            }
-            let values = view.data().as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
-            Ok(Named { name, shape: view.shape().to_vec(), values })
-        })
-        .collect()
+/// A safetensors file that is read tensor by tensor: memory holds no more of it than one.
+pub(crate) struct Reader {
+    path: PathBuf,
+    file: File,
+    /// Names and shapes in the order in which the file has their values.
+    tensors: Vec<(String, Vec<usize>)>,
 }
 
-/// Takes the tensors whose names begin with `prefix` out of `tensors`, joined in the layout of the store.
-pub(crate) fn take_flat(path: &Path, store: &ParameterStore, prefix: &str, tensors: &mut Vec<Named>) -> Result<Vec<f32>, CheckpointError> {
-    let mut flat = vec![0f32; store.len()];
-    for parameter in store.parameters() {
-        let name = format!("{prefix}{}", parameter.name());
-        let expected = parameter.shape().to_vec();
-        let Ok(at) = tensors.binary_search_by(|tensor| tensor.name.as_str().cmp(&name)) else {
-            return Err(CheckpointError::MissingTensor { path: path.to_owned(), name, expected });
+impl Reader {
+    /// Reads the head of `file`, which stands at its beginning.
+    pub(crate) fn new(path: &Path, mut file: File) -> Result<Self, CheckpointError> {
+        let corrupt = |reason: String| CheckpointError::Corrupt { path: path.to_owned(), reason };
+        let bytes = file.metadata().map_err(failed("read", path))?.len();
+        let mut head = [0; HEAD as usize];
+        file.read_exact(&mut head).map_err(failed("read", path))?;
+        let length = u64::from_le_bytes(head);
+        let Some(data) = bytes.checked_sub(HEAD).and_then(|rest| rest.checked_sub(length)) else {
+            return Err(corrupt(format!("its header should have {length} bytes, the whole file has {bytes}")));
         };
-        let tensor = tensors.remove(at);
-        if tensor.shape != expected {
-            return Err(CheckpointError::Shape { path: path.to_owned(), name, expected, got: tensor.shape });
+        let mut header = Vec::new();
+        file.by_ref().take(length).read_to_end(&mut header).map_err(failed("read", path))?;
+        // Offsets and sizes are checked on the way.
+        let header: Metadata = serde_json::from_slice(&header).map_err(|error| corrupt(format!("its header: {error}")))?;
+        if header.data_len() as u64 != data {
+            return Err(corrupt(format!("its header tells of {} bytes of values, but there are {data}", header.data_len())));
         }
-        flat[parameter.offset()..parameter.offset() + parameter.len()].copy_from_slice(&tensor.values);
+        let tensor = |name: String| match header.info(&name) {
+            Some(info) if info.dtype == Dtype::F32 => Ok((name, info.shape.clone())),
+            Some(info) => Err(corrupt(format!("tensor '{name}' has type {:?}, expected F32", info.dtype))),
+            None => Err(corrupt(format!("tensor '{name}' has no shape"))),
+        };
+        let tensors = header.offset_keys().into_iter().map(tensor).collect::<Result<_, _>>()?;
+        Ok(Self { path: path.to_owned(), file, tensors })
     }
-    Ok(flat)
+
+    /// Whether there is a tensor whose name begins with `prefix`.
+    pub(crate) fn has(&self, prefix: &str) -> bool {
+        self.tensors.iter().any(|(name, _)| name.starts_with(prefix))
+    }
+
+    /// All tensors, by name in ascending order.
+    pub(crate) fn all(self) -> Result<Vec<Named>, CheckpointError> {
+        let mut all = Vec::with_capacity(self.tensors.len());
+        self.each(|tensor| {
+            all.push(tensor);
+            Ok(())
+        })?;
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// The tensors of each prefix, joined in the layout of the store.
+    pub(crate) fn flat<const N: usize>(self, store: &ParameterStore, prefixes: [&str; N]) -> Result<[Vec<f32>; N], CheckpointError> {
+        let mut flat = prefixes.map(|_| vec![0f32; store.len()]);
+        self.parameters(store, &prefixes, |prefix, parameter, values| {
+            flat[prefix][parameter.offset()..parameter.offset() + parameter.len()].copy_from_slice(&values);
+            Ok(())
+        })?;
+        Ok(flat)
+    }
+
+    /// Hands the values of every parameter to `take`, once for each prefix that stands before its name, with the prefix's number.
+    ///
+    /// Nothing is handed over of a file that lacks a parameter, has one of another shape, or has anything else.
+    pub(crate) fn parameters(
+        self,
+        store: &ParameterStore,
+        prefixes: &[&str],
+        mut take: impl FnMut(usize, &Parameter, Vec<f32>) -> Result<(), CheckpointError>,
+    ) -> Result<(), CheckpointError> {
+        let path = self.path.clone();
+        let mut left: HashMap<String, Vec<usize>> = self.tensors.iter().cloned().collect();
+        let mut wanted = HashMap::new();
+        for (number, prefix) in prefixes.iter().enumerate() {
+            for parameter in store.parameters() {
+                let (name, expected) = (format!("{prefix}{}", parameter.name()), parameter.shape().to_vec());
+                match left.remove(&name) {
+                    Some(shape) if shape == expected => wanted.insert(name, (number, parameter)),
+                    Some(got) => return Err(CheckpointError::Shape { path, name, expected, got }),
+                    None => return Err(CheckpointError::MissingTensor { path, name, expected }),
+                };
+            }
+        }
+        // The first by name, whatever the order of a hash map.
+        if let Some((name, got)) = left.into_iter().min() {
+            return Err(CheckpointError::UnexpectedTensor { path, name, got });
+        }
+        self.each(|Named { name, values, .. }| match wanted.get(&name) {
+            Some((number, parameter)) => take(*number, parameter, values),
+            None => Ok(()),
+        })
+    }
+
+    fn each(mut self, mut take: impl FnMut(Named) -> Result<(), CheckpointError>) -> Result<(), CheckpointError> {
+        for (name, shape) in self.tensors {
+            let count = shape.iter().product();
+            let values = read_values(&mut self.file, count).map_err(failed("read", &self.path))?;
+            take(Named { name, shape, values })?;
+        }
+        Ok(())
+    }
 }
 
-/// Refuses tensors that nothing took.
-pub(crate) fn refuse_rest(path: &Path, tensors: Vec<Named>) -> Result<(), CheckpointError> {
-    tensors
-        .into_iter()
-        .next()
-        .map_or(Ok(()), |Named { name, shape: got, .. }| Err(CheckpointError::UnexpectedTensor { path: path.to_owned(), name, got }))
+/// Bytes before the header of a safetensors file: its length.
+const HEAD: u64 = 8;
+/// Values that are read at once.
+const PIECE: usize = 1 << 14;
+
+fn read_values(file: &mut File, count: usize) -> io::Result<Vec<f32>> {
+    let mut values = Vec::with_capacity(count);
+    let mut bytes = vec![0; 4 * PIECE.min(count)];
+    while values.len() < count {
+        let piece = &mut bytes[..4 * PIECE.min(count - values.len())];
+        file.read_exact(piece)?;
+        values.extend(piece.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)));
+    }
+    Ok(values)
 }

@@ -7,7 +7,7 @@ use taper_model::{Pass, Transformer};
 use taper_ops::threads::in_waking_pool;
 use taper_ops::{AdamStep, Gradients, ParameterStore, adam_step, ema_step, global_norm};
 
-use crate::checkpoint::{self, OPTIMIZER_FILE};
+use crate::checkpoint::{self, MODEL_FILE, OPTIMIZER_FILE};
 use crate::tensors::{self, Named};
 use crate::{BoxError, CheckpointError, MicroBatch, OptimizerConfig, OptimizerKind, State, TrainingConfig};
 
@@ -148,15 +148,15 @@ impl Optimizer {
     pub(crate) fn import(checkpoint: &Path, state: &State, store: &ParameterStore, ema: bool) -> Result<Self, CheckpointError> {
         let path = checkpoint.join(OPTIMIZER_FILE);
         let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
-        let model = checkpoint::read_model(checkpoint, state, store)?;
-        let mut named = checkpoint::read_tensors(checkpoint, state, OPTIMIZER_FILE)?;
-        let first = tensors::take_flat(&path, store, FIRST, &mut named)?;
-        let second = tensors::take_flat(&path, store, SECOND, &mut named)?;
-        let weights = match named.iter().any(|tensor| tensor.name.starts_with(WEIGHTS)) {
-            true => Some(tensors::take_flat(&path, store, WEIGHTS, &mut named)?),
-            false => None,
+        let [model] = checkpoint::open_tensors(checkpoint, state, MODEL_FILE)?.flat(store, [""])?;
+        let optimizer = checkpoint::open_tensors(checkpoint, state, OPTIMIZER_FILE)?;
+        let (first, second, weights) = if optimizer.has(WEIGHTS) {
+            let [first, second, weights] = optimizer.flat(store, [FIRST, SECOND, WEIGHTS])?;
+            (first, second, Some(weights))
+        } else {
+            let [first, second] = optimizer.flat(store, [FIRST, SECOND])?;
+            (first, second, None)
         };
-        tensors::refuse_rest(&path, named)?;
         let flat = |values: Vec<f32>| {
             let count = values.len();
             Tensor::from_vec(values, count, store.device()).map_err(failed)
