@@ -207,6 +207,9 @@ pub(crate) struct Score {
     /// Their translations, one a line
     #[arg(long, value_name = "FILE")]
     pub(crate) target: PathBuf,
+    /// The most tokens of a line; a longer one is refused [default: the run's data.cleaning.max_tokens, the most it was trained on]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<usize>,
     #[command(flatten)]
     pub(crate) weights: Weights,
     /// One JSON object a line, with the log-probability of each token

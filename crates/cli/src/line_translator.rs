@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use taper_decoding::{DecodingConfig, Ensemble, align};
-use taper_model::{Inference, Positions};
+use taper_model::Inference;
 
 use crate::decoding_arguments::OverlongArguments;
 use crate::loaded_run::LoadedRun;
@@ -61,17 +61,11 @@ impl<'a> LineTranslator<'a> {
         for member in ensemble {
             models.push(run.load_member(member.as_ref())?.inference());
         }
-        let tokens = match overlong.max_source_tokens {
-            Some(0) => bail!("--max-source-tokens must be at least 1"),
-            Some(tokens) => tokens,
-            None => run.config.data.cleaning.max_tokens,
-        };
-        // A table of positions ends where it ends; `</s>` takes one of them.
-        let tokens = match run.config.model.positions {
-            Positions::Learned => tokens.min(run.config.model.max_positions.saturating_sub(1)),
-            _ => tokens,
-        };
-        Ok(Self { run, models, limit: Limit { rule: overlong.overlong, tokens }, alignments })
+        if overlong.max_source_tokens == Some(0) {
+            bail!("--max-source-tokens must be at least 1");
+        }
+        let limit = Limit::of(&run.config, overlong.overlong, overlong.max_source_tokens);
+        Ok(Self { run, models, limit, alignments })
     }
 
     /// Translates `lines`, which are numbered from `first`; each begins with its entry of `prefixes`, where
@@ -90,10 +84,9 @@ impl<'a> LineTranslator<'a> {
         let mut cuts = Vec::with_capacity(lines.len());
         for (index, line) in lines.iter().enumerate() {
             let (parts, overlong) = self.limit.apply(self.run.tokenizers.source(), line, first + index)?;
-            for (part, source) in parts.iter().enumerate() {
+            for (source, part) in parts.iter().zip(0..) {
                 let prefix = if part == 0 { prefixes.get(index).map_or("", String::as_str) } else { "" };
-                // Draws of a line must not depend on how many parts those before it had.
-                texts.push(Text { source, prefix, number: (first + index) as u64 | (part as u64) << 40 });
+                texts.push(Text::part(source, prefix, first + index, part));
             }
             cuts.push((parts.len(), overlong));
         }

@@ -3,7 +3,9 @@
 use anyhow::{Result, bail};
 use serde::Serialize;
 use taper_data::Tokenizer;
+use taper_model::Positions;
 
+use crate::config::RunConfig;
 use crate::decoding_arguments::OverlongRule;
 
 /// The most bytes of a line that are tokenised at once to count its tokens.
@@ -30,6 +32,17 @@ pub(crate) struct Overlong {
 }
 
 impl Limit {
+    /// The limit of a run: `tokens`, or else as many as it was trained on; no more than it has positions for.
+    pub(crate) fn of(config: &RunConfig, rule: OverlongRule, tokens: Option<usize>) -> Self {
+        let tokens = tokens.unwrap_or(config.data.cleaning.max_tokens);
+        let tokens = match config.model.positions {
+            // The table ends where it ends; `</s>` takes one of them.
+            Positions::Learned => tokens.min(config.model.max_positions.saturating_sub(1)),
+            _ => tokens,
+        };
+        Self { rule, tokens }
+    }
+
     /// The parts of line `number` that are to be translated, and what was done if it was too long.
     ///
     /// # Errors

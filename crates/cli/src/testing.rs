@@ -8,7 +8,9 @@ use taper_data::TokenizerPair;
 use taper_model::Transformer;
 
 use crate::config::RunConfig;
+use crate::decoding_arguments::OverlongRule;
 use crate::metrics_log::write_atomically;
+use crate::overlong::Limit;
 use crate::progress::sentence_bar;
 use crate::run_folder::RunFolder;
 use crate::scores::Scores;
@@ -22,6 +24,8 @@ pub(crate) struct TestResult {
     pub(crate) split: String,
     /// How many sentences it has.
     pub(crate) sentences: usize,
+    /// How many of them were translated in parts, as `translate` does, because they are longer than training saw.
+    pub(crate) overlong: usize,
     /// The scores.
     #[serde(flatten)]
     pub(crate) scores: Scores,
@@ -41,15 +45,21 @@ impl TestResult {
     pub(crate) fn of(split: &str, config: &RunConfig, tokenizers: &TokenizerPair, model: &Transformer) -> Result<Self> {
         let text = ParallelText::read(&config.data, split, tokenizers)?;
         let bar = sentence_bar(text.sources.len(), split);
-        let translations = translate_best(model, tokenizers, &config.decoding, &text.sources, |done| bar.set_position(done as u64))?;
+        let limit = Limit::of(config, OverlongRule::Split, None);
+        let (translations, overlong) =
+            translate_best(model, tokenizers, &config.decoding, limit, &text.sources, |done| bar.set_position(done as u64))?;
         bar.finish_and_clear();
         let scores = Scores::new(&translations, &text.references, &config.evaluation).with_context(|| format!("split `{split}`"))?;
-        Ok(Self { split: split.to_owned(), sentences: translations.len(), scores, text, translations })
+        Ok(Self { split: split.to_owned(), sentences: translations.len(), overlong, scores, text, translations })
     }
 
     /// The lines that a reader wants: the split, then one score a line.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!("{} ({} sentences)", self.split, self.sentences)];
+        let overlong = match self.overlong {
+            0 => String::new(),
+            count => format!(", {count} of them longer than training saw and translated in parts"),
+        };
+        let mut lines = vec![format!("{} ({} sentences{overlong})", self.split, self.sentences)];
         lines.extend(self.scores.lines().map(|line| format!("  {line}")));
         lines
     }

@@ -7,6 +7,7 @@ use taper_decoding::{DecodingConfig, Sentence, StepModel, Translator};
 use taper_model::Transformer;
 
 use crate::line_translator::AlignedTokens;
+use crate::overlong::{Limit, join};
 
 /// One translation of one line.
 #[derive(Debug, Clone, Serialize)]
@@ -34,6 +35,13 @@ pub(crate) struct Text<'a> {
     pub(crate) prefix: &'a str,
     /// What tells its draws from those of other texts.
     pub(crate) number: u64,
+}
+
+impl<'a> Text<'a> {
+    /// Part `part` of line `line`. Draws of a line must not depend on how many parts those before it had.
+    pub(crate) fn part(source: &'a str, prefix: &'a str, line: usize, part: u64) -> Self {
+        Self { source, prefix, number: line as u64 | part << 40 }
+    }
 }
 
 /// Source ids as the model expects them: tokens and `</s>`. A line of nothing
@@ -92,7 +100,7 @@ pub(crate) fn translate<M: StepModel>(
         .collect()
 }
 
-/// The best translation of each line.
+/// The best translation of each line, and how many lines were translated in parts because they exceed `limit`.
 ///
 /// # Errors
 /// As [`translate`].
@@ -100,15 +108,26 @@ pub(crate) fn translate_best(
     model: &Transformer,
     tokenizers: &TokenizerPair,
     config: &DecodingConfig,
+    limit: Limit,
     lines: &[String],
     progress: impl FnMut(usize),
-) -> Result<Vec<String>> {
+) -> Result<(Vec<String>, usize)> {
     let config = DecodingConfig { n_best: 1, ..config.clone() };
-    let texts: Vec<Text<'_>> = lines.iter().zip(0..).map(|(line, number)| Text { source: line, prefix: "", number }).collect();
-    Ok(translate(&model.inference(), tokenizers, &config, &texts, progress)?
+    let (mut texts, mut parts_of, mut overlong) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()), 0);
+    for (line, number) in lines.iter().zip(0..) {
+        let (parts, exceeds) = limit.apply(tokenizers.source(), line, number + 1)?;
+        overlong += usize::from(exceeds.is_some());
+        parts_of.push(parts.len());
+        texts.extend(parts.into_iter().zip(0..).map(|(source, part)| Text::part(source, "", number, part)));
+    }
+    let mut found = translate(&model.inference(), tokenizers, &config, &texts, progress)?
         .into_iter()
-        .map(|mut found| if found.is_empty() { String::new() } else { found.swap_remove(0).text })
-        .collect())
+        .map(|mut found| if found.is_empty() { String::new() } else { found.swap_remove(0).text });
+    let whole = |parts| match found.by_ref().take(parts).collect::<Vec<_>>() {
+        mut one if one.len() == 1 => one.swap_remove(0),
+        several => join(&several.iter().map(String::as_str).collect::<Vec<_>>()),
+    };
+    Ok((parts_of.into_iter().map(whole).collect(), overlong))
 }
 
 /// Byte fallback lets a model spell a line break; output is one line a sentence.

@@ -10,6 +10,8 @@ use taper_trainer::{BoxError, Validate, evaluate};
 
 use crate::batches::in_order;
 use crate::config::{EvaluationConfig, RunConfig};
+use crate::decoding_arguments::OverlongRule;
+use crate::overlong::Limit;
 use crate::scores::Scores;
 use crate::translation::translate_best;
 
@@ -21,6 +23,7 @@ pub(crate) struct Validation {
     text: ParallelText,
     tokenizers: TokenizerPair,
     decoding: DecodingConfig,
+    limit: Limit,
     evaluation: EvaluationConfig,
 }
 
@@ -42,6 +45,7 @@ impl Validation {
             text,
             tokenizers: tokenizers.clone(),
             decoding: DecodingConfig { beam_size: 1, n_best: 1, sampling: SamplingConfig::default(), ..config.decoding.clone() },
+            limit: Limit::of(config, OverlongRule::Split, None),
             evaluation: config.evaluation.clone(),
         })
     }
@@ -52,7 +56,7 @@ impl Validate for Validation {
         let batches = in_order(&self.dataset, &self.batching);
         let mut scores = evaluate(model, batches, self.label_smoothing)?.scores();
         if !self.text.sources.is_empty() {
-            let translations = translate_best(model, &self.tokenizers, &self.decoding, &self.text.sources, |_| {})?;
+            let (translations, _) = translate_best(model, &self.tokenizers, &self.decoding, self.limit, &self.text.sources, |_| {})?;
             let text = Scores::new(&translations, &self.text.references, &self.evaluation)?;
             scores.insert("bleu", text.bleu.score);
             scores.insert("chrf", text.chrf.score);

@@ -80,3 +80,20 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
     let alone: Value = serde_json::from_str(&stdout(&alone)).expect("JSON");
     assert_eq!(records[5]["translations"][0]["text"], alone["translations"][0]["text"]);
 }
+
+/// A test set is translated as by `translate`, overlong lines in parts; what is to be scored is refused where it is too long.
+#[test]
+fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let text = format!("{}\ndogs run here\n", "red cat ".repeat(400));
+    workspace.write("data/long.aa", &text);
+    workspace.write("data/long.bb", &text);
+    let said = workspace.succeed(&["evaluate", "run", "--split", "long"]);
+    assert!(said.contains("long (2 sentences, 1 of them longer than training saw and translated in parts)"), "{said}");
+
+    let score = ["score", "run", "--source", "data/long.aa", "--target", "data/long.bb"];
+    workspace.fail(&score, &["data/long.aa, line 1: ", "tokens, more than the 250 of training", "--max-tokens"]);
+    let scores = workspace.succeed(&[&score[..], &["--max-tokens", "5000"]].concat());
+    assert_eq!(scores.lines().count(), 2);
+}

@@ -4,7 +4,9 @@ use anyhow::{Context, Result, bail};
 use taper_decoding::Translator;
 
 use crate::arguments::Score;
+use crate::decoding_arguments::OverlongRule;
 use crate::loaded_run::LoadedRun;
+use crate::overlong::Limit;
 use crate::text::{print_line, read_lines};
 use crate::translation::encode_sources;
 
@@ -25,6 +27,14 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
     let run = LoadedRun::open(&arguments.run, &arguments.weights, &[])?;
     let source_ids = encode_sources(&run.tokenizers, &sources)?;
     let target_ids = run.tokenizers.target().encode_batch(&targets)?;
+    let most = arguments.max_tokens.unwrap_or(Limit::of(&run.config, OverlongRule::Error, None).tokens);
+    // A source ends with </s>.
+    for (path, ids, ends) in [(&arguments.source, &source_ids, 1), (&arguments.target, &target_ids, 0)] {
+        if let Some((index, line)) = ids.iter().enumerate().find(|(_, line)| line.len() > most + ends) {
+            let tokens = line.len() - ends;
+            bail!("{}, line {}: {tokens} tokens, more than the {most} of training; --max-tokens N allows more", path.display(), index + 1);
+        }
+    }
     let scores =
         Translator::new(&run.model.inference(), run.config.decoding.clone())?.score(&source_ids, &target_ids).context("scoring failed")?;
     for (index, score) in scores.iter().enumerate() {
