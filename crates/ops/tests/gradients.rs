@@ -287,6 +287,13 @@ fn results_do_not_depend_on_threads() {
     }
 }
 
+fn has_fused_multiply_adds() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_arch = "aarch64");
+}
+
 /// The loss that computes its logits again, where this machine has it, against the composed one: in f32, on sizes with edges.
 #[test]
 fn a_loss_of_many_blocks() {
@@ -309,8 +316,9 @@ fn a_loss_of_many_blocks() {
             let (ours, theirs) = (ours.get(input).unwrap().unwrap(), theirs.get(input).unwrap());
             let norm = |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap().sqrt();
             let error = norm(&(ours - theirs).unwrap()) / norm(theirs);
-            // Without fused multiply-adds 2.5e-6.
-            assert!(error < 4e-6, "{rows} × {classes}: {error}");
+            // Without fused multiply-adds every product is rounded before it is added.
+            let bound = if has_fused_multiply_adds() { 2e-6 } else { 4e-6 };
+            assert!(error < bound, "{rows} × {classes}: {error}");
         }
     }
 }
