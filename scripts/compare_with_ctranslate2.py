@@ -80,6 +80,7 @@ def taper_settings(arguments, beam: int) -> list[str]:
         "decoding.max_length_ratio": 0,
         "decoding.max_length_offset": arguments.max_length,
         "decoding.max_length": arguments.max_length,
+        "decoding.batch_rows": arguments.batch * beam,
     }
     options = ["--beam", str(beam), "--length-penalty", str(arguments.length_penalty)]
     for key, value in settings.items():
@@ -158,7 +159,7 @@ def main():
     parser.add_argument("--max-length", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5, help="0 compares translations only")
-    parser.add_argument("--batch", type=int, default=64, help="CTranslate2's max_batch_size")
+    parser.add_argument("--batch", type=int, default=64, help="sentences translated at once, by both")
     parser.add_argument("--compute-type", default="float32", help="CTranslate2's")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one more setting of Taper's")
     parser.add_argument("--show", action="store_true", help="print the lines that differ")

@@ -1,6 +1,6 @@
 //! Recipes: `config.toml`.
 #![no_main]
-#![allow(dead_code, reason = "the program uses the rest of these modules")]
+#![allow(dead_code, unused_imports, reason = "the program uses the rest of these modules")]
 
 #[path = "../../crates/cli/src/config/mod.rs"]
 mod config;

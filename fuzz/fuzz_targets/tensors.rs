@@ -13,21 +13,22 @@ use survives::Checkpoint;
 use taper_trainer::{MODEL_FILE, OPTIMIZER_FILE};
 
 thread_local! {
-    static CHECKPOINT: LazyCell<Checkpoint> = LazyCell::new(Checkpoint::new);
+    /// One for each choice, so that what an input leaves behind in one file does not matter to one for the other.
+    static CHECKPOINTS: LazyCell<[Checkpoint; 2]> = LazyCell::new(|| [Checkpoint::new(), Checkpoint::new()]);
 }
 
 fuzz_target!(
     init: {
-        CHECKPOINT.with(|checkpoint| {
+        CHECKPOINTS.with(|checkpoints| {
             for (choice, name) in [(0, MODEL_FILE), (1, OPTIMIZER_FILE)] {
-                taper_fuzz::seed("tensors", name, &[&[choice], checkpoint.file(name).as_slice()].concat());
+                taper_fuzz::seed("tensors", name, &[&[choice], checkpoints[0].file(name).as_slice()].concat());
             }
         });
     },
     |bytes: &[u8]| {
-        CHECKPOINT.with(|checkpoint| match bytes {
-            [0, bytes @ ..] => checkpoint.vouched_weights(bytes),
-            [_, bytes @ ..] => checkpoint.vouched_moments(bytes),
+        CHECKPOINTS.with(|checkpoints| match bytes {
+            [0, bytes @ ..] => checkpoints[0].vouched_weights(bytes),
+            [_, bytes @ ..] => checkpoints[1].vouched_moments(bytes),
             [] => {}
         });
     }

@@ -4,7 +4,7 @@ use crate::config::{ModelConfig, Positions};
 use crate::weight::{Builder, Weight};
 use crate::{Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buckets of T5's relative bias.
 const BUCKETS: usize = 32;
@@ -59,8 +59,8 @@ pub fn t5_bucket(query: usize, key: usize, causal: bool) -> usize {
 pub(crate) enum Added {
     /// Nothing: positions act in attention.
     Nothing,
-    /// A table of constants, made for the longest sequence seen so far.
-    Sinusoids { halves: bool, width: usize },
+    /// A table of constants.
+    Sinusoids(Sinusoids),
     /// A trained table.
     Learned { table: Weight, count: usize },
 }
@@ -68,8 +68,8 @@ pub(crate) enum Added {
 impl Added {
     pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
         Ok(match config.positions {
-            Positions::Sinusoidal => Self::Sinusoids { halves: false, width: config.d_model },
-            Positions::SinusoidalHalves => Self::Sinusoids { halves: true, width: config.d_model },
+            Positions::Sinusoidal => Self::Sinusoids(Sinusoids::new(config.d_model, false)),
+            Positions::SinusoidalHalves => Self::Sinusoids(Sinusoids::new(config.d_model, true)),
             Positions::Learned => Self::Learned {
                 table: build.embedding(&format!("{name}.weight"), config.max_positions, config.d_model)?,
                 count: config.max_positions,
@@ -78,13 +78,11 @@ impl Added {
         })
     }
 
-    /// The table for positions up to `longest`, or none.
+    /// The table for at least `longest` positions, or none.
     pub(crate) fn table(&self, longest: usize, pass: &Pass, device: &Device) -> Result<Option<Tensor>> {
         match self {
             Self::Nothing => Ok(None),
-            Self::Sinusoids { halves, width } => {
-                Ok(Some(Tensor::from_vec(sinusoids(longest, *width, *halves), (longest, *width), device)?))
-            }
+            Self::Sinusoids(sinusoids) => Ok(Some(sinusoids.table(longest, device)?)),
             Self::Learned { table, count } => {
                 if longest > *count {
                     candle_core::bail!("a sequence of {longest} tokens, but the learned position table ends at max_positions = {count}");
@@ -92,6 +90,33 @@ impl Added {
                 Ok(Some(table.get(pass).clone()))
             }
         }
+    }
+}
+
+/// The table of [`sinusoids`] for the longest sequence so far. Decoding asks for one more position at each step.
+#[derive(Debug, Clone)]
+pub(crate) struct Sinusoids {
+    width: usize,
+    halves: bool,
+    table: Arc<Mutex<Option<Tensor>>>,
+}
+
+impl Sinusoids {
+    fn new(width: usize, halves: bool) -> Self {
+        Self { width, halves, table: Arc::default() }
+    }
+
+    /// A table of at least `longest` positions.
+    fn table(&self, longest: usize, device: &Device) -> Result<Tensor> {
+        // Each change is one assignment: what another thread left behind when it ended is whole.
+        let mut made = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = made.as_ref().filter(|table| table.dims()[0] >= longest) {
+            return Ok(table.clone());
+        }
+        let count = longest.next_power_of_two();
+        let table = Tensor::from_vec(sinusoids(count, self.width, self.halves), (count, self.width), device)?;
+        *made = Some(table.clone());
+        Ok(table)
     }
 }
 

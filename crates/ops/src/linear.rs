@@ -93,8 +93,7 @@ pub fn linear(
     residual: Option<&Tensor>,
     spec: &Linear,
 ) -> Result<Tensor> {
-    let node = Node { x: x.clone(), weight: weight.clone(), bias: bias.cloned(), residual: residual.cloned(), spec: *spec };
-    run(tape, None, node)
+    run(tape, None, Node::new(x, weight, bias, residual, spec))
 }
 
 /// As [`linear`], with a weight that is packed on its first use and then again and again multiplied with: for inference.
@@ -109,8 +108,7 @@ pub fn packed_linear(
     residual: Option<&Tensor>,
     spec: &Linear,
 ) -> Result<Tensor> {
-    let node = Node { x: x.clone(), weight: weight.clone(), bias: bias.cloned(), residual: residual.cloned(), spec: *spec };
-    run(None, Some(packs), node)
+    run(None, Some(packs), Node::new(x, weight, bias, residual, spec))
 }
 
 fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result<Tensor> {
@@ -196,6 +194,10 @@ struct Node {
 }
 
 impl Node {
+    fn new(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, residual: Option<&Tensor>, spec: &Linear) -> Self {
+        Self { x: x.clone(), weight: weight.clone(), bias: bias.cloned(), residual: residual.cloned(), spec: *spec }
+    }
+
     fn inputs(&self) -> Vec<&Tensor> {
         [&self.x, &self.weight].into_iter().chain(&self.bias).chain(&self.residual).collect()
     }
