@@ -14,7 +14,7 @@ cargo +nightly fuzz build -s none
 for target in $targets; do
     log=$(mktemp)
     # A file of 1 MiB is longer than any that the targets begin with; 2 GiB are far more than any of them needs.
-    if ! cargo +nightly fuzz run -s none "$target" -- -max_total_time="$seconds" -max_len=1048576 -rss_limit_mb=2048 -timeout=30 > "$log" 2>&1; then
+    if ! cargo +nightly fuzz run -s none "$target" -- -max_total_time="$seconds" -max_len=1048576 -rss_limit_mb=2048 -timeout=60 > "$log" 2>&1; then
         tail -n 40 "$log" >&2
         exit 1
     fi
