@@ -9,15 +9,19 @@ import tempfile
 import time
 from pathlib import Path
 
-RECIPE = """
-device = "cpu"
+# What a recipe says of a corpus that `write_corpus` wrote.
+DATA = """
 [data]
 dir = "text"
 source_language = "en"
 target_language = "de"
 validation = ""
 test = []
-[data.batching]
+"""
+
+RECIPE = f"""
+device = "cpu"
+{DATA}[data.batching]
 max_tokens = 2048
 [model]
 d_model = 256

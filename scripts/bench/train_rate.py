@@ -17,19 +17,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from scale import write_corpus
+from scale import DATA, write_corpus
 
-RECIPE = """
+RECIPE = f"""
 device = "cpu"
 threads = 1
 dtype = "bf16"
-[data]
-dir = "text"
-source_language = "en"
-target_language = "de"
-validation = ""
-test = []
-[data.tokenizer]
+{DATA}[data.tokenizer]
 vocabulary_size = 10000
 [data.batching]
 max_tokens = 4096

@@ -1,6 +1,6 @@
 //! What becomes of freed memory, where mimalloc is the program's allocator.
 
-/// `mi_option_purge_delay` of mimalloc.h, the same number in its versions 2 and 3: milliseconds.
+/// `mi_option_purge_delay` of mimalloc.h, the same number in its versions 2 and 3: milliseconds; −1 is never.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
 /// Keeps the pages of freed memory from now on: for training.
