@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fills data/tatoeba with English-Chinese sentence pairs: train, val (1,000 pairs), test (1,000 pairs).
+# Fills data/tatoeba-en-zh with English-Chinese sentence pairs: train, val (1,000 pairs), test (1,000 pairs).
 # Source: https://www.manythings.org/anki (sentence pairs selected from https://tatoeba.org), cmn-eng.zip.
 # Simplified and traditional characters both occur, as their authors wrote them.
 # Licence: Creative Commons Attribution 2.0 France; the authors of each pair are kept in *.attribution.
 set -euo pipefail
 
 url=https://www.manythings.org/anki/cmn-eng.zip
-out="$(cd "$(dirname "$0")/.." && pwd)/data/tatoeba"
+out="$(cd "$(dirname "$0")/.." && pwd)/data/tatoeba-en-zh"
 mkdir -p "$out"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT

@@ -11,6 +11,12 @@ seconds=${1:-600}
 shift || true
 targets=${*:-$(cargo +nightly fuzz list)}
 cargo +nightly fuzz build -s none
+# The targets write their input to files: in memory, where there is such a folder, that is up to seven times as fast.
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
+    TMPDIR=$(mktemp -d /dev/shm/taper-fuzz.XXXXXX)
+    export TMPDIR
+    trap 'rm -rf "$TMPDIR"' EXIT
+fi
 for target in $targets; do
     log=$(mktemp)
     # A file of 1 MiB is longer than any that the targets begin with; 2 GiB are far more than any of them needs.

@@ -127,15 +127,15 @@ def loss_sums(model, batch, smoothing: float, r_drop: float, autocast):
         # Only real tokens reach the output layer, which is half of the work.
         real = answers != PAD
         logits = F.linear(hidden[real], model.output)
-    logits, answers = logits.float(), answers[real]
-    smoothed = F.cross_entropy(logits, answers, label_smoothing=smoothing, reduction="sum")
-    with torch.no_grad():
-        plain = F.cross_entropy(logits, answers, reduction="sum")
+    # One normaliser for all terms: the vocabulary is most of the time and memory of a small model.
+    log_probabilities = logits.float().log_softmax(-1)
+    plain = -log_probabilities.gather(-1, answers[real][:, None]).sum()
+    smoothed = (1 - smoothing) * plain - smoothing * log_probabilities.mean(-1).sum()
     if not r_drop:
-        return smoothed, smoothed.detach(), plain
-    first, second = logits.log_softmax(-1).chunk(2)
+        return smoothed, smoothed.detach(), plain.detach()
+    first, second = log_probabilities.chunk(2)
     divergence = ((first.exp() - second.exp()) * (first - second)).sum()
-    return (smoothed + r_drop * divergence) / 2, smoothed.detach() / 2, plain / 2
+    return (smoothed + r_drop * divergence) / 2, smoothed.detach() / 2, plain.detach() / 2
 
 
 def learning_rate(config: dict, width: int, last: int, step: int) -> float:
@@ -197,7 +197,7 @@ class Training:
         self.step, self.epoch, self.index, self.seconds, self.best = (state[key] for key in POSITION)
         # What a killed process did after it had saved this is about to be done again.
         path = self.output / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
         path.write_text("".join(line for line in lines if json.loads(line)["step"] <= self.step), encoding="utf-8")
 
     def save(self):
@@ -356,12 +356,14 @@ def main():
     parser.add_argument("--updates", type=int, help="updates to make; default: as many as the run has made")
     parser.add_argument("--data", help="the folder of the text, where it is not data.dir")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: one for each core")
+    parser.add_argument("--dtype", choices=["f32", "bf16"], help="of products; default: the run's")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, …; default: cpu")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     config = tomllib.loads((arguments.run / "config.toml").read_text(encoding="utf-8"))
     refuse_what_is_missing(config)
     config["data"]["dir"] = arguments.data or config["data"]["dir"]
+    config["dtype"] = arguments.dtype or config["dtype"]
     tokenizer = Tokenizer.from_file(str(arguments.run / "tokenizer.json"))
     # Text that spells a special token is text.
     tokenizer.encode_special_tokens = True

@@ -122,9 +122,9 @@ class Translator(nn.Module):
 def search(model, sources: list[list[int]], config: dict, beam: int) -> list[list[int]]:
     """The best translation of each source by beam search, or greedily; stops when nothing can change it."""
 
-    def penalty(length):
+    def score(log_probability, length):
         base = length if config["length_penalty_form"] == "power" else (5 + length) / 6
-        return base ** config["length_penalty"]
+        return log_probability / base ** config["length_penalty"] + config.get("length_reward", 0.0) * length
 
     count, device = len(sources), model.output.device
     memory, mask = model.encode(padded([row + [END] for row in sources]).to(device))
@@ -146,13 +146,13 @@ def search(model, sources: list[list[int]], config: dict, beam: int) -> list[lis
         hypotheses, words = places // vocabulary, places % vocabulary
         ended = words == END
         # Among the first `beam` candidates only: others would not have been followed.
-        finished, which = (values.masked_fill(~ended, -math.inf) / penalty(length))[:, :beam].max(1)
+        finished, which = score(values.masked_fill(~ended, -math.inf), length)[:, :beam].max(1)
         for row in (finished > best).nonzero().flatten().tolist():
             best[row] = finished[row]
             results[row] = tokens[row, hypotheses[row, which[row]], 1:].tolist()
         scores, chosen = values.masked_fill(ended, -math.inf).topk(beam)
         parents = hypotheses.gather(1, chosen)[:, :, None].expand(-1, -1, length)
         tokens = torch.cat([tokens.gather(1, parents), words.gather(1, chosen)[:, :, None]], 2)
-        if (best >= scores[:, 0] / penalty(limits + 1)).all():
+        if (best >= score(scores[:, 0], limits + 1)).all():
             break
     return results

@@ -116,9 +116,9 @@ impl Progress {
                 self.say(&format!("step {step}  update skipped: {reason}, {place} ({in_a_row} in a row, {total} in all)"));
             }
             Event::Averaged { path, of, .. } => self.say(&format!("averaged {} checkpoints into {}", of.len(), path.display())),
-            Event::Stopped { skipped, .. } if *skipped > 0 => self.say(&format!(
-                "{skipped} updates were skipped, because the loss or a gradient was not finite; metrics.jsonl says where each of them began"
-            )),
+            Event::Stopped { skipped, .. } if *skipped > 0 => {
+                self.say(&format!("{skipped} updates were skipped; metrics.jsonl says why, and where each of them began"))
+            }
             // Checkpoints come with each validation; their lines would drown it.
             Event::Checkpoint { .. } | Event::Stopped { .. } => {}
         }

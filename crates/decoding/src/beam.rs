@@ -6,8 +6,8 @@
 //! so that finishing narrows no beam. The best `n_best` finished ones by normalised score are kept.
 //!
 //! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
-//! at most 0, so a live total `L ≤ 0` can only fall, and the penalty is largest at the maximum
-//! length `m`: no descendant can score above `L / penalty(m + 1)`. Where that bound, for the best
+//! at most 0, so a live total `L ≤ 0` can only fall, and length penalty and reward are largest at the
+//! maximum length `m`: no descendant can score above `score(L, m + 1)`. Where that bound, for the best
 //! `L`, does not exceed the worst kept score of a full list, the list is what running on to the
 //! maximum length would give. With `patience` a sentence stops earlier, once enough have finished.
 
@@ -55,8 +55,6 @@ struct Search<'a> {
     index: usize,
     sentence: Sentence<'a>,
     limits: OutputLimits,
-    /// The penalty at the longest output, for the bound on what live hypotheses can reach.
-    largest_penalty: f64,
     nodes: Vec<Node>,
     /// Best first; all of the same length.
     live: Vec<Live>,
@@ -73,7 +71,6 @@ impl<'a> Search<'a> {
             index,
             sentence,
             limits,
-            largest_penalty: config.penalty(limits.max_length.saturating_add(1)),
             nodes: Vec::new(),
             live: vec![Live { node: ROOT, token: BOS, log_probability: 0.0, rank: 0.0 }],
             finished: Vec::new(),
@@ -136,7 +133,7 @@ impl<'a> Search<'a> {
             return false;
         }
         let enough = config.patience > 0.0 && self.finished_count as f64 >= (config.beam_size as f64 * config.patience).round();
-        let bound = best_live.rank / self.largest_penalty;
+        let bound = config.score(best_live.rank, self.limits.max_length.saturating_add(1));
         enough || self.finished.last().is_some_and(|worst| bound <= worst.score)
     }
 

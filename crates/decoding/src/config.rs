@@ -20,6 +20,10 @@ pub struct DecodingConfig {
     pub length_penalty: f64,
     /// What the exponent is applied to.
     pub length_penalty_form: LengthPenaltyForm,
+    /// Added to the score for each token, `</s>` counted: for models whose output is too short whatever
+    /// `α` is, because their probabilities are flat (He et al. 2016, "Improved Neural Machine Translation
+    /// with SMT Features", section 3; Murray and Chiang 2018, "Correcting Length Bias in Neural Machine Translation").
+    pub length_reward: f64,
     /// A sentence's beam stops once `beam_size * patience` hypotheses have finished (Kasai et al.
     /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier where
     /// nothing can change the result any more. 0 stops only then.
@@ -55,6 +59,7 @@ impl Default for DecodingConfig {
             n_best: 1,
             length_penalty: 0.6,
             length_penalty_form: LengthPenaltyForm::Gnmt,
+            length_reward: 0.0,
             patience: 0.0,
             max_length_ratio: 2.0,
             max_length_offset: 10,
@@ -131,6 +136,7 @@ impl DecodingConfig {
         at_least_one("batch_tokens", self.batch_tokens)?;
         at_least_one("batch_rows", self.batch_rows)?;
         not_negative("length_penalty", self.length_penalty)?;
+        not_negative("length_reward", self.length_reward)?;
         not_negative("max_length_ratio", self.max_length_ratio)?;
         not_negative("patience", self.patience)?;
         not_negative("sampling.temperature", self.sampling.temperature)?;
@@ -151,12 +157,15 @@ impl DecodingConfig {
         Ok(())
     }
 
-    /// What a log-probability of `length` tokens, `</s>` counted, is divided by for its score.
-    pub fn penalty(&self, length: usize) -> f64 {
-        match self.length_penalty_form {
+    /// What hypotheses of different lengths are compared by: a log-probability of `length` tokens, `</s>`
+    /// counted, over the length penalty, and the length reward of each token. Of a total that is not above 0
+    /// it grows with the length.
+    pub fn score(&self, log_probability: f64, length: usize) -> f64 {
+        let penalty = match self.length_penalty_form {
             LengthPenaltyForm::Gnmt => length_penalty(length, self.length_penalty),
             LengthPenaltyForm::Power => (length as f64).powf(self.length_penalty),
-        }
+        };
+        log_probability / penalty + self.length_reward * length as f64
     }
 
     /// Hypotheses per sentence that are stepped together, at most.

@@ -15,7 +15,7 @@ pub struct ForcedScore {
     pub token_log_probabilities: Vec<f64>,
     /// Their sum, added from the first to the last as a search adds them.
     pub log_probability: f64,
-    /// The sum over the [length penalty](DecodingConfig::penalty).
+    /// Its [score](DecodingConfig::score).
     pub score: f64,
     /// The number of scored tokens, with the closing `</s>`.
     pub length: usize,
@@ -25,7 +25,7 @@ impl ForcedScore {
     fn new(token_log_probabilities: Vec<f64>, config: &DecodingConfig) -> Self {
         let length = token_log_probabilities.len();
         let log_probability = token_log_probabilities.iter().fold(0.0, |sum, x| sum + x);
-        Self { token_log_probabilities, log_probability, score: log_probability / config.penalty(length), length }
+        Self { token_log_probabilities, log_probability, score: config.score(log_probability, length), length }
     }
 
     /// The score of no output for an empty source, which is certain without a model.

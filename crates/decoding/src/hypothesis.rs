@@ -11,8 +11,8 @@ pub struct Hypothesis {
     pub tokens: Vec<u32>,
     /// Natural logarithm of the probability of the tokens and the closing `</s>`.
     pub log_probability: f64,
-    /// [`log_probability`](Self::log_probability), after the repetition penalty if there is one, over
-    /// the [length penalty](DecodingConfig::penalty); what n-best lists are sorted by.
+    /// The [score](DecodingConfig::score) of [`log_probability`](Self::log_probability), after the
+    /// repetition penalty if there is one; what n-best lists are sorted by.
     pub score: f64,
     /// The number of scored tokens: the output tokens and the closing `</s>`. Zero only for the
     /// translation of an empty source, which no model scored.
@@ -21,10 +21,10 @@ pub struct Hypothesis {
 
 impl Hypothesis {
     /// Scores `tokens` (without `</s>`). `log_probability` is their total with `</s>`, and `rank` what
-    /// the search made of it, the same where no penalty but that of length is asked for.
+    /// the search made of it, the same where no repetition penalty is asked for.
     pub(crate) fn finished(tokens: Vec<u32>, log_probability: f64, rank: f64, config: &DecodingConfig) -> Self {
         let length = tokens.len() + 1;
-        Self { tokens, log_probability, score: rank / config.penalty(length), length }
+        Self { tokens, log_probability, score: config.score(rank, length), length }
     }
 
     /// The translation of an empty source: nothing, for certain.
@@ -34,7 +34,7 @@ impl Hypothesis {
 }
 
 /// The length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
-/// System", equation 14; a hypothesis' score is its log-probability over this.
+/// System", equation 14; a hypothesis' log-probability is divided by it.
 ///
 /// `n` counts the closing `</s>`, as its log-probability is part of the total. Zero for `α` leaves
 /// log-probabilities as they are; the penalty grows with `n` for any larger `α`.

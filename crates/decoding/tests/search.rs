@@ -74,7 +74,7 @@ fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (
         continuations.sort_by(|a, b| b.2.total_cmp(&a.2));
         for (prefix, token, total) in &continuations[..continuations.len().min(config.beam_size)] {
             if *token == EOS {
-                finished.push((total / config.penalty(prefix.len() + 1), prefix.clone()));
+                finished.push((config.score(*total, prefix.len() + 1), prefix.clone()));
             }
         }
         let going_on = continuations.into_iter().filter(|(_, token, _)| *token != EOS).take(config.beam_size);
@@ -93,13 +93,14 @@ fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (
 #[test]
 fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
     const MAX_LENGTH: usize = 4;
-    for alpha in [0.0, 0.6, 1.0, 2.0] {
+    for (alpha, reward) in [(0.0, 0.0), (0.6, 0.0), (1.0, 0.0), (2.0, 0.0), (0.0, 1.5), (1.0, 0.5)] {
         for (seed, min_length) in [(1, 0), (2, 0), (3, 2), (4, 0)] {
             let model = HashModel::new(seed);
             let sources = random_sources(3, seed);
             let config = DecodingConfig {
                 n_best: 7,
                 length_penalty: alpha,
+                length_reward: reward,
                 min_length,
                 // 4 ordinary tokens: at most 4^4 live hypotheses with 5 continuations each.
                 ..short_outputs(4_usize.pow(MAX_LENGTH as u32) * 5, MAX_LENGTH)
@@ -109,8 +110,8 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
                 let mut all: Vec<(f64, f64, Vec<u32>)> = enumerate(&model, source, min_length, MAX_LENGTH)
                     .into_iter()
                     .map(|(tokens, total)| {
-                        let penalty = length_penalty(tokens.len() + 1, alpha);
-                        (total / penalty, total, tokens)
+                        let length = tokens.len() + 1;
+                        (total / length_penalty(length, alpha) + reward * length as f64, total, tokens)
                     })
                     .collect();
                 all.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -129,13 +130,26 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
 #[test]
 fn early_stopping_gives_what_running_to_the_maximum_length_gives() {
     let (mut rows, mut patient_rows) = (0, 0);
-    for (beam_size, n_best, alpha, end_bias) in [(2, 1, 0.6, 0.0), (3, 3, 1.0, 1.0), (5, 1, 2.0, 2.0), (5, 4, 0.0, 0.0), (4, 2, 0.6, -2.0)]
-    {
+    for (beam_size, n_best, alpha, reward, end_bias) in [
+        (2, 1, 0.6, 0.0, 0.0),
+        (3, 3, 1.0, 0.0, 1.0),
+        (5, 1, 2.0, 0.0, 2.0),
+        (5, 4, 0.0, 0.0, 0.0),
+        (4, 2, 0.6, 0.0, -2.0),
+        (4, 1, 0.0, 0.2, 2.0),
+        (3, 2, 1.0, 0.1, 1.0),
+    ] {
         for seed in 10..20 {
             let mut model = HashModel::new(seed);
             model.end_bias = end_bias;
             let sources = random_sources(4, seed);
-            let config = DecodingConfig { n_best, length_penalty: alpha, max_length_ratio: 1.0, ..short_outputs(beam_size, 8) };
+            let config = DecodingConfig {
+                n_best,
+                length_penalty: alpha,
+                length_reward: reward,
+                max_length_ratio: 1.0,
+                ..short_outputs(beam_size, 8)
+            };
             let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
             rows += model.rows_stepped.swap(0, Ordering::Relaxed);
             for (source, found) in sources.iter().zip(found) {
@@ -277,11 +291,13 @@ fn unknown_comes_only_where_it_is_allowed() {
 }
 
 #[test]
-fn the_length_penalty_is_that_of_the_paper() {
+fn length_penalty_and_reward_are_those_of_the_papers() {
     assert_eq!(length_penalty(1, 0.6), 1.0);
     assert_eq!(length_penalty(7, 1.0), 2.0);
     assert_eq!(length_penalty(19, 0.5), 2.0);
     assert_eq!(length_penalty(100, 0.0), 1.0);
     let power = DecodingConfig { length_penalty: 0.5, length_penalty_form: LengthPenaltyForm::Power, ..DecodingConfig::default() };
-    assert_eq!(power.penalty(16), 4.0);
+    assert_eq!(power.score(-8.0, 16), -2.0);
+    let rewarded = DecodingConfig { length_penalty: 0.0, length_reward: 0.25, ..DecodingConfig::default() };
+    assert_eq!(rewarded.score(-8.0, 16), -4.0);
 }

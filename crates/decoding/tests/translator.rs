@@ -218,10 +218,11 @@ fn configurations_are_checked() {
 
     DecodingConfig::default().validate().expect("valid default");
     type Change = fn(&mut DecodingConfig);
-    let refused: [(&str, Change); 11] = [
+    let refused: [(&str, Change); 12] = [
         ("beam_size", |config| config.beam_size = 0),
         ("n_best", |config| config.n_best = 6),
         ("length_penalty", |config| config.length_penalty = -0.1),
+        ("length_reward", |config| config.length_reward = -0.1),
         ("max_length_ratio", |config| config.max_length_ratio = f64::NAN),
         ("max_length", |config| config.max_length = 0),
         ("min_length", |config| config.min_length = 1000),

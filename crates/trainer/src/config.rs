@@ -102,7 +102,11 @@ pub struct TrainingConfig {
     pub keep_best: usize,
     /// How many of the newest checkpoints to average at the end of training; 0 averages none.
     pub average_last: usize,
-    /// Updates skipped in a row for a non-finite loss or gradient after which training fails.
+    /// Updates whose loss is above this many times the mean of the last hundred or so are skipped, as those that are not
+    /// finite always are: for data of which some is broken (Chowdhery et al. 2022, "PaLM", section 5.1, skip the batches
+    /// around a spike). 0 has no such rule.
+    pub spike_factor: f64,
+    /// Updates skipped in a row after which training fails.
     pub max_skipped_in_a_row: u32,
 }
 
@@ -127,6 +131,7 @@ impl Default for TrainingConfig {
             keep_last: 3,
             keep_best: 1,
             average_last: 0,
+            spike_factor: 0.0,
             max_skipped_in_a_row: 8,
         }
     }
@@ -205,6 +210,9 @@ impl TrainingConfig {
             self.average_last,
             "only kept checkpoints can be averaged, so it must not be above keep_last",
         )?;
+        let factor = self.spike_factor;
+        let possible = factor == 0.0 || (factor.is_finite() && factor > 1.0);
+        require(possible, "spike_factor", factor, "it must be 0 (no such rule) or above 1")?;
         let limit = self.max_skipped_in_a_row;
         require(limit > 0, "max_skipped_in_a_row", limit, "it must be 1 or more")
     }
@@ -245,6 +253,10 @@ mod tests {
         for r_drop in [-0.5, f64::NAN, f64::INFINITY] {
             let config = TrainingConfig { r_drop, ..TrainingConfig::default() };
             assert_eq!(config.check().unwrap_err().to_string(), format!("training.r_drop is {r_drop}: it must be 0 (one pass) or more"));
+        }
+        for spike_factor in [-1.0, 0.5, 1.0, f64::NAN, f64::INFINITY] {
+            let config = TrainingConfig { spike_factor, ..TrainingConfig::default() };
+            assert_eq!(config.check().unwrap_err().key, "spike_factor");
         }
         let average = TrainingConfig { average_last: 4, keep_last: 3, ..TrainingConfig::default() };
         assert_eq!(

@@ -60,7 +60,7 @@ pub enum TrainError {
         /// Why.
         source: BoxError,
     },
-    /// Several updates in a row had a non-finite loss or gradient.
+    /// Several updates in a row had a loss or gradient that was not finite, or too high a loss.
     #[error(
         "training diverged: {in_a_row} updates in a row after update {step} were skipped, the last because {reason} ({place}); \
          {last_good}; go on from there or from an earlier one with a lower learning rate, more warm-up or a smaller clip_norm"
@@ -70,9 +70,9 @@ pub enum TrainError {
         step: u64,
         /// Skipped updates in a row.
         in_a_row: u32,
-        /// What was not finite.
+        /// What was not finite, or too high.
         reason: String,
-        /// The first parameter or layer at which it shows.
+        /// The first parameter or layer at which it shows, or the batch.
         place: String,
         /// The last checkpoint, saved before the first of these updates, in words.
         last_good: String,

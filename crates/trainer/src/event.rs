@@ -77,15 +77,16 @@ pub enum Event {
         /// By the clock.
         timing: Timing,
     },
-    /// An update was not made, because the loss or a gradient was not finite.
+    /// An update was not made, because the loss or a gradient was not finite, or the loss too high.
     Skipped {
         /// Updates made.
         step: u64,
         /// The pass over the data, from 0.
         epoch: u64,
-        /// What was not finite.
+        /// What was not finite, or too high.
         reason: String,
-        /// Where it came from: the first parameter or layer at which a value that is not finite shows.
+        /// Where it came from: the first parameter or layer at which a value that is not finite shows, or the batch
+        /// whose loss is too high.
         place: String,
         /// Skipped updates since the last one that was made.
         in_a_row: u32,

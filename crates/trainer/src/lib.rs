@@ -44,4 +44,4 @@ pub use retention::{Candidate, to_delete};
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use state::{FORMAT_VERSION, FileEntry, Identity, State, Window};
 pub use trainer::Trainer;
-pub use update::{Measured, Optimizer, Outcome};
+pub use update::{Fault, Measured, Optimizer, Outcome};

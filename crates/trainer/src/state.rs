@@ -72,10 +72,13 @@ pub struct State {
     pub seed: u64,
     /// Target tokens trained on.
     pub tokens: u64,
-    /// Updates skipped because the loss or a gradient was not finite.
+    /// Updates skipped because the loss or a gradient was not finite, or the loss too high.
     pub skipped: u64,
     /// Of these, those since the last update that was made.
     pub skipped_in_a_row: u32,
+    /// The running mean of the loss a token, where `training.spike_factor` compares with it.
+    #[serde(with = "exact_option", default, skip_serializing_if = "Option::is_none")]
+    pub mean_loss: Option<f64>,
     /// The best validation, and how long ago it was.
     pub early_stopping: EarlyStopping,
     /// The update after which the last validation was made, if any was.
@@ -112,6 +115,7 @@ impl State {
             tokens: 0,
             skipped: 0,
             skipped_in_a_row: 0,
+            mean_loss: None,
             early_stopping: EarlyStopping::default(),
             validated_at: None,
             score: None,

@@ -11,11 +11,14 @@ use taper_model::Transformer;
 
 use crate::checkpoint::{self, AVERAGED, Checkpoints, LAST};
 use crate::inspect;
-use crate::update::{Measured, Optimizer, Outcome};
+use crate::update::{Fault, Measured, Optimizer, Outcome};
 use crate::{
     Event, Identity, MicroBatch, Observer, Position, Source, State, StopReason, Timing, TrainError, TrainingConfig, Validate, Window,
     average,
 };
+
+/// Updates after which the running mean of losses begins to forget the first ones.
+const SPIKE_WINDOW: u64 = 100;
 
 /// A model in training.
 pub struct Trainer {
@@ -227,8 +230,8 @@ impl Trainer {
         let step = self.state.step + 1;
         let rate = self.config.schedule.at(step, self.model.config().d_model, self.config.max_updates);
         let failed = |source| TrainError::Compute { action: "train", step, source };
-        let outcome = self.optimizer.update(&self.model, &self.config, step, rate, batches).map_err(failed)?;
-        self.state.position = next;
+        let outcome = self.optimizer.update(&self.model, &self.config, step, rate, self.loss_limit(), batches).map_err(failed)?;
+        let begin = std::mem::replace(&mut self.state.position, next);
         self.saved = false;
         match outcome {
             Outcome::Made(measured) => {
@@ -237,15 +240,34 @@ impl Trainer {
                 self.state.skipped_in_a_row = 0;
                 self.state.score = None;
                 self.state.tokens += measured.tokens;
+                self.state.mean_loss = self.mean_loss_with(measured.loss());
                 self.state.window.add(&measured, began.elapsed().as_secs_f64());
                 Ok(true)
             }
-            Outcome::Skipped(reason) => {
-                let place = inspect::first_not_finite(&self.model, &self.config, step, batches).map_err(failed)?;
-                self.skip(reason, place, observer)?;
+            Outcome::Skipped(fault) => {
+                let place = match fault {
+                    Fault::Spike { .. } => format!("in micro-batch {} of epoch {}", begin.index, begin.epoch),
+                    Fault::Loss(_) | Fault::Gradient(_) => {
+                        inspect::first_not_finite(&self.model, &self.config, step, batches).map_err(failed)?
+                    }
+                };
+                self.skip(fault.to_string(), place, observer)?;
                 Ok(false)
             }
         }
+    }
+
+    /// The loss a token above which the next update is skipped.
+    fn loss_limit(&self) -> f64 {
+        let factor = self.config.spike_factor;
+        self.state.mean_loss.filter(|_| factor > 0.0).map_or(f64::INFINITY, |mean| factor * mean)
+    }
+
+    /// The running mean of losses with that of an update that was just made, which `state.step` counts already; none
+    /// where no rule asks for it.
+    fn mean_loss_with(&self, loss: f64) -> Option<f64> {
+        let count = self.state.step.min(SPIKE_WINDOW) as f64;
+        (self.config.spike_factor > 0.0).then(|| self.state.mean_loss.map_or(loss, |mean| mean + (loss - mean) / count))
     }
 
     /// Counts a skipped update, and gives up after too many in a row.

@@ -1,5 +1,6 @@
 //! One update: gradients of all its micro-batches, clipping, Adam, the moving average.
 
+use std::fmt;
 use std::path::Path;
 
 use candle_core::{DType, Result as CandleResult, Tensor};
@@ -35,13 +36,49 @@ pub struct Measured {
     pub gradient_norm: f64,
 }
 
+impl Measured {
+    /// What is minimised, in nats a target token.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        (self.smoothed_sum + self.divergence_sum) / self.tokens as f64
+    }
+}
+
 /// How an update went.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// The weights changed.
     Made(Measured),
     /// They did not, because of this.
-    Skipped(String),
+    Skipped(Fault),
+}
+
+/// Why an update is not made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    /// The loss, which is not finite.
+    Loss(f64),
+    /// The gradient's norm, which is not finite.
+    Gradient(f64),
+    /// The loss a token, in nats, which is above the limit.
+    Spike {
+        /// What it is.
+        loss: f64,
+        /// What it may be.
+        limit: f64,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loss(loss) => write!(formatter, "the loss is {loss}"),
+            Self::Gradient(norm) => write!(formatter, "the gradient norm is {norm}"),
+            Self::Spike { loss, limit } => {
+                write!(formatter, "the loss is {loss:.4}, above the limit of {limit:.4} that training.spike_factor sets")
+            }
+        }
+    }
 }
 
 /// Moments, moving average and the gradient buffer, all in the flat layout of the parameter store.
@@ -71,7 +108,8 @@ impl Optimizer {
         Self { composed: true, ..self }
     }
 
-    /// Makes update `step` (from 1) on `batches`, unless something is not finite.
+    /// Makes update `step` (from 1) on `batches`, unless something is not finite or the loss is above `loss_limit`
+    /// nats a token.
     ///
     /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the gradient
     /// of one batch k times as large, whatever their lengths: each contributes its sum over the common total.
@@ -84,6 +122,7 @@ impl Optimizer {
         config: &TrainingConfig,
         step: u64,
         learning_rate: f64,
+        loss_limit: f64,
         batches: &[MicroBatch],
     ) -> Result<Outcome, BoxError> {
         in_waking_pool(|| {
@@ -99,7 +138,7 @@ impl Optimizer {
                 let output = model.loss(source, target_in, target_out, &config.objective(), scale, &pass)?;
                 let loss = output.smoothed_sum + output.divergence_sum;
                 if !loss.is_finite() {
-                    return Ok(Outcome::Skipped(format!("the loss is {loss}")));
+                    return Ok(Outcome::Skipped(Fault::Loss(loss)));
                 }
                 pass.backward(&output.loss, store, &mut self.gradients)?;
                 measured.smoothed_sum += output.smoothed_sum;
@@ -109,7 +148,10 @@ impl Optimizer {
             }
             measured.gradient_norm = global_norm(self.gradients.flat()?)?;
             if !measured.gradient_norm.is_finite() {
-                return Ok(Outcome::Skipped(format!("the gradient norm is {}", measured.gradient_norm)));
+                return Ok(Outcome::Skipped(Fault::Gradient(measured.gradient_norm)));
+            }
+            if measured.loss() > loss_limit {
+                return Ok(Outcome::Skipped(Fault::Spike { loss: measured.loss(), limit: loss_limit }));
             }
             let adam = adam(&config.optimizer, step, learning_rate, clip(measured.gradient_norm, config.clip_norm));
             adam_step(store, self.gradients.flat()?, &mut self.first, &mut self.second, &adam)?;

@@ -139,6 +139,36 @@ fn updates_that_are_not_finite_are_skipped_and_several_in_a_row_end_training() {
     assert_eq!((trainer.state().step, trainer.state().skipped), (0, 3));
 }
 
+/// The same few words in every batch but one.
+struct OneBroken;
+
+impl Source for OneBroken {
+    fn batches(&mut self, _epoch: u64) -> Result<u64, BoxError> {
+        Ok(40)
+    }
+
+    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+        let words = if position.index == 30 { vec![9, 10, 11] } else { vec![4, 4, 5] };
+        Ok(pack(Task::Copy, &vec![words; 8]))
+    }
+}
+
+#[test]
+fn an_update_with_a_loss_far_above_the_mean_is_skipped_where_that_is_asked_for() {
+    for (spike_factor, skipped) in [(0.0, 0), (1.5, 1)] {
+        let directory = tempfile::tempdir().unwrap();
+        let config = TrainingConfig { spike_factor, accumulation: 1, max_epochs: 1, ..short_run(0) };
+        let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory.path()).unwrap();
+        let (result, events) = train(&mut trainer, &mut OneBroken, &mut NoValidation);
+        assert_eq!(result.unwrap(), StopReason::MaxEpochs);
+        let found: Vec<_> = record(&events).into_iter().filter(|event| event["event"] == "skipped").collect();
+        assert_eq!(found.len(), skipped);
+        assert!(found.iter().all(|event| event["place"] == "in micro-batch 30 of epoch 0"), "{found:?}");
+        assert_eq!((trainer.state().step, trainer.state().skipped), (40 - skipped as u64, skipped as u64));
+        assert_eq!((trainer.state().skipped_in_a_row, trainer.state().mean_loss.is_some()), (0, skipped > 0));
+    }
+}
+
 fn first_len(trainer: &Trainer) -> usize {
     trainer.model().parameters().parameters()[0].len()
 }

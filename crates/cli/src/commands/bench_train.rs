@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     }
     let mut step = |index: usize| -> Result<(f64, u64)> {
         let batch = std::slice::from_ref(&batches[index % batches.len()]);
-        let outcome = optimizer.update(&model, &training, index as u64 + 1, LEARNING_RATE, batch);
+        let outcome = optimizer.update(&model, &training, index as u64 + 1, LEARNING_RATE, f64::INFINITY, batch);
         match outcome.map_err(anyhow::Error::from_boxed).with_context(|| format!("step {}", index + 1))? {
             Outcome::Made(measured) => Ok((measured.smoothed_sum / measured.tokens as f64, measured.tokens)),
             Outcome::Skipped(why) => bail!("step {}: {why}", index + 1),
