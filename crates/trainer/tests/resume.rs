@@ -86,6 +86,7 @@ fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
     let mut trainer = begin(parts.path(), config);
     assert_eq!(run(&mut trainer, 13, &mut events), StopReason::Interrupted);
     assert_eq!(trainer.state().step + trainer.state().skipped, 7);
+    assert_eq!(trainer.state().window.updates, trainer.state().step % 4);
     assert_ne!(trainer.state().window.updates, 0, "the interruption must fall inside a window");
     drop(trainer);
     let mut trainer = resume(parts.path(), config);
