@@ -339,6 +339,9 @@ pub(crate) struct BenchTrain {
     /// Entries of the vocabulary
     #[arg(long, default_value_t = 10_000)]
     pub(crate) vocab: usize,
+    /// R-Drop's α: each batch passes through the model twice
+    #[arg(long, value_name = "ALPHA", default_value_t = 0.0)]
+    pub(crate) r_drop: f64,
     /// Every dropout rate [default: the preset's]
     #[arg(long)]
     pub(crate) dropout: Option<f64>,

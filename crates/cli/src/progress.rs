@@ -146,15 +146,15 @@ impl Observer for Progress {
 /// Scores on one line; the text scores last, as they take longest to move.
 fn describe(scores: &Scores) -> String {
     let mut parts = Vec::new();
-    for (name, label, decimals, factor) in [
-        ("loss", "loss", 4, 1.0),
-        ("perplexity", "ppl", 2, 1.0),
-        ("accuracy", "accuracy %", 1, 100.0),
-        ("bleu", "BLEU", 2, 1.0),
-        ("chrf", "chrF2", 2, 1.0),
+    for (name, label, decimals, factor, unit) in [
+        ("loss", "loss", 4, 1.0, ""),
+        ("perplexity", "ppl", 2, 1.0, ""),
+        ("accuracy", "accuracy", 1, 100.0, "%"),
+        ("bleu", "BLEU", 2, 1.0, ""),
+        ("chrf", "chrF2", 2, 1.0, ""),
     ] {
         if let Some(value) = scores.get(name) {
-            parts.push(format!("{label} {:.decimals$}", value * factor));
+            parts.push(format!("{label} {:.decimals$}{unit}", value * factor));
         }
     }
     parts.join("  ")

@@ -323,8 +323,9 @@ fn finish(folder: &RunFolder, config: &RunConfig, style: Style, tokenizers: &Tok
         }
     }
     let run = folder.root().display();
+    let evaluate = if results.is_empty() { "score the test sets" } else { "score the test sets again, with other settings" };
     report_line(&format!(
-        "\nnext:\n  taper translate {run}          type sentences, or pipe a file in\n  taper evaluate {run}           score the test sets again, with other settings\n  taper inspect {run}            what the model is made of"
+        "\nnext:\n  taper translate {run}          type sentences, or pipe a file in\n  taper evaluate {run}           {evaluate}\n  taper inspect {run}            what the model is made of"
     ));
     Ok(())
 }

@@ -39,7 +39,7 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
         .map(|step| {
             let batch = source.batch(Position { epoch: 0, index: step }).unwrap();
             match optimizer.update(&model, &training, step, 3e-3, f64::INFINITY, &[batch]).unwrap() {
-                Outcome::Made(measured) => measured.smoothed_sum / measured.tokens as f64,
+                Outcome::Made(measured) => measured.loss(),
                 Outcome::Skipped(why) => panic!("step {step}: {why}"),
             }
         })

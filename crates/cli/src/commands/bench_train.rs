@@ -35,10 +35,12 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     let training = TrainingConfig {
         seed: 1,
         label_smoothing: 0.1,
+        r_drop: arguments.r_drop,
         clip_norm: 1.0,
         optimizer: OptimizerConfig { beta1: 0.9, beta2: 0.98, epsilon: 1e-9, ..Default::default() },
         ..Default::default()
     };
+    training.check()?;
     let mut optimizer = Optimizer::new(model.parameters(), 0.0).context("cannot make the optimizer")?;
     if arguments.composed {
         optimizer = optimizer.with_composed_operations();
@@ -47,7 +49,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         let batch = std::slice::from_ref(&batches[index % batches.len()]);
         let outcome = optimizer.update(&model, &training, index as u64 + 1, LEARNING_RATE, f64::INFINITY, batch);
         match outcome.map_err(anyhow::Error::from_boxed).with_context(|| format!("step {}", index + 1))? {
-            Outcome::Made(measured) => Ok((measured.smoothed_sum / measured.tokens as f64, measured.tokens)),
+            Outcome::Made(measured) => Ok((measured.loss(), measured.tokens)),
             Outcome::Skipped(why) => bail!("step {}: {why}", index + 1),
         }
     };
@@ -64,13 +66,13 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     }
     device.synchronize().context("cannot wait for the device")?;
     let seconds = start.elapsed().as_secs_f64();
-    let measured = Measured { seconds, loss, tokens, profile: profile::stop(), parameters: model.parameters().len() };
-    if arguments.json { print_line(&measured.json(arguments).to_string()) } else { measured.print(arguments) }
+    let report = Report { seconds, loss, tokens, profile: profile::stop(), parameters: model.parameters().len() };
+    if arguments.json { print_line(&report.json(arguments).to_string()) } else { report.print(arguments) }
 }
 
-struct Measured {
+struct Report {
     seconds: f64,
-    /// Label-smoothed loss of the last step, in nats a token.
+    /// What was minimised in the last step, in nats a target token.
     loss: f64,
     /// Target tokens of all steps.
     tokens: u64,
@@ -78,7 +80,7 @@ struct Measured {
     parameters: usize,
 }
 
-impl Measured {
+impl Report {
     fn json(&self, arguments: &BenchTrain) -> serde_json::Value {
         let steps = arguments.steps as f64;
         let shares: Vec<_> = self.shares().map(|(name, share)| serde_json::json!({ "name": name, "share": round(share, 4) })).collect();
@@ -86,6 +88,7 @@ impl Measured {
             "program": format!("taper {}", env!("CARGO_PKG_VERSION")),
             "preset": format!("{:?}", arguments.preset).to_lowercase(),
             "dtype": arguments.dtype,
+            "r_drop": arguments.r_drop,
             "device": arguments.device,
             "operations": if arguments.composed { "composed" } else { "fused" },
             "kernel": kernel(&arguments.dtype).name(),
