@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fills data/iwslt14 with German-English talks: train, val, test, cleaned and split as is usual:
+# Fills data/iwslt14-de-en with German-English talks: train, val, test, cleaned and split as is usual:
 # every 23rd training pair goes to val; test joins dev2010, dev2012, tst2010, tst2011 and tst2012.
 # Source: IWSLT 2014 evaluation (WIT3, https://wit3.fbk.eu), from the copy that fairseq keeps.
 # Licence: TED talks, Creative Commons Attribution-NonCommercial-NoDerivatives.
@@ -7,9 +7,9 @@
 set -euo pipefail
 
 url=https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz
-out="$(cd "$(dirname "$0")/.." && pwd)/data/iwslt14"
+out="$(cd "$(dirname "$0")/.." && pwd)/data/iwslt14-de-en"
 mkdir -p "$out"
-work="$(mktemp -d)"
+work="$(mktemp -d -p "$out")"
 trap 'rm -rf "$work"' EXIT
 
 for tool in curl tar python3; do

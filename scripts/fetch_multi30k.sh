@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Fills data/multi30k with English-German image captions: train, val, test_2016_flickr, test_2017_flickr.
 # Source: https://github.com/multi30k/dataset (task 1, raw text).
-# Licence: Creative Commons Attribution-NonCommercial-ShareAlike 4.0; the captions derive from Flickr30k.
+# Licence: that of Flickr30k, from which the captions derive: non-commercial research and education.
 set -euo pipefail
 
 base=https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw
 out="$(cd "$(dirname "$0")/.." && pwd)/data/multi30k"
 mkdir -p "$out"
-work="$(mktemp -d)"
+work="$(mktemp -d -p "$out")"
 trap 'rm -rf "$work"' EXIT
 
 for part in train:29000 val:1014 test_2016_flickr:1000 test_2017_flickr:1000; do

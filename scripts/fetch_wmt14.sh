@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Fills data/wmt14 with English-German text: train (Europarl v7, Common Crawl, News Commentary v9,
-# about 4.5 million pairs), val (newstest2013), test (newstest2014, the full 3,003 sentences).
+# Fills data/wmt14-en-de with English-German text: train (Europarl v7, Common Crawl, News Commentary v9,
+# about 4.5 million pairs), newstest2013 and newstest2014 (the full 3,003 sentences).
 # Source: https://www.statmt.org/wmt14/translation-task.html
 # Licence: free for research; Europarl and News Commentary as their pages state, Common Crawl as found.
 # About 1.7 GB are downloaded and 5 GB of disk used at the peak; a rerun keeps what arrived whole.
 set -euo pipefail
 
-out="$(cd "$(dirname "$0")/.." && pwd)/data/wmt14"
+out="$(cd "$(dirname "$0")/.." && pwd)/data/wmt14-en-de"
 downloads="$out/downloads"
 mkdir -p "$downloads"
 work="$(mktemp -d -p "$out")"
 trap 'rm -rf "$work"' EXIT
+# Apart from what the archives hold, some of which has the same names.
+ready="$work/ready"
+mkdir "$ready"
 
 for tool in curl tar python3; do
     command -v "$tool" > /dev/null || { echo "$tool is needed" >&2; exit 1; }
@@ -46,12 +49,12 @@ for language in en de; do
     europarl="$(locate "europarl-v7.de-en.$language")"
     crawl="$(locate "commoncrawl.de-en.$language")"
     news="$(locate "news-commentary-v9.de-en.$language")"
-    cat "$europarl" "$crawl" "$news" > "$work/train.$language"
-    cp "$(locate "newstest2013.$language")" "$work/val.$language"
+    cat "$europarl" "$crawl" "$news" > "$ready/train.$language"
+    cp "$(locate "newstest2013.$language")" "$ready/newstest2013.$language"
 done
 
 # The 2014 test set comes as SGML: English as source, German as reference.
-python3 - "$(locate newstest2014-deen-src.en.sgm)" "$(locate newstest2014-deen-ref.de.sgm)" "$work" <<'PYTHON'
+python3 - "$(locate newstest2014-deen-src.en.sgm)" "$(locate newstest2014-deen-ref.de.sgm)" "$ready" <<'PYTHON'
 import html
 import re
 import sys
@@ -62,13 +65,13 @@ for path, suffix in ((english, "en"), (german, "de")):
         segments = re.findall(r"<seg[^>]*>(.*?)</seg>", file.read(), re.DOTALL)
     if len(segments) != 3003:
         sys.exit(f"{path} has {len(segments)} segments, 3003 were expected")
-    with open(f"{out}/test.{suffix}", "w", encoding="utf-8") as file:
+    with open(f"{out}/newstest2014.{suffix}", "w", encoding="utf-8") as file:
         file.writelines(f"{html.unescape(segment).strip()}\n" for segment in segments)
 PYTHON
 
-for part in train val test; do
-    en="$(wc -l < "$work/$part.en")" de="$(wc -l < "$work/$part.de")"
+for part in train newstest2013 newstest2014; do
+    en="$(wc -l < "$ready/$part.en")" de="$(wc -l < "$ready/$part.de")"
     [ "$en" -eq "$de" ] || { echo "$part: $en English lines but $de German lines" >&2; exit 1; }
 done
-mv "$work"/{train,val,test}.{en,de} "$out/"
+mv "$ready"/*.en "$ready"/*.de "$out/"
 echo "$out is ready; $downloads may be deleted"

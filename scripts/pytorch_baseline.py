@@ -14,7 +14,8 @@ would take: the mean of the last checkpoints where the recipe sets average_last,
 Writes to OUTPUT: metrics.jsonl, in the words of Taper's; best.pt and weights-STEP.pt; a file of translations for
 each test set; and state.pt at each validation, and at Ctrl-C or SIGTERM, from which the same command goes on.
 
-Refused: data in other formats than text, two tokenizers, Unigram sampling, the positions t5, rotary and alibi.
+Refused: data in other formats than text, or without a validation split; two tokenizers; Unigram sampling; the positions
+t5, rotary and alibi; products in f16; early stopping by accuracy or chrF; training.spike_factor.
 
 Needs Python 3.11 or later and: sacrebleu, tokenizers, torch. Made with torch 2.15.
 """
@@ -256,6 +257,7 @@ class Training:
                 sums += torch.stack(loss_sums(model, batch, self.recipe["label_smoothing"], 0.0, self.autocast)[1:]).cpu()
                 tokens += int((batch[2] != PAD).sum())
         scores = {"loss": float(sums[0]) / tokens, "nll": float(sums[1]) / tokens}
+        scores["perplexity"] = math.exp(scores["nll"])
         count = min(evaluation["validation_sentences"], len(pairs))
         if count:
             chosen = [pairs[index * len(pairs) // count] for index in range(count)]
@@ -263,9 +265,9 @@ class Training:
             references = [self.reference(target) for _, target in chosen]
             options = {"tokenize": evaluation["tokenize"], "lowercase": evaluation["lowercase"]}
             scores["bleu"] = sacrebleu.corpus_bleu(translations, [references], **options).score
-        metric = self.recipe["early_stopping"]["metric"]
-        score = scores[metric] if metric == "bleu" else -scores["loss"]
-        if improved := self.best is None or score > self.best:
+        stopping = self.recipe["early_stopping"]
+        score = scores["bleu"] if stopping["metric"] == "bleu" else -scores[stopping["metric"]]
+        if improved := self.best is None or score > self.best + stopping.get("minimum_change", 0.0):
             self.best = score
             save(self.output / "best.pt", self.weights())
         save(self.output / f"weights-{self.step:08}.pt", self.weights())
@@ -336,7 +338,8 @@ def save(path: Path, value):
 
 
 def refuse_what_is_missing(config: dict):
-    data, positions = config["data"], config["model"]["positions"]
+    data, positions, training = config["data"], config["model"]["positions"], config["training"]
+    metric = training["early_stopping"]["metric"]
     for wrong, what in [
         (data["format"] != "text", f"data.format = {data['format']}"),
         (not data["tokenizer"]["joint"], "data.tokenizer.joint = false"),
@@ -344,6 +347,8 @@ def refuse_what_is_missing(config: dict):
         (positions in ("t5", "rotary", "alibi"), f"model.positions = {positions}"),
         (config["dtype"] == "f16", "dtype = f16"),
         (not data["validation"], "a recipe without data.validation"),
+        (metric not in ("loss", "perplexity", "bleu"), f"training.early_stopping.metric = {metric}"),
+        (training.get("spike_factor", 0.0) > 0, "training.spike_factor"),
     ]:
         if wrong:
             raise SystemExit(f"{what}: not supported here")
