@@ -147,7 +147,7 @@ pub(crate) struct Translate {
     /// Text to translate, one sentence a line [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Where the translations go [default: standard output]
+    /// Where the translations go, by way of FILE.partial [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use taper_decoding::DecodingConfig;
 
@@ -35,7 +36,10 @@ pub(crate) struct Control {
 
 impl Control {
     /// Puts the options into `config`.
-    pub(crate) fn apply(&self, config: &mut DecodingConfig) {
+    ///
+    /// # Errors
+    /// For an option of drawing where nothing is drawn.
+    pub(crate) fn apply(&self, config: &mut DecodingConfig) -> Result<()> {
         let sampling = &mut config.sampling;
         let wanted = self.sample || self.temperature.is_some() || self.top_k.is_some() || self.top_p.is_some();
         if wanted && !sampling.is_active() {
@@ -45,8 +49,18 @@ impl Control {
         set(&mut sampling.top_k, self.top_k);
         set(&mut sampling.top_p, self.top_p);
         set(&mut sampling.seed, self.seed);
+        let of_drawing = [
+            ("--sample", self.sample),
+            ("--top-k", self.top_k.is_some()),
+            ("--top-p", self.top_p.is_some()),
+            ("--seed", self.seed.is_some()),
+        ];
+        if let Some((name, _)) = of_drawing.into_iter().find(|(_, given)| *given && !sampling.is_active()) {
+            bail!("{name} has no effect where nothing is drawn: leave it out, or give a --temperature above 0, such as 1");
+        }
         set(&mut config.repetition_penalty, self.repetition_penalty);
         set(&mut config.no_repeat_ngram, self.no_repeat_ngram);
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 pub(crate) const EXIT_USER: u8 = 2;
 /// Exit code of a failure inside the computation.
 pub(crate) const EXIT_INTERNAL: u8 = 1;
-/// Exit code after an interruption that was handled: a checkpoint was written.
+/// Exit code after an interruption that was handled: what was done is on disk.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 /// Returned (as an `anyhow` error) by a command that stopped on a signal.
@@ -56,7 +56,10 @@ pub(crate) fn ending(error: &anyhow::Error) -> Ending {
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
-        let text = cause.to_string().lines().map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+        let text = cause.to_string();
+        let lines = text.lines().map(str::trim).filter(|part| !part.is_empty());
+        // Where RUST_BACKTRACE is set, Candle's messages end with a backtrace, whose frames count from 0.
+        let text = lines.take_while(|line| !line.starts_with("0: ")).collect::<Vec<_>>().join("; ");
         if line.is_empty() {
             line = text;
         } else if !line.contains(&text) {
@@ -76,6 +79,8 @@ mod tests {
     fn causes_are_chained_once() {
         let error = anyhow!("file a.toml is\nbroken").context("cannot train");
         assert_eq!(one_line(&error), "cannot train: file a.toml is; broken");
+        let error = anyhow!("no such tensor\n   0: candle_core::error::Error::bt\n             at /src/error.rs:1\n   1: main");
+        assert_eq!(one_line(&error), "no such tensor");
         let error = anyhow!("inner").context("outer: inner");
         assert_eq!(one_line(&error), "outer: inner");
     }

@@ -13,9 +13,6 @@ use crate::loaded_run::LoadedRun;
 use crate::overlong::{Limit, Overlong, join};
 use crate::translation::{Text, Translation, encode_sources, translate};
 
-/// Sentences that are aligned at once; every layer's attention weights are held for them.
-const ALIGNED_AT_ONCE: usize = 64;
-
 /// The most weights of an alignment that is put together from parts, each of which attends to itself alone.
 const MOST_WEIGHTS: usize = 1 << 22;
 
@@ -65,6 +62,7 @@ impl<'a> LineTranslator<'a> {
             bail!("--max-source-tokens must be at least 1");
         }
         let limit = Limit::of(&run.config, overlong.overlong, overlong.max_source_tokens);
+        let limit = models.iter().fold(limit, |limit, member| limit.within(member.model().config()));
         Ok(Self { run, models, limit, alignments })
     }
 
@@ -86,7 +84,7 @@ impl<'a> LineTranslator<'a> {
             let (parts, overlong) = self.limit.apply(self.run.tokenizers.source(), line, first + index)?;
             for (source, part) in parts.iter().zip(0..) {
                 let prefix = if part == 0 { prefixes.get(index).map_or("", String::as_str) } else { "" };
-                texts.push(Text::part(source, prefix, first + index, part));
+                texts.push(Text { source, prefix, line: first + index, part });
             }
             cuts.push((parts.len(), overlong));
         }
@@ -117,23 +115,21 @@ impl<'a> LineTranslator<'a> {
         };
         let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
         let sources = encode_sources(tokenizers, &lines)?;
-        let mut pairs: Vec<(&[u32], &mut Translation)> = sources
+        let pairs: Vec<(&[u32], &mut Translation)> = sources
             .iter()
             .zip(found)
             .flat_map(|(source, translations)| translations.iter_mut().map(move |translation| (source.as_slice(), translation)))
             .collect();
-        for chunk in pairs.chunks_mut(ALIGNED_AT_ONCE) {
-            let sources: Vec<&[u32]> = chunk.iter().map(|(source, _)| *source).collect();
-            let targets: Vec<&[u32]> = chunk.iter().map(|(_, translation)| translation.tokens.as_slice()).collect();
-            let aligned = align(&self.run.model, &sources, &targets).context("alignment failed")?;
-            for ((source, translation), alignment) in chunk.iter_mut().zip(aligned) {
-                translation.alignment = Some(AlignedTokens {
-                    source_tokens: name(tokenizers.source(), source),
-                    target_tokens: name(tokenizers.target(), &translation.tokens),
-                    pairs: alignment.pairs,
-                    weights: alignment.weights,
-                });
-            }
+        let sources: Vec<&[u32]> = pairs.iter().map(|(source, _)| *source).collect();
+        let targets: Vec<&[u32]> = pairs.iter().map(|(_, translation)| translation.tokens.as_slice()).collect();
+        let aligned = align(&self.run.model, &sources, &targets).context("alignment failed")?;
+        for ((source, translation), alignment) in pairs.into_iter().zip(aligned) {
+            translation.alignment = Some(AlignedTokens {
+                source_tokens: name(tokenizers.source(), source),
+                target_tokens: name(tokenizers.target(), &translation.tokens),
+                pairs: alignment.pairs,
+                weights: alignment.weights,
+            });
         }
         Ok(())
     }
@@ -153,6 +149,7 @@ fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
                 text: join(&texts),
                 score: chosen.iter().map(|part| part.score).sum::<f64>() / chosen.len() as f64,
                 log_probability: chosen.iter().map(|part| part.log_probability).sum(),
+                length: chosen.iter().map(|part| part.length).sum(),
                 tokens: chosen.iter().flat_map(|part| part.tokens.iter().copied()).collect(),
                 alignment: chosen.iter().map(|part| part.alignment.as_ref()).collect::<Option<Vec<_>>>().map(|parts| concatenate(&parts)),
             }

@@ -80,6 +80,11 @@ impl LoadedRun {
     pub(crate) fn search(&mut self, search: &Search, n_best: Option<usize>) -> Result<()> {
         let config = &mut self.config.decoding;
         if let Some(beam) = search.beam {
+            if config.sampling.is_active() {
+                bail!(
+                    "--beam has no effect where translations are drawn: leave it out, or search with --set decoding.sampling.temperature=0"
+                );
+            }
             config.beam_size = beam;
             config.n_best = config.n_best.min(beam.max(1));
         }

@@ -5,7 +5,7 @@
 //! here. Arguments are parsed raw ([`arguments`]), recipes are resolved to a
 //! `RunConfig` ([`config`]), and each command has one module ([`commands`]).
 //! Exit codes: 0 done, 2 the request cannot be fulfilled as given, 1 the
-//! computation failed, 130 interrupted after saving a checkpoint.
+//! computation failed, 130 interrupted, with what was done on disk.
 
 mod arguments;
 mod batches;

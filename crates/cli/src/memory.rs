@@ -4,8 +4,11 @@
 //! much memory that took. An estimate by formula would have to know every buffer of every operation; what is measured needs no
 //! upkeep. The estimate of [`crate::cost`] only keeps the trial itself from exhausting the memory.
 
+use std::fs;
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
-use taper_data::{AUTO, DataReport};
+use taper_data::{AUTO, EpochPlan, Prepared};
 use taper_model::{Sequences, Transformer};
 use taper_trainer::{MicroBatch, TrainingConfig, rehearse};
 
@@ -19,6 +22,9 @@ const MOST_TOKENS: usize = 25_000;
 const LEAST_TOKENS: usize = 64;
 /// What a trial may exceed its prediction by before a smaller budget is tried.
 const HEADROOM: f64 = 0.93;
+/// Batches from which the growth by subword sampling is known; every draw is another, so it is taken to be a little more.
+const SAMPLED_BATCHES: usize = 32;
+const SAMPLING_MARGIN: f64 = 1.05;
 
 /// Tries the largest batch of `config` on `model` and returns the token budget of the batches: the configured one, or for
 /// `"auto"` the largest that fits. `budget` is the memory in bytes that the whole process may take; without one, what the
@@ -26,8 +32,8 @@ const HEADROOM: f64 = 0.93;
 ///
 /// # Errors
 /// When the batch does not fit, with a token budget that does.
-pub(crate) fn fit(config: &RunConfig, model: &Transformer, report: &DataReport, budget: Option<u64>) -> Result<usize> {
-    let trial = Trial::new(config, model, report);
+pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, budget: Option<u64>) -> Result<usize> {
+    let trial = Trial::new(config, model, prepared)?;
     // On a system that says nothing the trial alone must do: a device without memory left fails it.
     let limit = budget.or_else(|| available().map(|free| resident().unwrap_or(0) + free)).unwrap_or(u64::MAX);
     let wanted = config.data.batching.max_tokens;
@@ -86,6 +92,8 @@ struct Trial<'a> {
     training: &'a TrainingConfig,
     /// The longest rows of a side, end marks included.
     longest: (usize, usize),
+    /// How many times as many tokens as its budget a batch may have: more than 1 where subwords are sampled.
+    growth: f64,
     /// Moments and moving average, which the trial does not touch.
     state_bytes: u64,
     /// The copies that saving a checkpoint makes of weights and moments: as tensors, as bytes, as a file.
@@ -93,21 +101,31 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    fn new(config: &'a RunConfig, model: &'a Transformer, report: &DataReport) -> Self {
+    fn new(config: &'a RunConfig, model: &'a Transformer, prepared: &Prepared) -> Result<Self> {
         let cost = Cost::of(config, model);
         let weights = 4 * cost.parameters;
-        Self {
+        let report = prepared.train.report();
+        let growth = growth(config, prepared)?;
+        // However they are cut, rows beyond what cleaning allows are not trained on.
+        let longest = |length: usize| 1 + if growth > 1.0 { config.data.cleaning.max_tokens } else { length };
+        Ok(Self {
             model,
             training: &config.training,
-            longest: (report.source.longest + 1, report.target.longest + 1),
+            longest: (longest(report.source.longest), longest(report.target.longest)),
+            growth,
             state_bytes: cost.training_state_bytes - 2 * weights,
             saving_bytes: 7 * weights,
-        }
+        })
+    }
+
+    /// The tokens that a batch of budget `tokens` may have.
+    fn grown(&self, tokens: usize) -> usize {
+        (tokens as f64 * self.growth).ceil() as usize
     }
 
     /// Bytes of the process during an update, by formula.
     fn estimate(&self, tokens: usize) -> u64 {
-        let tokens = tokens * self.training.objective().passes();
+        let tokens = self.grown(tokens) * self.training.objective().passes();
         let activations = activation_bytes(self.model.config(), self.model.vocab_target(), tokens, tokens);
         resident().unwrap_or(0) + self.state_bytes + activations.max(self.saving_bytes)
     }
@@ -161,7 +179,7 @@ impl<'a> Trial<'a> {
     /// Rows as long as the longest of the corpus, as many as the budget holds; at least one, as in training.
     fn largest_batch(&self, tokens: usize) -> MicroBatch {
         let (source, target) = self.longest;
-        let rows = (tokens / source.max(target)).max(1);
+        let rows = (self.grown(tokens) / source.max(target)).max(1);
         let row = |length: usize, vocabulary: usize| -> Vec<u32> { (0..length).map(|at| (at % vocabulary) as u32).collect() };
         let (sources, targets) = (row(source, self.model.vocab_source()), row(target, self.model.vocab_target()));
         MicroBatch {
@@ -170,6 +188,24 @@ impl<'a> Trial<'a> {
             target_out: targets.repeat(rows),
         }
     }
+}
+
+/// The largest factor by which subword sampling makes a batch longer than the text without it, by which budgets count.
+fn growth(config: &RunConfig, prepared: &Prepared) -> Result<f64> {
+    let train = &prepared.train;
+    if !train.samples_subwords() {
+        return Ok(1.0);
+    }
+    let plan = EpochPlan::new(train, &config.data.batching, config.training.seed, 0);
+    let mut most: f64 = 1.0;
+    for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
+        let batch = plan.batch(train, index)?;
+        let members = || plan.members(index).iter().map(|&pair| pair as usize);
+        let source: usize = members().map(|pair| train.source_length(pair) + 1).sum();
+        let target: usize = members().map(|pair| train.target_length(pair) + 1).sum();
+        most = most.max(batch.source.len() as f64 / source as f64).max(batch.target_out.len() as f64 / target as f64);
+    }
+    Ok(most * SAMPLING_MARGIN)
 }
 
 /// The most memory that the process has had so far.
@@ -182,9 +218,41 @@ fn resident() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// The memory that could be had without swapping.
+/// The memory that could be had without swapping, and without exceeding what a container or a batch system allows.
 fn available() -> Option<u64> {
-    figure("/proc/meminfo", "MemAvailable:")
+    let free = figure("/proc/meminfo", "MemAvailable:");
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let allowed = left_to_groups(&groups, Path::new("/sys/fs/cgroup"));
+    free.into_iter().chain(allowed).min()
+}
+
+/// The memory that the control groups of a process, listed in `groups` as /proc/self/cgroup lists them, leave it: the least
+/// over each group and those that hold it. Versions 1 and 2 of the interface, mounted at `root`.
+fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
+    let mut left = None;
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (mounted, most, used, cached) = if controllers.is_empty() {
+            (root.to_owned(), "memory.max", "memory.current", "inactive_file ")
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            (root.join("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ")
+        } else {
+            continue;
+        };
+        // In a container the path may be that of the host, of which only the root is mounted.
+        let path = path.trim_start_matches('/');
+        for group in Path::new(path).ancestors().map(|path| mounted.join(path)) {
+            let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+            let (Some(most), Some(used)) = (number(most), number(used)) else { continue };
+            // Pages of files count as used, but make room.
+            let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+            let cached = statistics.lines().find_map(|line| line.strip_prefix(cached)?.trim().parse::<u64>().ok());
+            let here = most.saturating_sub(used.saturating_sub(cached.unwrap_or(0)));
+            left = Some(left.map_or(here, |least: u64| least.min(here)));
+        }
+    }
+    left
 }
 
 fn status(key: &str) -> Option<u64> {
@@ -193,7 +261,7 @@ fn status(key: &str) -> Option<u64> {
 
 /// A figure of Linux's process file system, in bytes; nothing elsewhere.
 fn figure(path: &str, key: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(path).ok()?;
+    let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
@@ -211,6 +279,55 @@ mod tests {
         for wrong in ["", "GiB", "4 apples", "-1", "0", "1e400"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn control_groups_limit_the_memory() {
+        let folder = tempfile::tempdir().expect("folder");
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().expect("parent")).expect("folder");
+            fs::write(path, text).expect("file");
+        };
+        let left = |groups: &str| left_to_groups(groups, folder.path());
+        assert_eq!(left("0::/job/step"), None);
+        write("job/step/memory.max", "max\n");
+        write("job/step/memory.current", "5000\n");
+        assert_eq!(left("0::/job/step"), None, "a group without a limit");
+        write("job/memory.max", "10000\n");
+        write("job/memory.current", "7000\n");
+        assert_eq!(left("0::/job/step"), Some(3000), "the group that holds it has one");
+        write("job/memory.stat", "anon 4000\ninactive_file 2000\nactive_file 1000\n");
+        assert_eq!(left("0::/job/step\n"), Some(5000));
+        write("job/step/memory.max", "5500");
+        assert_eq!(left("0::/job/step\n"), Some(500));
+        // Version 1, in a container that sees its own group at the root.
+        write("memory/memory.limit_in_bytes", "900\n");
+        write("memory/memory.usage_in_bytes", "200\n");
+        assert_eq!(left("5:cpu,cpuacct:/x\n4:memory:/docker/0123\n"), Some(700));
+        assert_eq!(left("nonsense"), None);
+    }
+
+    #[test]
+    fn sampled_subwords_make_batches_larger() {
+        let folder = tempfile::tempdir().expect("folder");
+        let text: String = (0..300).map(|line| format!("the dogs of number {line} ran over the old hills\n")).collect();
+        for side in ["train.en", "train.de"] {
+            fs::write(folder.path().join(side), &text).expect("text");
+        }
+        let mut config = RunConfig::default();
+        config.data.dir = folder.path().to_owned();
+        config.data.validation = String::new();
+        config.data.tokenizer.vocabulary_size = 350;
+        let grows = |config: &RunConfig| {
+            let prepared = taper_data::prepare(&config.data, &folder.path().join("run")).expect("data");
+            growth(config, &prepared).expect("batches")
+        };
+        assert_eq!(grows(&config), 1.0);
+        config.data.tokenizer.dropout = 0.1;
+        let little = grows(&config);
+        config.data.tokenizer.dropout = 0.5;
+        assert!(1.05 < little && 1.2 * little < grows(&config), "{little}");
     }
 
     #[cfg(target_os = "linux")]

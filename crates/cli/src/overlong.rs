@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde::Serialize;
 use taper_data::Tokenizer;
-use taper_model::Positions;
+use taper_model::ModelConfig;
 
 use crate::config::RunConfig;
 use crate::decoding_arguments::OverlongRule;
@@ -34,13 +34,14 @@ pub(crate) struct Overlong {
 impl Limit {
     /// The limit of a run: `tokens`, or else as many as it was trained on; no more than it has positions for.
     pub(crate) fn of(config: &RunConfig, rule: OverlongRule, tokens: Option<usize>) -> Self {
-        let tokens = tokens.unwrap_or(config.data.cleaning.max_tokens);
-        let tokens = match config.model.positions {
-            // The table ends where it ends; `</s>` takes one of them.
-            Positions::Learned => tokens.min(config.model.max_positions.saturating_sub(1)),
-            _ => tokens,
-        };
-        Self { rule, tokens }
+        Self { rule, tokens: tokens.unwrap_or(config.data.cleaning.max_tokens) }.within(&config.model)
+    }
+
+    /// The same, and no more than a model of this shape has positions for.
+    pub(crate) fn within(self, model: &ModelConfig) -> Self {
+        // `</s>` takes one of them.
+        let tokens = model.longest_sequence().map_or(self.tokens, |positions| self.tokens.min(positions.saturating_sub(1)));
+        Self { tokens, ..self }
     }
 
     /// The parts of line `number` that are to be translated, and what was done if it was too long.

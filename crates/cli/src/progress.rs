@@ -167,12 +167,16 @@ pub(crate) fn clock(duration: Duration) -> String {
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-/// A bar for a task of `total` sentences; hidden unless at a terminal.
-pub(crate) fn sentence_bar(total: usize, what: &str) -> ProgressBar {
+/// A bar for a task of `total` sentences, or of as many as will come; hidden unless at a terminal.
+pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    ProgressBar::new(total as u64).with_style(bar_style("{msg} {wide_bar} {pos}/{len} sentences, {eta} left")).with_message(what.to_owned())
+    let bar = match total {
+        Some(total) => ProgressBar::new(total).with_style(bar_style("{msg} {wide_bar} {pos}/{len} sentences, {per_sec}, {eta} left")),
+        None => ProgressBar::no_length().with_style(bar_style("{msg} {spinner} {pos} sentences, {per_sec}")),
+    };
+    bar.with_message(what.to_owned())
 }
 
 /// The style that `template` describes; the plain one if it does not parse.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use taper_trainer::Checkpoints;
+use taper_trainer::{Checkpoints, read_state};
 
 use crate::config::RunConfig;
 use crate::metrics_log::write_atomically;
@@ -140,7 +140,7 @@ impl RunFolder {
     }
 
     /// The checkpoint called `name`: best, last, average or a path; without a
-    /// name, the first of average, best and last that exists.
+    /// name, the first of average, best and last that exists. An average that was made before the run went on does not count.
     ///
     /// # Errors
     /// When there is none, saying what to do.
@@ -160,7 +160,10 @@ impl RunFolder {
             }
             Some(name) => checkpoints.resolve(name).with_context(|| format!("--checkpoint {name}")),
             None => {
-                if let Some(path) = ["averaged", "best"].iter().find_map(|name| checkpoints.resolve(name).ok()) {
+                let step = |path: &Path| read_state(path).map_or(0, |state| state.step);
+                let newest = checkpoints.resolve("last").map_or(0, |last| step(&last));
+                let averaged = checkpoints.resolve("averaged").ok().filter(|path| step(path) >= newest);
+                if let Some(path) = averaged.or_else(|| checkpoints.resolve("best").ok()) {
                     return Ok(path);
                 }
                 checkpoints.resolve("last").with_context(|| {

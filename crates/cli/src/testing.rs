@@ -44,12 +44,12 @@ impl TestResult {
     /// When the split cannot be read or decoded.
     pub(crate) fn of(split: &str, config: &RunConfig, tokenizers: &TokenizerPair, model: &Transformer) -> Result<Self> {
         let text = ParallelText::read(&config.data, split, tokenizers)?;
-        let bar = sentence_bar(text.sources.len(), split);
+        let bar = sentence_bar(Some(text.sources.len() as u64), split);
         let limit = Limit::of(config, OverlongRule::Split, None);
         let (translations, overlong) =
             translate_best(model, tokenizers, &config.decoding, limit, &text.sources, |done| bar.set_position(done as u64))?;
         bar.finish_and_clear();
-        let scores = Scores::new(&translations, &text.references, &config.evaluation).with_context(|| format!("split `{split}`"))?;
+        let scores = Scores::new(&translations, &text.references, &config.scoring()).with_context(|| format!("split `{split}`"))?;
         Ok(Self { split: split.to_owned(), sentences: translations.len(), overlong, scores, text, translations })
     }
 

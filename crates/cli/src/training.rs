@@ -11,7 +11,7 @@ use taper_trainer::{Identity, NoValidation, StopReason, TrainError, Trainer, Val
 
 use crate::arguments::TrainOutput;
 use crate::batches::TrainingBatches;
-use crate::config::{RunConfig, differences};
+use crate::config::{RunConfig, differences, is_of_tokenizer};
 use crate::cost::Cost;
 use crate::data_report;
 use crate::device;
@@ -81,6 +81,14 @@ pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutpu
             changes.join("; ")
         );
     }
+    let of_tokenizer: Vec<String> = changes.into_iter().filter(|change| is_of_tokenizer(change)).collect();
+    if TokenizerPair::exists(folder.root()) && !of_tokenizer.is_empty() {
+        bail!(
+            "{}: the tokenizer is made, and its settings cannot be changed any more: {}; leave them as they were, or train a new run with --run",
+            folder.root().display(),
+            of_tokenizer.join("; ")
+        );
+    }
     preflight(config, output)?;
     // A damaged tokenizer or checkpoint is found before anything is written.
     let checkpoint = match from {
@@ -137,7 +145,7 @@ impl Ready {
             build_model(&config, &prepared.tokenizers, output.device.as_deref().unwrap_or(&config.device), Some(config.training.seed))?;
         disk::check(folder.root(), &folder.checkpoints(), &config.training, model.parameters().len() as u64)?;
         if try_memory {
-            let tokens = memory::fit(&config, &model, prepared.train.report(), output.memory)?;
+            let tokens = memory::fit(&config, &model, &prepared, output.memory)?;
             if config.data.batching.max_tokens != tokens {
                 config.data.batching.max_tokens = tokens;
                 // Costs no tokenising; the report is about the batches as they will be.
@@ -152,6 +160,7 @@ impl Ready {
 fn preflight(config: &RunConfig, output: &TrainOutput) -> Result<()> {
     let name = output.device.as_deref().unwrap_or(&config.device);
     device::dtype(&config.dtype, &device::open(name)?)?;
+    config.require_what_is_watched()?;
     let data = &config.data;
     let mut splits = vec![&data.train];
     if !data.validation.is_empty() {

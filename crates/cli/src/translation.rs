@@ -1,9 +1,9 @@
 //! From text to text: tokenizer, search, detokenizer.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use taper_data::{END, TokenizerPair};
-use taper_decoding::{DecodingConfig, Sentence, StepModel, Translator};
+use taper_decoding::{DecodingConfig, DecodingError, Sentence, StepModel, Translator};
 use taper_model::Transformer;
 
 use crate::line_translator::AlignedTokens;
@@ -18,6 +18,9 @@ pub(crate) struct Translation {
     pub(crate) score: f64,
     /// Its log-probability.
     pub(crate) log_probability: f64,
+    /// How many tokens that is of, the `</s>` of each part counted.
+    #[serde(skip)]
+    pub(crate) length: usize,
     /// Its tokens.
     #[serde(skip)]
     pub(crate) tokens: Vec<u32>,
@@ -33,14 +36,16 @@ pub(crate) struct Text<'a> {
     pub(crate) source: &'a str,
     /// What its translations must begin with; empty for anything.
     pub(crate) prefix: &'a str,
-    /// What tells its draws from those of other texts.
-    pub(crate) number: u64,
+    /// The number of its line, from 1.
+    pub(crate) line: usize,
+    /// Which part of the line it is, from 0.
+    pub(crate) part: u64,
 }
 
-impl<'a> Text<'a> {
-    /// Part `part` of line `line`. Draws of a line must not depend on how many parts those before it had.
-    pub(crate) fn part(source: &'a str, prefix: &'a str, line: usize, part: u64) -> Self {
-        Self { source, prefix, number: line as u64 | part << 40 }
+impl Text<'_> {
+    /// What tells its draws from those of other texts. They must not depend on how many parts the lines before it have.
+    fn number(&self) -> u64 {
+        self.line as u64 | self.part << 40
     }
 }
 
@@ -77,10 +82,15 @@ pub(crate) fn translate<M: StepModel>(
     let sources = encode_sources(tokenizers, &lines)?;
     let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix).collect();
     let prefixes = tokenizers.target().encode_batch(&prefixes)?;
-    let sentences: Vec<Sentence<'_>> =
-        sources.iter().zip(&prefixes).zip(texts).map(|((source, prefix), text)| Sentence { source, prefix, number: text.number }).collect();
+    let sentences: Vec<Sentence<'_>> = sources
+        .iter()
+        .zip(&prefixes)
+        .zip(texts)
+        .map(|((source, prefix), text)| Sentence { source, prefix, number: text.number() })
+        .collect();
     let translator = Translator::new(model, config.clone())?;
-    let found = translator.translate_sentences(&sentences, |chunk| progress(chunk.sentences_done)).context("decoding failed")?;
+    let found =
+        translator.translate_sentences(&sentences, |chunk| progress(chunk.sentences_done)).map_err(|error| by_line(error, texts))?;
     found
         .into_iter()
         .map(|hypotheses| {
@@ -91,6 +101,7 @@ pub(crate) fn translate<M: StepModel>(
                         text: single_line(tokenizers.target().decode(&hypothesis.tokens)?),
                         score: hypothesis.score,
                         log_probability: hypothesis.log_probability,
+                        length: hypothesis.length,
                         tokens: hypothesis.tokens,
                         alignment: None,
                     })
@@ -98,6 +109,16 @@ pub(crate) fn translate<M: StepModel>(
                 .collect()
         })
         .collect()
+}
+
+/// The error with the number of the line where the search has the index of a text: lines may have several parts.
+fn by_line(mut error: DecodingError, texts: &[Text<'_>]) -> anyhow::Error {
+    let Some(sentence) = error.sentence_mut() else {
+        return anyhow::Error::new(error).context("decoding failed");
+    };
+    let line = texts.get(*sentence).map_or(*sentence, |text| text.line);
+    *sentence = line;
+    anyhow::Error::new(error).context(format!("decoding failed at line {line}"))
 }
 
 /// The best translation of each line, and how many lines were translated in parts because they exceed `limit`.
@@ -114,11 +135,12 @@ pub(crate) fn translate_best(
 ) -> Result<(Vec<String>, usize)> {
     let config = DecodingConfig { n_best: 1, ..config.clone() };
     let (mut texts, mut parts_of, mut overlong) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()), 0);
-    for (line, number) in lines.iter().zip(0..) {
-        let (parts, exceeds) = limit.apply(tokenizers.source(), line, number + 1)?;
+    // From 1, as `translate` counts: draws depend on it.
+    for (source, line) in lines.iter().zip(1..) {
+        let (parts, exceeds) = limit.apply(tokenizers.source(), source, line)?;
         overlong += usize::from(exceeds.is_some());
         parts_of.push(parts.len());
-        texts.extend(parts.into_iter().zip(0..).map(|(source, part)| Text::part(source, "", number, part)));
+        texts.extend(parts.into_iter().zip(0..).map(|(source, part)| Text { source, prefix: "", line, part }));
     }
     let mut found = translate(&model.inference(), tokenizers, &config, &texts, progress)?
         .into_iter()

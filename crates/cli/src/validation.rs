@@ -46,7 +46,7 @@ impl Validation {
             tokenizers: tokenizers.clone(),
             decoding: DecodingConfig { beam_size: 1, n_best: 1, sampling: SamplingConfig::default(), ..config.decoding.clone() },
             limit: Limit::of(config, OverlongRule::Split, None),
-            evaluation: config.evaluation.clone(),
+            evaluation: config.scoring(),
         })
     }
 }

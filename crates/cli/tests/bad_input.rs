@@ -152,7 +152,7 @@ fn damaged_runs() {
     fs::write(&model, &changed).expect("change");
     workspace.fail(&last, &["model.safetensors"]);
     fs::write(&model, &bytes).expect("restore");
-    refused(&workspace.run_with_input(&["translate", "run"], b"fine\n\xff\n"), &["standard input:2", "UTF-8"]);
+    refused(&workspace.run_with_input(&["translate", "run"], b"fine\n\xff\n"), &["standard input, line 2", "UTF-8"]);
     workspace.write("taken.txt", "mine");
     workspace.fail(&["translate", "run", "--output", "taken.txt"], &["taken.txt"]);
     assert_eq!(fs::read(workspace.path("taken.txt")).expect("read"), b"mine");

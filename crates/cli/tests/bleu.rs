@@ -122,8 +122,13 @@ fn sentences_columns_and_standard_input() {
     workspace.write("columns", columns);
     assert_eq!(printed(&workspace, "columns -nr 2 -i a -b -w 4"), "49.4556\n");
 
-    let piped = workspace.run_with_input(&["bleu", "r1", "-b", "-w", "4"], read("a").as_bytes());
-    assert_eq!(stdout(&piped), printed(&workspace, "r1 -i a -b -w 4"));
+    let piped = |text: &str| stdout(&workspace.run_with_input(&["bleu", "r1", "-b", "-w", "4"], text.as_bytes()));
+    let score = printed(&workspace, "r1 -i a -b -w 4");
+    assert_eq!(piped(&read("a")), score);
+    // A byte-order mark is no part of the text, wherever the text comes from.
+    let marked = format!("\u{feff}{}", read("a"));
+    workspace.write("marked", &marked);
+    assert_eq!((piped(&marked), printed(&workspace, "r1 -i marked -b -w 4")), (score.clone(), score));
 }
 
 #[test]
@@ -140,6 +145,8 @@ fn what_cannot_be_done_is_refused_with_a_way_out() {
     workspace.fail(&["bleu", "r1", "-i", "a", "--paired-bs"], &["paired", "--input"]);
     workspace.fail(&["bleu", "r1", "-i", "a", "b", "--confidence"], &["--confidence", "--paired-bs"]);
     workspace.fail(&["bleu", "r1", "-i", "a", "-sl", "-m", "bleu", "ter"], &["--sentence-level", "one metric"]);
+    workspace.fail(&["bleu", "r1", "-i", "a", "-sl", "--json"], &["--sentence-level", "--json"]);
+    assert_eq!(workspace.succeed(&["bleu", "r1", "-i", "a", "-sl", "-b", "-f", "json"]).lines().count(), 3);
     workspace.fail(&["bleu", "r1", "-nr", "2", "-i", "a"], &["r1:1", "--num-refs"]);
     workspace.fail(&["bleu", "r1", "-i", "a", "b", "-par", "-pbs"], &["--paired-ar", "--paired-bs"]);
 }

@@ -2,8 +2,13 @@
 
 mod common;
 
-use common::{Workspace, stderr, stdout};
+use std::fs;
+
+use common::{Workspace, refused, stderr, stdout};
 use serde_json::Value;
+
+/// The lines of a window of `translate`.
+const WINDOW: usize = 4096;
 
 /// The JSON record of each line that `translate` prints for `input`.
 fn records(workspace: &Workspace, arguments: &[&str], input: &str) -> Vec<Value> {
@@ -28,6 +33,12 @@ fn decoding_options() {
     alignments(&workspace, input);
     overlong_lines(&workspace);
     bench(&workspace, input);
+    options_without_effect(&workspace, input);
+    evaluation_draws_as_translate(&workspace);
+    marks_and_pipes(&workspace, input);
+    windows(&workspace);
+    output_files(&workspace, input);
+    learned_positions(&workspace, input);
 }
 
 fn greedy_sampling_and_seeds(workspace: &Workspace, input: &str) {
@@ -57,9 +68,16 @@ fn prefixes_and_n_best(workspace: &Workspace, input: &str) {
         let scores: Vec<f64> = translations.iter().map(|one| one["score"].as_f64().expect("score")).collect();
         assert!(scores.is_sorted_by(|a, b| a >= b), "{record}");
     }
+    let with_prefixes = ["translate", "run", "--prefix", "prefixes"];
     workspace.write("prefixes", "dog\n");
-    let refused = workspace.run_with_input(&["translate", "run", "--prefix", "prefixes"], input.as_bytes());
-    common::refused(&refused, &["prefixes: 1 lines, but 4"]);
+    let output = workspace.run_with_input(&with_prefixes, input.as_bytes());
+    refused(&output, &["prefixes ends after line 1, but standard input has a line 2"]);
+    workspace.write("prefixes", "dog\n".repeat(6));
+    let output = workspace.run_with_input(&with_prefixes, input.as_bytes());
+    refused(&output, &["standard input ends after line 4, but prefixes has a line 5"]);
+    // Of files it is known before the model is loaded.
+    workspace.write("in.txt", input);
+    workspace.fail(&["translate", "nowhere", "--prefix", "prefixes", "-i", "in.txt"], &["prefixes has 6 lines, but in.txt has 4"]);
 }
 
 fn ensembles(workspace: &Workspace, input: &str) {
@@ -78,7 +96,9 @@ fn ensembles(workspace: &Workspace, input: &str) {
 fn alignments(workspace: &Workspace, input: &str) {
     let plain = workspace.run_with_input(&["translate", "run", "--alignments"], input.as_bytes());
     let plain = stdout(&plain);
-    for (line, record) in plain.lines().zip(records(workspace, &["--alignments"], input)) {
+    let records = records(workspace, &["--alignments"], input);
+    assert_eq!((plain.lines().count(), records.len()), (4, 4));
+    for (line, record) in plain.lines().zip(records) {
         let (text, pairs) = line.split_once('\t').expect("a tab");
         assert_eq!(text, best(&record));
         let alignment = &record["translations"][0]["alignment"];
@@ -123,6 +143,187 @@ fn bench(workspace: &Workspace, input: &str) {
     for rate in ["sentences_per_second", "tokens_per_second", "first_translation_seconds"] {
         assert!(report[rate].as_f64().expect(rate) > 0.0, "{report}");
     }
+    // Overlong lines are translated in the parts in which `translate` does it.
+    let long = "red cat sees. two big dogs run here. red cat sees.\ndogs run\n";
+    workspace.write("long.txt", long);
+    let short = ["--set", "data.cleaning.max_tokens=8"];
+    let shown = workspace.succeed(&[&["bench", "decode", "run", "--input", "long.txt", "--repeats", "1", "--json"], &short[..]].concat());
+    let report: Value = serde_json::from_str(&shown).expect("JSON");
+    let tokens: u64 = records(workspace, &[&["--alignments"], &short[..]].concat(), long)
+        .iter()
+        .map(|record| {
+            let tokens = record["translations"][0]["alignment"]["target_tokens"].as_array().expect("tokens").len() as u64;
+            tokens + record["overlong"]["parts"].as_u64().unwrap_or(1)
+        })
+        .sum();
+    assert_eq!(report["tokens"], tokens);
     workspace.write("empty.txt", "");
     workspace.fail(&["bench", "decode", "run", "--input", "empty.txt"], &["empty.txt", "no line"]);
+}
+
+fn options_without_effect(workspace: &Workspace, input: &str) {
+    for (arguments, name) in [
+        (&["--seed", "7"][..], "--seed"),
+        (&["--temperature", "0", "--sample"], "--sample"),
+        (&["--temperature", "0", "--top-k", "3"], "--top-k"),
+        (&["--top-p", "0.5", "--temperature", "0"], "--top-p"),
+        (&["--sample", "--beam", "3"], "--beam"),
+    ] {
+        let output = workspace.run_with_input(&[&["translate", "run"], arguments].concat(), input.as_bytes());
+        refused(&output, &[name, "no effect where", "drawn"]);
+    }
+    // A run may draw by its recipe.
+    assert_eq!(records(workspace, &["--set", "decoding.sampling.temperature=2", "--seed", "7"], input).len(), 4);
+    workspace.fail(&["evaluate", "run", "--set", "decoding.sampling.temperature=2", "--beam", "3"], &["--beam", "drawn"]);
+}
+
+/// One line has one number, whichever command draws its translation.
+fn evaluation_draws_as_translate(workspace: &Workspace) {
+    let drawing = ["--set", "decoding.sampling.temperature=0.7"];
+    let evaluated = |arguments: &[&str]| {
+        let shown = workspace.succeed(&[&["evaluate", "run", "--json"], arguments].concat());
+        serde_json::from_str::<Value>(&shown).expect("JSON")["results"][0]["chrf"]["score"].as_f64().expect("a score")
+    };
+    workspace.succeed(&[&["translate", "run", "-i", "data/test.aa", "-o", "drawn.txt"], &drawing[..]].concat());
+    let scored = workspace.succeed(&["bleu", "drawn.txt", "data/test.bb", "-m", "chrf", "-b", "-w", "10"]);
+    let score = evaluated(&drawing);
+    assert_eq!(format!("{score:.10}"), scored.trim());
+    assert_ne!(score, evaluated(&[&drawing[..], &["--set", "decoding.sampling.seed=2"]].concat()));
+}
+
+/// Standard input is read as files are, and a file that can be read only once is not read twice.
+fn marks_and_pipes(workspace: &Workspace, input: &str) {
+    let plain = records(workspace, &[], input);
+    let marked = format!("\u{feff}{input}");
+    assert_eq!(records(workspace, &[], &marked), plain);
+    workspace.write("marked.txt", &marked);
+    let from_file = workspace.succeed(&["translate", "run", "--json", "--input", "marked.txt"]);
+    assert_eq!(from_file.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")).collect::<Vec<_>>(), plain);
+    if cfg!(unix) {
+        assert_eq!(records(workspace, &["--input", "/dev/stdin"], input), plain);
+    }
+}
+
+/// What makes translations of thousands of lines a matter of a second.
+const QUICK: [&str; 6] = ["translate", "run", "--beam", "1", "--set", "decoding.max_length=4"];
+
+/// More lines than a window has, the same four again and again.
+fn many_lines() -> Vec<String> {
+    (0..WINDOW + 300).map(|line| ["red cat sees", "", "two big dogs", "cat"][line % 4].to_owned()).collect()
+}
+
+fn windows(workspace: &Workspace) {
+    let mut lines = many_lines();
+    let output = workspace.run_with_input(&[&QUICK[..], &["--json"]].concat(), (lines.join("\n") + "\n").as_bytes());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(records.len(), lines.len());
+    for (index, (record, line)) in records.iter().zip(&lines).enumerate() {
+        assert_eq!((&record["line"], &record["source"]), (&(index + 1).into(), &line.as_str().into()));
+        assert_eq!(best(record), best(&records[index % 4]), "line {}", index + 1);
+    }
+    // The same lines are drawn again in the second window, by other numbers.
+    let arguments = ["translate", "run", "--sample", "--set", "decoding.max_length=4"];
+    let drawn = stdout(&workspace.run_with_input(&arguments, (lines.join("\n") + "\n").as_bytes()));
+    assert_eq!(drawn.lines().count(), lines.len());
+    assert!(drawn.lines().skip(WINDOW).ne(drawn.lines().take(lines.len() - WINDOW)));
+
+    // What fails late leaves what was finished.
+    let plain = stdout(&workspace.run_with_input(&QUICK, (lines.join("\n") + "\n").as_bytes()));
+    let mut broken = lines.join("\n").into_bytes();
+    broken.extend_from_slice(b"\n\xff\n");
+    let output = workspace.run_with_input(&QUICK, &broken);
+    refused(&output, &[&format!("standard input, line {}", lines.len() + 1), "UTF-8"]);
+    let finished: String = plain.split_inclusive('\n').take(WINDOW).collect();
+    assert!(stdout(&output) == finished, "{} lines", stdout(&output).lines().count());
+    let output = workspace.run_with_input(&[&QUICK[..], &["--output", "late.txt"]].concat(), &broken);
+    refused(&output, &["standard input, line"]);
+    assert!(
+        stderr(&output).contains("4096 lines were translated and are in late.txt.partial; line 4097 is the next"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!workspace.path("late.txt").exists());
+    assert!(fs::read_to_string(workspace.path("late.txt.partial")).expect("read") == finished);
+    // It is not lost to the next attempt.
+    let again = workspace.run_with_input(&[&QUICK[..], &["--output", "late.txt"]].concat(), b"cat\n");
+    refused(&again, &["late.txt.partial exists already"]);
+    // Of a file the fault is known before the model is loaded.
+    workspace.write("broken.txt", &broken);
+    workspace.fail(&["translate", "nowhere", "--input", "broken.txt"], &[&format!("broken.txt, line {}", lines.len() + 1), "UTF-8"]);
+
+    // Prefixes keep step with the lines over windows.
+    lines.truncate(WINDOW + 2);
+    workspace.write("prefixes", lines.iter().map(|line| if line.is_empty() { "\n" } else { "dog\n" }).collect::<String>());
+    workspace.write("in.txt", lines.join("\n") + "\n");
+    let prefixed = workspace.succeed(&[&QUICK[..], &["--prefix", "prefixes", "--input", "in.txt"]].concat());
+    assert_eq!(prefixed.lines().count(), lines.len());
+    assert!(prefixed.lines().zip(&lines).all(|(found, line)| found.starts_with("dog") != line.is_empty()));
+}
+
+fn output_files(workspace: &Workspace, input: &str) {
+    // Before the model is loaded: there is none.
+    workspace.write("in.txt", input);
+    let to = |path: &'static str| ["translate", "nowhere", "--input", "in.txt", "--output", path];
+    workspace.fail(&to("missing/out.txt"), &["missing/out.txt", "no such folder", "make it"]);
+    workspace.fail(&to("in.txt/out.txt"), &["in.txt/out.txt", "cannot be written", "another --output"]);
+    workspace.fail(&to("in.txt"), &["in.txt exists already"]);
+    workspace.fail(&to("new.txt"), &["nowhere", "no such run"]);
+    assert!(!workspace.path("new.txt").exists() && !workspace.path("new.txt.partial").exists(), "an empty file was left behind");
+    #[cfg(unix)]
+    interrupted(workspace);
+}
+
+#[cfg(unix)]
+fn interrupted(workspace: &Workspace) {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    let mut command = workspace.command(&[&QUICK[..], &["--output", "stopped.txt"]].concat());
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let mut stdin = child.stdin.take().expect("stdin");
+    stdin.write_all((many_lines().join("\n") + "\n").as_bytes()).expect("it reads");
+    // The input is not at its end: after one window it waits for more.
+    let partial = workspace.path("stopped.txt.partial");
+    let began = Instant::now();
+    while fs::read_to_string(&partial).unwrap_or_default().lines().count() < WINDOW {
+        assert!(began.elapsed() < Duration::from_secs(120), "no window is written while the input goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("the binary ends");
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("4096 lines were translated and are in stopped.txt.partial"), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
+    assert!(!workspace.path("stopped.txt").exists());
+}
+
+/// Outputs end where the positions do, wherever translations are made: in validation, in tests, by every command.
+fn learned_positions(workspace: &Workspace, input: &str) {
+    let long = ["decoding.max_length=200", "decoding.max_length_offset=200", "decoding.min_length=100"];
+    let shape = ["model.positions=learned", "model.max_positions=40"];
+    let set: Vec<&str> = long.into_iter().chain(shape).flat_map(|key| ["--set", key]).collect();
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "learned"], &set[..]].concat());
+    workspace.write("in.txt", input);
+    workspace.succeed(&["evaluate", "learned"]);
+    workspace.succeed(&["bench", "decode", "learned", "--input", "in.txt", "--repeats", "1"]);
+    for arguments in [&["--beam", "1"][..], &["--beam", "3"], &["--sample"], &["--ensemble", "learned"]] {
+        let arguments = [&["translate", "learned", "--json", "--alignments"], arguments].concat();
+        let output = workspace.run_with_input(&arguments, b"red cat sees\n");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let record: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        let tokens = record["translations"][0]["alignment"]["target_tokens"].as_array().expect("tokens");
+        assert_eq!(tokens.len(), 39, "{arguments:?}");
+    }
+    // A line is no longer than each member has positions for.
+    let long_line = "red cat sees. ".repeat(30);
+    let output = workspace.run_with_input(&["translate", "run", "--ensemble", "learned"], long_line.as_bytes());
+    assert!(output.status.success() && stderr(&output).contains("more than 39: translated in"), "{}", stderr(&output));
+    // An error names the line, however many parts those before it have.
+    workspace.write("prefixes", format!("\n\n{}\n", "dog ".repeat(60)));
+    let input = format!("{long_line}\n\ncat\n");
+    let output = workspace.run_with_input(&["translate", "learned", "--prefix", "prefixes"], input.as_bytes());
+    refused(&output, &["line 3: the prefix of sentence 3 has", "outputs of 39", "shorten it"]);
 }

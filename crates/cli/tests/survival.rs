@@ -303,6 +303,11 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
     let fragments = ["data.batching.max_tokens is 100 but was 200", "model.embedding_dropout is 0.3 but was", "--accept-changes"];
     workspace.fail(&[&resume[..], &other].concat(), &fragments);
     workspace.fail(&[&["train", "tiny.toml", "--run", "run", "--resume"], &other[..]].concat(), &fragments);
+    // Nor can what made the tokenizer; how text is cut in training can.
+    for change in ["data.tokenizer.vocabulary_size=280", "data.lowercase=true"] {
+        let key = change.split('=').next().expect("key");
+        workspace.fail(&[&resume[..], &["--set", change, "--accept-changes"]].concat(), &["the tokenizer is made", key]);
+    }
     // A seed cannot be changed under way: it is the whole random state.
     workspace.fail(&[&resume[..], &["--set", "training.seed=9", "--accept-changes"]].concat(), &["seed 1", "training.seed is 9"]);
 
@@ -310,6 +315,46 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
     workspace.succeed(&[&resume[..], &other, &["--accept-changes"]].concat());
     // What was accepted is the run's own from now on.
     workspace.succeed(&["resume", "run", "--set", "training.max_updates=15"]);
+    // Batches so large that the epoch in hand has fewer than were trained on already.
+    let larger = ["--set", "data.batching.max_tokens=1000", "--set", "data.tokenizer.dropout=0.1", "--accept-changes"];
+    workspace.succeed(&[&["resume", "run", "--set", "training.max_updates=30"], &larger[..]].concat());
+}
+
+#[test]
+fn an_average_from_before_a_run_went_on_is_not_used() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let step = || {
+        let report: serde_json::Value = serde_json::from_str(&workspace.succeed(&["evaluate", "run", "--json"])).expect("JSON");
+        (report["step"].as_u64().expect("step"), report["checkpoint"].as_str().expect("path").ends_with("averaged"))
+    };
+    assert_eq!(step(), (12, true));
+    workspace.succeed(&["resume", "run", "--set", "training.max_updates=24", "--set", "training.average_last=0"]);
+    let (newest, averaged) = step();
+    assert!(newest > 12 && !averaged, "{newest}");
+    workspace.succeed(&["average", "run"]);
+    assert_eq!(step(), (24, true));
+}
+
+#[test]
+fn what_is_watched_must_be_measured() {
+    let workspace = Workspace::new();
+    let refused = |settings: &[&str], fragments: &[&str]| {
+        workspace.fail(&[&["train", "tiny.toml", "--run", "run"], settings].concat(), fragments);
+        assert!(!workspace.path("run").exists());
+    };
+    let bleu = ["--set", "training.early_stopping.metric=bleu", "--set", "evaluation.validation_sentences=0"];
+    refused(&bleu, &["training.early_stopping.metric = \"bleu\"", "evaluation.validation_sentences"]);
+    let blind = ["--set", "training.early_stopping.patience=3", "--set", "data.validation="];
+    refused(&blind, &["training.early_stopping.patience = 3", "data.validation"]);
+}
+
+#[test]
+fn a_score_of_lowercased_data_says_so() {
+    let workspace = Workspace::new();
+    workspace.succeed(&["train", "tiny.toml", "--run", "run", "--set", "data.lowercase=true"]);
+    let scores = fs::read_to_string(workspace.path("run/scores.json")).expect("scores");
+    assert!(scores.contains("case:lc") && !scores.contains("case:mixed"), "{scores}");
 }
 
 #[test]

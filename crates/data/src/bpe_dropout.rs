@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::subwords::{Stream, unreadable};
+use crate::tokenizer::is_text;
 use crate::{Error, Result};
 
 /// The merges of a BPE tokenizer.
@@ -12,7 +13,7 @@ use crate::{Error, Result};
 pub(crate) struct Merges {
     /// For a pair of neighbours, the rank of their merge (lower goes first) and the token that it makes.
     by_pair: HashMap<(u32, u32), (u32, u32)>,
-    /// The characters of each token, or the token itself where one of them has no id.
+    /// The characters of each token, or the token itself where one of them has no id and where it spells no text.
     characters: Vec<Vec<u32>>,
 }
 
@@ -47,7 +48,7 @@ impl Merges {
         }
         let size = vocabulary.values().filter_map(Value::as_u64).max().map_or(0, |id| id as usize + 1);
         let mut characters: Vec<Vec<u32>> = (0..size as u32).map(|id| vec![id]).collect();
-        for (token, whole) in vocabulary {
+        for (token, whole) in vocabulary.iter().filter(|(token, _)| is_text(token)) {
             let parts: Option<Vec<u32>> = token.chars().map(|character| id(character.encode_utf8(&mut [0; 4]))).collect();
             if let (Some(parts), Some(entry)) = (parts, whole.as_u64().and_then(|whole| characters.get_mut(whole as usize))) {
                 *entry = parts;

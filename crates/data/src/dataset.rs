@@ -76,7 +76,7 @@ impl Dataset {
     }
 
     /// Whether pairs are segmented at random.
-    pub(crate) fn samples_subwords(&self) -> bool {
+    pub fn samples_subwords(&self) -> bool {
         self.sampler.is_some()
     }
 

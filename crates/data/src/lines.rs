@@ -15,7 +15,7 @@ const BUFFER: usize = 1 << 18;
 /// A line without an end would otherwise fill the memory: a small compressed file can hold one of any length.
 const LONGEST_LINE: u64 = 1 << 26;
 
-/// Reads a file line by line; `.gz` and `.zst` are decompressed on the way.
+/// Reads a file line by line, `.gz` and `.zst` being decompressed on the way, or a stream.
 pub struct LineReader {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,
@@ -52,7 +52,12 @@ impl LineReader {
         Ok(Self { path: path.to_owned(), reader, buffer: Vec::new(), line: 0 })
     }
 
-    /// The file.
+    /// Reads a stream that has no path; errors call it `name`.
+    pub fn new(stream: impl BufRead + Send + 'static, name: &str) -> Self {
+        Self { path: name.into(), reader: Box::new(stream), buffer: Vec::new(), line: 0 }
+    }
+
+    /// The file, or the name of the stream.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -117,5 +122,28 @@ impl Iterator for LineReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_line().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_newline_ends_a_line_and_a_mark_before_the_first_goes() {
+        let lines = LineReader::new("\u{feff}a\u{2028}b\r\n\n\x0bc\u{85}\n\u{feff}d".as_bytes(), "a stream");
+        let lines: Vec<String> = lines.map(|line| line.expect("UTF-8")).collect();
+        assert_eq!(lines, ["a\u{2028}b", "", "\x0bc\u{85}", "\u{feff}d"]);
+    }
+
+    #[test]
+    fn faults_of_a_stream_name_it_and_the_line() {
+        let mut lines = LineReader::new(&b"fine\n\xff\n"[..], "a stream");
+        lines.next_line().expect("UTF-8");
+        let error = lines.next_line().expect_err("not UTF-8");
+        assert!(error.to_string().starts_with("a stream, line 2: not valid UTF-8"), "{error}");
+        let endless = BufReader::new(std::io::repeat(b'x'));
+        let error = LineReader::new(endless, "a stream").next_line().expect_err("too long");
+        assert!(error.to_string().starts_with("a stream, line 1: is longer than 67108864 bytes"), "{error}");
     }
 }

@@ -229,6 +229,13 @@ pub(crate) fn byte_token(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }
 
+/// Whether a token of a vocabulary spells text: special tokens and bytes do not.
+pub(crate) fn is_text(token: &str) -> bool {
+    let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    let is_byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).is_some_and(|byte| byte_token(byte) == token);
+    !is_byte && !SPECIAL_TOKENS.contains(&token)
+}
+
 /// Bytes as lowercase hexadecimal digits.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

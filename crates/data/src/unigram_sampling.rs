@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::subwords::{Stream, unreadable};
-use crate::tokenizer::{SPECIAL_TOKENS, byte_token};
+use crate::tokenizer::is_text;
 
 /// The pieces of a unigram tokenizer with their log-probabilities.
 #[derive(Debug)]
@@ -26,12 +26,11 @@ impl Pieces {
     /// When it has no pieces with scores.
     pub(crate) fn read(model: &Value) -> Result<Self> {
         let vocabulary = model["vocab"].as_array().ok_or_else(|| unreadable("vocabulary"))?;
-        let bytes: Vec<String> = (0..=u8::MAX).map(byte_token).collect();
         let mut pieces = Self { by_text: HashMap::new(), texts: Vec::with_capacity(vocabulary.len()), longest: 0 };
         for (id, entry) in (0_u32..).zip(vocabulary) {
             let (text, score) =
                 entry.get(0).and_then(Value::as_str).zip(entry.get(1).and_then(Value::as_f64)).ok_or_else(|| unreadable("scores"))?;
-            let spells = !text.is_empty() && !SPECIAL_TOKENS.contains(&text) && !bytes.iter().any(|byte| byte == text);
+            let spells = !text.is_empty() && is_text(text);
             pieces.texts.push(spells.then(|| text.to_owned()));
             if spells {
                 pieces.longest = pieces.longest.max(text.len());

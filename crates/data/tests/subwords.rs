@@ -74,6 +74,31 @@ fn each_epoch_sees_the_same_text_in_other_tokens() {
     }
 }
 
+/// The name of a byte's token is not what it spells, even where each of its characters is a token.
+#[test]
+fn bytes_stay_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let markup = |number: usize| format!("<0x{number:02X}> of <0xABCDEF> and 0123456789");
+    let pairs: Vec<_> = (0..256).map(|number| (markup(number), markup(255 - number))).chain([("鿫".to_owned(), "鿫".to_owned())]).collect();
+    common::write_split(directory.path(), "train", &pairs);
+    let mut config = DataConfig { dir: directory.path().to_owned(), validation: String::new(), ..DataConfig::default() };
+    config.tokenizer.vocabulary_size = 330;
+    config.tokenizer.character_coverage = 0.999;
+    let without = prepare(&config, &directory.path().join("run")).unwrap();
+    config.tokenizer.dropout = 0.5;
+    let with = prepare(&config, &directory.path().join("run")).unwrap();
+    let rare = |data: &Prepared| {
+        let row = |batch: Batch| {
+            let place = batch.indices.iter().position(|&line| line == 257)?;
+            let from: usize = batch.source_lengths[..place].iter().sum();
+            Some(batch.source[from..from + batch.source_lengths[place]].to_vec())
+        };
+        epoch(data, &config, SEED, 0).into_iter().find_map(row).unwrap()
+    };
+    assert_eq!(rare(&without).len(), 5, "the mark of a word, three bytes, the end");
+    assert_eq!(rare(&with), rare(&without));
+}
+
 #[test]
 fn epochs_and_seeds_differ_and_nothing_else_matters() {
     for (kind, strength) in [(TokenizerKind::Bpe, 0.2), (TokenizerKind::Unigram, 0.3)] {

@@ -7,6 +7,10 @@ use taper_model::{Pass, Sequences, Transformer};
 use crate::tokens::BOS;
 use crate::{DecodingError, Result};
 
+/// The most weights of a head that are computed at once, padding counted: 2^18 are 1 MiB a head, and enough for hundreds of sentences of
+/// usual length. A translation with more of its own is aligned alone.
+const AT_ONCE: usize = 1 << 18;
+
 /// The alignment of one translation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Alignment {
@@ -29,9 +33,27 @@ pub fn align(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Res
     if sources.len() != targets.len() {
         return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
     }
-    if sources.is_empty() {
-        return Ok(Vec::new());
+    let mut aligned = Vec::with_capacity(sources.len());
+    while aligned.len() < sources.len() {
+        let (sources, targets) = (&sources[aligned.len()..], &targets[aligned.len()..]);
+        let count = fitting(sources, targets);
+        aligned.extend(align_batch(model, &sources[..count], &targets[..count])?);
     }
+    Ok(aligned)
+}
+
+/// How many sentences, at least one, may be aligned together: each takes as much as one with the longest source and target would.
+fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
+    let (mut longest_source, mut longest_target) = (0, 0);
+    let fits = |(before, (source, target)): &(usize, (&&[u32], &&[u32]))| {
+        longest_source = longest_source.max(source.len());
+        longest_target = longest_target.max(target.len() + 1);
+        *before == 0 || (before + 1) * longest_source * longest_target <= AT_ONCE
+    };
+    sources.iter().zip(targets).enumerate().take_while(fits).count()
+}
+
+fn align_batch(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Vec<Alignment>> {
     let weights = attention(model, sources, targets)?;
     // (B, T, S) row-major, with the lengths of the longest.
     let (_, queries, keys) = weights.dims3().map_err(failed)?;
@@ -51,17 +73,15 @@ pub fn align(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Res
         .collect())
 }
 
-/// The weights of the chosen layer, mean over heads: `(B, T, S)`.
+/// The weights of the chosen layer, the only ones that are kept, mean over heads: `(B, T, S)`.
 fn attention(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Tensor> {
     let memory = model.encode(&Sequences::pack(sources), &Pass::evaluate()).map_err(|error| DecodingError::model("encode", error))?;
     let inputs: Vec<Vec<u32>> = targets.iter().map(|target| [&[BOS], *target].concat()).collect();
-    let pass = Pass::evaluate_with_attention();
+    let chosen = model.config().decoder_layers.saturating_sub(2);
+    let pass = Pass::evaluate_with_attention_of(&format!("decoder.layers.{chosen}.cross_attention"));
     model.decode(&Sequences::pack(&inputs), &memory, &pass).map_err(|error| DecodingError::model("align", error))?;
-    let layers: Vec<Tensor> =
-        pass.into_attention().into_iter().filter(|record| record.layer.ends_with("cross_attention")).map(|record| record.weights).collect();
-    let chosen = layers.len().saturating_sub(2);
-    let weights = layers.get(chosen).ok_or_else(|| DecodingError::model("align", "no layer attends to the source"))?;
-    weights.to_device(&Device::Cpu).and_then(|all| all.to_dtype(DType::F32)).and_then(|all| all.mean(1)).map_err(failed)
+    let record = pass.into_attention().pop().ok_or_else(|| DecodingError::model("align", "no layer attends to the source"))?;
+    record.weights.to_device(&Device::Cpu).and_then(|all| all.to_dtype(DType::F32)).and_then(|all| all.mean(1)).map_err(failed)
 }
 
 fn failed(error: candle_core::Error) -> DecodingError {
@@ -71,4 +91,23 @@ fn failed(error: candle_core::Error) -> DecodingError {
 /// The place of the largest weight, the first among equals.
 fn heaviest(weights: &[f32]) -> Option<usize> {
     (0..weights.len()).reduce(|best, place| if weights[place] > weights[best] { place } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_aligned_at_once_is_bounded_with_its_padding() {
+        let (short, long): (&[u32], &[u32]) = (&[4; 20], &[4; 400]);
+        let count = fitting(&[short; 1000], &[short; 1000]);
+        assert!(count > 100 && count * 20 * 21 <= AT_ONCE, "{count}");
+        // A long sentence makes all beside it as large as itself.
+        let mut mixed = [short; 100];
+        mixed[50] = long;
+        assert_eq!(fitting(&mixed, &[short; 100]), 50);
+        assert_eq!(fitting(&mixed, &mixed), 50);
+        let longer: &[u32] = &[4; 4000];
+        assert_eq!(fitting(&[longer, short], &[longer, short]), 1);
+    }
 }

@@ -65,8 +65,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(index: usize, sentence: Sentence<'a>, config: &DecodingConfig) -> Self {
-        let limits = sentence.limits(config);
+    fn new(index: usize, sentence: Sentence<'a>, limits: OutputLimits) -> Self {
         Self {
             index,
             sentence,
@@ -167,7 +166,9 @@ pub(crate) fn beam<M: StepModel>(model: &M, sentences: &[Sentence<'_>], config: 
     if sentences.is_empty() {
         return Ok(results);
     }
-    let mut active: Vec<Search<'_>> = sentences.iter().enumerate().map(|(index, sentence)| Search::new(index, *sentence, config)).collect();
+    let longest = model.longest_output();
+    let mut active: Vec<Search<'_>> =
+        sentences.iter().enumerate().map(|(index, sentence)| Search::new(index, *sentence, sentence.limits(config, longest))).collect();
     let sources: Vec<&[u32]> = sentences.iter().map(|sentence| sentence.source).collect();
     let mut state = model.start(&sources)?;
     let mut position = 0;

@@ -34,6 +34,10 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         self.vocabulary_size
     }
 
+    fn longest_output(&self) -> Option<usize> {
+        self.models.iter().filter_map(StepModel::longest_output).min()
+    }
+
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {
         self.models.iter().map(|model| model.start(sources)).collect()
     }

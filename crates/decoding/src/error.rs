@@ -63,6 +63,17 @@ pub enum DecodingError {
         vocabulary: usize,
     },
 
+    /// A target to begin with is longer than the model's outputs can be.
+    #[error("the prefix of sentence {sentence} has {tokens} tokens, but the model has positions for outputs of {longest}; shorten it")]
+    LongPrefix {
+        /// Which sentence.
+        sentence: usize,
+        /// The prefix's tokens.
+        tokens: usize,
+        /// The most that an output can have.
+        longest: usize,
+    },
+
     /// The model returned an unexpected number of values.
     #[error(
         "the model returned {got} values for {rows} rows over a vocabulary of {vocabulary} tokens, \
@@ -126,16 +137,22 @@ impl DecodingError {
         Self::Model { action, source }
     }
 
-    /// Translates a sentence index within a batch to one within the whole call.
-    pub(crate) fn in_batch(mut self, indices: &[usize]) -> Self {
-        match &mut self {
+    /// Which sentence it is about, where it is about one; a caller puts the number there that its own reader knows the sentence by.
+    pub fn sentence_mut(&mut self) -> Option<&mut usize> {
+        match self {
             Self::NotADistribution { sentence, .. }
             | Self::DeadEnd { sentence }
             | Self::SourceWithoutEnd { sentence, .. }
-            | Self::Target { sentence, .. } => {
-                *sentence = indices.get(*sentence).copied().unwrap_or(*sentence);
-            }
-            _ => {}
+            | Self::Target { sentence, .. }
+            | Self::LongPrefix { sentence, .. } => Some(sentence),
+            _ => None,
+        }
+    }
+
+    /// Translates a sentence index within a batch to one within the whole call.
+    pub(crate) fn in_batch(mut self, indices: &[usize]) -> Self {
+        if let Some(sentence) = self.sentence_mut() {
+            *sentence = indices.get(*sentence).copied().unwrap_or(*sentence);
         }
         self
     }

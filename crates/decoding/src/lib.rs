@@ -34,6 +34,10 @@
 //!         10
 //!     }
 //!
+//!     fn longest_output(&self) -> Option<usize> {
+//!         None
+//!     }
+//!
 //!     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {
 //!         Ok(sources.iter().map(|source| source.to_vec()).collect())
 //!     }

@@ -105,7 +105,7 @@ mod tests {
     fn penalised_logits_fall_on_either_side_of_zero() {
         let config = DecodingConfig { repetition_penalty: 2.0, ..DecodingConfig::default() };
         let sentence = Sentence { source: &[5, EOS], prefix: &[], number: 0 };
-        let rules = Rules::after(3, &[4, 5, 4], &sentence, sentence.limits(&config), &config);
+        let rules = Rules::after(3, &[4, 5, 4], &sentence, sentence.limits(&config, None), &config);
         let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];
         assert_eq!(rules.penalised(&logits).expect("penalised"), [0.0, 0.0, 0.0, 0.0, 1.5, -6.0, 1.0]);
     }

@@ -91,7 +91,7 @@ mod tests {
     fn drawn(sampling: &SamplingConfig, uniform: f64) -> u32 {
         let config = DecodingConfig::default();
         let sentence = Sentence { source: &[5, EOS], prefix: &[], number: 0 };
-        let rules = Rules::after(0, &[], &sentence, sentence.limits(&config), &config);
+        let rules = Rules::after(0, &[], &sentence, sentence.limits(&config, None), &config);
         draw(&LOGITS, &rules, sampling, uniform).expect("a distribution").expect("possible").token
     }
 

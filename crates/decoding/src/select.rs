@@ -131,7 +131,7 @@ mod tests {
     fn anything() -> Rules {
         let config = DecodingConfig { allow_unknown: true, ..DecodingConfig::default() };
         let sentence = Sentence { source: &[5, EOS], prefix: &[], number: 0 };
-        Rules::after(0, &[], &sentence, sentence.limits(&config), &config)
+        Rules::after(0, &[], &sentence, sentence.limits(&config, None), &config)
     }
 
     #[test]

@@ -15,6 +15,10 @@ pub trait StepModel {
     /// The number of target tokens `V`, the length of one row of [`step`](StepModel::step).
     fn vocabulary_size(&self) -> usize;
 
+    /// The most output tokens that a row can take, `</s>` not counted; none where nothing limits them.
+    /// A search forces the end there.
+    fn longest_output(&self) -> Option<usize>;
+
     /// Encodes `sources`, none of them empty, into a state with one row per source.
     ///
     /// # Errors

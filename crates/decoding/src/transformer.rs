@@ -12,6 +12,11 @@ impl StepModel for Inference {
         self.model().vocab_target()
     }
 
+    fn longest_output(&self) -> Option<usize> {
+        // `<s>` takes the first position.
+        self.model().config().longest_sequence().map(|positions| positions.saturating_sub(1))
+    }
+
     fn start(&self, sources: &[&[u32]]) -> Result<DecodeState> {
         Inference::start(self, &Sequences::pack(sources)).map_err(|error| DecodingError::model("start", error))
     }

@@ -82,7 +82,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// source with a prefix is given to the model as only `</s>`.
     ///
     /// # Errors
-    /// As [`translate`](Self::translate); [`DecodingError::Target`] for a prefix that no translation can hold.
+    /// As [`translate`](Self::translate); [`DecodingError::Target`] and [`DecodingError::LongPrefix`] for a prefix that no translation
+    /// can hold.
     pub fn translate_sentences(
         &self,
         sentences: &[Sentence<'_>],
@@ -91,6 +92,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         check_sources(sentences.iter().map(|sentence| sentence.source))?;
         for (index, sentence) in sentences.iter().enumerate() {
             check_target(index, sentence.prefix, self.model.vocabulary_size())?;
+            check_length(index, sentence.prefix, self.model.longest_output())?;
         }
         let (empty, mut order): (Vec<usize>, Vec<usize>) =
             (0..sentences.len()).partition(|&index| is_empty(sentences[index].source) && sentences[index].prefix.is_empty());
@@ -215,6 +217,14 @@ fn check_sources<'a>(sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a prefix that leaves the model no position for `</s>`.
+fn check_length(sentence: usize, prefix: &[u32], longest: Option<usize>) -> Result<()> {
+    match longest {
+        Some(longest) if prefix.len() > longest => Err(DecodingError::LongPrefix { sentence, tokens: prefix.len(), longest }),
+        _ => Ok(()),
+    }
 }
 
 /// Cuts sentences of the given lengths, in order, into batches within the configured budgets.

@@ -34,6 +34,7 @@ pub(crate) fn walk<M: StepModel>(
     if sentences.is_empty() {
         return Ok(finished);
     }
+    let longest = model.longest_output();
     let mut active: Vec<Growing<'_>> = sentences
         .iter()
         .enumerate()
@@ -42,7 +43,7 @@ pub(crate) fn walk<M: StepModel>(
                 index,
                 copy,
                 sentence: *sentence,
-                limits: sentence.limits(config),
+                limits: sentence.limits(config, longest),
                 tokens: Vec::new(),
                 log_probability: 0.0,
                 rank: 0.0,

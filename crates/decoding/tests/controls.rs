@@ -144,6 +144,31 @@ fn prefixes_are_checked() {
     assert!(matches!(error, DecodingError::Target { sentence: 1, position: 1, token: EOS, .. }), "{error}");
 }
 
+#[test]
+fn no_output_is_longer_than_the_model_takes() {
+    let (mut short, long, sources) = (model(55), model(55), random_sources(20, 55));
+    short.end_bias = -9.0;
+    short.longest = Some(5);
+    let two = [HashModel { longest: Some(9), end_bias: -9.0, ..model(56) }, short];
+    let ensemble = Ensemble::new(&two).expect("one vocabulary");
+    let short = &two[1];
+    for config in [greedy(), DecodingConfig { n_best: 4, ..DecodingConfig::default() }, sampled(sampling(1.0, 9), 4)] {
+        // The end gives way to no minimum.
+        let config = DecodingConfig { min_length: 7, ..config };
+        let alone = translate(short, &config, &sources);
+        let together = Translator::new(&ensemble, config).expect("valid").translate(&sources).expect("decodes");
+        assert!(alone.iter().chain(&together).flatten().all(|hypothesis| hypothesis.tokens.len() == 5));
+    }
+    let prefixes = [vec![4, 5, 6, 7, 4], vec![4, 5, 6, 7, 4, 5]];
+    let prefixed = |count: usize, model| {
+        Translator::new(model, greedy()).expect("valid").translate_sentences(&prefixed(&sources[..count], &prefixes[..count]), |_| {})
+    };
+    assert_eq!(prefixed(1, short).expect("fits")[0][0].tokens, prefixes[0]);
+    let error = prefixed(2, short).expect_err("too long");
+    assert!(matches!(error, DecodingError::LongPrefix { sentence: 1, tokens: 6, longest: 5 }), "{error}");
+    assert!(prefixed(2, &long).expect("no limit")[1][0].tokens.starts_with(&prefixes[1]));
+}
+
 /// The longest run of tokens that comes twice.
 fn longest_repeated_run(tokens: &[u32]) -> usize {
     let twice = |size: usize| {

@@ -1,7 +1,7 @@
 //! The equivalences of search, with real Transformers behind it.
 
 use candle_core::{DType, Device};
-use taper_decoding::{DecodingConfig, EOS, Ensemble, Hypothesis, Translator, align, greedy_search};
+use taper_decoding::{DecodingConfig, EOS, Ensemble, Hypothesis, SamplingConfig, Translator, align, beam_search, greedy_search};
 use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::{Kernel, Products};
 
@@ -57,14 +57,38 @@ fn a_batch_is_its_sentences() {
 #[test]
 fn a_beam_of_one_is_greedy() {
     each(|model, name| {
-        let beam = translate(model, config(1), &sources());
         let sources = sources();
         let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
-        let greedy = greedy_search(&model.inference(), &slices, &config(1)).expect("decodes");
+        // With a length penalty the beam may go on past the likeliest end.
+        let config = DecodingConfig { length_penalty: 0.0, ..config(1) };
+        let beam = beam_search(&model.inference(), &slices, &config).expect("decodes");
+        let greedy = greedy_search(&model.inference(), &slices, &config).expect("decodes");
+        assert_eq!((beam.len(), greedy.len()), (sources.len(), sources.len()));
         for (beam, greedy) in beam.iter().zip(&greedy) {
             assert_close(&beam[0], greedy, name);
         }
     });
+}
+
+#[test]
+fn outputs_end_where_learned_positions_do() {
+    let of_positions = |max_positions| {
+        let config =
+            ModelConfig { max_positions, positions: Positions::Learned, ..model(NormPlacement::Pre, Positions::Learned).config().clone() };
+        Transformer::new(&config, 23, 23, 3, &Device::Cpu, DType::F32).expect("a valid model").inference()
+    };
+    let members = [of_positions(12), of_positions(8)];
+    let ensemble = Ensemble::new(&members).expect("one vocabulary");
+    let sources: Vec<Vec<u32>> = sources().into_iter().filter(|source| source.len() <= 8).collect();
+    let drawn = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
+    for config in [config(1), config(4), DecodingConfig { sampling: drawn, ..config(2) }] {
+        // A minimum that no position is left for, so that all outputs reach the end.
+        let config = DecodingConfig { min_length: 20, max_length_offset: 30, ..config };
+        let alone = Translator::new(&members[0], config.clone()).expect("valid").translate(&sources).expect("decodes");
+        assert!(alone.iter().flatten().all(|hypothesis| hypothesis.tokens.len() == 11));
+        let together = Translator::new(&ensemble, config).expect("valid").translate(&sources).expect("decodes");
+        assert!(together.iter().flatten().all(|hypothesis| hypothesis.tokens.len() == 7));
+    }
 }
 
 #[test]
@@ -123,4 +147,22 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
         let alone = align(model, &slices[3..4], &outputs[3..4]).expect("aligns");
         assert_eq!(alone[0].pairs, aligned[3].pairs, "{name}");
     });
+}
+
+/// So many sentences, one of them so long, that they are aligned in several batches.
+#[test]
+fn alignments_keep_their_order_over_batches() {
+    let model = model(NormPlacement::Pre, Positions::Sinusoidal);
+    let short: Vec<Vec<u32>> = (0..40_u32).map(|i| (0..3 + i % 5).map(|t| 4 + (5 * i + t) % 19).chain([EOS]).collect()).collect();
+    let mut sources = short;
+    sources[7] = (0..600_u32).map(|t| 4 + t % 19).chain([EOS]).collect();
+    let targets: Vec<Vec<u32>> = sources.iter().map(|source| source[..source.len() - 1].iter().rev().copied().collect()).collect();
+    let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
+    let outputs: Vec<&[u32]> = targets.iter().map(Vec::as_slice).collect();
+    let aligned = align(&model, &slices, &outputs).expect("aligns");
+    assert_eq!(aligned.len(), sources.len());
+    for (place, alignment) in aligned.iter().enumerate() {
+        let alone = align(&model, &slices[place..=place], &outputs[place..=place]).expect("aligns").remove(0);
+        assert_eq!(alignment.pairs, alone.pairs, "sentence {place}");
+    }
 }

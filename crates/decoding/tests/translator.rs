@@ -139,6 +139,10 @@ impl StepModel for Diverged {
         self.inner.vocabulary_size()
     }
 
+    fn longest_output(&self) -> Option<usize> {
+        self.inner.longest_output()
+    }
+
     fn start(&self, sources: &[&[u32]]) -> Result<Vec<u64>> {
         self.inner.start(sources)
     }

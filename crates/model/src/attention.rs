@@ -70,7 +70,7 @@ impl SelfAttention {
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions.rotary.as_ref(), pass)?;
         let spec = self.spec(lengths, positions, pass);
-        if pass.records_attention() {
+        if pass.records_attention(&self.name) {
             let width = x.dim(1)?;
             let weights =
                 composed::attention_weights(&qkv.narrow(1, 0, width)?, &qkv.narrow(1, width, width)?, positions.bias.as_ref(), &spec)?;
@@ -165,7 +165,7 @@ impl CrossAttention {
             dropout: pass.dropout(self.dropout, self.site),
             products: self.products,
         };
-        if pass.records_attention() {
+        if pass.records_attention(&self.name) {
             pass.record(&self.name, composed::attention_weights(&query, &key_value.narrow(1, 0, x.dim(1)?)?, None, &spec)?);
         }
         self.out.onto(&cross_attention(pass.tape(), &query, key_value, None, &spec)?, residual, pass)

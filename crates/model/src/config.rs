@@ -134,6 +134,12 @@ impl Default for ModelConfig {
 }
 
 impl ModelConfig {
+    /// The most tokens of a sequence, `<s>` or `</s>` counted; none where positions have no end.
+    #[must_use]
+    pub fn longest_sequence(&self) -> Option<usize> {
+        (self.positions == Positions::Learned).then_some(self.max_positions)
+    }
+
     /// Checks that the numbers fit together.
     ///
     /// # Errors

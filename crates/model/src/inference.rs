@@ -113,7 +113,7 @@ impl Inference {
             return Err(ModelError::Tokens { tokens: tokens.len(), rows });
         }
         let hidden = taper_ops::threads::in_pool(|| self.hidden(state, tokens))?;
-        let block = (LOGITS / self.model.vocab_target()).next_multiple_of(ROWS);
+        let block = (LOGITS / self.model.vocab_target()).max(1).next_multiple_of(ROWS);
         Ok((0..rows).step_by(block).map(move |first| {
             let hidden = hidden.narrow(0, first, block.min(rows - first))?;
             taper_ops::threads::in_pool(|| self.model.logits(&hidden, &Pass::infer(&self.packs)))

@@ -15,7 +15,15 @@ pub struct Pass {
     tape: Option<Tape>,
     /// Weights that do not change, in the layout of the matrix kernels.
     packs: Option<Arc<PackedWeights>>,
-    recorder: Option<RefCell<Vec<AttentionRecord>>>,
+    recorder: Option<Recorder>,
+}
+
+/// The attention weights that layers have noted.
+#[derive(Debug, Default)]
+struct Recorder {
+    /// The only layer whose weights are kept; none for all.
+    only: Option<String>,
+    records: RefCell<Vec<AttentionRecord>>,
 }
 
 /// The attention weights of one layer.
@@ -58,7 +66,13 @@ impl Pass {
     /// As [`Pass::evaluate`], and every layer's attention weights are kept.
     #[must_use]
     pub fn evaluate_with_attention() -> Self {
-        Self { recorder: Some(RefCell::default()), ..Self::default() }
+        Self { recorder: Some(Recorder::default()), ..Self::default() }
+    }
+
+    /// As [`Pass::evaluate`], and the attention weights of the layer of this full name are kept.
+    #[must_use]
+    pub fn evaluate_with_attention_of(layer: &str) -> Self {
+        Self { recorder: Some(Recorder { only: Some(layer.to_owned()), ..Recorder::default() }), ..Self::default() }
     }
 
     /// Whether gradients are wanted.
@@ -88,16 +102,16 @@ impl Pass {
     /// The weights that layers recorded, in the order in which they ran.
     #[must_use]
     pub fn into_attention(self) -> Vec<AttentionRecord> {
-        self.recorder.map(RefCell::into_inner).unwrap_or_default()
+        self.recorder.map(|recorder| recorder.records.into_inner()).unwrap_or_default()
     }
 
-    pub(crate) fn records_attention(&self) -> bool {
-        self.recorder.is_some()
+    pub(crate) fn records_attention(&self, layer: &str) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| recorder.only.as_deref().is_none_or(|only| only == layer))
     }
 
     pub(crate) fn record(&self, layer: &str, weights: Tensor) {
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().push(AttentionRecord { layer: layer.to_owned(), weights });
+            recorder.records.borrow_mut().push(AttentionRecord { layer: layer.to_owned(), weights });
         }
     }
 

@@ -105,6 +105,12 @@ impl Transformer {
         Self::build(config, (vocab_source, vocab_target), Some(seed), device, compute)
     }
 
+    /// The type of the activations: f32 on the CPU, whatever its products round to.
+    #[must_use]
+    pub const fn activations(&self) -> DType {
+        self.compute
+    }
+
     /// As [`Transformer::new`] with every parameter zero, to be loaded: drawing takes longer than reading.
     ///
     /// # Errors

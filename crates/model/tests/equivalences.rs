@@ -145,6 +145,13 @@ fn attention_can_be_seen() -> TestResult {
     assert_eq!(cross.weights.dims(), [3, 3, 5, 5]);
     let sums = cross.weights.sum(3)?.flatten_all()?.to_vec1::<f32>()?;
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5));
+
+    // One layer alone gives the same, and nothing of the others is held.
+    let pass = Pass::evaluate_with_attention_of("decoder.layers.1.cross_attention");
+    model.decode(&Sequences::pack(&TARGETS), &memory, &pass)?;
+    let only = pass.into_attention();
+    assert_eq!((only.len(), &only[0].layer), (1, &cross.layer));
+    assert_eq!(only[0].weights.flatten_all()?.to_vec1::<f32>()?, cross.weights.flatten_all()?.to_vec1::<f32>()?);
     Ok(())
 }
 

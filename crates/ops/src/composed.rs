@@ -197,7 +197,8 @@ pub fn smoothed_cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &[u32],
     let smoothed = ((&nll * (1.0 - smoothing))? + (uniform * smoothing)?)?;
     let predictions = logits.argmax(1)?.to_vec1::<u32>()?;
     let correct = predictions.iter().zip(targets).filter(|(prediction, target)| prediction == target).count();
-    let number = |x: &Tensor| x.to_dtype(DType::F64)?.to_scalar::<f64>();
+    // On the host: Metal has no f64.
+    let number = |x: &Tensor| x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_scalar::<f64>();
     let mut sums = LossSums { smoothed: number(&smoothed)?, nll: number(&nll)?, correct, divergence: 0.0 };
     if r_drop > 0.0 {
         let (p, q) = (log_probs.i(..rows / 2)?, log_probs.i(rows / 2..)?);
@@ -242,7 +243,11 @@ pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Resu
     let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
     let (cosines, sines) = angles(longest, head);
     let at = Tensor::from_vec(positions.to_vec(), rows, x.device())?;
-    let table = |values: Vec<f64>| Tensor::from_vec(values, (longest, 1, half), x.device())?.to_dtype(x.dtype())?.index_select(&at, 0);
+    // Converted on the host: Metal has no f64.
+    let table = |values: Vec<f64>| {
+        let all = Tensor::from_vec(values, (longest, 1, half), &Device::Cpu)?.to_dtype(x.dtype())?;
+        all.to_device(x.device())?.index_select(&at, 0)
+    };
     let (cosines, sines) = (table(cosines)?, table(sines)?); // (N, 1, Dh/2)
     let pairs = x.narrow(1, 0, turned)?.contiguous()?.reshape((rows, turned / head, head))?;
     let (first, second) = (pairs.i((.., .., ..half))?, pairs.i((.., .., half..))?);

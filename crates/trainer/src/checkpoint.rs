@@ -38,6 +38,9 @@ pub const LAST: &str = "last";
 /// The pointer to the best checkpoint.
 pub const BEST: &str = "best";
 
+/// What the names of checkpoints begin with that a run has left by going back to an earlier one.
+const LEFT: &str = "left-";
+
 /// A checkpoint that is there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Saved {
@@ -45,6 +48,8 @@ pub struct Saved {
     pub step: u64,
     /// Its watched validation score, where it was validated.
     pub score: Option<f64>,
+    /// The metric that was watched; not known of what earlier versions saved.
+    pub metric: Option<Metric>,
     /// Whether an uninterrupted run would not have saved it; see [`State::interim`].
     pub interim: bool,
     /// Its directory.
@@ -101,7 +106,8 @@ impl Checkpoints {
             if let Some(step) = path.file_name().and_then(|name| step_of(&name.to_string_lossy())) {
                 let state = read_state(&path).ok();
                 let score = state.as_ref().and_then(|state| state.score);
-                saved.push(Saved { step, score, interim: state.is_some_and(|state| state.interim), path });
+                let metric = state.as_ref().and_then(|state| state.early_stopping.metric);
+                saved.push(Saved { step, score, metric, interim: state.is_some_and(|state| state.interim), path });
             }
         }
         saved.sort_by_key(|saved| saved.step);
@@ -133,13 +139,15 @@ impl Checkpoints {
 
     /// Deletes the checkpoints up to `step` that need not be kept; returns their names.
     ///
-    /// Later ones are of a run that was wound back, and not this one's to delete. Interim ones have served as soon as
+    /// Later ones were saved by a process that was killed before it could point at them. Interim ones have served as soon as
     /// there is a later one.
     pub(crate) fn prune(&self, step: u64, keep_last: usize, keep_best: usize, metric: Metric) -> Result<Vec<String>, CheckpointError> {
         let mut candidates = self.list()?;
         candidates.retain(|saved| saved.step <= step);
         let (interim, regular): (Vec<Saved>, Vec<Saved>) = candidates.into_iter().partition(|saved| saved.interim);
-        let regular: Vec<Candidate> = regular.iter().map(|saved| Candidate { step: saved.step, score: saved.score }).collect();
+        // Scores of another metric cannot be compared.
+        let comparable = |saved: &Saved| saved.score.filter(|_| saved.metric.is_none_or(|watched| watched == metric));
+        let regular: Vec<Candidate> = regular.iter().map(|saved| Candidate { step: saved.step, score: comparable(saved) }).collect();
         let mut protected = Vec::new();
         for pointer in [LAST, BEST] {
             protected.extend(self.pointer(pointer)?.as_deref().and_then(step_of));
@@ -154,14 +162,22 @@ impl Checkpoints {
         Ok(deleted)
     }
 
-    /// Makes the pointers agree with `state`, which the checkpoint at `path` has; false if that is none of these.
+    /// Makes the pointers agree with `state`, which the checkpoint at `path` has, and sets aside what was saved after it; false
+    /// if it is none of these.
     ///
     /// They disagree where the run goes back to an earlier checkpoint, and where a process was killed after it replaced
     /// the last checkpoint by one of the same step that is also the best.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = directory_name(state.step);
-        if path != self.root.join(&name) {
+        // One directory has many names.
+        let own = fs::canonicalize(self.root.join(&name));
+        if own.ok() != fs::canonicalize(path).ok() {
             return Ok(false);
+        }
+        if let Some(last) = self.pointer(LAST)?.as_deref().and_then(step_of)
+            && last > state.step
+        {
+            self.set_aside(state.step)?;
         }
         let best = state.early_stopping.best.map(|best| directory_name(best.step));
         for (pointer, name) in [(BEST, best), (LAST, Some(name))] {
@@ -173,6 +189,20 @@ impl Checkpoints {
             }
         }
         Ok(true)
+    }
+
+    /// Renames the checkpoints after `step`, which are of a course that the run has left: they are neither its to delete nor to
+    /// be averaged with its own.
+    fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
+        for saved in self.list()?.into_iter().filter(|saved| saved.step > step) {
+            let name = format!("{LEFT}{}", directory_name(saved.step));
+            // Left a second time, at the same step.
+            let names = std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
+            if let Some(free) = names.map(|name| self.root.join(name)).find(|path| !path.exists()) {
+                fs::rename(&saved.path, &free).map_err(failed("rename", &saved.path))?;
+            }
+        }
+        Ok(())
     }
 
     fn point(&self, pointer: &str, name: &str) -> Result<(), CheckpointError> {

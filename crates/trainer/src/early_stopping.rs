@@ -103,6 +103,9 @@ pub struct EarlyStopping {
     pub best: Option<Best>,
     /// Validations since then.
     pub without_improvement: u32,
+    /// The metric of the best; not known of runs that earlier versions began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
 }
 
 impl EarlyStopping {
@@ -115,12 +118,23 @@ impl EarlyStopping {
             None => true,
             Some(best) => config.metric.improves(score, best.score, config.minimum_change),
         };
+        self.metric = Some(config.metric);
         if improved {
-            *self = Self { best: Some(Best { step, score }), without_improvement: 0 };
+            *self = Self { best: Some(Best { step, score }), without_improvement: 0, ..*self };
         } else {
             self.without_improvement = self.without_improvement.saturating_add(1);
         }
         improved
+    }
+
+    /// Begins anew if the scores so far are of another metric than `metric`, with which they cannot be compared; whether
+    /// they were.
+    pub(crate) fn forget_other_metric(&mut self, metric: Metric) -> bool {
+        let other = self.metric.is_some_and(|watched| watched != metric);
+        if other {
+            *self = Self::default();
+        }
+        other
     }
 
     /// Whether patience has run out.
@@ -151,6 +165,18 @@ mod tests {
         assert!(!stopping.observe(&config, 5, 9.5));
         assert!(stopping.is_over(&config));
         assert_eq!(stopping.best, Some(Best { step: 3, score: 10.2 }));
+    }
+
+    #[test]
+    fn scores_of_another_metric_are_forgotten() {
+        let mut stopping = EarlyStopping::default();
+        assert!(!stopping.forget_other_metric(Metric::Loss), "nothing is known of earlier versions' runs");
+        stopping.observe(&config(Metric::Loss, 0), 1, 2.1);
+        let before = stopping;
+        assert!(!stopping.forget_other_metric(Metric::Loss));
+        assert_eq!(stopping, before);
+        assert!(stopping.forget_other_metric(Metric::Accuracy));
+        assert!(stopping.observe(&config(Metric::Accuracy, 0), 2, 0.7));
     }
 
     #[test]

@@ -91,8 +91,9 @@ pub struct State {
     /// Seconds in the training loop, summed over resumes.
     #[serde(with = "exact")]
     pub training_seconds: f64,
-    /// Whether the checkpoint was saved because training was interrupted or could not go on, and not by the
-    /// schedule. It counts for nothing but resuming, or an interruption would change what is kept and averaged.
+    /// Whether the schedule has no checkpoint after exactly this many updates, so that one is there only because
+    /// training was interrupted or could not go on. It counts for nothing but resuming, or an interruption would
+    /// change what is kept and averaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interim: bool,
     /// What the run was made from.
@@ -121,7 +122,7 @@ impl State {
             score: None,
             window: Window::default(),
             training_seconds: 0.0,
-            interim: false,
+            interim: true,
             identity,
             files: BTreeMap::new(),
             checksum: String::new(),

@@ -92,6 +92,9 @@ impl Trainer {
         }
         let optimizer = Optimizer::import(&path, &state, model.parameters(), config.ema_decay > 0.0)?;
         state.identity = identity;
+        if state.early_stopping.forget_other_metric(config.early_stopping.metric) {
+            state.score = None;
+        }
         let saved = Checkpoints::new(checkpoints).wind_back_to(&path, &state)?;
         Ok(Self::assemble(model, config, checkpoints, optimizer, state, saved))
     }
@@ -150,7 +153,7 @@ impl Trainer {
     ///
     /// # Errors
     /// The data, the validation, the observer or the disk failed, or training diverged. Checkpoints saved
-    /// before stay as they are. Where data or observer failed, the state is saved first; where it could not be saved, it is
+    /// before stay as they are. Where data, validation or observer failed, the state is saved first; where it could not be saved, it is
     /// still in memory and [`Trainer::rescue`] takes it elsewhere.
     pub fn train(
         &mut self,
@@ -160,6 +163,12 @@ impl Trainer {
         stop: &AtomicBool,
     ) -> Result<StopReason, TrainError> {
         let clock = Clock { began: Instant::now(), before: self.state.training_seconds };
+        self.leave_a_shortened_epoch(source)?;
+        if self.state.step > 0 && self.validation_is_due() && self.state.validated_at != Some(self.state.step) {
+            // It failed, and the state was saved without it.
+            self.validate_and_save(validate, observer, &clock)?;
+            self.check_observer(observer)?;
+        }
         let reason = loop {
             if let Some(reason) = self.reason_to_stop(stop) {
                 break reason;
@@ -191,14 +200,33 @@ impl Trainer {
         if self.state.step.is_multiple_of(self.config.log_every) {
             self.log(observer);
         }
-        let validate_now = is_due(self.state.step, self.config.validate_every);
-        let improved = validate_now && self.validate(validate, observer)?;
+        self.validate_and_save(validate, observer, clock)
+    }
+
+    /// Goes on with the next epoch where other text or another token budget has made this one shorter than the position in it.
+    fn leave_a_shortened_epoch(&mut self, source: &mut dyn Source) -> Result<(), TrainError> {
+        let Position { epoch, index } = self.state.position;
+        // An epoch of which nothing was taken is as long as it is.
+        if index > 0 && index >= source.batches(epoch).map_err(|error| TrainError::Source { epoch, index, source: error })? {
+            self.state.position = Position { epoch: epoch + 1, index: 0 };
+        }
+        Ok(())
+    }
+
+    /// Whether the schedule has a validation after the last update.
+    const fn validation_is_due(&self) -> bool {
+        is_due(self.state.step, self.config.validate_every)
+    }
+
+    /// The validation and the checkpoint that are due after the last update.
+    fn validate_and_save(&mut self, validate: &mut dyn Validate, observer: &mut dyn Observer, clock: &Clock) -> Result<(), TrainError> {
+        let improved = self.validation_is_due() && self.validate(validate, observer, clock)?;
         self.state.training_seconds = clock.seconds();
+        self.settled = true;
         let save_now = match self.config.checkpoint_every {
-            0 => validate_now,
+            0 => self.validation_is_due(),
             every => is_due(self.state.step, every),
         };
-        self.settled = true;
         if improved || save_now {
             self.state.interim = false;
             self.save(improved, observer)?;
@@ -237,6 +265,7 @@ impl Trainer {
             Outcome::Made(measured) => {
                 self.learning_rate = rate;
                 self.state.step = step;
+                self.state.interim = true;
                 self.state.skipped_in_a_row = 0;
                 self.state.score = None;
                 self.state.tokens += measured.tokens;
@@ -301,7 +330,7 @@ impl Trainer {
             let failed = |error| TrainError::Source { epoch: at.epoch, index: at.index, source: error };
             let count = source.batches(at.epoch).map_err(failed)?;
             if at.index >= count {
-                // Only possible where the data shrank since the position was saved.
+                // Only possible where there is no data, or less from one update to the next.
                 return Err(TrainError::NoData { epoch: at.epoch, index: at.index });
             }
             batches.push(source.batch(at).map_err(failed)?);
@@ -337,16 +366,26 @@ impl Trainer {
         self.tell(observer, &event);
     }
 
-    /// Measures the model; whether it is the best so far.
-    fn validate(&mut self, validate: &mut dyn Validate, observer: &mut dyn Observer) -> Result<bool, TrainError> {
+    /// Measures the model; whether it is the best so far. Saves the state if that fails: the updates are sound, whatever kept
+    /// them from being scored.
+    fn validate(&mut self, validate: &mut dyn Validate, observer: &mut dyn Observer, clock: &Clock) -> Result<bool, TrainError> {
+        self.measure(validate, observer).or_else(|error| {
+            self.state.training_seconds = clock.seconds();
+            self.settled = true;
+            self.save_interim(observer)?;
+            Err(error)
+        })
+    }
+
+    fn measure(&mut self, validate: &mut dyn Validate, observer: &mut dyn Observer) -> Result<bool, TrainError> {
         let step = self.state.step;
         let scores = self
             .optimizer
             .with_model(&self.model, |model| validate.validate(model, step))
             .map_err(|source| TrainError::Validation { step, source })?;
-        self.state.validated_at = Some(step);
-        self.saved = false;
         if scores.is_empty() {
+            self.state.validated_at = Some(step);
+            self.saved = false;
             return Ok(false);
         }
         let early = &self.config.early_stopping;
@@ -354,6 +393,8 @@ impl Trainer {
             metric: early.metric.name(),
             available: scores.iter().map(|(name, _)| name).collect::<Vec<_>>().join(", "),
         })?;
+        self.state.validated_at = Some(step);
+        self.saved = false;
         self.state.score = Some(score);
         let improved = self.state.early_stopping.observe(early, step, score);
         let (epoch, timing) = (self.state.position.epoch, self.timing());
@@ -395,7 +436,6 @@ impl Trainer {
         if self.saved {
             return Ok(());
         }
-        self.state.interim = true;
         self.save(false, observer)
     }
 
@@ -422,11 +462,11 @@ impl Trainer {
         clock: &Clock,
     ) -> Result<(), TrainError> {
         let complete = reason != StopReason::Interrupted;
-        let improved = complete && self.state.validated_at != Some(self.state.step) && self.validate(validate, observer)?;
+        let improved = complete && self.state.validated_at != Some(self.state.step) && self.validate(validate, observer, clock)?;
         // A checkpoint of the last update counts as the schedule's, whatever it was first saved for.
         if !self.saved || (complete && self.state.interim) {
             self.state.training_seconds = clock.seconds();
-            self.state.interim = !complete;
+            self.state.interim &= !complete;
             self.save(improved, observer)?;
         } else if complete {
             // A process that was killed right after its last checkpoint has not come to this.

@@ -28,6 +28,8 @@ pub struct Measured {
     pub nll_sum: f64,
     /// With R-Drop, the sum of the divergences between the two predictions of a token, in nats; else 0.
     pub divergence_sum: f64,
+    /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the divergence.
+    pub objective_sum: f64,
     /// Target tokens whose true class scored highest.
     pub correct: u64,
     /// Target tokens.
@@ -40,7 +42,7 @@ impl Measured {
     /// What is minimised, in nats a target token.
     #[must_use]
     pub fn loss(&self) -> f64 {
-        (self.smoothed_sum + self.divergence_sum) / self.tokens as f64
+        self.objective_sum / self.tokens as f64
     }
 }
 
@@ -127,7 +129,8 @@ impl Optimizer {
     ) -> Result<Outcome, BoxError> {
         in_waking_pool(|| {
             let total: usize = batches.iter().map(MicroBatch::target_tokens).sum();
-            let scale = 1.0 / total as f64;
+            let loss_scale = loss_scale(model);
+            let scale = loss_scale / total as f64;
             let store = model.parameters();
             let mut measured = Measured { tokens: total as u64, ..Measured::default() };
             self.gradients.zero()?;
@@ -136,7 +139,7 @@ impl Optimizer {
                 let pass = if self.composed { pass.composed() } else { pass };
                 let (source, target_in, target_out) = (&batch.source, &batch.target_in, &batch.target_out);
                 let output = model.loss(source, target_in, target_out, &config.objective(), scale, &pass)?;
-                let loss = output.smoothed_sum + output.divergence_sum;
+                let loss = output.smoothed_sum + config.r_drop * output.divergence_sum;
                 if !loss.is_finite() {
                     return Ok(Outcome::Skipped(Fault::Loss(loss)));
                 }
@@ -144,16 +147,18 @@ impl Optimizer {
                 measured.smoothed_sum += output.smoothed_sum;
                 measured.nll_sum += output.nll_sum;
                 measured.divergence_sum += output.divergence_sum;
+                measured.objective_sum += loss;
                 measured.correct += output.correct as u64;
             }
-            measured.gradient_norm = global_norm(self.gradients.flat()?)?;
+            measured.gradient_norm = global_norm(self.gradients.flat()?)? / loss_scale;
             if !measured.gradient_norm.is_finite() {
                 return Ok(Outcome::Skipped(Fault::Gradient(measured.gradient_norm)));
             }
             if measured.loss() > loss_limit {
                 return Ok(Outcome::Skipped(Fault::Spike { loss: measured.loss(), limit: loss_limit }));
             }
-            let adam = adam(&config.optimizer, step, learning_rate, clip(measured.gradient_norm, config.clip_norm));
+            let gradient_scale = clip(measured.gradient_norm, config.clip_norm) / loss_scale;
+            let adam = adam(&config.optimizer, step, learning_rate, gradient_scale);
             adam_step(store, self.gradients.flat()?, &mut self.first, &mut self.second, &adam)?;
             if let Some(ema) = &mut self.ema {
                 ema_step(store, ema, ema_decay(config.ema_decay, step))?;
@@ -208,6 +213,13 @@ impl Optimizer {
         let gradients = Gradients::new(store).map_err(failed)?;
         Ok(Self { gradients, first: flat(first)?, second: flat(second)?, ema, composed: false })
     }
+}
+
+/// The factor of the loss whose gradients are computed. In f16 the gradients of single tokens, which are small by the number
+/// of tokens, would otherwise underflow to zero (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2). A power of
+/// two, which changes no other bit; what overflows all the same is skipped.
+pub(crate) fn loss_scale(model: &Transformer) -> f64 {
+    if model.activations() == DType::F16 { 4096.0 } else { 1.0 }
 }
 
 /// The factor that brings a gradient of norm `norm` to at most `limit`; 0 is no limit.

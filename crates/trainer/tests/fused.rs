@@ -75,7 +75,8 @@ fn bf16_products_stay_within_their_rounding() {
     );
     let error = difference(&bf16, &f32);
     assert!(error < 1e-2, "losses differ by {error}: {bf16:?}, f32 {f32:?}");
-    assert!(error > 1e-7, "the products were not rounded");
+    // More than fused and plain training in f32 may differ by.
+    assert!(error > 1e-5, "the products were not rounded: {error}");
 }
 
 /// All of this again through each matrix kernel that this machine has: which one multiplies is chosen once for a process.

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
+use taper_model::Transformer;
 use taper_trainer::{
-    BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, MicroBatch, NoValidation, OPTIMIZER_FILE, Observer, Position,
-    Source, StopReason, TrainError, Trainer, TrainingConfig, load_model, read_state,
+    BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, Metric, MicroBatch, NoValidation, OPTIMIZER_FILE, Observer,
+    Position, Scores, Source, StopReason, TrainError, Trainer, TrainingConfig, Validate, load_model, read_state,
 };
 
 const UPDATES: u64 = 20;
@@ -193,6 +194,102 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     assert_eq!(fs::read_to_string(root.join("last")).unwrap(), "step-00000020\n");
     assert!(!checkpoints.resolve("best").unwrap().ends_with("step-00000010"));
     Checkpoints::new(&folder.path().join("nowhere")).recover().unwrap();
+}
+
+/// A validation that fails once.
+struct FailingOnce(HeldOut, u64);
+
+impl Validate for FailingOnce {
+    fn validate(&mut self, model: &Transformer, step: u64) -> Result<Scores, BoxError> {
+        if self.1 == step {
+            self.1 = u64::MAX;
+            return Err("the disk is gone".into());
+        }
+        self.0.validate(model, step)
+    }
+}
+
+#[test]
+fn a_validation_that_fails_costs_no_update() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    // Checkpoints come with validations alone, so that the last one is as far back as can be.
+    let config = TrainingConfig { checkpoint_every: 0, ..config() };
+    let data = Generated::new(Task::Copy);
+    let train = |trainer: &mut Trainer, events: &mut Vec<Event>, failing: u64| {
+        let mut observer = |event: &Event| -> Result<(), BoxError> {
+            events.push(event.clone());
+            Ok(())
+        };
+        let mut validate = FailingOnce(HeldOut(data), failing);
+        trainer.train(&mut data.clone(), &mut validate, &mut observer, &AtomicBool::new(false))
+    };
+    let begin = |path: &Path| Trainer::new(model(&tiny(0.2)), config.clone(), Identity::default(), path).unwrap();
+    let (mut expected, mut events) = (Vec::new(), Vec::new());
+    train(&mut begin(&whole), &mut expected, u64::MAX).unwrap();
+    let mut trainer = begin(&parts);
+    // One of the schedule, and the one at the end.
+    for (step, before) in [(12, 6), (UPDATES, 18)] {
+        let error = train(&mut trainer, &mut events, step).unwrap_err();
+        assert!(matches!(error, TrainError::Validation { step: failed, .. } if failed == step), "{error}");
+        assert!(!trainer.needs_rescue());
+        let saved = read_state(&parts.join(format!("step-{step:08}"))).unwrap();
+        assert_eq!((saved.interim, saved.validated_at), (true, Some(before)));
+        trainer = Trainer::resume(model(&tiny(0.2)), config.clone(), Identity::default(), &parts, "last").unwrap();
+    }
+    train(&mut trainer, &mut events, u64::MAX).unwrap();
+    assert_eq!(record(&events), record(&expected));
+    assert_same_files(&whole, &parts);
+}
+
+#[test]
+fn an_epoch_that_became_shorter_than_the_position_in_it_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, mut long) = (short_run(10), Generated::new(Task::Copy));
+    long.batches = 100;
+    let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), folder.path()).unwrap();
+    let mut silent = |_: &Event| -> Result<(), BoxError> { Ok(()) };
+    trainer.train(&mut long, &mut NoValidation, &mut silent, &AtomicBool::new(false)).unwrap();
+    assert_eq!(trainer.state().position, Position { epoch: 0, index: 20 });
+    drop(trainer);
+    let mut short = Generated { batches: 7, ..long };
+    let mut trainer = Trainer::resume(model(&tiny(0.0)), short_run(11), Identity::default(), folder.path(), "last").unwrap();
+    trainer.train(&mut short, &mut NoValidation, &mut silent, &AtomicBool::new(false)).unwrap();
+    assert_eq!(trainer.state().position, Position { epoch: 1, index: 2 });
+}
+
+#[test]
+fn what_a_run_leaves_by_going_back_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("checkpoints");
+    undisturbed(&root);
+    let steps = || Checkpoints::new(&root).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>();
+    assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
+    // The same directory by another name.
+    let back = root.join("..").join("checkpoints").join("step-00000010");
+    for left in ["left-step-00000015", "left-step-00000015-2"] {
+        let mut trainer = Trainer::resume_from(model(&tiny(0.2)), config(), Identity::default(), &root, &back).unwrap();
+        assert_eq!(steps(), [5, 6, 10]);
+        assert!(root.join(left).join(MODEL_FILE).is_file());
+        assert_eq!(fs::read_to_string(root.join("last")).unwrap(), "step-00000010\n");
+        train(&mut trainer, &mut |_: &Event| -> Result<(), BoxError> { Ok(()) }).unwrap();
+    }
+    assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
+}
+
+#[test]
+fn another_metric_begins_its_own_comparison() {
+    let folder = tempfile::tempdir().unwrap();
+    undisturbed(folder.path());
+    let mut config = TrainingConfig { max_updates: 30, keep_last: 2, keep_best: 1, ..config() };
+    config.early_stopping.metric = Metric::Accuracy;
+    let mut trainer = Trainer::resume(model(&tiny(0.2)), config, Identity::default(), folder.path(), "last").unwrap();
+    train(&mut trainer, &mut |_: &Event| -> Result<(), BoxError> { Ok(()) }).unwrap();
+    // No accuracy is above the losses of before, which is what it would be compared with.
+    let best = trainer.state().early_stopping.best.unwrap();
+    assert!(best.step > 20 && best.score < 1.0, "{best:?}");
+    let kept: Vec<u64> = Checkpoints::new(folder.path()).list().unwrap().iter().map(|saved| saved.step).collect();
+    assert!(kept.iter().all(|&step| step > 20), "{kept:?}");
 }
 
 /// Multiplies a parameter by all `factors`, trains until it diverges and returns where that was found.

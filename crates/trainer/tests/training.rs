@@ -3,12 +3,15 @@
 mod common;
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Generated, HeldOut, Scripted, Task, model, pack, record, short_run, tiny};
+use candle_core::{DType, Device};
+use common::{Generated, HeldOut, Scripted, Task, VOCABULARY, model, pack, record, short_run, tiny};
+use taper_model::{ModelConfig, Tied, Transformer};
+use taper_ops::Parameter;
 use taper_trainer::{
-    BoxError, Checkpoints, Event, Identity, MicroBatch, NoValidation, Position, Source, StopReason, TrainError, Trainer, TrainingConfig,
-    Validate, load_model,
+    BoxError, Checkpoints, Event, Identity, MicroBatch, NoValidation, Optimizer, Outcome, Position, Source, StopReason, TrainError,
+    Trainer, TrainingConfig, Validate, load_model, read_state,
 };
 
 fn train(trainer: &mut Trainer, source: &mut dyn Source, validate: &mut dyn Validate) -> (Result<StopReason, TrainError>, Vec<Event>) {
@@ -167,6 +170,52 @@ fn an_update_with_a_loss_far_above_the_mean_is_skipped_where_that_is_asked_for()
         assert_eq!((trainer.state().step, trainer.state().skipped), (40 - skipped as u64, skipped as u64));
         assert_eq!((trainer.state().skipped_in_a_row, trainer.state().mean_loss.is_some()), (0, skipped > 0));
     }
+}
+
+/// Sets the stop flag with the batch that is skipped.
+struct StoppingAtTheBroken<'a>(&'a AtomicBool);
+
+impl Source for StoppingAtTheBroken<'_> {
+    fn batches(&mut self, epoch: u64) -> Result<u64, BoxError> {
+        OneBroken.batches(epoch)
+    }
+
+    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+        self.0.store(position.index == 30, Ordering::Relaxed);
+        OneBroken.batch(position)
+    }
+}
+
+#[test]
+fn an_interruption_after_a_skipped_update_leaves_the_checkpoint_before_it_the_schedules() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = TrainingConfig { spike_factor: 1.5, accumulation: 1, max_epochs: 1, ..short_run(0) };
+    let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory.path()).unwrap();
+    let stop = AtomicBool::new(false);
+    let mut silent = |_: &Event| -> Result<(), BoxError> { Ok(()) };
+    let reason = trainer.train(&mut StoppingAtTheBroken(&stop), &mut NoValidation, &mut silent, &stop).unwrap();
+    assert_eq!((reason, trainer.state().step, trainer.state().skipped), (StopReason::Interrupted, 30, 1));
+    let saved = read_state(&directory.path().join("step-00000030")).unwrap();
+    assert_eq!((saved.interim, saved.skipped), (false, 1), "the schedule has it, and its position is after the skipped batch");
+}
+
+/// In f16 the gradients of classes that no target names are too small for its range, were the loss not scaled.
+#[test]
+fn f16_loses_no_gradient_to_its_range() {
+    let classes = 30_000;
+    let config = ModelConfig { tied: Tied::None, ..tiny(0.0) };
+    let model = Transformer::new(&config, VOCABULARY, classes, 3, &Device::Cpu, DType::F16).unwrap();
+    let output = model.parameters().parameters().iter().find(|parameter| parameter.name().starts_with("output")).unwrap();
+    let rows = |parameter: &Parameter| parameter.var().as_tensor().to_vec2::<f32>().unwrap();
+    let before = rows(output);
+    let data = Generated { rows: 8, ..Generated::new(Task::Copy) };
+    let batches: Vec<MicroBatch> = (0..60).map(|index| data.clone().batch(Position { epoch: 0, index }).unwrap()).collect();
+    let mut optimizer = Optimizer::new(model.parameters(), 0.0).unwrap().with_composed_operations();
+    let training = TrainingConfig { clip_norm: 1.0, ..TrainingConfig::default() };
+    let Outcome::Made(measured) = optimizer.update(&model, &training, 1, 1e-3, f64::INFINITY, &batches).unwrap() else { panic!() };
+    assert!(measured.tokens > 2000 && measured.gradient_norm < 10.0, "{measured:?}");
+    let changed = rows(output).iter().zip(&before).filter(|(after, before)| after != before).count();
+    assert_eq!(changed, classes);
 }
 
 fn first_len(trainer: &Trainer) -> usize {

@@ -217,7 +217,7 @@ pub(crate) struct ReportOptions {
     #[arg(long, short, value_enum)]
     pub(crate) format: Option<OutputFormat>,
     /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
+    #[arg(long, conflicts_with_all = ["format", "sentence_level"])]
     pub(crate) json: bool,
     /// Accepted for sacreBLEU's sake; nothing is coloured
     #[arg(long, hide = true)]

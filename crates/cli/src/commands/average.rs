@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use taper_trainer::{AVERAGED, Checkpoints, average};
+use taper_trainer::{AVERAGED, Checkpoints, Saved, average};
 
 use crate::arguments::Average;
 use crate::run_folder::RunFolder;
@@ -13,7 +13,10 @@ use crate::text::print_line;
 pub(crate) fn run(arguments: &Average) -> Result<()> {
     let folder = RunFolder::open(&arguments.run)?;
     let config = folder.load_config(&[])?;
-    let saved = Checkpoints::new(&folder.checkpoints()).list()?;
+    // What an interruption has left counts only where there is nothing else.
+    let all = Checkpoints::new(&folder.checkpoints()).list()?;
+    let regular: Vec<Saved> = all.iter().filter(|one| !one.interim).cloned().collect();
+    let saved = if regular.is_empty() { all } else { regular };
     if saved.is_empty() {
         bail!("{} has no checkpoint to average; `taper resume {}` trains on", arguments.run.display(), arguments.run.display());
     }

@@ -1,22 +1,21 @@
 //! `taper bench decode`: how fast a run translates, and in how much memory.
 
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use taper_decoding::Translator;
-use taper_model::Inference;
 
-use crate::decoding_arguments::BenchDecode;
+use crate::decoding_arguments::{BenchDecode, OverlongArguments, OverlongRule};
+use crate::line_translator::LineTranslator;
 use crate::loaded_run::LoadedRun;
 use crate::text::{print_line, read_lines};
-use crate::translation::encode_sources;
 
 /// What was measured.
 #[derive(Debug, Serialize)]
 struct Report {
     sentences: usize,
-    /// Output tokens, `</s>` counted.
+    /// Output tokens, `</s>` counted, once for each part of an overlong line.
     tokens: usize,
     beam_size: usize,
     threads: usize,
@@ -45,15 +44,16 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     overrides.extend(arguments.threads.map(|threads| format!("threads={threads}")));
     let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &overrides)?;
     run.search(&arguments.search, None)?;
-    let model = run.model.inference();
-    decode(&run, &model, &lines[..1])?;
+    let overlong = OverlongArguments { overlong: OverlongRule::Split, max_source_tokens: None };
+    let translator = LineTranslator::new(&run, &[] as &[&Path], &overlong, false)?;
+    decode(&translator, &lines[..1])?;
     let first_translation_seconds = began.elapsed().as_secs_f64();
 
     let mut tokens = 0;
     let mut seconds = Vec::with_capacity(arguments.repeats);
     for _ in 0..arguments.repeats {
         let began = Instant::now();
-        tokens = decode(&run, &model, &lines)?;
+        tokens = decode(&translator, &lines)?;
         seconds.push(began.elapsed().as_secs_f64());
     }
     let typical = median(&seconds);
@@ -85,15 +85,9 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
 }
 
 /// From text to text, as `translate` does it; returns the tokens of the best translations.
-fn decode(run: &LoadedRun, model: &Inference, lines: &[String]) -> Result<usize> {
-    let sources = encode_sources(&run.tokenizers, lines)?;
-    let found = Translator::new(model, run.config.decoding.clone())?.translate(&sources)?;
-    let mut tokens = 0;
-    for best in found.iter().filter_map(|hypotheses| hypotheses.first()) {
-        tokens += best.length;
-        run.tokenizers.target().decode(&best.tokens)?;
-    }
-    Ok(tokens)
+fn decode(translator: &LineTranslator<'_>, lines: &[String]) -> Result<usize> {
+    let found = translator.translate(lines, &[], 1, |_| {})?;
+    Ok(found.iter().filter_map(|line| line.translations.first()).map(|best| best.length).sum())
 }
 
 /// The middle one; of an even number, the mean of the two.

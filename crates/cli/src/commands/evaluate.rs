@@ -15,6 +15,9 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     if splits.is_empty() {
         bail!("the run has no test sets (data.test is empty): name a split with --split");
     }
+    if !arguments.json {
+        print_line(&format!("weights of step {}, {}", run.state.step, run.checkpoint.display()))?;
+    }
     let mut results = Vec::with_capacity(splits.len());
     for split in &splits {
         let result = TestResult::of(split, &run.config, &run.tokenizers, &run.model)?;

@@ -24,10 +24,15 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
         let tokenizers = TokenizerPair::load(target)?;
         (config, tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size())
     } else {
-        // Before training, the vocabulary is as large as the recipe allows.
         let config = RunConfig::load(target, &arguments.overrides.set)?;
-        let size = config.data.tokenizer.vocabulary_size;
-        (config, size, size)
+        if config.data.tokenizer.path.is_some() {
+            let tokenizers = TokenizerPair::train(&config.data)?;
+            (config, tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size())
+        } else {
+            // Before training, the vocabulary is as large as the recipe allows.
+            let size = config.data.tokenizer.vocabulary_size;
+            (config, size, size)
+        }
     };
     let seed = config.training.seed;
     let model = Transformer::new(&config.model, source, output, seed, &Device::Cpu, DType::F32).context("cannot build the model")?;

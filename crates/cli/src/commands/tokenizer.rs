@@ -5,7 +5,7 @@ use taper_data::{Tokenizer, TokenizerPair};
 
 use crate::arguments::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 use crate::config::RunConfig;
-use crate::text::{next_line, print_line};
+use crate::text::{print_line, standard_input};
 
 /// Runs the command.
 pub(crate) fn run(command: &TokenizerCommand) -> Result<()> {
@@ -59,7 +59,7 @@ fn decode(arguments: &TokenizerFile) -> Result<()> {
         for word in line.split_whitespace() {
             match word.parse::<u32>() {
                 Ok(id) if (id as usize) < size => ids.push(id),
-                _ => bail!("standard input:{number}: `{word}` is not a token id from 0 to {}", size.saturating_sub(1)),
+                _ => bail!("standard input, line {number}: `{word}` is not a token id from 0 to {}", size.saturating_sub(1)),
             }
         }
         print_line(&tokenizer.decode(&ids)?)
@@ -67,12 +67,8 @@ fn decode(arguments: &TokenizerFile) -> Result<()> {
 }
 
 fn for_each_line(mut act: impl FnMut(usize, &str) -> Result<()>) -> Result<()> {
-    let mut stream = std::io::stdin().lock();
-    for number in 1.. {
-        let Some(line) = next_line(&mut stream, number)? else {
-            break;
-        };
-        act(number, &line)?;
+    for (line, number) in standard_input().zip(1..) {
+        act(number, &line?)?;
     }
     Ok(())
 }

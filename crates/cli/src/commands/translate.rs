@@ -1,18 +1,22 @@
-//! `taper translate`: text in, translations out, in the same order.
+//! `taper translate`: text in, translations out, in the same order, window by window.
 
-use std::io::{IsTerminal, Write};
+mod input;
+mod output;
 
-use anyhow::{Context, Result, bail};
+use std::io::IsTerminal;
+
+use anyhow::{Result, bail};
 use serde::Serialize;
 
 use crate::arguments::Translate;
 use crate::decoding_arguments::OverlongRule;
 use crate::line_translator::{LineTranslator, Translated};
 use crate::loaded_run::LoadedRun;
-use crate::metrics_log::write_atomically;
 use crate::progress::sentence_bar;
-use crate::text::{next_line, print_line, read_lines, read_standard_input};
+use crate::text::{print_line, standard_input};
 use crate::translation::Translation;
+use input::Input;
+use output::Output;
 
 /// One line of `--json`.
 #[derive(Debug, Serialize)]
@@ -25,42 +29,58 @@ struct Record<'a> {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Translate) -> Result<()> {
-    if let Some(path) = &arguments.output
-        && path.exists()
-    {
-        bail!("{} exists already and is left as it is: choose another --output or remove it", path.display());
+    if arguments.input.is_none() && std::io::stdin().is_terminal() {
+        refuse_files(arguments)?;
+        return with_model(arguments, |run, translator| converse(run, translator, arguments));
     }
-    // Bad input is found before the model is loaded.
-    let given = arguments.input.as_deref().map(read_lines).transpose()?;
-    let prefixes = arguments.prefix.as_deref().map(read_lines).transpose()?;
-    let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &arguments.overrides.set)?;
-    arguments.control.apply(&mut run.config.decoding);
-    run.search(&arguments.search, arguments.n_best)?;
-    let translator = LineTranslator::new(&run, &arguments.ensemble, &arguments.overlong, arguments.alignments)?;
-    let lines = match given {
-        Some(lines) => lines,
-        None if std::io::stdin().is_terminal() => return converse(&run, &translator, arguments),
-        None => read_standard_input()?,
-    };
-    let prefixes = prefixes.unwrap_or_default();
-    if let Some(path) = &arguments.prefix
-        && prefixes.len() != lines.len()
-    {
-        bail!("{}: {} lines, but {} to translate; give each its prefix, or an empty line", path.display(), prefixes.len(), lines.len());
+    // What is wrong with files is found before the model is loaded.
+    let mut input = Input::open(arguments)?;
+    let output = Output::open(arguments.output.as_deref())?;
+    let translated =
+        with_model(arguments, |_, translator| stream(translator, arguments, &mut input, &output)).and_then(|()| output.finish());
+    if translated.is_err() {
+        output.give_up();
     }
-    let bar = sentence_bar(lines.len(), "translating");
-    let found = translator.translate(&lines, &prefixes, 1, |done| bar.set_position(done as u64))?;
-    bar.finish_and_clear();
+    translated
+}
 
-    let mut text = String::new();
-    for (index, (source, translated)) in lines.iter().zip(&found).enumerate() {
-        report(index + 1, translated);
-        text.push_str(&render(arguments, index + 1, source, translated)?);
+/// Refuses what goes with a text, not with a conversation.
+fn refuse_files(arguments: &Translate) -> Result<()> {
+    for (name, given) in [("--prefix", arguments.prefix.is_some()), ("--output", arguments.output.is_some())] {
+        if given {
+            bail!("{name} goes with a text to translate: give --input or pipe it in");
+        }
     }
-    match &arguments.output {
-        Some(path) => write_atomically(path, text.as_bytes()),
-        None => std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output"),
+    Ok(())
+}
+
+/// Loads the models and gives them to `act`.
+fn with_model(arguments: &Translate, act: impl FnOnce(&LoadedRun, &LineTranslator<'_>) -> Result<()>) -> Result<()> {
+    let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &arguments.overrides.set)?;
+    arguments.control.apply(&mut run.config.decoding)?;
+    run.search(&arguments.search, arguments.n_best)?;
+    act(&run, &LineTranslator::new(&run, &arguments.ensemble, &arguments.overlong, arguments.alignments)?)
+}
+
+/// Translates one window of the text after the other, and writes each before the next is read.
+fn stream(translator: &LineTranslator<'_>, arguments: &Translate, input: &mut Input, output: &Output) -> Result<()> {
+    let bar = sentence_bar(input.total(), "translating");
+    while let Some(window) = input.next_window()? {
+        let (before, count) = (window.first - 1, window.lines.len());
+        // Parts of long lines are counted on the way, and are more than the lines.
+        let progress = |done: usize| bar.set_position((before + done.min(count)) as u64);
+        let found = translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
+        let mut text = String::new();
+        bar.suspend(|| -> Result<()> {
+            for ((line, source), translated) in (window.first..).zip(&window.lines).zip(&found) {
+                report(line, translated);
+                text.push_str(&render(arguments, line, source, translated)?);
+            }
+            output.write(&text, count)
+        })?;
     }
+    bar.finish_and_clear();
+    Ok(())
 }
 
 /// Says on standard error that a line was too long, and what became of it.
@@ -100,18 +120,15 @@ fn pharaoh(translation: &Translation) -> String {
 
 /// A prompt for each sentence, until the end of input.
 fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, arguments: &Translate) -> Result<()> {
-    if arguments.prefix.is_some() {
-        bail!("--prefix goes with a text to translate: give --input or pipe it in");
-    }
     let data = &run.config.data;
     eprintln!("{} → {}, weights of step {}; one sentence a line, Ctrl-D ends", data.source_language, data.target_language, run.state.step);
-    let mut stream = std::io::stdin().lock();
-    for number in 1.. {
+    let mut lines = standard_input();
+    loop {
         eprint!("{}> ", data.source_language);
-        let Some(line) = next_line(&mut stream, number)? else {
+        let Some(line) = lines.next_line()? else {
             break;
         };
-        let lines = [line];
+        let (number, lines) = (lines.line() as usize, [line]);
         for translated in &translator.translate(&lines, &[], number, |_| {})? {
             report(number, translated);
             print_line(render(arguments, number, &lines[0], translated)?.trim_end_matches('\n'))?;
@@ -119,4 +136,24 @@ fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, arguments: &Transl
     }
     eprintln!();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use clap::Parser;
+
+    #[test]
+    fn a_conversation_has_no_files() {
+        for (option, refused) in [("--output", true), ("--prefix", true), ("--checkpoint", false)] {
+            let arguments = Arguments::try_parse_from(["taper", "translate", "run", option, "file"]).expect("parses");
+            let Command::Translate(arguments) = arguments.command else { panic!("another command") };
+            let result = refuse_files(&arguments);
+            assert_eq!(result.is_err(), refused, "{option}");
+            if let Err(error) = result {
+                assert!(error.to_string().contains(option) && error.to_string().contains("--input"), "{error}");
+            }
+        }
+    }
 }

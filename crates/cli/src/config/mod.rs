@@ -16,15 +16,15 @@ mod survives;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use taper_data::DataConfig;
 use taper_decoding::DecodingConfig;
 use taper_model::ModelConfig;
-use taper_trainer::TrainingConfig;
+use taper_trainer::{Metric, TrainingConfig};
 
-pub(crate) use differences::differences;
+pub(crate) use differences::{differences, is_of_tokenizer};
 pub(crate) use evaluation::EvaluationConfig;
 use overrides::Override;
 
@@ -101,6 +101,34 @@ impl RunConfig {
         self.training.check()?;
         self.decoding.validate()?;
         Ok(())
+    }
+
+    /// Checks that validations measure what early stopping watches; what is known before the first update must not end a
+    /// training after hours.
+    ///
+    /// # Errors
+    /// When they do not, with what to change.
+    pub(crate) fn require_what_is_watched(&self) -> Result<()> {
+        let watched = &self.training.early_stopping;
+        if self.data.validation.is_empty() {
+            if watched.patience > 0 {
+                bail!(
+                    "training.early_stopping.patience = {} needs a validation split: set data.validation, or a patience of 0",
+                    watched.patience
+                );
+            }
+        } else if matches!(watched.metric, Metric::Bleu | Metric::Chrf) && self.evaluation.validation_sentences == 0 {
+            bail!(
+                "training.early_stopping.metric = \"{}\" is measured on translations: set evaluation.validation_sentences above 0, or watch \"loss\"",
+                watched.metric
+            );
+        }
+        Ok(())
+    }
+
+    /// How the text of this recipe is scored. Where data is lowercased so are the references, and a signature has to say it.
+    pub(crate) fn scoring(&self) -> EvaluationConfig {
+        EvaluationConfig { lowercase: self.evaluation.lowercase || self.data.lowercase, ..self.evaluation.clone() }
     }
 
     /// SHA-256 of what must not change while a run goes on: data, architecture,

@@ -26,6 +26,8 @@ pub(crate) struct HashModel {
     pub(crate) end_bias: f32,
     /// Distinct values that a logit may take; few make many ties.
     pub(crate) levels: u64,
+    /// The most output tokens that it takes.
+    pub(crate) longest: Option<usize>,
     pub(crate) starts: AtomicUsize,
     pub(crate) rows_stepped: AtomicUsize,
 }
@@ -38,6 +40,7 @@ impl HashModel {
             spread: 4.0,
             end_bias: 0.0,
             levels: 1 << 20,
+            longest: None,
             starts: AtomicUsize::new(0),
             rows_stepped: AtomicUsize::new(0),
         }
@@ -64,6 +67,10 @@ impl StepModel for HashModel {
 
     fn vocabulary_size(&self) -> usize {
         self.vocabulary
+    }
+
+    fn longest_output(&self) -> Option<usize> {
+        self.longest
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<Vec<u64>> {

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use taper_metrics::trim_end;
 
 use crate::arguments;
-use crate::text::{read_lines, read_standard_input};
+use crate::text::{read_lines, standard_input};
 
 /// Translations by one system.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ fn from_files(paths: &[&PathBuf], paired: bool) -> Result<Vec<System>> {
 
 /// One column, separated by tabs, for each system.
 fn from_standard_input(paired: bool) -> Result<Vec<System>> {
-    let lines = read_standard_input()?;
+    let lines = standard_input().collect::<Result<Vec<String>, _>>()?;
     let columns = lines.first().map_or(1, |line| trim_end(line).split('\t').count());
     let name = |index: usize| match (paired, index) {
         (true, 0) => "Baseline".to_owned(),
@@ -95,7 +95,7 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
     for (number, line) in lines.iter().enumerate() {
         let fields: Vec<&str> = trim_end(line).split('\t').collect();
         if fields.len() != columns {
-            bail!("standard input:{}: {} fields separated by tabs where the first line has {columns}", number + 1, fields.len());
+            bail!("standard input, line {}: {} fields separated by tabs where the first line has {columns}", number + 1, fields.len());
         }
         for (system, field) in systems.iter_mut().zip(fields) {
             system.lines.push(trim_end(field).to_owned());

@@ -1,0 +1,139 @@
+//! The text to translate, a window of lines at a time, each line with its prefix where there are any.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail};
+use taper_data::LineReader;
+
+use crate::arguments::Translate;
+use crate::text::standard_input;
+
+/// Lines that are translated and written together. Batches are made of lines of about one length: a window has dozens of them, so that it
+/// costs little that the last ones are not full, and is a matter of seconds or minutes, which is what an interruption can cost.
+const WINDOW: usize = 4096;
+
+/// The bytes after which a window ends earlier: lines may be long, and a window is held in memory.
+const WINDOW_BYTES: usize = 1 << 24;
+
+/// Consecutive lines of the text.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// The number of the first line, from 1.
+    pub(super) first: usize,
+    /// The lines, at least one.
+    pub(super) lines: Vec<String>,
+    /// What the translation of each must begin with; none where nothing was asked for.
+    pub(super) prefixes: Vec<String>,
+}
+
+/// The text, and the file of prefixes beside it.
+pub(super) struct Input {
+    text: Source,
+    prefixes: Option<Source>,
+}
+
+impl Input {
+    /// Opens what the arguments name, and looks through files, so that what is wrong with them is found before the model is loaded.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or has another number of lines than the other.
+    pub(super) fn open(arguments: &Translate) -> Result<Self> {
+        let text = match &arguments.input {
+            Some(path) => Source::open(path)?,
+            None => Source { lines: standard_input(), total: None },
+        };
+        let prefixes = arguments.prefix.as_deref().map(Source::open).transpose()?;
+        if let Some(prefixes) = &prefixes
+            && let (Some(found), Some(wanted)) = (prefixes.total, text.total)
+            && found != wanted
+        {
+            let (prefixes, text) = (prefixes.lines.path().display(), text.lines.path().display());
+            bail!("{prefixes} has {found} lines, but {text} has {wanted}; give each line its prefix, or an empty line");
+        }
+        Ok(Self { text, prefixes })
+    }
+
+    /// How many lines there are to translate, where that is known.
+    pub(super) fn total(&self) -> Option<u64> {
+        self.text.total
+    }
+
+    /// The next lines; none after the last.
+    ///
+    /// # Errors
+    /// When a line is not UTF-8, there is not one prefix for each line, or a file was written to since it was opened.
+    pub(super) fn next_window(&mut self) -> Result<Option<Window>> {
+        let lines = &mut self.text.lines;
+        let mut window = Window { first: lines.line() as usize + 1, lines: Vec::new(), prefixes: Vec::new() };
+        let mut bytes = 0;
+        while window.lines.len() < WINDOW && bytes < WINDOW_BYTES {
+            let line = lines.next_line()?;
+            let prefixes = self.prefixes.as_mut().map(|prefixes| &mut prefixes.lines);
+            match (line, prefixes) {
+                (Some(line), Some(prefixes)) => {
+                    let Some(prefix) = prefixes.next_line()? else { return Err(uneven(prefixes, lines)) };
+                    bytes += line.len() + prefix.len();
+                    window.lines.push(line);
+                    window.prefixes.push(prefix);
+                }
+                (Some(line), None) => {
+                    bytes += line.len();
+                    window.lines.push(line);
+                }
+                (None, Some(prefixes)) => {
+                    if prefixes.next_line()?.is_some() {
+                        return Err(uneven(lines, prefixes));
+                    }
+                    break;
+                }
+                (None, None) => break,
+            }
+        }
+        if !window.lines.is_empty() {
+            return Ok(Some(window));
+        }
+        self.text.unchanged()?;
+        Ok(None)
+    }
+}
+
+/// One side ended before the other.
+fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
+    let (shorter, end, path, line) = (ended.path().display(), ended.line(), longer.path().display(), longer.line());
+    anyhow!("{shorter} ends after line {end}, but {path} has a line {line}; give each line its prefix, or an empty line")
+}
+
+/// Lines, and how many there are where that could be counted.
+struct Source {
+    lines: LineReader,
+    total: Option<u64>,
+}
+
+impl Source {
+    fn open(path: &Path) -> Result<Self> {
+        // A pipe can be read only once, and its faults are found on the way.
+        let is_stream = path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+        let total = if is_stream { None } else { Some(check(path)?) };
+        Ok(Self { lines: LineReader::open(path)?, total })
+    }
+
+    /// Checks, at its end, that the text has the lines that were counted.
+    fn unchanged(&self) -> Result<()> {
+        let (path, found) = (self.lines.path().display(), self.lines.line());
+        match self.total {
+            Some(counted) if counted != found => {
+                bail!(
+                    "{path} had {counted} lines and now has {found}: it changed while it was read; repeat the command once it is complete"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The number of lines of a file in which nothing is wrong.
+fn check(path: &Path) -> Result<u64> {
+    let mut lines = LineReader::open(path)?;
+    while lines.next_line()?.is_some() {}
+    Ok(lines.line())
+}

@@ -1,0 +1,147 @@
+//! Where translations go: standard output, or a file that appears whole or not at all.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result, bail};
+
+use crate::error::EXIT_INTERRUPTED;
+use crate::metrics_log::{partial_name, put_in_place};
+
+/// Standard output, or a file, which the handler of signals knows too.
+pub(super) struct Output {
+    file: Option<Arc<Mutex<Partial>>>,
+}
+
+impl Output {
+    /// Standard output, or the file at `path`, which must not exist and which is made at once under another name: that the disk refuses it
+    /// is to be known before hours of work.
+    ///
+    /// # Errors
+    /// When the file exists or cannot be made.
+    pub(super) fn open(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else { return Ok(Self { file: None }) };
+        let file = Arc::new(Mutex::new(Partial::create(path)?));
+        let of_handler = Arc::clone(&file);
+        ctrlc::set_handler(move || {
+            let partial = lock(&of_handler);
+            say("\nstopped");
+            partial.give_up();
+            std::process::exit(i32::from(EXIT_INTERRUPTED));
+        })
+        .context("cannot install the signal handler")?;
+        Ok(Self { file: Some(file) })
+    }
+
+    /// Writes the translations of the next `lines` lines of the text, so that they outlive the process.
+    ///
+    /// # Errors
+    /// When the disk or standard output refuses.
+    pub(super) fn write(&self, text: &str, lines: usize) -> Result<()> {
+        match &self.file {
+            Some(file) => lock(file).append(text, lines),
+            None => {
+                let mut output = std::io::stdout().lock();
+                output.write_all(text.as_bytes()).and_then(|()| output.flush()).context("cannot write to standard output")
+            }
+        }
+    }
+
+    /// Gives the file its name, now that it is whole.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(super) fn finish(&self) -> Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| lock(file).finish())
+    }
+
+    /// Says what there is of a translation that failed.
+    pub(super) fn give_up(&self) {
+        if let Some(file) = &self.file {
+            lock(file).give_up();
+        }
+    }
+}
+
+/// A panic of the other thread leaves what it guards as it was: each change comes after what may fail.
+fn lock(file: &Mutex<Partial>) -> MutexGuard<'_, Partial> {
+    file.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that is not whole yet.
+#[derive(Debug)]
+struct Partial {
+    /// The name that it is to have.
+    path: PathBuf,
+    /// The name that it has.
+    partial: PathBuf,
+    file: File,
+    /// Lines of the text whose translations it holds.
+    lines: usize,
+    /// The bytes of those.
+    bytes: u64,
+    whole: bool,
+}
+
+impl Partial {
+    fn create(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let Some(name) = path.file_name() else { bail!("--output {shown} is not the name of a file") };
+        if path.exists() {
+            bail!("{shown} exists already and is left as it is: choose another --output or remove it");
+        }
+        // `name/` is the file `name`.
+        let path = path.with_file_name(name);
+        let partial = partial_name(&path);
+        let file = match File::create_new(&partial) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
+                "{} exists already: another translation to {shown} was stopped, or is going on; move it away, or choose another --output",
+                partial.display()
+            ),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("--output {shown}: there is no such folder; make it, or choose another --output")
+            }
+            Err(error) => bail!("--output {shown} cannot be written: {error}; choose another --output"),
+        };
+        Ok(Self { path, partial, file, lines: 0, bytes: 0, whole: false })
+    }
+
+    fn append(&mut self, text: &str, lines: usize) -> Result<()> {
+        if let Err(error) = self.file.write_all(text.as_bytes()) {
+            // A full disk may take a part: what stays is whole lines, as many as will be said.
+            let _ = self.file.set_len(self.bytes);
+            return Err(error).with_context(|| format!("cannot write {}", self.partial.display()));
+        }
+        self.lines += lines;
+        self.bytes += text.len() as u64;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let Self { path, partial, file, .. } = self;
+        put_in_place(file, partial, path).with_context(|| format!("cannot write {}", path.display()))?;
+        self.whole = true;
+        Ok(())
+    }
+
+    /// Says what there is; a file with nothing in it is removed.
+    fn give_up(&self) {
+        let (path, partial, lines) = (self.path.display(), self.partial.display(), self.lines);
+        if self.whole {
+            say(&format!("{path} is complete"));
+        } else if lines > 0 {
+            say(&format!("{lines} lines were translated and are in {partial}; line {} is the next", lines + 1));
+        } else {
+            // Should it stay, the next attempt says so.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+/// A line on standard error, which may be a terminal that was closed.
+fn say(message: &str) {
+    let _ = writeln!(std::io::stderr(), "{message}");
+}
