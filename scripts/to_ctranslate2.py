@@ -13,6 +13,7 @@ Needs Python 3.11 or later and: ctranslate2, numpy, safetensors, tokenizers. Mad
 """
 
 import argparse
+import json
 import sys
 import tomllib
 from pathlib import Path
@@ -33,7 +34,14 @@ def checkpoint_of(run: Path, name: str | None) -> Path:
     """The checkpoint folder that `taper translate --checkpoint NAME` would use."""
     checkpoints = run / "checkpoints"
     if name is None:
-        name = next(n for n in ("average", "best", "last") if (checkpoints / ("averaged" if n == "average" else n)).exists())
+        def step(folder: Path) -> int:
+            return json.loads((folder / "state.json").read_text())["step"]
+
+        averaged, last = checkpoints / "averaged", checkpoint_of(run, "last")
+        # One from before the run went on does not count.
+        if averaged.exists() and step(averaged) >= step(last):
+            return averaged
+        name = "best" if (checkpoints / "best").exists() else "last"
     if name == "average":
         return checkpoints / "averaged"
     if name in ("best", "last"):

@@ -104,7 +104,7 @@ pub(crate) struct TrainOutput {
     /// Where the state is saved if the run's folder takes no more [default: taper-rescue in the system's temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) rescue: Option<PathBuf>,
-    /// Resume although the text or the recipe's [data], [model] or dtype have changed
+    /// Resume although the text or the recipe's [data] (but for the tokenizer), [model] or dtype have changed
     #[arg(long)]
     pub(crate) accept_changes: bool,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Overrides {
 /// Which weights of a run to use, and where to compute.
 #[derive(Debug, Args)]
 pub(crate) struct Weights {
-    /// best, last, average, or the path of a checkpoint folder [default: average if there, else best, else last]
+    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder [default: average if there and not older than last, else best, else last]
     #[arg(long)]
     pub(crate) checkpoint: Option<String>,
     /// auto, cpu, cuda, cuda:N or metal [default: the run's]
@@ -134,7 +134,7 @@ pub(crate) struct Search {
     /// Hypotheses kept at each step; 1 is greedy search [default: the run's]
     #[arg(long)]
     pub(crate) beam: Option<usize>,
-    /// Exponent of the length penalty ((5 + length) / 6)^α [default: the run's]
+    /// Exponent of the length penalty [default: the run's]
     #[arg(long, value_name = "ALPHA")]
     pub(crate) length_penalty: Option<f64>,
 }

@@ -8,7 +8,7 @@ use taper_data::{DataReport, Prepared, SideReport};
 
 use crate::config::RunConfig;
 use crate::cost::bytes;
-use crate::metrics_log::write_atomically;
+use crate::files::write_atomically;
 
 /// What `data.json` holds.
 #[derive(Debug, Serialize)]
@@ -61,7 +61,7 @@ pub(crate) fn lines(config: &RunConfig, prepared: &Prepared) -> Vec<String> {
     }
     let batching = &report.batching;
     lines.push(format!(
-        "batches: {} an epoch, at most {} source and {} target tokens, {} sentences; packed, so none is padding (rectangles would cost {:.1} %); the largest needs about {}",
+        "batches: {} an epoch, at most {} source and {} target tokens, {} sentences; packed, so none is padding (rectangles would cost {:.1} %); the largest needs at most about {}",
         batching.batches,
         batching.largest_source_tokens,
         batching.largest_target_tokens,

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use taper_model::ModelError;
+
 /// Exit code of a request that cannot be fulfilled as given: wrong arguments,
 /// configuration, files.
 pub(crate) const EXIT_USER: u8 = 2;
@@ -44,7 +46,9 @@ pub(crate) fn ending(error: &anyhow::Error) -> Ending {
         {
             return Ending::Silent;
         }
-        if cause.is::<candle_core::Error>() {
+        // The transparent variant is not among the causes by itself.
+        let is_of_model = matches!(cause.downcast_ref::<ModelError>(), Some(ModelError::Tensor(_)));
+        if is_of_model || cause.is::<candle_core::Error>() {
             return Ending::Fail(EXIT_INTERNAL);
         }
     }
@@ -91,5 +95,8 @@ mod tests {
         let pipe = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!(ending(&pipe.context("writing")), Ending::Silent);
         assert_eq!(ending(&anyhow::Error::from(Interrupted)), Ending::Interrupted);
+        let computation = || candle_core::Error::Msg("no memory".to_owned());
+        assert_eq!(ending(&anyhow::Error::from(computation()).context("training")), Ending::Fail(EXIT_INTERNAL));
+        assert_eq!(ending(&anyhow::Error::from(ModelError::Tensor(computation())).context("training")), Ending::Fail(EXIT_INTERNAL));
     }
 }

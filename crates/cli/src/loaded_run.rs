@@ -1,5 +1,6 @@
 //! A trained run, ready to be used: configuration, tokenizers, model with weights.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +12,9 @@ use crate::arguments::{Search, Weights};
 use crate::config::RunConfig;
 use crate::device;
 use crate::run_folder::RunFolder;
+
+/// Threads that any machine may be asked for.
+const MOST_THREADS: usize = 64;
 
 /// What `translate`, `evaluate` and `score` work with.
 pub(crate) struct LoadedRun {
@@ -125,6 +129,12 @@ pub(crate) fn build_model(config: &RunConfig, tokenizers: &TokenizerPair, name: 
 pub(crate) fn use_threads(threads: usize) -> Result<()> {
     if threads == 0 {
         return Ok(());
+    }
+    // More than there are cores only wait for each other, and thousands take minutes to start.
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let most = MOST_THREADS.max(4 * cores);
+    if threads > most {
+        bail!("key `threads` = {threads}: at most {most}, since there are {cores} cores; 0 takes one for each");
     }
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)

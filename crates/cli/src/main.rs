@@ -6,6 +6,7 @@
 //! `RunConfig` ([`config`]), and each command has one module ([`commands`]).
 //! Exit codes: 0 done, 2 the request cannot be fulfilled as given, 1 the
 //! computation failed, 130 interrupted, with what was done on disk.
+#![forbid(unsafe_code)]
 
 mod arguments;
 mod batches;
@@ -17,6 +18,7 @@ mod decoding_arguments;
 mod device;
 mod disk;
 mod error;
+mod files;
 mod line_translator;
 mod loaded_run;
 mod memory;

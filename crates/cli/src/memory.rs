@@ -208,8 +208,8 @@ fn growth(config: &RunConfig, prepared: &Prepared) -> Result<f64> {
     Ok(most * SAMPLING_MARGIN)
 }
 
-/// The most memory that the process has had so far.
-fn peak() -> Option<u64> {
+/// The most memory that the process has had so far, in bytes, where the system tells.
+pub(crate) fn peak() -> Option<u64> {
     status("VmHWM:")
 }
 

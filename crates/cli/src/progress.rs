@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use taper_trainer::{BoxError, Event, Observer, Scores, Timing};
 
 use crate::metrics_log::MetricsLog;
@@ -173,15 +173,19 @@ pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = match total {
-        Some(total) => ProgressBar::new(total).with_style(bar_style("{msg} {wide_bar} {pos}/{len} sentences, {per_sec}, {eta} left")),
-        None => ProgressBar::no_length().with_style(bar_style("{msg} {spinner} {pos} sentences, {per_sec}")),
+        Some(total) => ProgressBar::new(total).with_style(bar_style("{msg} {wide_bar} {pos}/{len} sentences, {rate}, {eta} left")),
+        None => ProgressBar::no_length().with_style(bar_style("{msg} {spinner} {pos} sentences, {rate}")),
     };
     bar.with_message(what.to_owned())
 }
 
 /// The style that `template` describes; the plain one if it does not parse.
 fn bar_style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        // A bar that cannot be drawn is no loss.
+        let _ = write!(out, "{:.1}/s", state.per_sec());
+    };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("rate", rate)
 }
 
 #[cfg(test)]

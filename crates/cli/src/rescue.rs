@@ -8,7 +8,7 @@ use taper_data::TokenizerPair;
 use taper_trainer::Trainer;
 
 use crate::config::RunConfig;
-use crate::metrics_log::write_atomically;
+use crate::files::write_atomically;
 use crate::progress::Progress;
 use crate::run_folder::RunFolder;
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use taper_trainer::{Checkpoints, read_state};
+use taper_trainer::{AVERAGED, BEST, Checkpoints, LAST, read_state};
 
 use crate::config::RunConfig;
-use crate::metrics_log::write_atomically;
+use crate::files::write_atomically;
 use crate::run_lock::LOCK_FILE;
 
 /// A run on disk.
@@ -149,7 +149,7 @@ impl RunFolder {
         let checkpoints = Checkpoints::new(&root);
         match name {
             Some("average" | "averaged") => checkpoints
-                .resolve("averaged")
+                .resolve(AVERAGED)
                 .with_context(|| format!("no averaged weights; make them with `taper average {}`", self.root.display())),
             Some(name) if name.contains(['/', '\\']) => {
                 let path = PathBuf::from(name);
@@ -161,12 +161,12 @@ impl RunFolder {
             Some(name) => checkpoints.resolve(name).with_context(|| format!("--checkpoint {name}")),
             None => {
                 let step = |path: &Path| read_state(path).map_or(0, |state| state.step);
-                let newest = checkpoints.resolve("last").map_or(0, |last| step(&last));
-                let averaged = checkpoints.resolve("averaged").ok().filter(|path| step(path) >= newest);
-                if let Some(path) = averaged.or_else(|| checkpoints.resolve("best").ok()) {
+                let newest = checkpoints.resolve(LAST).map_or(0, |last| step(&last));
+                let averaged = checkpoints.resolve(AVERAGED).ok().filter(|path| step(path) >= newest);
+                if let Some(path) = averaged.or_else(|| checkpoints.resolve(BEST).ok()) {
                     return Ok(path);
                 }
-                checkpoints.resolve("last").with_context(|| {
+                checkpoints.resolve(LAST).with_context(|| {
                     format!("{} has no checkpoint yet; `taper resume {}` trains on", self.root.display(), self.root.display())
                 })
             }

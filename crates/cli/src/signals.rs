@@ -36,7 +36,7 @@ impl Signals {
         ctrlc::set_handler(move || {
             let message = match stage.load(Ordering::SeqCst) {
                 PREPARING => format!("stopped before the first update; continue with: taper resume {run}"),
-                SAVED => "stopped; the training is complete and saved".to_owned(),
+                SAVED => format!("stopped; the training is complete and saved, and its test is made by: taper resume {run}"),
                 _ if stop.swap(true, Ordering::SeqCst) => format!("stopped; continue from the last checkpoint with: taper resume {run}"),
                 _ => {
                     say("stopping after this update and saving a checkpoint; again to stop at once");

@@ -9,7 +9,7 @@ use taper_model::Transformer;
 
 use crate::config::RunConfig;
 use crate::decoding_arguments::OverlongRule;
-use crate::metrics_log::write_atomically;
+use crate::files::write_atomically;
 use crate::overlong::Limit;
 use crate::progress::sentence_bar;
 use crate::run_folder::RunFolder;

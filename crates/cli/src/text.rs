@@ -20,6 +20,13 @@ pub(crate) fn standard_input() -> LineReader {
     LineReader::new(BufReader::new(std::io::stdin()), "standard input")
 }
 
+/// A path as a shell reads it back.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |character: char| character.is_ascii_alphanumeric() || "_-./=+:,@%".contains(character);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
 /// Prints one line on standard output; a reader that went away is an error of
 /// kind `BrokenPipe`, not a panic.
 ///

@@ -1,17 +1,19 @@
 //! What `train` and `resume` share: data, model, the loop, the final test.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use taper_data::{AUTO, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, corpus_changes, prepare, split_files};
+use taper_data::{
+    AUTO, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, corpus_changes, prepare, read_pairs, split_files,
+};
 use taper_model::Transformer;
 use taper_trainer::{Identity, NoValidation, StopReason, TrainError, Trainer, Validate, load_model, read_state};
 
 use crate::arguments::TrainOutput;
 use crate::batches::TrainingBatches;
-use crate::config::{RunConfig, differences, is_of_tokenizer};
+use crate::config::{RunConfig, differences, is_fixed};
 use crate::cost::Cost;
 use crate::data_report;
 use crate::device;
@@ -26,7 +28,7 @@ use crate::run_folder::RunFolder;
 use crate::run_lock::RunLock;
 use crate::signals::Signals;
 use crate::testing::{self, TestResult};
-use crate::text::report_line;
+use crate::text::{quoted, report_line};
 use crate::validation::Validation;
 
 /// Starts a run in `folder`, which must not exist yet. If it does not come to
@@ -74,25 +76,25 @@ pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutpu
     let saved = folder.load_config(&[])?;
     let config = &with_found_tokens(config, &saved);
     let changes = differences(&saved, config)?;
-    if !changes.is_empty() && !output.accept_changes {
+    let fixed: Vec<&str> = changes.iter().map(String::as_str).filter(|change| is_fixed(change)).collect();
+    if TokenizerPair::exists(folder.root()) && !fixed.is_empty() {
         bail!(
-            "{}: [data], [model], dtype or training.seed differ: {}; leave them as they were, train a new run with --run, or go on all the same with --accept-changes",
+            "{}: the run's tokenizer and seed cannot be changed any more: {}; leave them as they were, or train a new run with --run",
             folder.config().display(),
-            changes.join("; ")
+            fixed.join("; ")
         );
     }
-    let of_tokenizer: Vec<String> = changes.into_iter().filter(|change| is_of_tokenizer(change)).collect();
-    if TokenizerPair::exists(folder.root()) && !of_tokenizer.is_empty() {
+    if !changes.is_empty() && !output.accept_changes {
         bail!(
-            "{}: the tokenizer is made, and its settings cannot be changed any more: {}; leave them as they were, or train a new run with --run",
-            folder.root().display(),
-            of_tokenizer.join("; ")
+            "{}: [data], [model] or dtype differ: {}; leave them as they were, train a new run with --run, or go on all the same with --accept-changes",
+            folder.config().display(),
+            changes.join("; ")
         );
     }
     preflight(config, output)?;
     // A damaged tokenizer or checkpoint is found before anything is written.
     let checkpoint = match from {
-        Some(name) => Some(folder.checkpoint(Some(name))?),
+        Some(name) => Some(own_checkpoint(folder, name)?),
         None if folder.has_checkpoint()? => Some(folder.checkpoint(Some("last"))?),
         None => None,
     };
@@ -116,6 +118,16 @@ pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutpu
     }
     let ready = Ready::new(folder, config, output, checkpoint.is_none() || output.memory.is_some())?;
     train(folder, output, checkpoint.as_deref(), ready, &signals)
+}
+
+/// The checkpoint of this run called `name`, to go back to. What follows one of another run would be saved among this run's own.
+fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
+    let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
+    let parent = |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
+    if parent(&path) != folder.checkpoints().canonicalize().ok() {
+        bail!("--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder of that run", folder.root().display());
+    }
+    Ok(path)
 }
 
 /// `config`, with the token budget that `saved` has found where it leaves that open.
@@ -144,6 +156,16 @@ impl Ready {
         let model =
             build_model(&config, &prepared.tokenizers, output.device.as_deref().unwrap_or(&config.device), Some(config.training.seed))?;
         disk::check(folder.root(), &folder.checkpoints(), &config.training, model.parameters().len() as u64)?;
+        let report = prepared.train.report();
+        let longest = 1 + report.source.longest.max(report.target.longest);
+        if let Some(positions) = config.model.longest_sequence()
+            && longest > positions
+        {
+            bail!(
+                "the longest sentence has {longest} tokens, </s> counted, but learned positions end at model.max_positions = {positions}: raise it, or set data.cleaning.max_tokens = {}",
+                positions.saturating_sub(1)
+            );
+        }
         if try_memory {
             let tokens = memory::fit(&config, &model, &prepared, output.memory)?;
             if config.data.batching.max_tokens != tokens {
@@ -166,11 +188,14 @@ fn preflight(config: &RunConfig, output: &TrainOutput) -> Result<()> {
     if !data.validation.is_empty() {
         splits.push(&data.validation);
     }
-    if config.evaluation.test_after_training {
-        splits.extend(&data.test);
-    }
     for split in splits {
         split_files(data, split)?;
+    }
+    if config.evaluation.test_after_training {
+        for split in &data.test {
+            // Better now than after the training.
+            read_pairs(data, split)?;
+        }
     }
     use_threads(config.threads)
 }
@@ -253,8 +278,9 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
             return Err(after_rescue(error.into(), step, saved));
         }
         Err(error @ TrainError::Diverged { .. }) => bail!(
-            "{error}: `taper resume {} --from CHECKPOINT --set training.schedule.learning_rate=…`; metrics.jsonl has the losses that led here",
-            folder.root().display()
+            "{error}: `taper resume {}{} --set training.schedule.learning_rate=…`; metrics.jsonl has the losses that led here",
+            folder.root().display(),
+            if folder.has_checkpoint()? { " --from CHECKPOINT" } else { "" }
         ),
         Err(error) => return Err(error.into()),
     };
@@ -306,7 +332,7 @@ fn make_trainer(
 /// what can be done next.
 fn finish(folder: &RunFolder, config: &RunConfig, style: Style, tokenizers: &TokenizerPair, model: &Transformer) -> Result<()> {
     let checkpoint = folder.checkpoint(None)?;
-    load_model(&checkpoint, model, &tokenizers.hash())?;
+    let step = load_model(&checkpoint, model, &tokenizers.hash())?.step;
     let mut results = Vec::new();
     if config.evaluation.test_after_training {
         for split in &config.data.test {
@@ -315,7 +341,7 @@ fn finish(folder: &RunFolder, config: &RunConfig, style: Style, tokenizers: &Tok
         testing::save(folder, &results)?;
     }
     if style == Style::Json {
-        let record = serde_json::json!({ "event": "test", "results": results });
+        let record = serde_json::json!({ "event": "test", "checkpoint": checkpoint, "step": step, "results": results });
         report_line(&record.to_string());
         return Ok(());
     }
@@ -331,7 +357,7 @@ fn finish(folder: &RunFolder, config: &RunConfig, style: Style, tokenizers: &Tok
             report_line(&line);
         }
     }
-    let run = folder.root().display();
+    let run = quoted(folder.root());
     let evaluate = if results.is_empty() { "score the test sets" } else { "score the test sets again, with other settings" };
     report_line(&format!(
         "\nnext:\n  taper translate {run}          type sentences, or pipe a file in\n  taper evaluate {run}           {evaluate}\n  taper inspect {run}            what the model is made of"

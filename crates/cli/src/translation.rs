@@ -9,6 +9,10 @@ use taper_model::Transformer;
 use crate::line_translator::AlignedTokens;
 use crate::overlong::{Limit, join};
 
+// Each of the two is complete without the other, and they must agree.
+const _: () = assert!(taper_data::END == taper_decoding::END && taper_data::START == taper_decoding::START);
+const _: () = assert!(taper_data::PAD == taper_decoding::PAD && taper_data::UNKNOWN == taper_decoding::UNKNOWN);
+
 /// One translation of one line.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Translation {
@@ -89,8 +93,11 @@ pub(crate) fn translate<M: StepModel>(
         .map(|((source, prefix), text)| Sentence { source, prefix, number: text.number() })
         .collect();
     let translator = Translator::new(model, config.clone())?;
-    let found =
-        translator.translate_sentences(&sentences, |chunk| progress(chunk.sentences_done)).map_err(|error| by_line(error, texts))?;
+    // Lines may have several parts.
+    let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
+    let found = translator
+        .translate_sentences(&sentences, |chunk| progress(chunk.sentences_done))
+        .map_err(|error| by_line(error, "decoding", line_of))?;
     found
         .into_iter()
         .map(|hypotheses| {
@@ -111,14 +118,14 @@ pub(crate) fn translate<M: StepModel>(
         .collect()
 }
 
-/// The error with the number of the line where the search has the index of a text: lines may have several parts.
-fn by_line(mut error: DecodingError, texts: &[Text<'_>]) -> anyhow::Error {
+/// The error of `action` with the number of a line, counted from 1, where the search has the index of a sentence.
+pub(crate) fn by_line(mut error: DecodingError, action: &str, line_of: impl Fn(usize) -> usize) -> anyhow::Error {
     let Some(sentence) = error.sentence_mut() else {
-        return anyhow::Error::new(error).context("decoding failed");
+        return anyhow::Error::new(error).context(format!("{action} failed"));
     };
-    let line = texts.get(*sentence).map_or(*sentence, |text| text.line);
+    let line = line_of(*sentence);
     *sentence = line;
-    anyhow::Error::new(error).context(format!("decoding failed at line {line}"))
+    anyhow::Error::new(error).context(format!("{action} failed at line {line}"))
 }
 
 /// The best translation of each line, and how many lines were translated in parts because they exceed `limit`.

@@ -8,7 +8,7 @@ use common::{Workspace, refused, stderr, stdout};
 use serde_json::Value;
 
 /// The lines of a window of `translate`.
-const WINDOW: usize = 4096;
+const WINDOW: usize = 128 + 256 + 512 + 1024 + 2048;
 
 /// The JSON record of each line that `translate` prints for `input`.
 fn records(workspace: &Workspace, arguments: &[&str], input: &str) -> Vec<Value> {
@@ -239,7 +239,7 @@ fn windows(workspace: &Workspace) {
     let output = workspace.run_with_input(&[&QUICK[..], &["--output", "late.txt"]].concat(), &broken);
     refused(&output, &["standard input, line"]);
     assert!(
-        stderr(&output).contains("4096 lines were translated and are in late.txt.partial; line 4097 is the next"),
+        stderr(&output).contains("3968 lines were translated and are in late.txt.partial; line 3969 is the next"),
         "{}",
         stderr(&output)
     );
@@ -295,7 +295,7 @@ fn interrupted(workspace: &Workspace) {
     assert!(killed.success());
     let output = child.wait_with_output().expect("the binary ends");
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert!(stderr(&output).contains("4096 lines were translated and are in stopped.txt.partial"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("3968 lines were translated and are in stopped.txt.partial"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
     assert!(!workspace.path("stopped.txt").exists());
 }

@@ -93,7 +93,7 @@ fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
     assert!(said.contains("long (2 sentences, 1 of them longer than training saw and translated in parts)"), "{said}");
 
     let score = ["score", "run", "--source", "data/long.aa", "--target", "data/long.bb"];
-    workspace.fail(&score, &["data/long.aa, line 1: ", "tokens, more than the 250 of training", "--max-tokens"]);
+    workspace.fail(&score, &["data/long.aa, line 1: ", "tokens, more than 250; --max-tokens N", "--max-tokens"]);
     let scores = workspace.succeed(&[&score[..], &["--max-tokens", "5000"]].concat());
     assert_eq!(scores.lines().count(), 2);
 }

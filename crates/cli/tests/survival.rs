@@ -67,11 +67,10 @@ fn two_processes_do_not_train_in_one_folder() {
 
 #[cfg(unix)]
 #[test]
-fn a_second_signal_stops_at_once_and_leaves_a_whole_checkpoint() {
+fn two_signals_leave_whole_checkpoints() {
     let workspace = Workspace::new();
-    // Validation of many long sentences takes a while: the first signal has to wait for it.
-    let slow = ["--set", "training.checkpoint_every=10", "--set", "data.batching.max_tokens=20000"];
-    let mut child = spawn(&workspace, &[&["train", "tiny.toml", "--run", "run"], &LONG[..], &slow].concat());
+    let often = ["--set", "training.checkpoint_every=10", "--set", "data.batching.max_tokens=20000"];
+    let mut child = spawn(&workspace, &[&["train", "tiny.toml", "--run", "run"], &LONG[..], &often].concat());
     let last = workspace.path("run/checkpoints/last");
     wait_for("a checkpoint", || last.is_file());
     signal("-INT", &child);
@@ -306,10 +305,13 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
     // Nor can what made the tokenizer; how text is cut in training can.
     for change in ["data.tokenizer.vocabulary_size=280", "data.lowercase=true"] {
         let key = change.split('=').next().expect("key");
-        workspace.fail(&[&resume[..], &["--set", change, "--accept-changes"]].concat(), &["the tokenizer is made", key]);
+        workspace.fail(&[&resume[..], &["--set", change, "--accept-changes"]].concat(), &["tokenizer and seed cannot be changed", key]);
     }
     // A seed cannot be changed under way: it is the whole random state.
-    workspace.fail(&[&resume[..], &["--set", "training.seed=9", "--accept-changes"]].concat(), &["seed 1", "training.seed is 9"]);
+    workspace.fail(
+        &[&resume[..], &["--set", "training.seed=9", "--accept-changes"]].concat(),
+        &["tokenizer and seed cannot be changed", "training.seed is 9 but was 1"],
+    );
 
     workspace.write("data/train.aa", text.replacen("cat", "dog", 1));
     workspace.succeed(&[&resume[..], &other, &["--accept-changes"]].concat());
@@ -337,9 +339,50 @@ fn an_average_from_before_a_run_went_on_is_not_used() {
 }
 
 #[test]
+fn a_run_goes_on_from_its_own_checkpoints_only() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    workspace.train("other");
+    let before = fs::read(workspace.path("run/checkpoints/step-00000012/model.safetensors")).expect("weights");
+    workspace.fail(&["resume", "run", "--from", "other/checkpoints/step-00000006"], &["--from other", "not a checkpoint of run"]);
+    workspace.fail(&["resume", "run", "--from", "step-7"], &["--from step-7", "step-00000006"]);
+    assert_eq!(fs::read(workspace.path("run/checkpoints/step-00000012/model.safetensors")).expect("weights"), before);
+    workspace.succeed(&["resume", "run", "--from", "run/../run/checkpoints/step-00000006"]);
+    assert!(workspace.path("run/checkpoints/left-step-00000012").is_dir());
+}
+
+#[test]
+fn what_would_fail_after_the_training_fails_before_it() {
+    let workspace = Workspace::new();
+    let test = fs::read_to_string(workspace.path("data/test.aa")).expect("text");
+    let train = ["train", "tiny.toml", "--run", "run"];
+    let shorter = test.split_inclusive('\n').skip(2).collect::<String>();
+    for (text, fragments) in [(shorter.as_bytes(), ["test.aa", "10 lines"]), (b"\xff\n", ["test.aa", "UTF-8"])] {
+        workspace.write("data/test.aa", text);
+        workspace.fail(&train, &fragments);
+        assert!(!workspace.path("run").exists());
+    }
+    workspace.write("data/test.aa", "");
+    workspace.write("data/test.bb", "");
+    workspace.fail(&train, &["split \"test\" is empty"]);
+    let learned = ["--set", "data.test=[]", "--set", "model.positions=learned", "--set", "model.max_positions=5"];
+    workspace.fail(&[&train[..], &learned].concat(), &["model.max_positions = 5", "data.cleaning.max_tokens = 4"]);
+    workspace.fail(&[&train[..], &["--set", "data.test=[]", "--set", "threads=5000"]].concat(), &["threads` = 5000", "at most"]);
+    assert!(!workspace.path("run").exists());
+}
+
+#[test]
+fn a_run_is_named_by_its_recipe() {
+    let workspace = Workspace::new();
+    workspace.succeed(&["train", "tiny.toml", "--set", "name=first"]);
+    assert!(workspace.path("runs/first/scores.json").is_file());
+}
+
+#[test]
 fn what_is_watched_must_be_measured() {
     let workspace = Workspace::new();
     let refused = |settings: &[&str], fragments: &[&str]| {
+        workspace.fail(&[&["config", "check", "tiny.toml"], settings].concat(), fragments);
         workspace.fail(&[&["train", "tiny.toml", "--run", "run"], settings].concat(), fragments);
         assert!(!workspace.path("run").exists());
     };

@@ -23,7 +23,7 @@
 //! use taper_data::{DataConfig, Position, Prefetcher, prepare};
 //!
 //! # fn main() -> Result<(), taper_data::Error> {
-//! let config = DataConfig { dir: "data/everyday".into(), ..DataConfig::default() };
+//! let config = DataConfig { dir: "data/everyday-en-zh".into(), ..DataConfig::default() };
 //! let prepared = prepare(&config, "runs/first".as_ref())?;
 //! let batches = Prefetcher::new(Arc::clone(&prepared.train), &config.batching, 7, Position::default());
 //! for item in batches.take(10) {
@@ -67,7 +67,7 @@ pub use fingerprint::corpus_changes;
 pub use lines::LineReader;
 pub use pairs::{PairReader, RawPair, read_pairs, split_files};
 pub use prefetch::{Prefetched, Prefetcher};
-pub use prepare::{Prepared, prepare, prepare_split};
+pub use prepare::{Prepared, prepare};
 pub use report::{BatchingReport, DataReport, LengthBin, SideReport};
 pub use subwords::Epoch;
 pub use tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, TokenizerPair, UNKNOWN};

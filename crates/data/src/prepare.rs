@@ -66,7 +66,7 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
 /// # Errors
 ///
 /// As for [`prepare`].
-pub fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, cache_directory: &Path) -> Result<Dataset> {
+fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, cache_directory: &Path) -> Result<Dataset> {
     let text = Fingerprint::obtain(config, split, &cache_directory.with_file_name(TEXT_FOLDER))?;
     let key = cache_key(config, tokenizers, split, &text.text_hash);
     // A stem may name a file in a subfolder.

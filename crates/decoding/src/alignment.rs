@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
 use taper_model::{Pass, Sequences, Transformer};
 
-use crate::tokens::BOS;
+use crate::tokens::START;
 use crate::{DecodingError, Result};
 
 /// The most weights of a head that are computed at once, padding counted: 2^18 are 1 MiB a head, and enough for hundreds of sentences of
@@ -76,7 +76,7 @@ fn align_batch(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> R
 /// The weights of the chosen layer, the only ones that are kept, mean over heads: `(B, T, S)`.
 fn attention(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Tensor> {
     let memory = model.encode(&Sequences::pack(sources), &Pass::evaluate()).map_err(|error| DecodingError::model("encode", error))?;
-    let inputs: Vec<Vec<u32>> = targets.iter().map(|target| [&[BOS], *target].concat()).collect();
+    let inputs: Vec<Vec<u32>> = targets.iter().map(|target| [&[START], *target].concat()).collect();
     let chosen = model.config().decoder_layers.saturating_sub(2);
     let pass = Pass::evaluate_with_attention_of(&format!("decoder.layers.{chosen}.cross_attention"));
     model.decode(&Sequences::pack(&inputs), &memory, &pass).map_err(|error| DecodingError::model("align", error))?;

@@ -14,7 +14,7 @@
 use crate::rules::{Rules, looks_back};
 use crate::select::{Candidate, best_tokens};
 use crate::step::{select_if_changed, step_rows};
-use crate::tokens::{BOS, EOS};
+use crate::tokens::{END, START};
 use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
 
 /// The parent of a hypothesis' first token.
@@ -71,7 +71,7 @@ impl<'a> Search<'a> {
             sentence,
             limits,
             nodes: Vec::new(),
-            live: vec![Live { node: ROOT, token: BOS, log_probability: 0.0, rank: 0.0 }],
+            live: vec![Live { node: ROOT, token: START, log_probability: 0.0, rank: 0.0 }],
             finished: Vec::new(),
             finished_count: 0,
         }
@@ -102,7 +102,7 @@ impl<'a> Search<'a> {
         for (place, continuation) in continuations.into_iter().enumerate() {
             let node = former[continuation.live].node;
             let Continuation { token, log_probability, rank, .. } = continuation;
-            if token == EOS {
+            if token == END {
                 if place < config.beam_size {
                     self.finished_count += 1;
                     self.keep(Hypothesis::finished(self.tokens(node), log_probability, rank, config), config.n_best);

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// Why decoding failed. A `sentence` is a 0-based index into the sources of the call that failed.
+/// Why decoding failed. A `sentence` is a 0-based index into the sources of the call that failed, unless a caller
+/// has put its own number there.
 #[derive(Debug, Error)]
 pub enum DecodingError {
     /// A configuration value is out of range.
@@ -123,7 +124,7 @@ pub enum DecodingError {
     /// The model itself failed.
     #[error("the model failed to {action}")]
     Model {
-        /// What it was asked to do: `start`, `step` or `select rows`.
+        /// What it was asked to do, as in "failed to step".
         action: &'static str,
         /// Its own error.
         source: Box<dyn std::error::Error + Send + Sync>,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::select::Row;
 use crate::step::{select_if_changed, step_rows};
-use crate::tokens::{BOS, EOS};
+use crate::tokens::{END, START};
 use crate::{DecodingConfig, DecodingError, Result, StepModel};
 
 /// How likely the model finds a given translation.
@@ -63,13 +63,13 @@ pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u
         let inputs: Vec<u32> = active
             .iter()
             .map(|&sentence| match position {
-                0 => BOS,
+                0 => START,
                 _ => targets[sentence][position - 1],
             })
             .collect();
         let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, |row, logits| {
             let sentence = active[row];
-            let token = targets[sentence].get(position).copied().unwrap_or(EOS);
+            let token = targets[sentence].get(position).copied().unwrap_or(END);
             let row = Row::new(logits).ok_or(DecodingError::NotADistribution { sentence, position })?;
             Ok(row.log_probability(token))
         })?;
@@ -90,7 +90,7 @@ pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u
 
 /// Refuses ids that cannot stand inside a translation.
 pub(crate) fn check_target(sentence: usize, target: &[u32], vocabulary: usize) -> Result<()> {
-    let refused = target.iter().enumerate().find(|&(_, &token)| token as usize >= vocabulary || matches!(token, crate::PAD | BOS | EOS));
+    let refused = target.iter().enumerate().find(|&(_, &token)| token as usize >= vocabulary || matches!(token, crate::PAD | START | END));
     match refused {
         None => Ok(()),
         Some((position, &token)) => Err(DecodingError::Target { sentence, position, token, vocabulary }),

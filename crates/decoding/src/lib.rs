@@ -6,7 +6,7 @@
 //! makes ties depend on the device's sort, and saves only the copy of one logit row per hypothesis
 //! and step.
 //!
-//! Three promises hold throughout:
+//! Four promises hold throughout:
 //! - The outcome for a sentence does not depend on which sentences share its batch, as far as the
 //!   model's own rows do not: every decision here is taken per sentence, in `f64`, with ties broken
 //!   by the order of hypotheses and then by the lowest token id.
@@ -64,6 +64,7 @@
 //! assert!(translations[1][0].tokens.is_empty());
 //! # Ok::<(), taper_decoding::DecodingError>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod alignment;
 mod beam;
@@ -93,7 +94,7 @@ pub use greedy::greedy_search;
 pub use hypothesis::{Hypothesis, length_penalty};
 pub use sentence::Sentence;
 pub use step::StepModel;
-pub use tokens::{BOS, EOS, PAD, UNK};
+pub use tokens::{END, PAD, START, UNKNOWN};
 pub use translator::{FinishedChunk, Translator};
 
 /// A result whose error is a [`DecodingError`].

@@ -1,6 +1,6 @@
 //! Which tokens may come next, and how repeated ones are held back.
 
-use crate::tokens::{BOS, EOS, PAD, UNK};
+use crate::tokens::{END, PAD, START, UNKNOWN};
 use crate::{DecodingConfig, OutputLimits, Sentence};
 
 /// What may come next, for one hypothesis.
@@ -51,9 +51,9 @@ impl Rules {
             return token == forced;
         }
         match token {
-            PAD | BOS => false,
-            EOS => self.end,
-            UNK => self.others && self.unknown && !self.banned.contains(&token),
+            PAD | START => false,
+            END => self.end,
+            UNKNOWN => self.others && self.unknown && !self.banned.contains(&token),
             _ => self.others && !self.banned.contains(&token),
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn penalised_logits_fall_on_either_side_of_zero() {
         let config = DecodingConfig { repetition_penalty: 2.0, ..DecodingConfig::default() };
-        let sentence = Sentence { source: &[5, EOS], prefix: &[], number: 0 };
+        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
         let rules = Rules::after(3, &[4, 5, 4], &sentence, sentence.limits(&config, None), &config);
         let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];
         assert_eq!(rules.penalised(&logits).expect("penalised"), [0.0, 0.0, 0.0, 0.0, 1.5, -6.0, 1.0]);

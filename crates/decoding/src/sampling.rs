@@ -84,13 +84,13 @@ fn reached(tokens: &[Weight], sum: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens::EOS;
+    use crate::tokens::END;
 
     const LOGITS: [f32; 8] = [9.0, 9.0, 9.0, -50.0, 2.0, 1.0, 0.0, 1.0];
 
     fn drawn(sampling: &SamplingConfig, uniform: f64) -> u32 {
         let config = DecodingConfig::default();
-        let sentence = Sentence { source: &[5, EOS], prefix: &[], number: 0 };
+        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
         let rules = Rules::after(0, &[], &sentence, sentence.limits(&config, None), &config);
         draw(&LOGITS, &rules, sampling, uniform).expect("a distribution").expect("possible").token
     }

@@ -125,12 +125,12 @@ impl<'a> Weighed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens::EOS;
-    use crate::{DecodingConfig, Sentence, UNK};
+    use crate::tokens::END;
+    use crate::{DecodingConfig, Sentence, UNKNOWN};
 
     fn anything() -> Rules {
         let config = DecodingConfig { allow_unknown: true, ..DecodingConfig::default() };
-        let sentence = Sentence { source: &[5, EOS], prefix: &[], number: 0 };
+        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
         Rules::after(0, &[], &sentence, sentence.limits(&config, None), &config)
     }
 
@@ -139,7 +139,7 @@ mod tests {
         let logits = [9.0, 1.0, 9.0, 2.0, 5.0, 7.0, 5.0, 7.0];
         let best = best_tokens(&logits, 5, &anything()).expect("finite");
         let tokens: Vec<u32> = best.iter().map(|candidate| candidate.token).collect();
-        assert_eq!(tokens, [5, 7, 4, 6, EOS]);
+        assert_eq!(tokens, [5, 7, 4, 6, END]);
         let all = best_tokens(&logits, 100, &anything()).expect("finite");
         assert_eq!(all.len(), 6);
     }
@@ -149,7 +149,7 @@ mod tests {
         // Few levels make ties across chunks.
         for levels in [7, 1000] {
             let logits: Vec<f32> = (0..1003_u64).map(|i| (i * i * 31 % levels) as f32).collect();
-            let mut expected: Vec<u32> = (UNK..1003).filter(|&token| token != 2).collect();
+            let mut expected: Vec<u32> = (UNKNOWN..1003).filter(|&token| token != 2).collect();
             expected.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b)));
             for count in [1, 5, 6, 200] {
                 let best = best_tokens(&logits, count, &anything()).expect("finite");

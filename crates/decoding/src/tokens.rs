@@ -3,8 +3,8 @@
 /// `<pad>`: fills nothing at decoding time and is never produced.
 pub const PAD: u32 = 0;
 /// `<unk>`: stands for text that the vocabulary cannot spell; produced only where configured.
-pub const UNK: u32 = 1;
+pub const UNKNOWN: u32 = 1;
 /// `<s>`: the first decoder input; never produced.
-pub const BOS: u32 = 2;
+pub const START: u32 = 2;
 /// `</s>`: ends a sentence; every finished hypothesis ends with it.
-pub const EOS: u32 = 3;
+pub const END: u32 = 3;

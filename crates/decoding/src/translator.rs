@@ -6,11 +6,11 @@ use crate::beam::beam;
 use crate::forced::check_target;
 use crate::greedy::greedy;
 use crate::sampling::sample;
-use crate::tokens::EOS;
+use crate::tokens::END;
 use crate::{DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, Sentence, StepModel, forced_scores};
 
 /// The source that the model sees for an empty line with a translation to score or to go on with.
-const ONLY_END: &[u32] = &[EOS];
+const ONLY_END: &[u32] = &[END];
 
 /// Translates and scores any number of sentences with one model and one configuration.
 ///
@@ -45,15 +45,10 @@ impl<'m, M: StepModel> Translator<'m, M> {
     pub fn new(model: &'m M, config: DecodingConfig) -> Result<Self> {
         config.validate()?;
         let size = model.vocabulary_size();
-        if size <= EOS as usize {
+        if size <= END as usize {
             return Err(DecodingError::Vocabulary { size });
         }
         Ok(Self { model, config })
-    }
-
-    /// The configuration in use.
-    pub fn config(&self) -> &DecodingConfig {
-        &self.config
     }
 
     /// Translates `sources`, each ending with `</s>`: per source, in order, its best hypotheses,
@@ -200,7 +195,7 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
 }
 
 fn is_empty(source: &[u32]) -> bool {
-    matches!(source, [] | [EOS])
+    matches!(source, [] | [END])
 }
 
 /// The source as a model can be given it.
@@ -211,7 +206,7 @@ fn or_only_end(source: &[u32]) -> &[u32] {
 fn check_sources<'a>(sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
     for (sentence, source) in sources.enumerate() {
         if let Some(&last) = source.last()
-            && last != EOS
+            && last != END
         {
             return Err(DecodingError::SourceWithoutEnd { sentence, last });
         }

@@ -3,7 +3,7 @@
 use crate::rules::Rules;
 use crate::select::Candidate;
 use crate::step::{select_if_changed, step_rows};
-use crate::tokens::{BOS, EOS};
+use crate::tokens::{END, START};
 use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
 
 /// An output that is still growing; its place among the active ones is its model row.
@@ -55,7 +55,7 @@ pub(crate) fn walk<M: StepModel>(
     let rows: Vec<usize> = active.iter().map(|row| row.index).collect();
     select_if_changed(model, &mut state, sentences.len(), &rows)?;
     while !active.is_empty() {
-        let inputs: Vec<u32> = active.iter().map(|row| row.tokens.last().copied().unwrap_or(BOS)).collect();
+        let inputs: Vec<u32> = active.iter().map(|row| row.tokens.last().copied().unwrap_or(START)).collect();
         let chosen = step_rows(model, &mut state, &inputs, |row, logits| next(logits, &active[row], config, &choose))?;
 
         let old_rows = active.len();
@@ -64,7 +64,7 @@ pub(crate) fn walk<M: StepModel>(
         for (old_row, (mut row, candidate)) in active.into_iter().zip(chosen).enumerate() {
             row.log_probability += candidate.log_probability;
             row.rank += candidate.rank;
-            if candidate.token == EOS {
+            if candidate.token == END {
                 finished[row.index].push(Hypothesis::finished(row.tokens, row.log_probability, row.rank, config));
             } else {
                 row.tokens.push(candidate.token);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{HashModel, random_sources};
-use taper_decoding::{DecodingConfig, DecodingError, EOS, Ensemble, Hypothesis, SamplingConfig, Sentence, Translator};
+use taper_decoding::{DecodingConfig, DecodingError, END, Ensemble, Hypothesis, SamplingConfig, Sentence, Translator};
 
 /// A model whose outputs are long enough to steer.
 fn model(seed: u64) -> HashModel {
@@ -117,7 +117,7 @@ fn an_output_as_prefix_gives_that_output() {
 #[test]
 fn every_output_begins_with_its_prefix() {
     let (model, mut sources) = (model(47), random_sources(20, 47));
-    sources[3] = vec![EOS];
+    sources[3] = vec![END];
     let prefixes: Vec<Vec<u32>> = (0..20_u32).map(|i| (0..i % 4).map(|k| 4 + (i + 3 * k) % 8).collect()).collect();
     for config in [greedy(), DecodingConfig { n_best: 4, ..DecodingConfig::default() }, sampled(sampling(1.0, 9), 4)] {
         let translator = Translator::new(&model, config).expect("valid");
@@ -139,9 +139,9 @@ fn every_output_begins_with_its_prefix() {
 fn prefixes_are_checked() {
     let (model, sources) = (model(48), random_sources(2, 48));
     let translator = Translator::new(&model, greedy()).expect("valid");
-    let prefixes = [vec![4], vec![5, EOS]];
+    let prefixes = [vec![4], vec![5, END]];
     let error = translator.translate_sentences(&prefixed(&sources, &prefixes), |_| {}).expect_err("</s> within");
-    assert!(matches!(error, DecodingError::Target { sentence: 1, position: 1, token: EOS, .. }), "{error}");
+    assert!(matches!(error, DecodingError::Target { sentence: 1, position: 1, token: END, .. }), "{error}");
 }
 
 #[test]
@@ -242,11 +242,11 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
         translator.score(&sources[..1], &[target.to_vec()]).expect("scores")[0].token_log_probabilities[0]
     };
     let means: Vec<f64> = (1..12)
-        .filter(|&token| token != 2 && token != EOS)
+        .filter(|&token| token != 2 && token != END)
         .map(|token| models.iter().map(|m| single(m, &[token])).sum::<f64>() / 3.0)
         .collect();
     let found: Vec<f64> = (1..12)
-        .filter(|&token| token != 2 && token != EOS)
+        .filter(|&token| token != 2 && token != END)
         .map(|token| score(&sources[..1], &[vec![token]])[0].token_log_probabilities[0])
         .collect();
     let shift = found[0] - means[0];

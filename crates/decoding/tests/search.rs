@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use common::{HashModel, random_sources, short_outputs};
 use taper_decoding::{
-    BOS, DecodingConfig, EOS, Hypothesis, LengthPenaltyForm, StepModel, UNK, beam_search, forced_scores, greedy_search, length_penalty,
+    DecodingConfig, END, Hypothesis, LengthPenaltyForm, START, StepModel, UNKNOWN, beam_search, forced_scores, greedy_search,
+    length_penalty,
 };
 
 fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
@@ -18,7 +19,7 @@ fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
 fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
     let mut state = model.start(&[source]).expect("starts");
     let mut logits = Vec::new();
-    for &token in [BOS].iter().chain(prefix) {
+    for &token in [START].iter().chain(prefix) {
         logits.clear();
         let read = |block: &[f32]| {
             logits.extend_from_slice(block);
@@ -40,7 +41,7 @@ fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<S
     while let Some((prefix, total)) = open.pop() {
         let row = log_softmax(model, source, &prefix);
         if prefix.len() >= min {
-            whole.push((prefix.clone(), total + row[EOS as usize]));
+            whole.push((prefix.clone(), total + row[END as usize]));
         }
         if prefix.len() < max {
             for token in 4..model.vocabulary as u32 {
@@ -64,8 +65,8 @@ fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (
         let mut continuations = Vec::new();
         for (prefix, total) in &live {
             let row = log_softmax(model, source, prefix);
-            for token in EOS..model.vocabulary as u32 {
-                let allowed = if token == EOS { length >= limits.min_length } else { length < limits.max_length };
+            for token in END..model.vocabulary as u32 {
+                let allowed = if token == END { length >= limits.min_length } else { length < limits.max_length };
                 if allowed {
                     continuations.push((prefix.clone(), token, total + row[token as usize]));
                 }
@@ -73,11 +74,11 @@ fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (
         }
         continuations.sort_by(|a, b| b.2.total_cmp(&a.2));
         for (prefix, token, total) in &continuations[..continuations.len().min(config.beam_size)] {
-            if *token == EOS {
+            if *token == END {
                 finished.push((config.score(*total, prefix.len() + 1), prefix.clone()));
             }
         }
-        let going_on = continuations.into_iter().filter(|(_, token, _)| *token != EOS).take(config.beam_size);
+        let going_on = continuations.into_iter().filter(|(_, token, _)| *token != END).take(config.beam_size);
         live = going_on.map(|(prefix, token, total)| ([prefix, vec![token]].concat(), total)).collect();
         // What patience asks for, where it does; the rest of the time this runs to the maximum length.
         if config.patience > 0.0 && finished.len() >= config.beam_size {
@@ -223,12 +224,12 @@ fn forced_scores_of_an_output_are_the_scores_of_its_search_to_the_bit() {
 #[test]
 fn forced_token_scores_are_the_log_softmax() {
     let model = HashModel::new(6);
-    let source = [7, 9, EOS];
-    let target = [5, UNK, 4];
+    let source = [7, 9, END];
+    let target = [5, UNKNOWN, 4];
     let forced = forced_scores(&model, &[&source], &[&target], &DecodingConfig { length_penalty: 0.0, ..DecodingConfig::default() })
         .expect("scores");
     for (position, &score) in forced[0].token_log_probabilities.iter().enumerate() {
-        let token = target.get(position).copied().unwrap_or(EOS);
+        let token = target.get(position).copied().unwrap_or(END);
         let expected = log_softmax(&model, &source, &target[..position])[token as usize];
         assert!((score - expected).abs() < 1e-6);
     }
@@ -263,7 +264,7 @@ fn lengths_stay_within_their_limits_and_special_tokens_never_come() {
         let most = (source.len() - 1) * 3 / 2 + 2;
         assert_eq!(list[0].tokens.len(), most.min(12));
         assert!(list[0].log_probability < -15.0);
-        assert!(list[0].tokens.iter().all(|&token| token > EOS));
+        assert!(list[0].tokens.iter().all(|&token| token > END));
     }
 
     // Here it is very likely, and the minimum holds it back.
@@ -284,7 +285,7 @@ fn unknown_comes_only_where_it_is_allowed() {
         let config = DecodingConfig { allow_unknown, ..DecodingConfig::default() };
         let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
         let tokens = found.iter().flatten().flat_map(|h| &h.tokens);
-        tokens.filter(|&&token| token == UNK).count()
+        tokens.filter(|&&token| token == UNKNOWN).count()
     };
     assert_eq!(count(false), 0);
     assert!(count(true) > 0);

@@ -1,7 +1,7 @@
 //! The equivalences of search, with real Transformers behind it.
 
 use candle_core::{DType, Device};
-use taper_decoding::{DecodingConfig, EOS, Ensemble, Hypothesis, SamplingConfig, Translator, align, beam_search, greedy_search};
+use taper_decoding::{DecodingConfig, END, Ensemble, Hypothesis, SamplingConfig, Translator, align, beam_search, greedy_search};
 use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::{Kernel, Products};
 
@@ -21,7 +21,7 @@ fn each(check: impl Fn(&Transformer, &str)) {
 }
 
 fn sources() -> Vec<Vec<u32>> {
-    (0..13_u32).map(|i| (0..1 + i * 5 % 9).map(|t| 4 + (7 * i + 3 * t) % 19).chain([EOS]).collect()).collect()
+    (0..13_u32).map(|i| (0..1 + i * 5 % 9).map(|t| 4 + (7 * i + 3 * t) % 19).chain([END]).collect()).collect()
 }
 
 fn config(beam_size: usize) -> DecodingConfig {
@@ -153,9 +153,9 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
 #[test]
 fn alignments_keep_their_order_over_batches() {
     let model = model(NormPlacement::Pre, Positions::Sinusoidal);
-    let short: Vec<Vec<u32>> = (0..40_u32).map(|i| (0..3 + i % 5).map(|t| 4 + (5 * i + t) % 19).chain([EOS]).collect()).collect();
+    let short: Vec<Vec<u32>> = (0..40_u32).map(|i| (0..3 + i % 5).map(|t| 4 + (5 * i + t) % 19).chain([END]).collect()).collect();
     let mut sources = short;
-    sources[7] = (0..600_u32).map(|t| 4 + t % 19).chain([EOS]).collect();
+    sources[7] = (0..600_u32).map(|t| 4 + t % 19).chain([END]).collect();
     let targets: Vec<Vec<u32>> = sources.iter().map(|source| source[..source.len() - 1].iter().rev().copied().collect()).collect();
     let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
     let outputs: Vec<&[u32]> = targets.iter().map(Vec::as_slice).collect();

@@ -5,7 +5,7 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use common::{HashModel, mix, random_sources};
-use taper_decoding::{DecodingConfig, DecodingError, EOS, Result, StepModel, Translator, greedy_search};
+use taper_decoding::{DecodingConfig, DecodingError, END, Result, StepModel, Translator, greedy_search};
 
 #[test]
 fn results_do_not_depend_on_batches_and_come_in_input_order() {
@@ -46,7 +46,7 @@ fn results_do_not_depend_on_batches_and_come_in_input_order() {
 fn scores_do_not_depend_on_batches_and_equal_the_translations() {
     let model = HashModel::new(22);
     let mut sources = random_sources(30, 22);
-    sources[3] = vec![EOS];
+    sources[3] = vec![END];
     sources[17] = Vec::new();
     for batch_tokens in [1, 40, 1_000_000] {
         let config = DecodingConfig { batch_tokens, ..DecodingConfig::default() };
@@ -67,7 +67,7 @@ fn empty_sources_give_empty_output_without_the_model() {
     let model = HashModel::new(23);
     let translator = Translator::new(&model, DecodingConfig::default()).expect("valid");
     assert!(translator.translate(&[]).expect("decodes").is_empty());
-    let only_empty = [Vec::new(), vec![EOS]];
+    let only_empty = [Vec::new(), vec![END]];
     for list in translator.translate(&only_empty).expect("decodes") {
         assert_eq!(list.len(), 1);
         assert!(list[0].tokens.is_empty());
@@ -75,7 +75,7 @@ fn empty_sources_give_empty_output_without_the_model() {
     }
     assert_eq!(model.starts.load(Ordering::Relaxed), 0);
 
-    let among_others = [Vec::new(), vec![4, 5, 6, EOS], vec![EOS], vec![9, EOS]];
+    let among_others = [Vec::new(), vec![4, 5, 6, END], vec![END], vec![9, END]];
     let found = translator.translate(&among_others).expect("decodes");
     let alone = translator.translate(&among_others[1..2]).expect("decodes");
     assert_eq!(found.len(), 4);
@@ -83,7 +83,7 @@ fn empty_sources_give_empty_output_without_the_model() {
     assert!(found[0][0].tokens.is_empty() && found[2][0].tokens.is_empty());
 
     // Something said for nothing is scored by the model, and finitely.
-    let scores = translator.score(&[Vec::new(), vec![EOS]], &[vec![5], vec![5]]);
+    let scores = translator.score(&[Vec::new(), vec![END]], &[vec![5], vec![5]]);
     let scores = scores.expect("scores");
     assert_eq!(scores[0], scores[1]);
     assert!(scores[0].log_probability < 0.0 && scores[0].log_probability.is_finite());
@@ -171,7 +171,7 @@ fn a_nan_is_reported_with_its_sentence() {
     let inner = HashModel::new(26);
     let sources = random_sources(20, 26);
     let source_history = inner.history_of_source(&sources[13]);
-    let history = mix(source_history, u64::from(taper_decoding::BOS));
+    let history = mix(source_history, u64::from(taper_decoding::START));
     let model = Diverged { inner, history };
     for beam_size in [1, 3] {
         let config = DecodingConfig { beam_size, batch_tokens: 30, ..DecodingConfig::default() };
@@ -185,10 +185,10 @@ fn a_nan_is_reported_with_its_sentence() {
 fn unusable_input_is_refused_with_its_place() {
     let model = HashModel::new(27);
     let translator = Translator::new(&model, DecodingConfig::default()).expect("valid");
-    let error = translator.translate(&[vec![5, EOS], vec![5, 6]]).expect_err("no </s>");
+    let error = translator.translate(&[vec![5, END], vec![5, 6]]).expect_err("no </s>");
     assert!(error.to_string().contains("source 1 ends with token 6"), "{error}");
-    for bad in [0, 2, EOS, 8, 1000] {
-        let sources = [vec![5, EOS], vec![5, 6, 7, EOS]];
+    for bad in [0, 2, END, 8, 1000] {
+        let sources = [vec![5, END], vec![5, 6, 7, END]];
         let error = translator.score(&sources, &[vec![4, 5, bad], vec![4]]).expect_err("bad target");
         assert!(
             matches!(error, DecodingError::Target { sentence: 0, position: 2, token, vocabulary: 8 }
@@ -196,7 +196,7 @@ fn unusable_input_is_refused_with_its_place() {
             "{error}"
         );
     }
-    let error = translator.score(&[vec![EOS]], &[]).expect_err("counts");
+    let error = translator.score(&[vec![END]], &[]).expect_err("counts");
     assert!(error.to_string().contains("1 sources but 0 targets"));
 
     let mut tiny = HashModel::new(28);
@@ -208,7 +208,7 @@ fn unusable_input_is_refused_with_its_place() {
     tiny.vocabulary = 4;
     let config = DecodingConfig { min_length: 1, ..DecodingConfig::default() };
     let translator = Translator::new(&tiny, config).expect("valid");
-    let error = translator.translate(&[vec![5, EOS]]).expect_err("dead end");
+    let error = translator.translate(&[vec![5, END]]).expect_err("dead end");
     assert!(matches!(error, DecodingError::DeadEnd { sentence: 0 }));
 }
 

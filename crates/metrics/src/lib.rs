@@ -20,6 +20,7 @@
 //! assert!(bleu.signature.starts_with("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|"));
 //! # Ok::<(), taper_metrics::MetricError>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod bleu;
 mod bleu_counter;

@@ -149,25 +149,27 @@ impl ModelConfig {
         for (name, value) in [("d_model", self.d_model), ("d_ff", self.d_ff), ("heads", self.heads), ("max_positions", self.max_positions)]
         {
             if value == 0 {
-                return refuse(format!("{name} is 0; it must be at least 1"));
+                return refuse(format!("model.{name} = 0: it must be at least 1"));
             }
         }
         if self.encoder_layers == 0 || self.decoder_layers == 0 {
-            return refuse("encoder_layers and decoder_layers must both be at least 1".into());
+            return refuse("model.encoder_layers and model.decoder_layers must both be at least 1".into());
         }
         if !self.d_model.is_multiple_of(self.heads) {
-            return refuse(format!("heads = {} does not divide d_model = {}", self.heads, self.d_model));
+            return refuse(format!("model.heads = {} does not divide model.d_model = {}", self.heads, self.d_model));
         }
         let head = self.d_model / self.heads;
         if self.positions == Positions::Rotary && !head.is_multiple_of(2) {
-            return refuse(format!("rotary positions need an even width per head, and d_model / heads is {head}"));
+            return refuse(format!(
+                "model.positions = \"rotary\" needs an even width of a head, and model.d_model / model.heads is {head}"
+            ));
         }
         if matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves) && !self.d_model.is_multiple_of(2) {
-            return refuse(format!("sinusoidal positions need an even d_model, not {}", self.d_model));
+            return refuse(format!("sinusoidal model.positions need an even model.d_model, not {}", self.d_model));
         }
         if self.tied == Tied::All && !joint_vocabulary {
             return refuse(
-                "tied = \"all\" needs one vocabulary for both languages: set data.tokenizer.joint = true, or tied = \"decoder\"".into(),
+                "model.tied = \"all\" needs one vocabulary for both languages: set data.tokenizer.joint = true, or model.tied = \"decoder\"".into(),
             );
         }
         for (name, rate) in [
@@ -177,11 +179,11 @@ impl ModelConfig {
             ("residual_dropout", self.residual_dropout),
         ] {
             if !(0.0..1.0).contains(&rate) {
-                return refuse(format!("{name} = {rate} is not a rate in [0, 1)"));
+                return refuse(format!("model.{name} = {rate} is not a rate: it must be at least 0 and below 1"));
             }
         }
         if !(self.norm_epsilon > 0.0 && self.norm_epsilon.is_finite()) {
-            return refuse(format!("norm_epsilon = {} must be a small positive number", self.norm_epsilon));
+            return refuse(format!("model.norm_epsilon = {}: it must be a small positive number", self.norm_epsilon));
         }
         Ok(())
     }

@@ -23,10 +23,11 @@
 //! # Ok(())
 //! # }
 //! ```
+#![forbid(unsafe_code)]
 
 mod attention;
 mod block;
-pub mod config;
+mod config;
 mod inference;
 mod pass;
 pub mod positions;
@@ -44,7 +45,7 @@ pub use transformer::{LossOutput, Memory, Objective, Transformer};
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// A configuration that cannot be built.
-    #[error("model: {0}")]
+    #[error("{0}")]
     Config(String),
     /// Lengths that do not describe the ids.
     #[error("a batch has {ids} ids, but its lengths sum to {lengths}")]

@@ -161,8 +161,8 @@ fn impossible_configurations_are_named() {
         Transformer::new(&config, joint, 19, 1, &Device::Cpu, DType::F32).map(|_| ()).unwrap_err().to_string()
     };
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
-    assert!(refused(ModelConfig { heads: 5, ..base.clone() }, 19).contains("heads = 5 does not divide d_model = 24"));
+    assert!(refused(ModelConfig { heads: 5, ..base.clone() }, 19).contains("model.heads = 5 does not divide model.d_model = 24"));
     assert!(refused(base.clone(), 18).contains("tied"));
     assert!(refused(ModelConfig { residual_dropout: 1.0, ..base.clone() }, 19).contains("residual_dropout = 1"));
-    assert!(refused(ModelConfig { heads: 8, positions: Positions::Rotary, ..base }, 19).contains("even width per head"));
+    assert!(refused(ModelConfig { heads: 8, positions: Positions::Rotary, ..base }, 19).contains("even width of a head"));
 }

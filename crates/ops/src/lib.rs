@@ -6,35 +6,35 @@
 //! alternative, padded `(B, T, D)` tensors with masks, spends up to half of the work on padding and makes a result
 //! depend on its batch.
 //!
-//! **Decision.** On the host, a tape of our own carries the graph ([`tape`]); elsewhere Candle's autodiff does, through the composed
+//! **Decision.** On the host, a tape of our own carries the graph ([`Tape`]); elsewhere Candle's autodiff does, through the composed
 //! operations. Hung into Candle's graph as custom ops, the same kernels spent a third of a step on zeros, copies and additions
 //! at its edges, and every activation lived until the end. The functions are the same on both ways, so that a model is written once.
 //!
 //! All `unsafe` of the project is here: raw products, threads that write to disjoint parts of a slice, and calls of
 //! functions compiled for processor features found at run time.
 
-pub mod attention;
+mod attention;
 pub mod composed;
-pub mod decoding_attention;
-pub mod dropout;
-pub mod embedding;
-pub mod layer_norm;
-pub mod linear;
-pub mod loss;
+mod decoding_attention;
+mod dropout;
+mod embedding;
+mod layer_norm;
+mod linear;
+mod loss;
 pub mod memory;
 pub mod normalizer;
 pub mod optimizer;
-pub mod packed;
+mod packed;
 mod parallel;
-pub mod parameters;
+mod parameters;
 pub mod products;
 pub mod profile;
 mod real;
-pub mod relative_bias;
+mod relative_bias;
 pub mod rng;
-pub mod rotary;
+mod rotary;
 mod softmax;
-pub mod tape;
+mod tape;
 pub mod threads;
 
 pub use attention::{Attention, cross_attention, self_attention};

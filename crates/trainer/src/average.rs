@@ -45,11 +45,6 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
 }
 
 impl Averaged {
-    /// The names and values of the averaged tensors, ascending by name.
-    pub fn tensors(&self) -> impl Iterator<Item = (&str, &[f32])> {
-        self.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.values.as_slice()))
-    }
-
     /// Saves the average as a directory that [`load_model`](crate::load_model) loads. It has no moments, so
     /// training cannot be resumed from it.
     ///

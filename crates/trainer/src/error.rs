@@ -63,7 +63,7 @@ pub enum TrainError {
     /// Several updates in a row had a loss or gradient that was not finite, or too high a loss.
     #[error(
         "training diverged: {in_a_row} updates in a row after update {step} were skipped, the last because {reason} ({place}); \
-         {last_good}; go on from there or from an earlier one with a lower learning rate, more warm-up or a smaller clip_norm"
+         {last_good}; go on with a lower learning rate, more warm-up or a smaller clip_norm"
     )]
     Diverged {
         /// Updates made.

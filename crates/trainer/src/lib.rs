@@ -12,6 +12,7 @@
 //!
 //! Read [`config`](TrainingConfig) first, then `trainer.rs` (the loop), `update.rs` (one update) and
 //! `checkpoint.rs` (what is on disk).
+#![forbid(unsafe_code)]
 
 mod average;
 mod batch;
@@ -40,7 +41,6 @@ pub use error::{BoxError, CheckpointError, TrainError};
 pub use evaluate::{NoValidation, TeacherForced, Validate, evaluate};
 pub use event::{Event, Observer, StopReason, Timing};
 pub use rehearsal::rehearse;
-pub use retention::{Candidate, to_delete};
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use state::{FORMAT_VERSION, FileEntry, Identity, State, Window};
 pub use trainer::Trainer;

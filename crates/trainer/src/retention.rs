@@ -6,19 +6,18 @@ use crate::Metric;
 
 /// What retention needs to know of one checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// The update it was saved after.
-    pub step: u64,
+    pub(crate) step: u64,
     /// Its validation score, where it was validated.
-    pub score: Option<f64>,
+    pub(crate) score: Option<f64>,
 }
 
 /// The steps of the checkpoints to delete, ascending.
 ///
 /// Kept are the `keep_last` newest, the `keep_best` best by `metric` (of equal scores the newer), and
 /// those in `protected`, at which a pointer points.
-#[must_use]
-pub fn to_delete(candidates: &[Candidate], keep_last: usize, keep_best: usize, metric: Metric, protected: &[u64]) -> Vec<u64> {
+pub(crate) fn to_delete(candidates: &[Candidate], keep_last: usize, keep_best: usize, metric: Metric, protected: &[u64]) -> Vec<u64> {
     let mut newest: Vec<u64> = candidates.iter().map(|candidate| candidate.step).collect();
     newest.sort_unstable_by(|a, b| b.cmp(a));
     let mut best: Vec<(f64, u64)> =

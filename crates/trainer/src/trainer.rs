@@ -123,12 +123,6 @@ impl Trainer {
         &self.state
     }
 
-    /// The configuration.
-    #[must_use]
-    pub const fn config(&self) -> &TrainingConfig {
-        &self.config
-    }
-
     /// Whether the state can be saved by [`Trainer::rescue`] and is on disk nowhere yet. After an error of the disk this
     /// holds; after one of the computation it does not, since the update in hand is then half done.
     #[must_use]

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
         seconds,
         sentences_per_second: lines.len() as f64 / typical,
         tokens_per_second: tokens as f64 / typical,
-        peak_memory: crate::cost::peak_memory(),
+        peak_memory: crate::memory::peak(),
     };
     if arguments.json {
         return print_line(&serde_json::to_string(&report)?);

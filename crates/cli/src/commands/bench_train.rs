@@ -11,8 +11,9 @@ use taper_ops::{Kernel, Products};
 use taper_trainer::{MicroBatch, Optimizer, OptimizerConfig, Outcome, TrainingConfig};
 
 use crate::arguments::{BenchTrain, Preset};
-use crate::cost::{bytes, peak_memory};
+use crate::cost::bytes;
 use crate::device;
+use crate::memory;
 use crate::text::print_line;
 
 /// The learning rate, constant.
@@ -98,7 +99,7 @@ impl Report {
             "target_tokens_per_s": round(self.tokens as f64 / self.seconds, 1),
             "s_per_step": round(self.seconds / steps, 4),
             "gflops": round(self.profile.flops as f64 / self.seconds / 1e9, 1),
-            "peak_memory_mib": peak_memory().map(|bytes| bytes >> 20),
+            "peak_memory_mib": memory::peak().map(|bytes| bytes >> 20),
             "last_loss": round(self.loss, 6),
             "time": shares,
         })
@@ -106,7 +107,7 @@ impl Report {
 
     fn print(&self, arguments: &BenchTrain) -> Result<()> {
         let steps = arguments.steps as f64;
-        let memory = peak_memory().map_or_else(|| "unknown".to_owned(), bytes);
+        let memory = memory::peak().map_or_else(|| "unknown".to_owned(), bytes);
         for line in [
             format!("speed        {:.0} target tokens/s, {:.3} s a step", self.tokens as f64 / self.seconds, self.seconds / steps),
             format!(

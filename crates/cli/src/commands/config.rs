@@ -14,7 +14,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<()> {
             if file.json { print_line(&serde_json::to_string_pretty(&config)?) } else { print_line(config.to_toml()?.trim_end()) }
         }
         ConfigCommand::Check(file) => {
-            RunConfig::load(&file.config, &file.overrides.set)?;
+            RunConfig::load(&file.config, &file.overrides.set)?.require_what_is_watched()?;
             if file.json {
                 print_line(&serde_json::json!({ "valid": true }).to_string())
             } else {

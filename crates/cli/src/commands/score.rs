@@ -1,14 +1,15 @@
 //! `taper score`: log-probabilities of given translations.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use taper_decoding::Translator;
 
 use crate::arguments::Score;
 use crate::decoding_arguments::OverlongRule;
 use crate::loaded_run::LoadedRun;
 use crate::overlong::Limit;
+use crate::progress::sentence_bar;
 use crate::text::{print_line, read_lines};
-use crate::translation::encode_sources;
+use crate::translation::{by_line, encode_sources};
 
 /// Runs the command: one line for each pair, log-probability and
 /// length-normalised score, tab-separated.
@@ -32,11 +33,15 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
     for (path, ids, ends) in [(&arguments.source, &source_ids, 1), (&arguments.target, &target_ids, 0)] {
         if let Some((index, line)) = ids.iter().enumerate().find(|(_, line)| line.len() > most + ends) {
             let tokens = line.len() - ends;
-            bail!("{}, line {}: {tokens} tokens, more than the {most} of training; --max-tokens N allows more", path.display(), index + 1);
+            bail!("{}, line {}: {tokens} tokens, more than {most}; --max-tokens N allows more", path.display(), index + 1);
         }
     }
-    let scores =
-        Translator::new(&run.model.inference(), run.config.decoding.clone())?.score(&source_ids, &target_ids).context("scoring failed")?;
+    let model = run.model.inference();
+    let bar = sentence_bar(Some(source_ids.len() as u64), "scoring");
+    let scores = Translator::new(&model, run.config.decoding.clone())?
+        .score_with(&source_ids, &target_ids, |chunk| bar.set_position(chunk.sentences_done as u64))
+        .map_err(|error| by_line(error, "scoring", |index| index + 1))?;
+    bar.finish_and_clear();
     for (index, score) in scores.iter().enumerate() {
         if arguments.json {
             print_line(

@@ -5,14 +5,14 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::arguments::Train;
-use crate::config::{RunConfig, stem};
+use crate::config::RunConfig;
 use crate::run_folder::RunFolder;
 use crate::training;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Train) -> Result<()> {
     let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
-    let root = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(stem(&arguments.config)));
+    let root = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
     let folder = RunFolder::new(&root);
     if !folder.exists() {
         return training::start(&folder, &config, &arguments.output);

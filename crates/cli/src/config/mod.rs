@@ -24,7 +24,7 @@ use taper_decoding::DecodingConfig;
 use taper_model::ModelConfig;
 use taper_trainer::{Metric, TrainingConfig};
 
-pub(crate) use differences::{differences, is_of_tokenizer};
+pub(crate) use differences::{differences, is_fixed};
 pub(crate) use evaluation::EvaluationConfig;
 use overrides::Override;
 
@@ -97,7 +97,7 @@ impl RunConfig {
     pub(crate) fn validate(&self) -> Result<()> {
         crate::device::check_names(&self.device, &self.dtype)?;
         self.data.validate()?;
-        self.model.validate(self.data.tokenizer.joint).context("section [model]")?;
+        self.model.validate(self.data.tokenizer.joint)?;
         self.training.check()?;
         self.decoding.validate()?;
         Ok(())
@@ -152,7 +152,7 @@ impl RunConfig {
 }
 
 /// File name without its extension.
-pub(crate) fn stem(path: &Path) -> String {
+fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use taper_decoding::{DecodingConfig, DecodingError, EOS, Result, StepModel};
+use taper_decoding::{DecodingConfig, DecodingError, END, Result, StepModel};
 
 /// The finaliser of SplitMix64.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
@@ -50,7 +50,7 @@ impl HashModel {
         (0..self.vocabulary as u32)
             .map(|token| {
                 let level = mix(history, u64::from(token) + 1000) % self.levels;
-                let bias = if token == EOS { self.end_bias } else { 0.0 };
+                let bias = if token == END { self.end_bias } else { 0.0 };
                 self.spread * level as f32 / self.levels as f32 + bias
             })
             .collect()
@@ -105,7 +105,7 @@ pub(crate) fn random_sources(count: usize, seed: u64) -> Vec<Vec<u32>> {
     (0..count as u64)
         .map(|index| {
             let length = 1 + mix(seed, index) % 9;
-            (0..length).map(|position| 4 + (mix(mix(seed, index), position) % 40) as u32).chain([EOS]).collect()
+            (0..length).map(|position| 4 + (mix(mix(seed, index), position) % 40) as u32).chain([END]).collect()
         })
         .collect()
 }

@@ -17,7 +17,10 @@ pub(crate) fn scores(tokenizer: Tokenizer, lines: &[String]) {
     let score = bleu.corpus(left, &right).unwrap().score;
     assert!((0.0..=100.0 + 1e-9).contains(&score), "{score}");
     let perfect = bleu.corpus(left, &[left.to_vec()]).unwrap();
-    assert!(perfect.brevity_penalty <= 1.0 && perfect.score <= 100.0 + 1e-9, "{perfect}");
+    // A line of fewer tokens has no n-grams of four.
+    if perfect.totals.iter().all(|&total| total > 0) {
+        assert!((perfect.score - 100.0).abs() < 1e-9, "{perfect}");
+    }
     let ter = Ter::default();
     let score = ter.corpus(left, &right).unwrap().score;
     assert!(score.is_finite() && score >= 0.0, "{score}");

@@ -12,6 +12,9 @@ use crate::text::standard_input;
 /// costs little that the last ones are not full, and is a matter of seconds or minutes, which is what an interruption can cost.
 const WINDOW: usize = 4096;
 
+/// Lines of the first window; each has twice as many as the one before, up to [`WINDOW`], so that there is something to see and to keep soon.
+const FIRST_WINDOW: usize = 128;
+
 /// The bytes after which a window ends earlier: lines may be long, and a window is held in memory.
 const WINDOW_BYTES: usize = 1 << 24;
 
@@ -30,6 +33,8 @@ pub(super) struct Window {
 pub(super) struct Input {
     text: Source,
     prefixes: Option<Source>,
+    /// The most lines of the next window.
+    most: usize,
 }
 
 impl Input {
@@ -50,7 +55,7 @@ impl Input {
             let (prefixes, text) = (prefixes.lines.path().display(), text.lines.path().display());
             bail!("{prefixes} has {found} lines, but {text} has {wanted}; give each line its prefix, or an empty line");
         }
-        Ok(Self { text, prefixes })
+        Ok(Self { text, prefixes, most: FIRST_WINDOW })
     }
 
     /// How many lines there are to translate, where that is known.
@@ -66,7 +71,7 @@ impl Input {
         let lines = &mut self.text.lines;
         let mut window = Window { first: lines.line() as usize + 1, lines: Vec::new(), prefixes: Vec::new() };
         let mut bytes = 0;
-        while window.lines.len() < WINDOW && bytes < WINDOW_BYTES {
+        while window.lines.len() < self.most && bytes < WINDOW_BYTES {
             let line = lines.next_line()?;
             let prefixes = self.prefixes.as_mut().map(|prefixes| &mut prefixes.lines);
             match (line, prefixes) {
@@ -89,6 +94,7 @@ impl Input {
                 (None, None) => break,
             }
         }
+        self.most = WINDOW.min(2 * self.most);
         if !window.lines.is_empty() {
             return Ok(Some(window));
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 
 use crate::error::EXIT_INTERRUPTED;
-use crate::metrics_log::{partial_name, put_in_place};
+use crate::files::{partial_name, put_in_place};
 
 /// Standard output, or a file, which the handler of signals knows too.
 pub(super) struct Output {
@@ -27,7 +27,11 @@ impl Output {
         let of_handler = Arc::clone(&file);
         ctrlc::set_handler(move || {
             let partial = lock(&of_handler);
-            say("\nstopped");
+            say(if partial.lines > 0 || partial.whole {
+                "\nstopped"
+            } else {
+                "\nstopped before the first lines were done; nothing is kept"
+            });
             partial.give_up();
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         })
@@ -91,6 +95,9 @@ impl Partial {
         let Some(name) = path.file_name() else { bail!("--output {shown} is not the name of a file") };
         if path.exists() {
             bail!("{shown} exists already and is left as it is: choose another --output or remove it");
+        }
+        if path.extension().is_some_and(|extension| extension == "gz" || extension == "zst") {
+            bail!("--output {shown}: the text is not compressed, and would not be read again under this name; choose another");
         }
         // `name/` is the file `name`.
         let path = path.with_file_name(name);
