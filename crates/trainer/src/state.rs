@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{EarlyStopping, Position};
+use crate::{EarlyStopping, Measured, Position};
 
 /// The newest format of `state.json` that this version reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -55,6 +55,20 @@ pub struct Window {
     /// Seconds spent in the updates.
     #[serde(with = "exact")]
     pub seconds: f64,
+}
+
+impl Window {
+    /// Adds one update.
+    pub(crate) fn add(&mut self, measured: &Measured, seconds: f64) {
+        self.updates += 1;
+        self.tokens += measured.tokens;
+        self.correct += measured.correct;
+        self.smoothed_sum += measured.smoothed_sum;
+        self.nll_sum += measured.nll_sum;
+        self.divergence_sum += measured.divergence_sum;
+        self.gradient_norm_sum += measured.gradient_norm;
+        self.seconds += seconds;
+    }
 }
 
 /// The state of a run after some number of updates.

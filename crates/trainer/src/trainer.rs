@@ -11,10 +11,9 @@ use taper_model::Transformer;
 
 use crate::checkpoint::{self, AVERAGED, Checkpoints, LAST};
 use crate::inspect;
-use crate::update::{Fault, Measured, Optimizer, Outcome};
+use crate::update::{Fault, Optimizer, Outcome};
 use crate::{
-    Event, Identity, MicroBatch, Observer, Position, Source, State, StopReason, Timing, TrainError, TrainingConfig, Validate, Window,
-    average,
+    Event, Identity, MicroBatch, Observer, Position, Source, State, StopReason, Timing, TrainError, TrainingConfig, Validate, average,
 };
 
 /// Updates after which the running mean of losses begins to forget the first ones.
@@ -492,20 +491,6 @@ impl Trainer {
         let window = &self.state.window;
         let tokens_per_second = if window.seconds > 0.0 { window.tokens as f64 / window.seconds } else { 0.0 };
         Timing { elapsed_seconds: self.state.training_seconds, tokens_per_second }
-    }
-}
-
-impl Window {
-    /// Adds one update.
-    fn add(&mut self, measured: &Measured, seconds: f64) {
-        self.updates += 1;
-        self.tokens += measured.tokens;
-        self.correct += measured.correct;
-        self.smoothed_sum += measured.smoothed_sum;
-        self.nll_sum += measured.nll_sum;
-        self.divergence_sum += measured.divergence_sum;
-        self.gradient_norm_sum += measured.gradient_norm;
-        self.seconds += seconds;
     }
 }
 
