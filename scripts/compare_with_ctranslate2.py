@@ -74,6 +74,7 @@ class CTranslate2:
 
 def taper_settings(arguments, beam: int) -> list[str]:
     settings = {
+        "dtype": "f32" if arguments.compute_type == "float32" else "bf16",
         "decoding.length_penalty_form": "power",
         "decoding.patience": 1,
         "decoding.allow_unknown": "true",
@@ -160,7 +161,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5, help="0 compares translations only")
     parser.add_argument("--batch", type=int, default=64, help="sentences translated at once, by both")
-    parser.add_argument("--compute-type", default="float32", help="CTranslate2's")
+    parser.add_argument("--compute-type", default="float32", help="CTranslate2's; Taper multiplies in f32 beside float32, else in bf16")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one more setting of Taper's")
     parser.add_argument("--show", action="store_true", help="print the lines that differ")
     parser.add_argument("--model", type=Path, help="a run converted before")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fills data/multi30k with English-German image captions: train, val, test_2016_flickr, test_2017_flickr; and data/multi30k-lc-tok with the
 # same in lower case, with normalised punctuation, and tokenised by the scripts of Moses, quotes and ampersands as entities.
-# Source: https://github.com/multi30k/dataset (task 1, raw and tokenised text). The tokenised text is that of the commit that the recipe was
-# measured with: in another one some English training sentences are corrected.
+# Source: https://github.com/multi30k/dataset (task 1, raw and tokenised text), from the commits that brought the text that the recipes were
+# measured with: later some English training sentences were corrected.
 # Licence: that of Flickr30k, from which the captions derive: non-commercial research and education.
 set -euo pipefail
 
@@ -36,5 +36,5 @@ fill() {
     echo "$out is ready"
 }
 
-fill multi30k "$source/master/data/task1/raw" "%s.%s.gz"
+fill multi30k "$source/c9be912dc05a3ebf9ae5bb5f7f58c1791cda43ab/data/task1/raw" "%s.%s.gz"
 fill multi30k-lc-tok "$source/7bee46bc74186b4b6254603143610f730d40bf66/data/task1/tok" "%s.lc.norm.tok.%s"

@@ -15,7 +15,9 @@ Writes to OUTPUT: metrics.jsonl, in the words of Taper's; best.pt and weights-ST
 each test set; and state.pt at each validation, and at Ctrl-C or SIGTERM, from which the same command goes on.
 
 Refused: data in other formats than text, or without a validation split; two tokenizers; Unigram sampling; the positions
-t5, rotary and alibi; products in f16; early stopping by accuracy or chrF; training.spike_factor.
+t5, rotary and alibi; products in f16; early stopping by accuracy or chrF; training.spike_factor;
+training.checkpoint_every, unless with each validation; of [decoding] what changes the search: patience, min_length,
+repetition_penalty, no_repeat_ngram, allow_unknown, sampling.
 
 Needs Python 3.11 or later and: sacrebleu, tokenizers, torch. Made with torch 2.15.
 """
@@ -118,25 +120,43 @@ class Batches:
         return source, padded([[START] + row for row in target]), padded([row + [END] for row in target]), index + 1 == len(self.batches)
 
 
-def loss_sums(model, batch, smoothing: float, r_drop: float, autocast):
-    """Sums over the target tokens of what is minimised, of the cross entropy with smoothing, and without."""
+def predictions(model, batch, passes: int):
+    """What the decoder says before each real target token, (passes, tokens, width), and those tokens."""
     source, target, answers = batch
-    if r_drop:
-        source, target, answers = (side.repeat(2, 1) for side in (source, target, answers))
-    with autocast():
-        hidden = model.decode(target, *model.encode(source))
-        # Only real tokens reach the output layer, which is half of the work.
-        real = answers != PAD
-        logits = F.linear(hidden[real], model.output)
+    hidden = model.decode(target.repeat(passes, 1), *model.encode(source.repeat(passes, 1)))
+    # Only real tokens reach the output layer, which is half of the work.
+    real = answers != PAD
+    return hidden[real.repeat(passes, 1)].view(passes, -1, hidden.shape[-1]), answers[real]
+
+
+def loss_sums(model, hidden, answers, smoothing: float, r_drop: float):
+    """Sums over the target tokens, means of the passes: what is minimised, the cross entropy with smoothing, and without."""
     # One normaliser for all terms: the vocabulary is most of the time and memory of a small model.
-    log_probabilities = logits.float().log_softmax(-1)
-    plain = -log_probabilities.gather(-1, answers[real][:, None]).sum()
+    log_probabilities = F.linear(hidden, model.output).float().log_softmax(-1)
+    plain = -log_probabilities.gather(-1, answers.expand(len(hidden), -1)[..., None]).sum()
     smoothed = (1 - smoothing) * plain - smoothing * log_probabilities.mean(-1).sum()
-    if not r_drop:
-        return smoothed, smoothed.detach(), plain.detach()
-    first, second = log_probabilities.chunk(2)
-    divergence = ((first.exp() - second.exp()) * (first - second)).sum()
-    return (smoothed + r_drop * divergence) / 2, smoothed.detach() / 2, plain.detach() / 2
+    loss = smoothed
+    if r_drop:
+        first, second = log_probabilities
+        loss = smoothed + r_drop * ((first.exp() - second.exp()) * (first - second)).sum()
+    return torch.stack([loss, smoothed, plain]) / len(hidden)
+
+
+def accumulate_gradients(model, batch, smoothing: float, r_drop: float, tokens: int, autocast):
+    """Adds the gradients of a batch's loss, a share of `tokens`, and gives the sums of `loss_sums`."""
+    with autocast():
+        hidden, answers = predictions(model, batch, 2 if r_drop else 1)
+    # The output layer takes some rows at a time, whose logits stay in a processor's cache.
+    rows = hidden.detach().requires_grad_()
+    size = 128 if hidden.device.type == "cpu" else 8192
+    totals = torch.zeros(3)
+    for part, wanted in zip(rows.split(size, 1), answers.split(size), strict=True):
+        with autocast():
+            sums = loss_sums(model, part, wanted, smoothing, r_drop)
+        (sums[0] / tokens).backward()
+        totals += sums.detach().cpu()
+    hidden.backward(rows.grad)
+    return totals
 
 
 def learning_rate(config: dict, width: int, last: int, step: int) -> float:
@@ -220,11 +240,10 @@ class Training:
             self.epoch, self.index = (self.epoch + 1, 0) if ends else (self.epoch, self.index + 1)
             batches.append([side.to(self.device) for side in batch])
         tokens = sum(int((answers != PAD).sum()) for _, _, answers in batches)
-        totals = torch.zeros(2)
+        totals = torch.zeros(3)
         for batch in batches:
-            loss, *sums = loss_sums(self.model, batch, self.recipe["label_smoothing"], self.recipe.get("r_drop", 0.0), self.autocast)
-            (loss / tokens).backward()
-            totals += torch.stack(sums).cpu()
+            smoothing, r_drop = self.recipe["label_smoothing"], self.recipe.get("r_drop", 0.0)
+            totals += accumulate_gradients(self.model, batch, smoothing, r_drop, tokens, self.autocast)
         if self.recipe["clip_norm"]:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe["clip_norm"])
         rate = learning_rate(self.recipe["schedule"], self.config["model"]["d_model"], self.recipe["max_updates"], self.step)
@@ -236,7 +255,7 @@ class Training:
             decay = min(self.recipe["ema_decay"], (1 + self.step) / (10 + self.step))
             for name, value in self.model.state_dict().items():
                 self.average[name].lerp_(value, 1 - decay)
-        return float(totals[0]) / tokens, float(totals[1]) / tokens, tokens
+        return float(totals[1]) / tokens, float(totals[2]) / tokens, tokens
 
     def autocast(self):
         return torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=self.config["dtype"] == "bf16")
@@ -254,8 +273,10 @@ class Training:
                 source, target = (self.corpus.ids(list(side)) for side in zip(*pairs[start : start + 50], strict=True))
                 rows = [row + [END] for row in source], [[START] + row for row in target], [row + [END] for row in target]
                 batch = [padded(side).to(self.device) for side in rows]
-                sums += torch.stack(loss_sums(model, batch, self.recipe["label_smoothing"], 0.0, self.autocast)[1:]).cpu()
-                tokens += int((batch[2] != PAD).sum())
+                with self.autocast():
+                    hidden, answers = predictions(model, batch, 1)
+                    sums += loss_sums(model, hidden, answers, self.recipe["label_smoothing"], 0.0)[1:].cpu()
+                tokens += len(answers)
         scores = {"loss": float(sums[0]) / tokens, "nll": float(sums[1]) / tokens}
         scores["perplexity"] = math.exp(scores["nll"])
         count = min(evaluation["validation_sentences"], len(pairs))
@@ -276,7 +297,7 @@ class Training:
         self.log({"event": "validation", "step": self.step, "scores": scores, "improved": improved, "seconds": self.seconds})
 
     def reference(self, text: str) -> str:
-        return self.corpus.tokenizer.normalizer.normalize_str(text) if self.config["data"]["lowercase"] else text
+        return "".join(map(str.lower, text)) if self.config["data"]["lowercase"] else text
 
     def log(self, record: dict):
         print(json.dumps(record), flush=True)
@@ -337,8 +358,12 @@ def save(path: Path, value):
     os.replace(partial, path)
 
 
+# What these settings are where a search has none of them.
+PLAIN_SEARCH = {"patience": 0, "min_length": 0, "repetition_penalty": 1, "no_repeat_ngram": 0, "allow_unknown": False}
+
+
 def refuse_what_is_missing(config: dict):
-    data, positions, training = config["data"], config["model"]["positions"], config["training"]
+    data, positions, training, decoding = config["data"], config["model"]["positions"], config["training"], config["decoding"]
     metric = training["early_stopping"]["metric"]
     for wrong, what in [
         (data["format"] != "text", f"data.format = {data['format']}"),
@@ -349,6 +374,9 @@ def refuse_what_is_missing(config: dict):
         (not data["validation"], "a recipe without data.validation"),
         (metric not in ("loss", "perplexity", "bleu"), f"training.early_stopping.metric = {metric}"),
         (training.get("spike_factor", 0.0) > 0, "training.spike_factor"),
+        (training["checkpoint_every"] not in (0, training["validate_every"]), "training.checkpoint_every other than validate_every"),
+        *((decoding.get(key, without) != without, f"decoding.{key}") for key, without in PLAIN_SEARCH.items()),
+        (decoding.get("sampling", {}).get("temperature", 0) > 0, "decoding.sampling"),
     ]:
         if wrong:
             raise SystemExit(f"{what}: not supported here")
