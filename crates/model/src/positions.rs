@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buckets of T5's relative bias.
-const BUCKETS: usize = 32;
+pub(crate) const BUCKETS: usize = 32;
 /// Distance from which T5 has one bucket.
 const FAR: usize = 128;
 

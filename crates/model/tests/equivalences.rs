@@ -2,7 +2,9 @@
 //! a training step reaches every parameter, and a seed is a model.
 
 use candle_core::{DType, Device, Tensor};
-use taper_model::{DecodeState, Inference, ModelConfig, ModelError, NormPlacement, Objective, Pass, Positions, Sequences, Transformer};
+use taper_model::{
+    DecodeState, Inference, ModelConfig, ModelError, NormPlacement, Objective, Pass, Positions, Sequences, Tied, Transformer,
+};
 use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -44,6 +46,21 @@ fn full_logits(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> R
 fn step(inference: &Inference, state: &mut DecodeState, tokens: &[u32]) -> Result<Tensor, ModelError> {
     let blocks = inference.step(state, tokens)?.collect::<Result<Vec<_>, _>>()?;
     Ok(Tensor::cat(&blocks, 0)?)
+}
+
+#[test]
+fn parameters_are_counted_before_they_are_made() -> TestResult {
+    every(|made, name| {
+        for (tied, biases, vocab_source) in [(Tied::All, true, 19), (Tied::Decoder, false, 23), (Tied::None, true, 23)] {
+            let config = ModelConfig { tied, biases, decoder_layers: 3, ..made.config().clone() };
+            let model = Transformer::blank(&config, vocab_source, 19, &Device::Cpu, DType::F32)?;
+            assert_eq!(config.parameters(vocab_source, 19), model.parameters().len() as u64, "{name} {tied:?} {biases}");
+        }
+        Ok(())
+    })?;
+    let huge = ModelConfig { d_model: usize::MAX, ..ModelConfig::default() };
+    assert_eq!(huge.parameters(usize::MAX, usize::MAX), u64::MAX);
+    Ok(())
 }
 
 #[test]

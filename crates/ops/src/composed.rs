@@ -241,7 +241,7 @@ pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Resu
     let (rows, width) = x.dims2()?;
     let half = head / 2;
     let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
-    let (cosines, sines) = angles(longest, head);
+    let (cosines, sines) = angles(0..longest, head);
     let at = Tensor::from_vec(positions.to_vec(), rows, x.device())?;
     // Converted on the host: Metal has no f64.
     let table = |values: Vec<f64>| {

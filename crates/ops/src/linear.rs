@@ -30,11 +30,12 @@ impl Activation {
         let (zero, one) = (T::of(0.0), T::of(1.0));
         match self {
             Self::Identity => x,
+            // What is not a number stays so, and is found.
             Self::Relu => {
-                if x > zero {
-                    x
-                } else {
+                if x <= zero {
                     zero
+                } else {
+                    x
                 }
             }
             Self::Gelu => x * T::of(0.5) * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf()),

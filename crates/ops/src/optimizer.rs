@@ -4,7 +4,7 @@
 //! about fourteen passes over memory; this is one.
 
 use crate::parallel::{CHUNK, Shared};
-use crate::parameters::ParameterStore;
+use crate::parameters::{Parameter, ParameterStore};
 use crate::real::{Host, vectorised};
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor};
 use rayon::prelude::*;
@@ -110,12 +110,12 @@ pub fn composed_adam_step(
     step: &AdamStep,
 ) -> Result<()> {
     let weights = store.flat()?;
-    let mask: Vec<f32> = store
-        .parameters()
-        .iter()
-        .flat_map(|p| std::iter::repeat_n(if p.is_matrix() { step.weight_decay as f32 } else { 0.0 }, p.len()))
-        .collect();
-    let decay = (step.weight_decay != 0.0).then(|| Tensor::from_vec(mask, store.len(), store.device())).transpose()?;
+    let decay = (step.weight_decay != 0.0).then(|| {
+        let rate = |p: &Parameter| if p.is_matrix() { step.weight_decay as f32 } else { 0.0 };
+        let rates: Vec<f32> = store.parameters().iter().flat_map(|p| std::iter::repeat_n(rate(p), p.len())).collect();
+        Tensor::from_vec(rates, store.len(), store.device())
+    });
+    let decay = decay.transpose()?;
     let mut gradient = (gradients * step.gradient_scale)?;
     let mut kept = weights.clone();
     if let Some(decay) = decay {

@@ -211,6 +211,7 @@ macro_rules! vectorised {
                     && std::arch::is_x86_feature_detected!("avx512vl")
                     && std::arch::is_x86_feature_detected!("avx512bw")
                     && std::arch::is_x86_feature_detected!("avx512dq")
+                    && std::arch::is_x86_feature_detected!("fma")
                 {
                     // SAFETY: the processor has just been found to have every feature that the function enables.
                     return unsafe { avx512::<$T>($($arg),*) };

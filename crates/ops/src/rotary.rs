@@ -7,6 +7,7 @@ use crate::real::{Host, Real, for_real, is_fused, vectorised};
 use crate::tape::{Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The base of the angles.
@@ -44,11 +45,12 @@ pub fn rotary(tape: Option<&Tape>, x: &Tensor, positions: &Arc<[u32]>, heads: us
     })
 }
 
-/// Cosines and sines of every position up to `count`: `(count, Dh/2)` each.
-pub(crate) fn angles(count: usize, head: usize) -> (Vec<f64>, Vec<f64>) {
+/// Cosines and sines of some positions: `(positions, Dh/2)` each.
+pub(crate) fn angles(positions: Range<usize>, head: usize) -> (Vec<f64>, Vec<f64>) {
     let half = head / 2;
     let angle = |n: usize| (n / half) as f64 * THETA.powf(-2.0 * (n % half) as f64 / head as f64);
-    ((0..count * half).map(|n| angle(n).cos()).collect(), (0..count * half).map(|n| angle(n).sin()).collect())
+    let places = positions.start * half..positions.end * half;
+    (places.clone().map(|n| angle(n).cos()).collect(), places.map(|n| angle(n).sin()).collect())
 }
 
 struct Rotary {
@@ -61,8 +63,10 @@ struct Rotary {
 
 impl Rotary {
     fn apply<T: Real>(&self, x: &[T], width: usize) -> Vec<T> {
-        let longest = self.positions.iter().max().map_or(0, |&position| position as usize + 1);
-        let (cosines, sines) = angles(longest, self.head);
+        // Decoding has one position at a time.
+        let first = self.positions.iter().min().map_or(0, |&position| position as usize);
+        let end = self.positions.iter().max().map_or(0, |&position| position as usize + 1);
+        let (cosines, sines) = angles(first..end, self.head);
         let sign = if self.inverse { -1.0 } else { 1.0 };
         let cosines: Vec<T> = cosines.into_iter().map(T::of).collect();
         let sines: Vec<T> = sines.into_iter().map(|sine| T::of(sign * sine)).collect();
@@ -71,7 +75,8 @@ impl Rotary {
         out.par_chunks_mut(width).zip(x.par_chunks(width)).zip(self.positions.par_iter()).with_min_len(32).for_each(
             |((out, x), &position)| {
                 out[self.turned..].copy_from_slice(&x[self.turned..]);
-                let range = position as usize * half..(position as usize + 1) * half;
+                let place = position as usize - first;
+                let range = place * half..(place + 1) * half;
                 turn(&x[..self.turned], &mut out[..self.turned], &cosines[range.clone()], &sines[range]);
             },
         );

@@ -93,6 +93,12 @@ impl Tape {
         Self::default()
     }
 
+    /// Whether nothing was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.outputs.borrow().is_empty()
+    }
+
     /// Whether a result of a recorded operation is `tensor`.
     #[must_use]
     pub fn knows(&self, tensor: &Tensor) -> bool {

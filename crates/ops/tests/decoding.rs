@@ -1,5 +1,7 @@
 //! What decoding uses, against the composed operations: attention of single queries, and linear layers with packed weights.
 
+mod common;
+
 use candle_core::{DType, Device, Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
@@ -108,4 +110,9 @@ fn rows_do_not_see_each_other() -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[test]
+fn every_kernel() {
+    common::again_through_every_kernel("every_kernel");
 }

@@ -21,7 +21,7 @@ pub(super) struct Online<T> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Softmax<T> {
     /// The logarithm of the denominator.
-    pub(super) denominator: T,
+    pub(super) log_sum_exp: T,
     /// Kullback–Leibler divergence of the partner's distribution from this one; 0 without a partner.
     pub(super) divergence: T,
 }
@@ -34,21 +34,21 @@ impl<T: Real> Default for Online<T> {
 }
 
 impl<T: Real> Online<T> {
-    fn denominator(&self) -> T {
+    fn log_sum_exp(&self) -> T {
         self.largest + self.total.ln()
     }
 
     /// Once all segments have been seen, by the partner too.
     pub(super) fn softmax(&self, partner: Option<&Self>) -> Softmax<T> {
-        let denominator = self.denominator();
-        // Σ p (ln p - ln q), with ln p = logit - denominator.
-        let divergence = partner.map_or(T::default(), |partner| self.apart / self.total - (denominator - partner.denominator()));
-        Softmax { denominator, divergence }
+        let log_sum_exp = self.log_sum_exp();
+        // Σ p (ln p - ln q), with ln p = logit - log_sum_exp.
+        let divergence = partner.map_or(T::default(), |partner| self.apart / self.total - (log_sum_exp - partner.log_sum_exp()));
+        Softmax { log_sum_exp, divergence }
     }
 
     /// The sums of this token alone.
     pub(super) fn sums(&self, softmax: &Softmax<T>, target: usize, classes: usize, smoothing: f64) -> LossSums {
-        let log_total = softmax.denominator.wide();
+        let log_total = softmax.log_sum_exp.wide();
         let nll = log_total - self.true_logit.wide();
         let uniform = log_total - self.logit_sum / classes as f64;
         LossSums {

@@ -57,7 +57,7 @@ vectorised! {
         let [of_first, of_second] = softmaxes;
         let (own_first, own_second) = (scale + weight * (T::of(1.0) - of_first.divergence), scale + weight * (T::of(1.0) - of_second.divergence));
         for (first, second) in first.iter_mut().zip(second) {
-            let (log_p, log_q) = (*first - of_first.denominator, *second - of_second.denominator);
+            let (log_p, log_q) = (*first - of_first.log_sum_exp, *second - of_second.log_sum_exp);
             let (p, q, apart) = (log_p.exp(), log_q.exp(), weight * (log_p - log_q));
             *first = p * (own_first + apart) - weight * q - share;
             *second = q * (own_second - apart) - weight * p - share;

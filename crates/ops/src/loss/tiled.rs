@@ -130,7 +130,7 @@ impl Tiled {
             }
         } else {
             for (logits, softmax) in logits.chunks_exact_mut(CLASSES).zip(softmaxes) {
-                probabilities(&mut logits[..classes], softmax.denominator, scale as f32, share);
+                probabilities(&mut logits[..classes], softmax.log_sum_exp, scale as f32, share);
             }
         }
         for (logits, position) in logits.chunks_exact_mut(CLASSES).zip(block.tokens.clone()) {
@@ -214,10 +214,10 @@ fn write(sums: &[f32], stride: usize, out: &mut [f32], width: usize, into: Into)
 }
 
 vectorised! {
-    /// `logit ← scale · exp(logit - denominator) - share`.
-    fn probabilities<T>(logits: &mut [T], denominator: T, scale: T, share: T) {
+    /// `logit ← scale · exp(logit - log_sum_exp) - share`.
+    fn probabilities<T>(logits: &mut [T], log_sum_exp: T, scale: T, share: T) {
         for logit in logits.iter_mut() {
-            *logit = scale * (*logit - denominator).exp() - share;
+            *logit = scale * (*logit - log_sum_exp).exp() - share;
         }
     }
 }
