@@ -76,7 +76,11 @@ impl Checkpoints {
     pub fn resolve(&self, which: &str) -> Result<PathBuf, CheckpointError> {
         let name = match which {
             // A process that is killed right after it saved its first checkpoint has not made the pointer yet.
-            LAST => self.pointer(LAST)?.or(self.list()?.last().map(|saved| directory_name(saved.step))),
+            // One that was killed while it went back has set aside what the pointer names.
+            LAST => self
+                .pointer(LAST)?
+                .filter(|name| !self.root.join(format!("{LEFT}{name}")).is_dir() || self.root.join(name).is_dir())
+                .or(self.list()?.last().map(|saved| directory_name(saved.step))),
             BEST => self.pointer(BEST)?,
             name => Some(name.to_owned()),
         };
@@ -156,7 +160,7 @@ impl Checkpoints {
         let mut deleted = Vec::new();
         for step in to_delete(&regular, keep_last, keep_best, metric, &protected).into_iter().chain(served) {
             let name = directory_name(step);
-            files::remove_directory(&self.root.join(&name))?;
+            files::discard_directory(&self.root.join(&name))?;
             deleted.push(name);
         }
         Ok(deleted)
@@ -180,6 +184,9 @@ impl Checkpoints {
             self.set_aside(state.step)?;
         }
         let best = state.early_stopping.best.map(|best| directory_name(best.step));
+        if best.is_none() {
+            files::remove_file(&self.root.join(BEST))?;
+        }
         for (pointer, name) in [(BEST, best), (LAST, Some(name))] {
             if let Some(name) = name
                 && self.root.join(&name).is_dir()
@@ -191,15 +198,18 @@ impl Checkpoints {
         Ok(true)
     }
 
-    /// Renames the checkpoints after `step`, which are of a course that the run has left: they are neither its to delete nor to
-    /// be averaged with its own.
+    /// Renames the checkpoints after `step` and an average of such, which are of a course that the run has left: they are neither its to
+    /// delete or be averaged with its own, nor what it translates with.
     fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
-        for saved in self.list()?.into_iter().filter(|saved| saved.step > step) {
-            let name = format!("{LEFT}{}", directory_name(saved.step));
+        let later = self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);
+        let averaged = self.root.join(AVERAGED);
+        let averaged = read_state(&averaged).is_ok_and(|state| state.step > step).then_some(averaged);
+        for path in later.chain(averaged) {
+            let name = format!("{LEFT}{}", path.file_name().unwrap_or_default().display());
             // Left a second time, at the same step.
             let names = std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
             if let Some(free) = names.map(|name| self.root.join(name)).find(|path| !path.exists()) {
-                fs::rename(&saved.path, &free).map_err(failed("rename", &saved.path))?;
+                fs::rename(&path, &free).map_err(failed("rename", &path))?;
             }
         }
         Ok(())

@@ -14,8 +14,9 @@ use crate::{BoxError, Scores};
 pub struct Timing {
     /// Seconds in the training loop, summed over resumes.
     pub elapsed_seconds: f64,
-    /// Target tokens trained on per second since the log event before.
-    pub tokens_per_second: f64,
+    /// Target tokens trained on per second since the log event before, where there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_second: Option<f64>,
 }
 
 /// Why training ended.

@@ -116,6 +116,26 @@ pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     sync_directory(directory)
 }
 
+/// Removes a directory as one that [`commit_directory`] made: at once, by its name, so that a process that is killed meanwhile leaves no
+/// half of it behind.
+pub(crate) fn discard_directory(path: &Path) -> Result<(), CheckpointError> {
+    let temporary = temporary_sibling(path);
+    remove_directory(&temporary)?;
+    match fs::rename(path, &temporary) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed("remove", path)(error)),
+        Ok(()) => remove_directory(&temporary),
+    }
+}
+
+/// Removes a file, if it is there.
+pub(crate) fn remove_file(path: &Path) -> Result<(), CheckpointError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Removes a directory with its content, if it is there.
 pub(crate) fn remove_directory(path: &Path) -> Result<(), CheckpointError> {
     match fs::remove_dir_all(path) {

@@ -9,6 +9,9 @@ use crate::{EarlyStopping, Measured, Position};
 /// The newest format of `state.json` that this version reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// Updates after which the running mean of losses begins to forget the first ones.
+const SPIKE_WINDOW: u64 = 100;
+
 /// Hashes, chosen by the caller, of what a run was made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -141,6 +144,18 @@ impl State {
             files: BTreeMap::new(),
             checksum: String::new(),
         }
+    }
+
+    /// The loss a token above which the next update is skipped, with the `spike_factor` of the configuration.
+    pub(crate) fn loss_limit(&self, spike_factor: f64) -> f64 {
+        self.mean_loss.filter(|_| spike_factor > 0.0).map_or(f64::INFINITY, |mean| spike_factor * mean)
+    }
+
+    /// Takes the loss a token of the update that was just made, which `step` counts already, into the running mean; there is none
+    /// where no rule asks for it.
+    pub(crate) fn follow_loss(&mut self, spike_factor: f64, loss: f64) {
+        let count = self.step.min(SPIKE_WINDOW) as f64;
+        self.mean_loss = (spike_factor > 0.0).then(|| self.mean_loss.map_or(loss, |mean| mean + (loss - mean) / count));
     }
 }
 

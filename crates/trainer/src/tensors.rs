@@ -3,6 +3,7 @@
 //! Moments, the moving average and gradients share the parameter store's flat layout; in files each
 //! parameter has its own name and shape, so that a checkpoint can be inspected and checked tensor by tensor.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{Result as CandleResult, Tensor};
 use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorView};
+use safetensors::tensor::{Metadata, View};
 use taper_ops::{Parameter, ParameterStore};
 
 use crate::CheckpointError;
@@ -37,17 +38,30 @@ pub(crate) fn name_parts(store: &ParameterStore, prefix: &str, flat: &Tensor) ->
 
 /// The bytes of a safetensors file.
 pub(crate) fn encode(path: &Path, tensors: &[Named]) -> Result<Vec<u8>, CheckpointError> {
-    let corrupt = |error| CheckpointError::Corrupt { path: path.to_owned(), reason: format!("{error}") };
-    let bytes: Vec<Vec<u8>> = tensors.iter().map(|tensor| tensor.values.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
-    let views = tensors
-        .iter()
-        .zip(&bytes)
-        .map(|(tensor, bytes)| Ok((tensor.name.as_str(), TensorView::new(Dtype::F32, tensor.shape.clone(), bytes)?)))
-        .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()
-        .map_err(corrupt)?;
+    let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
     // One key only: the writer puts them in the order of a hash map, and equal runs must give equal bytes.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    safetensors::serialize(views, Some(metadata)).map_err(corrupt)
+    safetensors::serialize(views, Some(metadata))
+        .map_err(|error| CheckpointError::Corrupt { path: path.to_owned(), reason: error.to_string() })
+}
+
+/// The writer asks for the bytes of one tensor at a time: those of all would be as large as the file.
+impl View for &Named {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into()
+    }
+
+    fn data_len(&self) -> usize {
+        size_of_val(&self.values[..])
+    }
 }
 
 /// A safetensors file that is read tensor by tensor: memory holds no more of it than one.

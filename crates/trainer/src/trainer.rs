@@ -16,9 +16,6 @@ use crate::{
     Event, Identity, MicroBatch, Observer, Position, Source, State, StopReason, Timing, TrainError, TrainingConfig, Validate, average,
 };
 
-/// Updates after which the running mean of losses begins to forget the first ones.
-const SPIKE_WINDOW: u64 = 100;
-
 /// A model in training.
 pub struct Trainer {
     model: Transformer,
@@ -250,8 +247,9 @@ impl Trainer {
     fn update(&mut self, began: Instant, batches: &[MicroBatch], next: Position, observer: &mut dyn Observer) -> Result<bool, TrainError> {
         let step = self.state.step + 1;
         let rate = self.config.schedule.at(step, self.model.config().d_model, self.config.max_updates);
+        let limit = self.state.loss_limit(self.config.spike_factor);
         let failed = |source| TrainError::Compute { action: "train", step, source };
-        let outcome = self.optimizer.update(&self.model, &self.config, step, rate, self.loss_limit(), batches).map_err(failed)?;
+        let outcome = self.optimizer.update(&self.model, &self.config, step, rate, limit, batches).map_err(failed)?;
         let begin = std::mem::replace(&mut self.state.position, next);
         self.saved = false;
         match outcome {
@@ -262,42 +260,31 @@ impl Trainer {
                 self.state.skipped_in_a_row = 0;
                 self.state.score = None;
                 self.state.tokens += measured.tokens;
-                self.state.mean_loss = self.mean_loss_with(measured.loss());
+                self.state.follow_loss(self.config.spike_factor, measured.loss());
                 self.state.window.add(&measured, began.elapsed().as_secs_f64());
                 Ok(true)
             }
             Outcome::Skipped(fault) => {
+                let Position { epoch, index } = begin;
                 let place = match fault {
-                    Fault::Spike { .. } => format!("in micro-batch {} of epoch {}", begin.index, begin.epoch),
+                    Fault::Spike { .. } if batches.len() == 1 => format!("in micro-batch {index} of epoch {epoch}"),
+                    Fault::Spike { .. } => format!("in the {} micro-batches from {index} of epoch {epoch} on", batches.len()),
                     Fault::Loss(_) | Fault::Gradient(_) => {
                         inspect::first_not_finite(&self.model, &self.config, step, batches).map_err(failed)?
                     }
                 };
-                self.skip(fault.to_string(), place, observer)?;
+                self.skip(epoch, fault.to_string(), place, observer)?;
                 Ok(false)
             }
         }
     }
 
-    /// The loss a token above which the next update is skipped.
-    fn loss_limit(&self) -> f64 {
-        let factor = self.config.spike_factor;
-        self.state.mean_loss.filter(|_| factor > 0.0).map_or(f64::INFINITY, |mean| factor * mean)
-    }
-
-    /// The running mean of losses with that of an update that was just made, which `state.step` counts already; none
-    /// where no rule asks for it.
-    fn mean_loss_with(&self, loss: f64) -> Option<f64> {
-        let count = self.state.step.min(SPIKE_WINDOW) as f64;
-        (self.config.spike_factor > 0.0).then(|| self.state.mean_loss.map_or(loss, |mean| mean + (loss - mean) / count))
-    }
-
     /// Counts a skipped update, and gives up after too many in a row.
-    fn skip(&mut self, reason: String, place: String, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    fn skip(&mut self, epoch: u64, reason: String, place: String, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let state = &mut self.state;
         state.skipped += 1;
         state.skipped_in_a_row += 1;
-        let (step, epoch, in_a_row, total) = (state.step, state.position.epoch, state.skipped_in_a_row, state.skipped);
+        let (step, in_a_row, total) = (state.step, state.skipped_in_a_row, state.skipped);
         self.tell(observer, &Event::Skipped { step, epoch, reason: reason.clone(), place: place.clone(), in_a_row, total });
         if in_a_row >= self.config.max_skipped_in_a_row {
             let last_good = match self.checkpoints.resolve(LAST) {
@@ -489,7 +476,7 @@ impl Trainer {
 
     fn timing(&self) -> Timing {
         let window = &self.state.window;
-        let tokens_per_second = if window.seconds > 0.0 { window.tokens as f64 / window.seconds } else { 0.0 };
+        let tokens_per_second = (window.seconds > 0.0).then(|| window.tokens as f64 / window.seconds);
         Timing { elapsed_seconds: self.state.training_seconds, tokens_per_second }
     }
 }

@@ -272,9 +272,19 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
         assert_eq!(steps(), [5, 6, 10]);
         assert!(root.join(left).join(MODEL_FILE).is_file());
         assert_eq!(fs::read_to_string(root.join("last")).unwrap(), "step-00000010\n");
+        assert!(!root.join("averaged").exists(), "the average is of checkpoints that the run has left");
         train(&mut trainer, &mut |_: &Event| -> Result<(), BoxError> { Ok(()) }).unwrap();
     }
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
+    assert!(root.join("left-averaged-2").is_dir() && root.join("averaged").is_dir());
+    // Killed when the last checkpoint was set aside, and `last` not yet pointed elsewhere.
+    fs::remove_dir_all(root.join("step-00000020")).unwrap();
+    assert_eq!(Checkpoints::new(&root).resolve("last").unwrap(), root.join("step-00000018"));
+    fs::remove_dir_all(root.join("left-step-00000020")).unwrap();
+    assert!(Checkpoints::new(&root).resolve("last").is_err(), "a checkpoint that is missing for another reason is missed");
+    // To where there was no validation yet, so that none was the best.
+    Trainer::resume_from(model(&tiny(0.2)), config(), Identity::default(), &root, &root.join("step-00000005")).unwrap();
+    assert!(steps() == [5] && !root.join("best").exists());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use common::{Generated, HeldOut, Scripted, Task, VOCABULARY, model, pack, record
 use taper_model::{ModelConfig, Tied, Transformer};
 use taper_ops::Parameter;
 use taper_trainer::{
-    BoxError, Checkpoints, Event, Identity, MicroBatch, NoValidation, Optimizer, Outcome, Position, Source, StopReason, TrainError,
+    BoxError, Checkpoints, Event, Identity, MicroBatch, NoValidation, Optimizer, Outcome, Position, Scores, Source, StopReason, TrainError,
     Trainer, TrainingConfig, Validate, load_model, read_state,
 };
 
@@ -46,6 +46,47 @@ impl Source for Cut {
         let part = (position.index % self.parts as u64) as usize;
         Ok(pack(self.data.task, &sentences[part * size..(part + 1) * size]))
     }
+}
+
+/// Keeps the weights it is given to validate.
+#[derive(Default)]
+struct Seen(Vec<Vec<f32>>);
+
+impl Validate for Seen {
+    fn validate(&mut self, model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
+        self.0.push(model.parameters().flat()?.to_vec1()?);
+        Ok(Scores::default())
+    }
+}
+
+#[test]
+fn what_is_validated_and_saved_is_the_moving_average() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |ema_decay: f64| {
+        let config = TrainingConfig { ema_decay, validate_every: 1, checkpoint_every: 0, ..short_run(12) };
+        let path = directory.path().join(ema_decay.to_string());
+        let mut trainer = Trainer::new(model(&tiny(0.3)), config, Identity::default(), &path).unwrap();
+        let (before, mut seen) = (weights(&trainer), Seen::default());
+        train(&mut trainer, &mut Generated::new(Task::Copy), &mut seen).0.unwrap();
+        let saved = model(&tiny(0.0));
+        load_model(&Checkpoints::new(&path).resolve("last").unwrap(), &saved, "").unwrap();
+        (before, seen.0, weights(&trainer), saved.parameters().flat().unwrap().to_vec1::<f32>().unwrap())
+    };
+    let (before, trained, last, saved) = run(0.0);
+    assert_eq!((trained.last(), &saved), (Some(&last), &last));
+    let (_, averaged, last_of_averaged, saved) = run(0.5);
+    assert!(last_of_averaged == last, "the average is not trained on");
+    assert_eq!(averaged.last(), Some(&saved));
+    let mut expected: Vec<f64> = before.iter().map(|&value| f64::from(value)).collect();
+    for (step, (weights, averaged)) in (1_u32..).zip(trained.iter().zip(&averaged)) {
+        // Lower at first: the average would long remember the initial weights.
+        let decay = (f64::from(1 + step) / f64::from(10 + step)).min(0.5);
+        for ((mean, &weight), &found) in expected.iter_mut().zip(weights).zip(averaged) {
+            *mean = decay * *mean + (1.0 - decay) * f64::from(weight);
+            assert!((*mean - f64::from(found)).abs() < 1e-6, "update {step}: {mean} {found}");
+        }
+    }
+    assert_ne!(saved, last);
 }
 
 #[test]
