@@ -2,6 +2,7 @@
 
 mod bleu;
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -147,7 +148,7 @@ pub(crate) struct Translate {
     /// Text to translate, one sentence a line [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Where the translations go, by way of FILE.partial [default: standard output]
+    /// Where the translations go, by way of FILE.part [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -157,6 +158,10 @@ pub(crate) struct Translate {
     pub(crate) n_best: Option<usize>,
     #[command(flatten)]
     pub(crate) control: Control,
+    /// Lines that are read, translated and written together; with 1 each line of a pipe is answered before the next is read
+    /// [default: 128, growing to 4096]
+    #[arg(long, value_name = "LINES")]
+    pub(crate) window: Option<NonZero<usize>>,
     /// What each translation must begin with, one line for each line of the input
     #[arg(long, value_name = "FILE")]
     pub(crate) prefix: Option<PathBuf>,

@@ -31,7 +31,6 @@ impl Cost {
         let parameters = model.parameters().len() as u64;
         let vocabulary = model.vocab_target();
         let (encoder, decoder) = flops(&config.model, vocabulary);
-        let ema = u64::from(config.training.ema_decay > 0.0);
         let passes = config.training.objective().passes();
         let tokens = passes * config.data.batching.planned_tokens();
         Self {
@@ -40,7 +39,7 @@ impl Cost {
             decoder_flops_per_token: decoder,
             // The backward pass makes two products for each of the forward pass.
             training_flops_per_token_pair: passes as u64 * 3 * (encoder + decoder),
-            training_state_bytes: (4 + ema) * F32 * parameters,
+            training_state_bytes: training_state_bytes(config, parameters),
             activation_bytes: activation_bytes(&config.model, vocabulary, tokens, tokens),
         }
     }
@@ -54,6 +53,12 @@ impl Cost {
             bytes(self.training_state_bytes)
         )
     }
+}
+
+/// Bytes of weights, gradients, the optimizer's two moments and the moving average where there is one.
+pub(crate) fn training_state_bytes(config: &RunConfig, parameters: u64) -> u64 {
+    let copies = 4 + u64::from(config.training.ema_decay > 0.0);
+    parameters.saturating_mul(copies * F32)
 }
 
 /// Forward FLOPs of the matrix products for one source and one target token:

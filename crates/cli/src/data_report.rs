@@ -12,7 +12,7 @@ use crate::files::write_atomically;
 
 /// What `data.json` holds.
 #[derive(Debug, Serialize)]
-struct Saved<'a> {
+struct Record<'a> {
     train: &'a DataReport,
     validation: Option<&'a DataReport>,
     source_vocabulary: usize,
@@ -25,15 +25,30 @@ struct Saved<'a> {
 /// # Errors
 /// When the folder cannot be written to.
 pub(crate) fn save(path: &Path, config: &RunConfig, prepared: &Prepared) -> Result<()> {
-    let saved = Saved {
-        train: prepared.train.report(),
-        validation: prepared.validation.as_ref().map(|set| set.report()),
-        source_vocabulary: prepared.tokenizers.source().vocabulary_size(),
-        target_vocabulary: prepared.tokenizers.target().vocabulary_size(),
-        largest_batch_bytes: largest_batch(config, prepared),
-    };
-    let json = serde_json::to_vec_pretty(&saved).context("the data report is not JSON")?;
+    let json = serde_json::to_vec_pretty(&Record::of(config, prepared)).context("the data report is not JSON")?;
     write_atomically(path, &json)
+}
+
+/// The report as an event of `train --json`, on one line.
+///
+/// # Errors
+/// Never: all of it can be written as JSON.
+pub(crate) fn event(config: &RunConfig, prepared: &Prepared) -> Result<String> {
+    let mut event = serde_json::to_value(Record::of(config, prepared))?;
+    event["event"] = "data".into();
+    Ok(event.to_string())
+}
+
+impl<'a> Record<'a> {
+    fn of(config: &RunConfig, prepared: &'a Prepared) -> Self {
+        Self {
+            train: prepared.train.report(),
+            validation: prepared.validation.as_ref().map(|set| set.report()),
+            source_vocabulary: prepared.tokenizers.source().vocabulary_size(),
+            target_vocabulary: prepared.tokenizers.target().vocabulary_size(),
+            largest_batch_bytes: largest_batch(config, prepared),
+        }
+    }
 }
 
 /// The report for a reader.

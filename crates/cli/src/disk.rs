@@ -13,14 +13,21 @@ const F32: u64 = 4;
 /// Allowance for the small files: configuration, metrics, state, scores.
 const SMALL_FILES: u64 = 1 << 20;
 
-/// The most bytes that the checkpoints of a model take at any time: those that are kept, the one that is being
-/// written, and the average.
-pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
+/// The most bytes that the checkpoints of a model take at any time: those that are kept, though no more than the run makes, the one that is
+/// being written, and the average.
+fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     let ema = u64::from(training.ema_decay > 0.0);
     let weights = F32 * parameters;
     let checkpoint = weights * (3 + ema);
     let average = if training.average_last > 0 { weights } else { 0 };
-    checkpoint.saturating_mul((training.keep_last + training.keep_best + 1) as u64) + average
+    let kept = (training.keep_last as u64).saturating_add(training.keep_best as u64);
+    let times = |every: u64| training.max_updates.checked_div(every).unwrap_or(0);
+    // Those of the schedule, those of validations that improve, and the last.
+    let made = match training.max_updates {
+        0 => u64::MAX,
+        _ => times(training.checkpoint_every).saturating_add(times(training.validate_every)).saturating_add(1),
+    };
+    checkpoint.saturating_mul(kept.min(made).saturating_add(1)).saturating_add(average)
 }
 
 /// Refuses to begin where the checkpoints of the run in `folder` would not fit.
@@ -28,7 +35,7 @@ pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u6
 /// # Errors
 /// With what is needed, what is free and what to do.
 pub(crate) fn check(folder: &Path, checkpoints: &Path, training: &TrainingConfig, parameters: u64) -> Result<()> {
-    let needed = checkpoint_bytes(training, parameters).saturating_sub(size_of(checkpoints)) + SMALL_FILES;
+    let needed = checkpoint_bytes(training, parameters).saturating_sub(size_of(checkpoints)).saturating_add(SMALL_FILES);
     // Where the system does not say, the disk itself will.
     let Some(free) = available(folder) else { return Ok(()) };
     if free < needed {
@@ -80,6 +87,11 @@ mod tests {
         assert_eq!(checkpoint_bytes(&training, 1000), 5 * 12_000 + 4000);
         let training = TrainingConfig { ema_decay: 0.999, average_last: 0, ..training };
         assert_eq!(checkpoint_bytes(&training, 1000), 5 * 16_000);
+        // Two validations and the end, however many may be kept; and the one that is being written.
+        let training = TrainingConfig { keep_last: usize::MAX, max_updates: 2500, ..training };
+        assert_eq!(checkpoint_bytes(&training, 1000), 4 * 16_000);
+        let training = TrainingConfig { max_updates: 0, ..training };
+        assert_eq!(checkpoint_bytes(&training, 1000), u64::MAX);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The name that a file has until it is whole.
-pub(crate) fn partial_name(path: &Path) -> PathBuf {
+fn partial_name(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     path.with_file_name(name)

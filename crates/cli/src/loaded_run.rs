@@ -60,11 +60,11 @@ impl LoadedRun {
     /// # Errors
     /// When it cannot be loaded, or its tokenizer is not this run's.
     pub(crate) fn load_member(&self, path: &Path) -> Result<Transformer> {
-        let is_checkpoint = path.join("model.safetensors").is_file();
-        // A checkpoint lies in RUN/checkpoints.
-        let folder = match path.canonicalize().with_context(|| format!("--ensemble {}", path.display()))?.ancestors().nth(2) {
-            Some(run) if is_checkpoint => RunFolder::open(run)?,
-            _ => RunFolder::open(path)?,
+        let around = RunFolder::around(path);
+        let is_checkpoint = around.is_some();
+        let folder = match around {
+            Some(folder) => folder,
+            None => RunFolder::open(path).with_context(|| format!("--ensemble {}", path.display()))?,
         };
         let tokenizers = TokenizerPair::load(folder.root())?;
         if tokenizers.hash() != self.tokenizers.hash() {

@@ -7,6 +7,8 @@
 //! Exit codes: 0 done, 2 the request cannot be fulfilled as given, 1 the
 //! computation failed, 130 interrupted, with what was done on disk.
 #![forbid(unsafe_code)]
+// They end the process where the reader is gone: `text::say` and `text::print_line` do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
 mod batches;
@@ -56,7 +58,7 @@ fn main() -> ExitCode {
         Ending::Silent => ExitCode::SUCCESS,
         Ending::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
         Ending::Fail(code) => {
-            eprintln!("error: {}", error::one_line(&error));
+            text::say(&format!("error: {}", error::one_line(&error)));
             ExitCode::from(code)
         }
     }

@@ -8,12 +8,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use taper_data::{AUTO, EpochPlan, Prepared};
+use taper_data::{AUTO, EpochPlan, Prepared, TokenizerPair};
 use taper_model::{Sequences, Transformer};
 use taper_trainer::{MicroBatch, TrainingConfig, rehearse};
 
 use crate::config::RunConfig;
-use crate::cost::{Cost, activation_bytes, bytes};
+use crate::cost::{Cost, activation_bytes, bytes, grouped, training_state_bytes};
 
 /// The largest budget that is looked for: the batches of Vaswani et al. 2017, section 5.1. Larger ones are a decision about
 /// the training, not about memory.
@@ -34,8 +34,7 @@ const SAMPLING_MARGIN: f64 = 1.05;
 /// When the batch does not fit, with a token budget that does.
 pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, budget: Option<u64>) -> Result<usize> {
     let trial = Trial::new(config, model, prepared)?;
-    // On a system that says nothing the trial alone must do: a device without memory left fails it.
-    let limit = budget.or_else(|| available().map(|free| resident().unwrap_or(0) + free)).unwrap_or(u64::MAX);
+    let limit = limit(budget);
     let wanted = config.data.batching.max_tokens;
     if wanted != AUTO {
         let needed = trial.needed(wanted, limit).with_context(|| too_large(wanted))?;
@@ -48,7 +47,7 @@ pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, 
                 "training takes {} with batches of {wanted} tokens, but may take {}{}; {advice}",
                 bytes(needed),
                 bytes(limit),
-                if budget.is_some() { " (--memory)" } else { "" },
+                origin(budget),
             );
         }
         return Ok(wanted);
@@ -57,6 +56,35 @@ pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, 
         Some(tokens) => Ok(tokens),
         None => bail!("data.batching.max_tokens = \"auto\": not even batches of {LEAST_TOKENS} tokens fit into {}", bytes(limit)),
     }
+}
+
+/// Refuses a model of which not even weights, gradients and moments fit, before memory is taken for any of them.
+///
+/// # Errors
+/// With its size and the memory there is.
+pub(crate) fn require_state(config: &RunConfig, tokenizers: &TokenizerPair, budget: Option<u64>) -> Result<()> {
+    let parameters = config.model.parameters(tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
+    let (needed, limit) = (training_state_bytes(config, parameters), limit(budget));
+    if needed > limit {
+        bail!(
+            "a model of {} parameters takes {} for weights, gradients and moments alone, but may take {}{}; make [model] or the vocabulary smaller, or use more memory",
+            grouped(parameters),
+            bytes(needed),
+            bytes(limit),
+            origin(budget)
+        );
+    }
+    Ok(())
+}
+
+/// The bytes that the process may take. On a system that says nothing the trial alone must do: a device without memory left fails it.
+fn limit(budget: Option<u64>) -> u64 {
+    budget.or_else(|| available().map(|free| resident().unwrap_or(0) + free)).unwrap_or(u64::MAX)
+}
+
+/// Where such a limit comes from, in an error.
+fn origin(budget: Option<u64>) -> &'static str {
+    if budget.is_some() { " (--memory)" } else { "" }
 }
 
 /// Reads `4GiB`, `512 MB` or a number of bytes.
@@ -96,7 +124,8 @@ struct Trial<'a> {
     growth: f64,
     /// Moments and moving average, which the trial does not touch.
     state_bytes: u64,
-    /// The copies that saving a checkpoint makes of weights and moments: as tensors, as bytes, as a file.
+    /// The gradients and the copies that saving a checkpoint makes: of weights, moments and moving average as tensors; of moments, and of
+    /// the weights beside a moving average, as a file.
     saving_bytes: u64,
 }
 
@@ -114,7 +143,7 @@ impl<'a> Trial<'a> {
             longest: (longest(report.source.longest), longest(report.target.longest)),
             growth,
             state_bytes: cost.training_state_bytes - 2 * weights,
-            saving_bytes: 7 * weights,
+            saving_bytes: (6 + 2 * u64::from(config.training.ema_decay > 0.0)) * weights,
         })
     }
 

@@ -53,12 +53,16 @@ impl Limit {
         if line.len() < self.tokens {
             return Ok((vec![line], None));
         }
-        let tokens = count(tokenizer, line)?;
-        if tokens <= self.tokens {
+        if count(tokenizer, line)? <= self.tokens {
             return Ok((vec![line], None));
         }
+        // Blanks around it are no part of it.
+        let mut rest = line.trim();
+        let tokens = count(tokenizer, rest)?;
+        if tokens <= self.tokens {
+            return Ok((vec![rest], None));
+        }
         let mut parts = Vec::new();
-        let mut rest = line;
         while !rest.is_empty() {
             let (part, after) = rest.split_at(self.divide(tokenizer, rest)?);
             parts.push(part.trim());
@@ -205,6 +209,22 @@ mod tests {
         let text = "one two three four";
         assert_eq!(parts(text, OverlongRule::Split, tokens("one two three"))[0], "one two three");
         assert_eq!(parts(text, OverlongRule::Split, tokens(text)), [text]);
+    }
+
+    #[test]
+    fn blanks_around_a_line_do_not_make_it_long() {
+        let blanks = " ".repeat(300);
+        for rule in [OverlongRule::Split, OverlongRule::Cut, OverlongRule::Error] {
+            for (text, expected) in [("", ""), ("one two", "one two")] {
+                let line = format!("{blanks}{text}{blanks}");
+                let (parts, overlong) = Limit { rule, tokens: 20 }.apply(&tokenizer(), &line, 1).expect("fits");
+                assert_eq!((parts, overlong.is_some()), (vec![expected], false));
+            }
+        }
+        assert_eq!(
+            parts(&format!("{blanks}one two three four"), OverlongRule::Cut, 3)[0],
+            parts("one two three four", OverlongRule::Cut, 3)[0]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use taper_trainer::{BoxError, Event, Observer, Scores, Timing};
+use taper_trainer::{BoxError, Event, Observer, Scores, Timing, TrainingConfig};
 
 use crate::metrics_log::MetricsLog;
 use crate::text::report_line;
@@ -35,29 +35,55 @@ impl Style {
     }
 }
 
+/// Where training ends at the latest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    updates: Option<u64>,
+    seconds: Option<f64>,
+}
+
+impl End {
+    /// The end that `config` sets, with so many batches in an epoch. Where subword sampling makes epochs of other lengths it is an estimate.
+    pub(crate) fn of(config: &TrainingConfig, epoch_batches: usize) -> Self {
+        let given = |limit: u64| (limit > 0).then_some(limit);
+        let of_epochs =
+            given(config.max_epochs).map(|epochs| epochs.saturating_mul(epoch_batches as u64).div_ceil(config.accumulation as u64));
+        Self {
+            updates: given(config.max_updates).into_iter().chain(of_epochs).min(),
+            seconds: (config.max_minutes > 0.0).then_some(60.0 * config.max_minutes),
+        }
+    }
+
+    /// Seconds left after update `step` and so many seconds of training, at a pace of so many seconds an update.
+    fn remaining(&self, step: u64, elapsed: f64, pace: f64) -> Option<f64> {
+        let of_updates = self.updates.map(|last| pace * last.saturating_sub(step) as f64);
+        let of_seconds = self.seconds.map(|last| (last - elapsed).max(0.0));
+        of_updates.into_iter().chain(of_seconds).min_by(f64::total_cmp)
+    }
+}
+
 /// The trainer's observer.
 pub(crate) struct Progress {
     style: Style,
     bar: ProgressBar,
     log: MetricsLog,
     start: Option<(u64, f64)>,
-    max_updates: u64,
+    end: End,
 }
 
 impl Progress {
-    /// Reports in `style` and records in `log`. `max_updates` of 0 means that
-    /// something else ends the run.
-    pub(crate) fn new(style: Style, log: MetricsLog, max_updates: u64, first_step: u64) -> Self {
-        let bar = match style {
-            Style::Bar if max_updates > 0 => ProgressBar::new(max_updates).with_style(bar_style("{wide_bar} {pos}/{len} {msg}")),
-            Style::Bar => ProgressBar::new_spinner().with_style(bar_style("{spinner} {pos} {msg}")),
+    /// Reports in `style` and records in `log` a training that goes from `first_step` to `end`.
+    pub(crate) fn new(style: Style, log: MetricsLog, end: End, first_step: u64) -> Self {
+        let bar = match (style, end.updates) {
+            (Style::Bar, Some(updates)) => ProgressBar::new(updates).with_style(bar_style("{wide_bar} {pos}/{len} {msg}")),
+            (Style::Bar, None) => ProgressBar::new_spinner().with_style(bar_style("{spinner} {pos} {msg}")),
             _ => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
         };
         bar.set_position(first_step);
         if style == Style::Bar {
             bar.enable_steady_tick(Duration::from_millis(500));
         }
-        Self { style, bar, log, start: None, max_updates }
+        Self { style, bar, log, start: None, end }
     }
 
     /// The record of the run.
@@ -82,15 +108,14 @@ impl Progress {
     fn remaining(&mut self, step: u64, timing: &Timing) -> Option<Duration> {
         let (first_step, first_seconds) = *self.start.get_or_insert((step, timing.elapsed_seconds));
         let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
-        let left = self.max_updates.checked_sub(step)?;
         let pace = (timing.elapsed_seconds - first_seconds) / done as f64;
-        Duration::try_from_secs_f64(pace * left as f64).ok()
+        Duration::try_from_secs_f64(self.end.remaining(step, timing.elapsed_seconds, pace)?).ok()
     }
 
     fn report(&mut self, event: &Event) {
         match event {
             Event::Log { step, epoch, loss, nll, divergence, accuracy, learning_rate, timing, .. } => {
-                let rate = timing.tokens_per_second;
+                let rate = timing.tokens_per_second.unwrap_or(0.0);
                 let divergence = divergence.map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
                 let eta = self.remaining(*step, timing).map_or_else(String::new, |left| format!("  eta {}", clock(left)));
                 if self.style == Style::Bar {
@@ -191,6 +216,23 @@ fn bar_style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_limit_ends_training() {
+        let end = |max_updates, max_epochs, max_minutes| {
+            let config = TrainingConfig { max_updates, max_epochs, max_minutes, accumulation: 4, ..TrainingConfig::default() };
+            // 33 batches an epoch; half a second an update; update 10 after a minute.
+            End::of(&config, 33).remaining(10, 60.0, 0.5)
+        };
+        assert_eq!(end(0, 0, 0.0), None);
+        assert_eq!(end(110, 0, 0.0), Some(50.0));
+        // 66 batches are 17 updates.
+        assert_eq!(end(110, 2, 0.0), Some(3.5));
+        assert_eq!(end(12, 2, 0.0), Some(1.0));
+        assert_eq!(end(110, 0, 1.5), Some(30.0));
+        // A resumed run may be past a limit.
+        assert_eq!((end(5, 0, 0.0), end(0, 0, 0.5)), (Some(0.0), Some(0.0)));
+    }
 
     #[test]
     fn clocks_read_naturally() {

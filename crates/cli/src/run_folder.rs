@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use taper_data::split_name;
 use taper_trainer::{AVERAGED, BEST, Checkpoints, LAST, read_state};
 
 use crate::config::RunConfig;
@@ -32,9 +33,22 @@ impl RunFolder {
             bail!("{}: no such run; `taper train CONFIG --run {}` would make it", root.display(), root.display());
         }
         if !folder.config().is_file() {
-            bail!("{}: not a run: it has no config.toml", root.display());
+            let shown = root.display();
+            match Self::around(root) {
+                Some(run) => bail!(
+                    "{shown}: a checkpoint, not a run: name {}, and the checkpoint with --checkpoint, or with --from to resume",
+                    run.root.display()
+                ),
+                None => bail!("{shown}: not a run: it has no config.toml"),
+            }
         }
         Ok(folder)
+    }
+
+    /// The run in which the checkpoint folder `path` lies, if it is one: RUN/checkpoints/NAME.
+    pub(crate) fn around(path: &Path) -> Option<Self> {
+        let path = path.canonicalize().ok().filter(|path| path.join("model.safetensors").is_file())?;
+        Some(Self::new(path.ancestors().nth(2)?)).filter(|run| run.config().is_file())
     }
 
     /// Whether something is there already. What a process leaves that is killed before it has written the
@@ -112,7 +126,7 @@ impl RunFolder {
 
     /// Translations of a test set, written when training ends.
     pub(crate) fn translations(&self, split: &str) -> PathBuf {
-        self.root.join("translations").join(format!("{split}.txt"))
+        self.root.join("translations").join(format!("{}.txt", split_name(split)))
     }
 
     /// Reads the run's configuration.

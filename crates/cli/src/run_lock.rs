@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::text::say;
+
 /// The name of the lock within the run.
 pub(crate) const LOCK_FILE: &str = "run.lock";
 
@@ -55,7 +57,7 @@ impl RunLock {
                 bail!("{} is in use: {process} is training in it; wait for it or stop it{kill}", folder.display());
             }
             Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
-                eprintln!("warning: the file system of {} has no locks: do not train in it from two processes", folder.display());
+                say(&format!("warning: the file system of {} has no locks: do not train in it from two processes", folder.display()));
             }
             Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
         }

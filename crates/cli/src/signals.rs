@@ -3,7 +3,6 @@
 //! it is complete there is nothing to wait for, and the first does. Whatever is
 //! on disk by then is whole, since nothing is written in place.
 
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use anyhow::{Context, Result};
 
 use crate::error::EXIT_INTERRUPTED;
+use crate::text::say;
 
 /// What the signals have asked for.
 #[derive(Debug)]
@@ -39,11 +39,11 @@ impl Signals {
                 SAVED => format!("stopped; the training is complete and saved, and its test is made by: taper resume {run}"),
                 _ if stop.swap(true, Ordering::SeqCst) => format!("stopped; continue from the last checkpoint with: taper resume {run}"),
                 _ => {
-                    say("stopping after this update and saving a checkpoint; again to stop at once");
+                    say("\nstopping after this update and saving a checkpoint; again to stop at once");
                     return;
                 }
             };
-            say(&message);
+            say(&format!("\n{message}"));
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         })
         .context("cannot install the signal handler")?;
@@ -64,9 +64,4 @@ impl Signals {
     pub(crate) fn training_is_saved(&self) {
         self.stage.store(SAVED, Ordering::SeqCst);
     }
-}
-
-/// A line on standard error, which may be a terminal that was closed: a panic would end the handler's thread.
-fn say(message: &str) {
-    let _ = writeln!(std::io::stderr(), "\n{message}");
 }

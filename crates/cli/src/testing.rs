@@ -43,7 +43,7 @@ impl TestResult {
     /// # Errors
     /// When the split cannot be read or decoded.
     pub(crate) fn of(split: &str, config: &RunConfig, tokenizers: &TokenizerPair, model: &Transformer) -> Result<Self> {
-        let text = ParallelText::read(&config.data, split, tokenizers)?;
+        let text = ParallelText::read(&config.data, split)?;
         let bar = sentence_bar(Some(text.sources.len() as u64), split);
         let limit = Limit::of(config, OverlongRule::Split, None);
         let (translations, overlong) =

@@ -7,12 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result};
 use taper_data::LineReader;
 
-/// All lines of a file, plain, `.gz` or `.zst`.
+/// All lines of a file, plain, `.gz` or `.zst`, or of standard input, whose name is `-`.
 ///
 /// # Errors
 /// When the file is missing, unreadable or not UTF-8 (with the line's number).
 pub(crate) fn read_lines(path: &Path) -> Result<Vec<String>> {
-    Ok(LineReader::open(path)?.collect::<Result<_, _>>()?)
+    let lines = if is_standard_input(path) { standard_input() } else { LineReader::open(path)? };
+    Ok(lines.collect::<Result<_, _>>()?)
+}
+
+/// Whether `path` means standard input.
+pub(crate) fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 /// Standard input, line by line, as files are read.
@@ -25,6 +31,12 @@ pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |character: char| character.is_ascii_alphanumeric() || "_-./=+:,@%".contains(character);
     if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// A line on standard error. Its reader may be gone (a terminal that was closed, a `tee` that the same Ctrl-C ended): what is being done
+/// must not end for that.
+pub(crate) fn say(message: &str) {
+    let _ = writeln!(std::io::stderr(), "{message}");
 }
 
 /// Prints one line on standard output; a reader that went away is an error of
@@ -46,7 +58,21 @@ pub(crate) fn report_line(line: &str) {
     }
     if let Err(error) = print_line(line) {
         FAILED.store(true, Ordering::Relaxed);
-        // Standard error may be gone as well.
-        let _ = writeln!(std::io::stderr(), "warning: {error:#}; training goes on, and metrics.jsonl has its record");
+        say(&format!("warning: {error:#}; training goes on, and metrics.jsonl has its record"));
+    }
+}
+
+/// Byte fallback lets a model spell a line break; output is one line a sentence.
+pub(crate) fn single_line(text: String) -> String {
+    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_translation_stays_on_its_line() {
+        assert_eq!(single_line("a\nb\r\nc".to_owned()), "a b  c");
     }
 }

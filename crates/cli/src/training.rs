@@ -22,13 +22,13 @@ use crate::error::{Interrupted, one_line};
 use crate::loaded_run::{build_model, use_threads};
 use crate::memory;
 use crate::metrics_log::MetricsLog;
-use crate::progress::{Progress, Style, clock};
+use crate::progress::{End, Progress, Style, clock};
 use crate::rescue::rescue;
 use crate::run_folder::RunFolder;
 use crate::run_lock::RunLock;
 use crate::signals::Signals;
 use crate::testing::{self, TestResult};
-use crate::text::{quoted, report_line};
+use crate::text::{quoted, report_line, say};
 use crate::validation::Validation;
 
 /// Starts a run in `folder`, which must not exist yet. If it does not come to
@@ -52,7 +52,7 @@ pub(crate) fn start(folder: &RunFolder, config: &RunConfig, output: &TrainOutput
         Err(error) => {
             // While the lock is held: no other process can have put anything there.
             if let Err(cause) = folder.remove(found) {
-                eprintln!("warning: cannot remove {}: {cause:#}", folder.root().display());
+                say(&format!("warning: cannot remove {}: {cause:#}", folder.root().display()));
             }
             Err(error)
         }
@@ -69,7 +69,7 @@ pub(crate) fn start(folder: &RunFolder, config: &RunConfig, output: &TrainOutput
 pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, from: Option<&str>) -> Result<()> {
     let lock = RunLock::acquire(folder.root())?;
     if let Some(process) = &lock.killed {
-        eprintln!("process {process}, which trained this run before, ended without saying so; going on from the last checkpoint");
+        say(&format!("process {process}, which trained this run before, ended without saying so; going on from the last checkpoint"));
     }
     let signals = Signals::install(folder.root())?;
     folder.recover()?;
@@ -153,19 +153,11 @@ impl Ready {
     fn new(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, try_memory: bool) -> Result<Self> {
         let mut config = config.clone();
         let mut prepared = prepare_data(folder, &config)?;
+        memory::require_state(&config, &prepared.tokenizers, output.memory)?;
         let model =
             build_model(&config, &prepared.tokenizers, output.device.as_deref().unwrap_or(&config.device), Some(config.training.seed))?;
         disk::check(folder.root(), &folder.checkpoints(), &config.training, model.parameters().len() as u64)?;
-        let report = prepared.train.report();
-        let longest = 1 + report.source.longest.max(report.target.longest);
-        if let Some(positions) = config.model.longest_sequence()
-            && longest > positions
-        {
-            bail!(
-                "the longest sentence has {longest} tokens, </s> counted, but learned positions end at model.max_positions = {positions}: raise it, or set data.cleaning.max_tokens = {}",
-                positions.saturating_sub(1)
-            );
-        }
+        require_positions(&config, &prepared)?;
         if try_memory {
             let tokens = memory::fit(&config, &model, &prepared, output.memory)?;
             if config.data.batching.max_tokens != tokens {
@@ -176,6 +168,25 @@ impl Ready {
         }
         Ok(Self { config, prepared, model })
     }
+}
+
+/// Refuses sentences that are longer than the model has positions for, in training or validation, as they are cut into tokens or may be.
+fn require_positions(config: &RunConfig, prepared: &Prepared) -> Result<()> {
+    let Some(positions) = config.model.longest_sequence() else { return Ok(()) };
+    let reports = [Some(prepared.train.report()), prepared.validation.as_ref().map(|set| set.report())];
+    let longest = reports.into_iter().flatten().flat_map(|report| [report.source.longest, report.target.longest]).max().unwrap_or(0);
+    let (longest, what) = match prepared.train.samples_subwords() {
+        true => (longest.max(config.data.cleaning.max_tokens), "with subword sampling a sentence may have"),
+        false => (longest, "the longest sentence has"),
+    };
+    if longest >= positions {
+        bail!(
+            "{what} {} tokens, </s> counted, but learned positions end at model.max_positions = {positions}: raise it, or set data.cleaning.max_tokens = {}",
+            longest + 1,
+            positions.saturating_sub(1)
+        );
+    }
+    Ok(())
 }
 
 /// What can be known to be wrong before a run folder is made.
@@ -242,7 +253,9 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
     let style = Style::choose(output.json);
     let Ready { config, prepared, model } = ready;
     let (config, tokenizers) = (&config, &prepared.tokenizers);
-    if style != Style::Json {
+    if style == Style::Json {
+        report_line(&data_report::event(config, &prepared)?);
+    } else {
         for line in data_report::lines(config, &prepared) {
             report_line(&line);
         }
@@ -253,7 +266,8 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
     folder.save_config(config)?;
     let step = trainer.state().step;
     let log = MetricsLog::open(&folder.metrics(), trainer.state())?;
-    let mut progress = Progress::new(style, log, config.training.max_updates, step);
+    let end = End::of(&config.training, prepared.train.report().batching.batches);
+    let mut progress = Progress::new(style, log, end, step);
     if style != Style::Json {
         report_line(&format!(
             "training in {} from step {step}, on {}",
@@ -285,7 +299,7 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
         Err(error) => return Err(error.into()),
     };
     if reason == StopReason::Interrupted {
-        eprintln!("interrupted at step {}; continue with: taper resume {}", trainer.state().step, folder.root().display());
+        say(&format!("interrupted at step {}; continue with: taper resume {}", trainer.state().step, folder.root().display()));
         return Err(Interrupted.into());
     }
     signals.training_is_saved();

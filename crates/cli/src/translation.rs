@@ -8,6 +8,7 @@ use taper_model::Transformer;
 
 use crate::line_translator::AlignedTokens;
 use crate::overlong::{Limit, join};
+use crate::text::single_line;
 
 // Each of the two is complete without the other, and they must agree.
 const _: () = assert!(taper_data::END == taper_decoding::END && taper_data::START == taper_decoding::START);
@@ -157,19 +158,4 @@ pub(crate) fn translate_best(
         several => join(&several.iter().map(String::as_str).collect::<Vec<_>>()),
     };
     Ok((parts_of.into_iter().map(whole).collect(), overlong))
-}
-
-/// Byte fallback lets a model spell a line break; output is one line a sentence.
-fn single_line(text: String) -> String {
-    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_translation_stays_on_its_line() {
-        assert_eq!(single_line("a\nb\r\nc".to_owned()), "a b  c");
-    }
 }

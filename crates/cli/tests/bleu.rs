@@ -125,6 +125,8 @@ fn sentences_columns_and_standard_input() {
     let piped = |text: &str| stdout(&workspace.run_with_input(&["bleu", "r1", "-b", "-w", "4"], text.as_bytes()));
     let score = printed(&workspace, "r1 -i a -b -w 4");
     assert_eq!(piped(&read("a")), score);
+    let of_two = workspace.run_with_input(&["bleu", "r1", "r2", "-i", "-", "-b", "-w", "4"], read("a").as_bytes());
+    assert_eq!(stdout(&of_two), "49.4556\n");
     // A byte-order mark is no part of the text, wherever the text comes from.
     let marked = format!("\u{feff}{}", read("a"));
     workspace.write("marked", &marked);
@@ -139,6 +141,10 @@ fn what_cannot_be_done_is_refused_with_a_way_out() {
     }
     workspace.fail(&["bleu", "r1", "-i", "a", "-l", "en-ja"], &["ja-mecab", "MeCab"]);
     workspace.fail(&["bleu", "-t", "wmt14", "-l", "en-de", "-i", "a"], &["--test-set", "--echo ref"]);
+    for option in ["--list", "--citation", "--download=wmt14", "--echo=src"] {
+        let name = option.split('=').next().expect("a name");
+        workspace.fail(&["bleu", "r1", option], &[name, "no test sets", "sacrebleu -t"]);
+    }
     workspace.fail(&["bleu", "r1", "-i", "a", "-s", "wishful"], &["wishful", "add-k"]);
     workspace.fail(&["bleu", "r1", "-i", "a", "--encoding", "latin-1"], &["latin-1", "UTF-8"]);
     workspace.fail(&["bleu", "r1", "-i", "a", "a"], &["a:", "twice"]);
@@ -148,5 +154,6 @@ fn what_cannot_be_done_is_refused_with_a_way_out() {
     workspace.fail(&["bleu", "r1", "-i", "a", "-sl", "--json"], &["--sentence-level", "--json"]);
     assert_eq!(workspace.succeed(&["bleu", "r1", "-i", "a", "-sl", "-b", "-f", "json"]).lines().count(), 3);
     workspace.fail(&["bleu", "r1", "-nr", "2", "-i", "a"], &["r1:1", "--num-refs"]);
+    workspace.fail(&["bleu", "r1", "-i", "a", "-w", "70000"], &["70000", "--width"]);
     workspace.fail(&["bleu", "r1", "-i", "a", "b", "-par", "-pbs"], &["--paired-ar", "--paired-bs"]);
 }

@@ -37,6 +37,7 @@ fn decoding_options() {
     evaluation_draws_as_translate(&workspace);
     marks_and_pipes(&workspace, input);
     windows(&workspace);
+    one_line_at_a_time(&workspace, input);
     output_files(&workspace, input);
     learned_positions(&workspace, input);
 }
@@ -87,6 +88,8 @@ fn ensembles(workspace: &Workspace, input: &str) {
     assert_eq!(records(workspace, &["--checkpoint", "last", "--ensemble", &checkpoint], input), alone);
     let first = "run/checkpoints/step-00000006";
     assert_ne!(records(workspace, &["--checkpoint", "last", "--ensemble", first, &checkpoint], input), alone);
+    let as_run = workspace.run_with_input(&["translate", first], input.as_bytes());
+    refused(&as_run, &[first, "a checkpoint, not a run", "--checkpoint", "--from"]);
 
     workspace.succeed(&["train", "tiny.toml", "--run", "other", "--set", "data.tokenizer.vocabulary_size=290"]);
     let refused = workspace.run_with_input(&["translate", "run", "--ensemble", "other"], input.as_bytes());
@@ -238,16 +241,12 @@ fn windows(workspace: &Workspace) {
     assert!(stdout(&output) == finished, "{} lines", stdout(&output).lines().count());
     let output = workspace.run_with_input(&[&QUICK[..], &["--output", "late.txt"]].concat(), &broken);
     refused(&output, &["standard input, line"]);
-    assert!(
-        stderr(&output).contains("3968 lines were translated and are in late.txt.partial; line 3969 is the next"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("3968 lines were translated and are in late.txt.part; line 3969 is the next"), "{}", stderr(&output));
     assert!(!workspace.path("late.txt").exists());
-    assert!(fs::read_to_string(workspace.path("late.txt.partial")).expect("read") == finished);
+    assert!(fs::read_to_string(workspace.path("late.txt.part")).expect("read") == finished);
     // It is not lost to the next attempt.
     let again = workspace.run_with_input(&[&QUICK[..], &["--output", "late.txt"]].concat(), b"cat\n");
-    refused(&again, &["late.txt.partial exists already"]);
+    refused(&again, &["late.txt.part exists already"]);
     // Of a file the fault is known before the model is loaded.
     workspace.write("broken.txt", &broken);
     workspace.fail(&["translate", "nowhere", "--input", "broken.txt"], &[&format!("broken.txt, line {}", lines.len() + 1), "UTF-8"]);
@@ -261,6 +260,30 @@ fn windows(workspace: &Workspace) {
     assert!(prefixed.lines().zip(&lines).all(|(found, line)| found.starts_with("dog") != line.is_empty()));
 }
 
+/// A program at the other end of the pipes may wait for each translation before it writes the next line.
+fn one_line_at_a_time(workspace: &Workspace, input: &str) {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::Stdio;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    let mut command = workspace.command(&["translate", "run", "--json", "--window", "1"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let (mut stdin, stdout) = (child.stdin.take().expect("stdin"), child.stdout.take().expect("stdout"));
+    let (sender, answers) = mpsc::channel();
+    std::thread::spawn(move || BufReader::new(stdout).lines().try_for_each(|line| sender.send(line.expect("UTF-8"))));
+    for (line, record) in input.lines().zip(records(workspace, &[], input)) {
+        writeln!(stdin, "{line}").expect("it reads");
+        // Waits for ever where the program waits for more: better an end with a word.
+        let answer = answers.recv_timeout(Duration::from_secs(120)).expect("an answer before the next line");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!((&answer["line"], best(&answer)), (&record["line"], best(&record)));
+    }
+    drop(stdin);
+    assert!(child.wait().expect("the binary ends").success());
+    workspace.fail(&["translate", "run", "--window", "0"], &["--window"]);
+}
+
 fn output_files(workspace: &Workspace, input: &str) {
     // Before the model is loaded: there is none.
     workspace.write("in.txt", input);
@@ -269,7 +292,7 @@ fn output_files(workspace: &Workspace, input: &str) {
     workspace.fail(&to("in.txt/out.txt"), &["in.txt/out.txt", "cannot be written", "another --output"]);
     workspace.fail(&to("in.txt"), &["in.txt exists already"]);
     workspace.fail(&to("new.txt"), &["nowhere", "no such run"]);
-    assert!(!workspace.path("new.txt").exists() && !workspace.path("new.txt.partial").exists(), "an empty file was left behind");
+    assert!(!workspace.path("new.txt").exists() && !workspace.path("new.txt.part").exists(), "an empty file was left behind");
     #[cfg(unix)]
     interrupted(workspace);
 }
@@ -285,7 +308,7 @@ fn interrupted(workspace: &Workspace) {
     let mut stdin = child.stdin.take().expect("stdin");
     stdin.write_all((many_lines().join("\n") + "\n").as_bytes()).expect("it reads");
     // The input is not at its end: after one window it waits for more.
-    let partial = workspace.path("stopped.txt.partial");
+    let partial = workspace.path("stopped.txt.part");
     let began = Instant::now();
     while fs::read_to_string(&partial).unwrap_or_default().lines().count() < WINDOW {
         assert!(began.elapsed() < Duration::from_secs(120), "no window is written while the input goes on");
@@ -295,7 +318,7 @@ fn interrupted(workspace: &Workspace) {
     assert!(killed.success());
     let output = child.wait_with_output().expect("the binary ends");
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert!(stderr(&output).contains("3968 lines were translated and are in stopped.txt.partial"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("3968 lines were translated and are in stopped.txt.part"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
     assert!(!workspace.path("stopped.txt").exists());
 }

@@ -73,7 +73,8 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
     for (record, line) in records.iter().zip(&lines) {
         assert!(record["source"] == line.as_str(), "line {} is another", record["line"]);
         let parts = record["overlong"]["parts"].as_u64().unwrap_or(0);
-        let fewest = if line.trim().is_empty() { 1 } else { line.len() as u64 / 500 / 10 };
+        // Blanks alone are nothing to translate.
+        let fewest = if line.trim().is_empty() { 0 } else { line.len() as u64 / 500 / 10 };
         assert!(parts >= fewest, "line {} in {parts} parts", record["line"]);
     }
     let alone = workspace.run_with_input(&quick, b"red cat sees\n");

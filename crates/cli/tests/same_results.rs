@@ -52,6 +52,8 @@ fn reporting_as_json_changes_nothing() {
     let events: Vec<Value> = reported.lines().map(|line| serde_json::from_str(line).expect("every line is JSON")).collect();
     let recorded = |event: &&Value| matches!(event["event"].as_str(), Some("log" | "validation"));
     assert_eq!(events.iter().filter(recorded).count(), metrics(&workspace.path("json")).len());
+    let report: Value = serde_json::from_slice(&fs::read(workspace.path("json/data.json")).expect("data.json")).expect("JSON");
+    assert_eq!((&events[0]["event"], &events[0]["train"]), (&"data".into(), &report["train"]));
 }
 
 /// The translations of `lines` with their scores, as `--json` has them.

@@ -367,7 +367,28 @@ fn what_would_fail_after_the_training_fails_before_it() {
     workspace.fail(&train, &["split \"test\" is empty"]);
     let learned = ["--set", "data.test=[]", "--set", "model.positions=learned", "--set", "model.max_positions=5"];
     workspace.fail(&[&train[..], &learned].concat(), &["model.max_positions = 5", "data.cleaning.max_tokens = 4"]);
+    // Of the validation set as well, and of what subword sampling may make of a sentence.
+    let validation = ["data/val.aa", "data/val.bb"].map(|name| (name, fs::read_to_string(workspace.path(name)).expect("text")));
+    for (name, text) in &validation {
+        workspace.write(name, format!("{}{text}", "red cat sees ".repeat(30)));
+    }
+    let positions = "model.max_positions=60";
+    workspace.fail(&[&train[..], &learned[..4], &["--set", positions]].concat(), &["the longest sentence has", "model.max_positions = 60"]);
+    for (name, text) in &validation {
+        workspace.write(name, text);
+    }
+    let sampling = ["--set", positions, "--set", "data.tokenizer.dropout=0.1"];
+    workspace.fail(&[&train[..], &learned[..4], &sampling].concat(), &["sampling", "251 tokens", "data.cleaning.max_tokens = 59"]);
     workspace.fail(&[&train[..], &["--set", "data.test=[]", "--set", "threads=5000"]].concat(), &["threads` = 5000", "at most"]);
+    // Memory that no machine has is not even asked for.
+    for inner in ["100000000000", "9223372036854775807"] {
+        let huge = ["--set", "data.test=[]", "--set", &format!("model.d_ff={inner}")];
+        workspace.fail(&[&train[..], &huge].concat(), &["parameters takes", "but may take", "[model]"]);
+    }
+    let beam = ["--set", "data.test=[]", "--set", "decoding.beam_size=2000000000000000000"];
+    workspace.fail(&[&train[..], &beam].concat(), &["decoding.beam_size = 2000000000000000000", "at most 65536"]);
+    let vocabulary = ["--set", "data.test=[]", "--set", "data.tokenizer.vocabulary_size=1000000000000"];
+    workspace.fail(&[&train[..], &vocabulary].concat(), &["data.tokenizer.vocabulary_size", "at most 4194304"]);
     assert!(!workspace.path("run").exists());
 }
 

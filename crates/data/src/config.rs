@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
+/// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many as it is asked for.
+const LARGEST_VOCABULARY: usize = 1 << 22;
+
 /// Where the text is and what becomes of it on the way to the model.
 ///
 /// With `format = "text"` a split named `train` is the pair of files `{dir}/train.{source_language}` and
@@ -319,6 +322,9 @@ impl DataConfig {
     fn validate_tokenizer(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         let tokenizer = &self.tokenizer;
+        if tokenizer.vocabulary_size > LARGEST_VOCABULARY {
+            return wrong("data.tokenizer.vocabulary_size", &format!("must be at most {LARGEST_VOCABULARY}"));
+        }
         if !(tokenizer.character_coverage > 0.0 && tokenizer.character_coverage <= 1.0) {
             return wrong("data.tokenizer.character_coverage", "must be above 0 and at most 1");
         }

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cache::write_atomically;
 use crate::tokenizer::hexadecimal;
-use crate::{DataConfig, Error, Result, split_files};
+use crate::{DataConfig, Error, Result, split_files, split_name};
 
 /// The coarsest clock of a file system in use, with room to spare (FAT counts in two seconds).
 const GRAIN: Duration = Duration::from_secs(4);
@@ -115,9 +115,9 @@ pub fn corpus_changes(config: &DataConfig, run: &Path) -> Result<Vec<String>> {
     Ok(changes)
 }
 
-/// The name of a split's record; a stem may name a file in a subfolder.
+/// The name of a split's record.
 fn file_name(split: &str) -> String {
-    format!("{}.json", split.replace(['/', '\\'], "_"))
+    format!("{}.json", split_name(split))
 }
 
 fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {

@@ -65,7 +65,7 @@ pub use dataset::Dataset;
 pub use error::{Error, Result};
 pub use fingerprint::corpus_changes;
 pub use lines::LineReader;
-pub use pairs::{PairReader, RawPair, read_pairs, split_files};
+pub use pairs::{PairReader, RawPair, read_pairs, split_files, split_name};
 pub use prefetch::{Prefetched, Prefetcher};
 pub use prepare::{Prepared, prepare};
 pub use report::{BatchingReport, DataReport, LengthBin, SideReport};

@@ -18,6 +18,12 @@ pub struct RawPair {
     pub target: String,
 }
 
+/// What a file about a split is called, without its extension: a stem may lie in a subfolder, or anywhere.
+#[must_use]
+pub fn split_name(split: &str) -> String {
+    split.replace(['/', '\\'], "_")
+}
+
 /// Streams the pairs of a split; stops after the first error.
 pub struct PairReader {
     inner: Inner,

@@ -11,7 +11,8 @@ use crate::pairs::empty_corpus;
 use crate::report::SideCounter;
 use crate::subwords::SubwordSampler;
 use crate::{
-    BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair, Result, Side, TokenizerPair, split_files,
+    BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair, Result, Side, TokenizerPair,
+    split_files, split_name,
 };
 
 /// Pairs that are read before they are tokenised together, in parallel.
@@ -69,8 +70,7 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
 fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, cache_directory: &Path) -> Result<Dataset> {
     let text = Fingerprint::obtain(config, split, &cache_directory.with_file_name(TEXT_FOLDER))?;
     let key = cache_key(config, tokenizers, split, &text.text_hash);
-    // A stem may name a file in a subfolder.
-    let path = cache_directory.join(format!("{}.bin", split.replace(['/', '\\'], "_")));
+    let path = cache_directory.join(format!("{}.bin", split_name(split)));
     if let Some(dataset) = Dataset::open(&path, &key, &config.batching)? {
         return Ok(dataset);
     }

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DecodingError, Result, length_penalty};
 
+/// Far wider than any beam is of use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model Errors: Cat Got Your Tongue?").
+const WIDEST_BEAM: usize = 1 << 16;
+
 /// How to search for translations.
 ///
 /// The penalty of 0.6 is that of Vaswani et al. 2017, "Attention Is All You Need", section 6.1.
@@ -131,6 +134,9 @@ impl DecodingConfig {
     /// [`DecodingError::Config`] for the first value out of range.
     pub fn validate(&self) -> Result<()> {
         at_least_one("beam_size", self.beam_size)?;
+        if self.beam_size > WIDEST_BEAM {
+            return Err(refused("beam_size", self.beam_size, format!("at most {WIDEST_BEAM}")));
+        }
         at_least_one("n_best", self.n_best)?;
         at_least_one("max_length", self.max_length)?;
         at_least_one("batch_tokens", self.batch_tokens)?;

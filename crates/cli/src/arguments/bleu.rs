@@ -69,10 +69,10 @@ pub(crate) enum OutputFormat {
 /// Arguments of `bleu`.
 #[derive(Debug, Args)]
 pub(crate) struct Bleu {
-    /// HYPOTHESIS REFERENCE…; or, as for sacreBLEU, references alone, with translations from --input or standard input
+    /// HYPOTHESIS REFERENCE…; or, as for sacreBLEU, references alone, with translations from --input or, beside one reference, standard input
     #[arg(required_unless_present = "test_set", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Translations of one system each; several are compared
+    /// Translations of one system each, - for standard input; several are compared
     #[arg(long, short, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<PathBuf>,
     /// Split each line of the reference file at tabs into this many references [sacreBLEU: -nr]
@@ -212,7 +212,7 @@ pub(crate) struct ReportOptions {
     pub(crate) score_only: bool,
     /// Decimals of scores [default: 2; 1 when called as sacreBLEU]
     #[arg(long, short, value_name = "DECIMALS")]
-    pub(crate) width: Option<usize>,
+    pub(crate) width: Option<u16>,
     /// [default: text; json when called as sacreBLEU]
     #[arg(long, short, value_enum)]
     pub(crate) format: Option<OutputFormat>,
@@ -235,6 +235,14 @@ pub(crate) struct AbsentOptions {
     pub(crate) subset: Option<String>,
     #[arg(long, short, hide = true)]
     pub(crate) detail: bool,
+    #[arg(long, num_args = 1.., hide = true)]
+    pub(crate) echo: Vec<String>,
+    #[arg(long, hide = true)]
+    pub(crate) download: Option<String>,
+    #[arg(long, hide = true)]
+    pub(crate) list: bool,
+    #[arg(long, alias = "cite", hide = true)]
+    pub(crate) citation: bool,
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use taper_metrics::resampling::{DEFAULT_SEED, paired_bootstrap, paired_randomiza
 use taper_metrics::{Bleu, Chrf, Metric, Score, Signature, Smoothing, Statistics, Ter, Tokenizer, Trials, segments};
 
 use crate::arguments::{self, OutputFormat};
-use crate::text::print_line;
+use crate::text::{print_line, say};
 use inputs::Inputs;
 use report::{Report, SystemReport};
 
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &arguments::Bleu) -> Result<()> {
             let statistics = Statistics::count(metric, &segments(&system.lines, &inputs.references)?)?;
             if warn && metric.name() == "BLEU" && statistics.look_tokenized() {
                 let name = &system.name;
-                eprintln!("warning: {name} looks tokenized; detokenize it, or the score is not comparable (--force if that is meant)");
+                say(&format!("warning: {name} looks tokenized; detokenize it, or the score is not comparable (--force if that is meant)"));
             }
             systems.push(statistics);
         }
@@ -68,7 +68,7 @@ impl Style {
             "latex" => OutputFormat::Latex,
             _ => asked.unwrap_or(usual),
         };
-        let decimals = report.width.unwrap_or(if like_sacrebleu { 1 } else { 2 });
+        let decimals = report.width.map_or(if like_sacrebleu { 1 } else { 2 }, usize::from);
         Self { format, decimals, short: report.short, score_only: report.score_only }
     }
 }
@@ -81,6 +81,10 @@ fn refuse_absent(arguments: &arguments::Bleu) -> Result<()> {
         ("--origlang", absent.origlang.is_some()),
         ("--subset", absent.subset.is_some()),
         ("--detail", absent.detail),
+        ("--echo", !absent.echo.is_empty()),
+        ("--download", absent.download.is_some()),
+        ("--list", absent.list),
+        ("--citation", absent.citation),
     ];
     if let Some((name, _)) = named.into_iter().find(|(_, given)| *given) {
         bail!("{name}: taper carries no test sets; write the references out with `sacrebleu -t … -l … --echo ref` and name the file");

@@ -5,7 +5,7 @@ use taper_data::{Tokenizer, TokenizerPair};
 
 use crate::arguments::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 use crate::config::RunConfig;
-use crate::text::{print_line, standard_input};
+use crate::text::{print_line, single_line, standard_input};
 
 /// Runs the command.
 pub(crate) fn run(command: &TokenizerCommand) -> Result<()> {
@@ -36,10 +36,17 @@ fn train(arguments: &TokenizerTrain) -> Result<()> {
 }
 
 fn load(file: &TokenizerFile) -> Result<Tokenizer> {
-    if !file.tokenizer.is_dir() {
-        return Ok(Tokenizer::load(&file.tokenizer)?);
+    let path = &file.tokenizer;
+    if !path.is_dir() {
+        if file.target {
+            bail!("--target: {} is one tokenizer; give the folder of a run with two, or leave it out", path.display());
+        }
+        return Ok(Tokenizer::load(path)?);
     }
-    let tokenizers = TokenizerPair::load(&file.tokenizer)?;
+    let tokenizers = TokenizerPair::load(path)?;
+    if file.target && tokenizers.is_joint() {
+        bail!("--target: {} has one tokenizer for both sides; leave it out", path.display());
+    }
     Ok(if file.target { tokenizers.target().clone() } else { tokenizers.source().clone() })
 }
 
@@ -62,7 +69,7 @@ fn decode(arguments: &TokenizerFile) -> Result<()> {
                 _ => bail!("standard input, line {number}: `{word}` is not a token id from 0 to {}", size.saturating_sub(1)),
             }
         }
-        print_line(&tokenizer.decode(&ids)?)
+        print_line(&single_line(tokenizer.decode(&ids)?))
     })
 }
 

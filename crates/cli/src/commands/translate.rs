@@ -3,7 +3,7 @@
 mod input;
 mod output;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::decoding_arguments::OverlongRule;
 use crate::line_translator::{LineTranslator, Translated};
 use crate::loaded_run::LoadedRun;
 use crate::progress::sentence_bar;
-use crate::text::{print_line, standard_input};
+use crate::text::{print_line, say, standard_input};
 use crate::translation::Translation;
 use input::Input;
 use output::Output;
@@ -46,7 +46,9 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
 
 /// Refuses what goes with a text, not with a conversation.
 fn refuse_files(arguments: &Translate) -> Result<()> {
-    for (name, given) in [("--prefix", arguments.prefix.is_some()), ("--output", arguments.output.is_some())] {
+    let given =
+        [("--prefix", arguments.prefix.is_some()), ("--output", arguments.output.is_some()), ("--window", arguments.window.is_some())];
+    for (name, given) in given {
         if given {
             bail!("{name} goes with a text to translate: give --input or pipe it in");
         }
@@ -90,7 +92,7 @@ fn report(line: usize, translated: &Translated) {
             OverlongRule::Split => format!("translated in {} parts", overlong.parts),
             OverlongRule::Cut | OverlongRule::Error => format!("cut after {}", overlong.limit),
         };
-        eprintln!("line {line}: {} tokens, more than {}: {done}", overlong.tokens, overlong.limit);
+        say(&format!("line {line}: {} tokens, more than {}: {done}", overlong.tokens, overlong.limit));
     }
 }
 
@@ -121,10 +123,14 @@ fn pharaoh(translation: &Translation) -> String {
 /// A prompt for each sentence, until the end of input.
 fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, arguments: &Translate) -> Result<()> {
     let data = &run.config.data;
-    eprintln!("{} → {}, weights of step {}; one sentence a line, Ctrl-D ends", data.source_language, data.target_language, run.state.step);
+    say(&format!(
+        "{} → {}, weights of step {}; one sentence a line, Ctrl-D ends",
+        data.source_language, data.target_language, run.state.step
+    ));
     let mut lines = standard_input();
     loop {
-        eprint!("{}> ", data.source_language);
+        // A prompt that cannot be shown is no reason not to read.
+        let _ = write!(std::io::stderr(), "{}> ", data.source_language);
         let Some(line) = lines.next_line()? else {
             break;
         };
@@ -134,7 +140,7 @@ fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, arguments: &Transl
             print_line(render(arguments, number, &lines[0], translated)?.trim_end_matches('\n'))?;
         }
     }
-    eprintln!();
+    say("");
     Ok(())
 }
 
@@ -146,8 +152,10 @@ mod tests {
 
     #[test]
     fn a_conversation_has_no_files() {
-        for (option, refused) in [("--output", true), ("--prefix", true), ("--checkpoint", false)] {
-            let arguments = Arguments::try_parse_from(["taper", "translate", "run", option, "file"]).expect("parses");
+        for (option, value, refused) in
+            [("--output", "file", true), ("--prefix", "file", true), ("--window", "1", true), ("--checkpoint", "best", false)]
+        {
+            let arguments = Arguments::try_parse_from(["taper", "translate", "run", option, value]).expect("parses");
             let Command::Translate(arguments) = arguments.command else { panic!("another command") };
             let result = refuse_files(&arguments);
             assert_eq!(result.is_err(), refused, "{option}");

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use taper_metrics::trim_end;
 
 use crate::arguments;
-use crate::text::{read_lines, standard_input};
+use crate::text::{is_standard_input, read_lines, standard_input};
 
 /// Translations by one system.
 #[derive(Debug)]
@@ -38,7 +38,12 @@ impl Inputs {
             (systems, references) => (systems.iter().collect(), references),
         };
         let paired = arguments.trials.paired_ar || arguments.trials.paired_bs;
-        let systems = if systems.is_empty() { from_standard_input(paired)? } else { from_files(&systems, paired)? };
+        let piped = match &systems[..] {
+            [] => true,
+            [only] => is_standard_input(only),
+            _ => false,
+        };
+        let systems = if piped { from_standard_input(paired)? } else { from_files(&systems, paired)? };
         let streams = read_references(references, arguments.num_refs)?;
         let [first, ..] = &systems[..] else { bail!("there is no translation to score") };
         if first.lines.is_empty() {

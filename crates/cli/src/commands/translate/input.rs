@@ -6,10 +6,11 @@ use anyhow::{Result, anyhow, bail};
 use taper_data::LineReader;
 
 use crate::arguments::Translate;
-use crate::text::standard_input;
+use crate::text::{is_standard_input, standard_input};
 
-/// Lines that are translated and written together. Batches are made of lines of about one length: a window has dozens of them, so that it
-/// costs little that the last ones are not full, and is a matter of seconds or minutes, which is what an interruption can cost.
+/// Lines that are translated and written together unless `--window` says otherwise. Batches are made of lines of about one length: a window
+/// has dozens of them, so that it costs little that the last ones are not full, and is a matter of seconds or minutes, which is what an
+/// interruption can cost.
 const WINDOW: usize = 4096;
 
 /// Lines of the first window; each has twice as many as the one before, up to [`WINDOW`], so that there is something to see and to keep soon.
@@ -35,6 +36,8 @@ pub(super) struct Input {
     prefixes: Option<Source>,
     /// The most lines of the next window.
     most: usize,
+    /// The most lines of any.
+    limit: usize,
 }
 
 impl Input {
@@ -44,8 +47,8 @@ impl Input {
     /// When a file cannot be read, or has another number of lines than the other.
     pub(super) fn open(arguments: &Translate) -> Result<Self> {
         let text = match &arguments.input {
-            Some(path) => Source::open(path)?,
-            None => Source { lines: standard_input(), total: None },
+            Some(path) if !is_standard_input(path) => Source::open(path)?,
+            _ => Source { lines: standard_input(), total: None },
         };
         let prefixes = arguments.prefix.as_deref().map(Source::open).transpose()?;
         if let Some(prefixes) = &prefixes
@@ -55,7 +58,8 @@ impl Input {
             let (prefixes, text) = (prefixes.lines.path().display(), text.lines.path().display());
             bail!("{prefixes} has {found} lines, but {text} has {wanted}; give each line its prefix, or an empty line");
         }
-        Ok(Self { text, prefixes, most: FIRST_WINDOW })
+        let (most, limit) = arguments.window.map_or((FIRST_WINDOW, WINDOW), |lines| (lines.get(), lines.get()));
+        Ok(Self { text, prefixes, most, limit })
     }
 
     /// How many lines there are to translate, where that is known.
@@ -94,7 +98,7 @@ impl Input {
                 (None, None) => break,
             }
         }
-        self.most = WINDOW.min(2 * self.most);
+        self.most = self.limit.min(self.most.saturating_mul(2));
         if !window.lines.is_empty() {
             return Ok(Some(window));
         }

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 
 use crate::error::EXIT_INTERRUPTED;
-use crate::files::{partial_name, put_in_place};
+use crate::files::put_in_place;
+use crate::text::say;
 
 /// Standard output, or a file, which the handler of signals knows too.
 pub(super) struct Output {
@@ -101,7 +102,10 @@ impl Partial {
         }
         // `name/` is the file `name`.
         let path = path.with_file_name(name);
-        let partial = partial_name(&path);
+        // Not the suffix of a run's own files, of which `taper resume` clears up what is not whole.
+        let mut partial = name.to_owned();
+        partial.push(".part");
+        let partial = path.with_file_name(partial);
         let file = match File::create_new(&partial) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
@@ -146,9 +150,4 @@ impl Partial {
             let _ = fs::remove_file(&self.partial);
         }
     }
-}
-
-/// A line on standard error, which may be a terminal that was closed.
-fn say(message: &str) {
-    let _ = writeln!(std::io::stderr(), "{message}");
 }
