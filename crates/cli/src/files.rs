@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 /// # Errors
 /// When the folder cannot be written to.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let partial = partial_name(path);
+    let partial = with_suffix(path, ".partial");
     let write = || -> std::io::Result<()> {
         let mut file = File::create(&partial)?;
         file.write_all(bytes)?;
@@ -25,10 +25,10 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The name that a file has until it is whole.
-fn partial_name(path: &Path) -> PathBuf {
+/// The name beside `path` that a file has until it is whole.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
+    name.push(suffix);
     path.with_file_name(name)
 }
 

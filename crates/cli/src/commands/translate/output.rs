@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 
 use crate::error::EXIT_INTERRUPTED;
-use crate::files::put_in_place;
+use crate::files::{put_in_place, with_suffix};
 use crate::text::say;
 
 /// Standard output, or a file, which the handler of signals knows too.
@@ -103,9 +103,7 @@ impl Partial {
         // `name/` is the file `name`.
         let path = path.with_file_name(name);
         // Not the suffix of a run's own files, of which `taper resume` clears up what is not whole.
-        let mut partial = name.to_owned();
-        partial.push(".part");
-        let partial = path.with_file_name(partial);
+        let partial = with_suffix(&path, ".part");
         let file = match File::create_new(&partial) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
