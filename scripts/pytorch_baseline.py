@@ -129,33 +129,58 @@ def predictions(model, batch, passes: int):
     return hidden[real.repeat(passes, 1)].view(passes, -1, hidden.shape[-1]), answers[real]
 
 
-def loss_sums(model, hidden, answers, smoothing: float, r_drop: float):
-    """Sums over the target tokens, means of the passes: what is minimised, the cross entropy with smoothing, and without."""
-    # One normaliser for all terms: the vocabulary is most of the time and memory of a small model.
-    log_probabilities = F.linear(hidden, model.output).float().log_softmax(-1)
-    plain = -log_probabilities.gather(-1, answers.expand(len(hidden), -1)[..., None]).sum()
-    smoothed = (1 - smoothing) * plain - smoothing * log_probabilities.mean(-1).sum()
-    loss = smoothed
+def loss_sums(log_probabilities, answers, smoothing: float):
+    """Sums over the target tokens, means of the passes: the cross entropy with smoothing, and without."""
+    passes = len(log_probabilities)
+    plain = -log_probabilities.gather(-1, answers.expand(passes, -1)[..., None]).sum()
+    smoothed = (1 - smoothing) * plain - smoothing / log_probabilities.shape[-1] * log_probabilities.sum()
+    return torch.stack([smoothed, plain]) / passes
+
+
+def loss_gradient(log_probabilities, answers, smoothing: float, r_drop: float):
+    """The R-Drop term of the loss, a sum over the target tokens, and the gradient of all of it by the logits.
+
+    Of cross entropy that is p - q, q the smoothed answers. Of R-Drop's (p - p') (log p - log p'), p' being the other
+    pass's p, it is p (d - sum(p d)) + p - p' with d = log p - log p'. By autograd it takes as long again.
+    """
+    passes, vocabulary = len(log_probabilities), log_probabilities.shape[-1]
+    gradient, divergence = log_probabilities.exp(), torch.zeros(())
     if r_drop:
-        first, second = log_probabilities
-        loss = smoothed + r_drop * ((first.exp() - second.exp()) * (first - second)).sum()
-    return torch.stack([loss, smoothed, plain]) / len(hidden)
+        first, second = gradient
+        difference, apart = log_probabilities[0] - log_probabilities[1], first - second
+        expected = torch.linalg.vecdot(gradient, difference[None])[..., None]
+        divergence = r_drop * (expected[0] - expected[1]).sum() / passes
+        first.mul_(torch.add(1 - r_drop * expected[0], difference, alpha=r_drop)).add_(apart, alpha=r_drop)
+        second.mul_(torch.add(1 + r_drop * expected[1], difference, alpha=-r_drop)).sub_(apart, alpha=r_drop)
+    gradient.sub_(smoothing / vocabulary)
+    answers = answers.expand(passes, -1)[..., None]
+    gradient.scatter_add_(-1, answers, gradient.new_full(answers.shape, smoothing - 1))
+    return divergence, gradient.div_(passes)
 
 
 def accumulate_gradients(model, batch, smoothing: float, r_drop: float, tokens: int, autocast):
-    """Adds the gradients of a batch's loss, a share of `tokens`, and gives the sums of `loss_sums`."""
+    """Adds the gradients of a batch's loss, a share of `tokens`, and gives its sums: what is minimised, then `loss_sums`."""
     with autocast():
         hidden, answers = predictions(model, batch, 2 if r_drop else 1)
     # The output layer takes some rows at a time, whose logits stay in a processor's cache.
-    rows = hidden.detach().requires_grad_()
-    size = 128 if hidden.device.type == "cpu" else 8192
-    totals = torch.zeros(3)
-    for part, wanted in zip(rows.split(size, 1), answers.split(size), strict=True):
-        with autocast():
-            sums = loss_sums(model, part, wanted, smoothing, r_drop)
-        (sums[0] / tokens).backward()
-        totals += sums.detach().cpu()
-    hidden.backward(rows.grad)
+    size = 64 if hidden.device.type == "cpu" else 8192
+    rows, weights = hidden.detach(), model.output.detach()
+    if model.output.grad is None:
+        model.output.grad = torch.zeros_like(weights)
+    gradient, totals = torch.empty_like(rows), torch.zeros(3)
+    with torch.no_grad(), autocast():
+        if torch.is_autocast_enabled(hidden.device.type):
+            # Once, and not for each part.
+            weights = weights.to(torch.get_autocast_dtype(hidden.device.type))
+        for part, wanted, result in zip(rows.split(size, 1), answers.split(size), gradient.split(size, 1), strict=True):
+            log_probabilities = F.linear(part, weights).float().log_softmax(-1)
+            sums = loss_sums(log_probabilities, wanted, smoothing)
+            divergence, by_logits = loss_gradient(log_probabilities, wanted, smoothing, r_drop)
+            by_logits = by_logits.flatten(0, 1).to(weights.dtype)
+            result.copy_((by_logits @ weights).view(part.shape)).div_(tokens)
+            model.output.grad.add_(by_logits.T @ part.flatten(0, 1), alpha=1 / tokens)
+            totals += torch.stack([sums[0] + divergence, *sums]).cpu()
+    hidden.backward(gradient)
     return totals
 
 
@@ -275,7 +300,8 @@ class Training:
                 batch = [padded(side).to(self.device) for side in rows]
                 with self.autocast():
                     hidden, answers = predictions(model, batch, 1)
-                    sums += loss_sums(model, hidden, answers, self.recipe["label_smoothing"], 0.0)[1:].cpu()
+                    log_probabilities = F.linear(hidden, model.output).float().log_softmax(-1)
+                sums += loss_sums(log_probabilities, answers, self.recipe["label_smoothing"]).cpu()
                 tokens += len(answers)
         scores = {"loss": float(sums[0]) / tokens, "nll": float(sums[1]) / tokens}
         scores["perplexity"] = math.exp(scores["nll"])

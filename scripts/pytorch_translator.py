@@ -28,6 +28,17 @@ def linear(model: dict, inputs: int, outputs: int, parts: int = 1) -> nn.Linear:
     return layer
 
 
+class Dropout(nn.Dropout):
+    """Dropout whose random numbers take a fifth of the time of PyTorch's on a CPU: 16 bits for each value."""
+
+    def forward(self, x):
+        if x.device.type != "cpu" or not self.training or not self.p:
+            return super().forward(x)
+        bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        kept = bits.view(torch.int16)[: x.numel()].view(x.shape) >= round(self.p * 2**16) - 2**15
+        return x * kept.to(x.dtype).div_(1 - self.p)
+
+
 class Attention(nn.Module):
     """Multi-head attention of `x` to `memory`, or to `x` itself where there is none."""
 
@@ -47,7 +58,11 @@ class Attention(nn.Module):
             parts = (self.query(x), *self.key_value(memory).chunk(2, -1))
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, mask, dropout, causal)
+        if x.device.type == "cpu":
+            # PyTorch's backward pass of it takes ten times as long in bf16 as in f32 there.
+            query, key, value = query.float(), key.float(), value.float()
+        with torch.autocast(x.device.type, enabled=False):
+            mixed = F.scaled_dot_product_attention(query, key, value, mask, dropout, causal)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
@@ -62,7 +77,7 @@ class Layer(nn.Module):
         self.up, self.down = linear(model, width, model["d_ff"]), linear(model, model["d_ff"], width)
         self.activation = ACTIVATIONS[model["activation"]]
         self.norms = nn.ModuleList(nn.LayerNorm(width, model["norm_epsilon"]) for _ in range(3 if decoder else 2))
-        self.dropout, self.inner_dropout = nn.Dropout(model["residual_dropout"]), nn.Dropout(model["feed_forward_dropout"])
+        self.dropout, self.inner_dropout = Dropout(model["residual_dropout"]), Dropout(model["feed_forward_dropout"])
 
     def sublayer(self, x, norm, function):
         if self.pre:
@@ -91,7 +106,7 @@ class Translator(nn.Module):
         self.target = self.source if model["tied"] == "all" else embedding(vocabulary)
         self.output = embedding(vocabulary) if model["tied"] == "none" else self.target
         self.scale = math.sqrt(width) if model["scale_embeddings"] else 1.0
-        self.dropout = nn.Dropout(model["embedding_dropout"])
+        self.dropout = Dropout(model["embedding_dropout"])
         if model["positions"] == "learned":
             self.source_positions, self.target_positions = embedding(model["max_positions"]), embedding(model["max_positions"])
         else:
