@@ -11,7 +11,7 @@
 # THREADS (default: all).
 set -euo pipefail
 
-[ $# -le 2 ] || { sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ "${1:-}" != --help ] && [ $# -le 2 ] || { sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 batches=${1:+$(realpath "$1")} rounds=${2:-5} peer=${PEER:+$(realpath "$PEER")}
 cd "$(dirname "$0")/.."
 

@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 
 # The test binaries of a build, with the given arguments of cargo's.
 binaries() {
-    cargo test --release -p taper-ops --lib --tests --no-run "$@" 2>&1 | tee /dev/stderr | sed -n 's/^ *Executable.*(\(.*\))$/\1/p'
+    built=$(cargo test --release -p taper-ops --lib --tests --no-run "$@" 2>&1) || { echo "$built" >&2; return 1; }
+    echo "$built" | sed -n 's/^ *Executable.*(\(.*\))$/\1/p'
 }
 
 # Runs all binaries under an emulator. Each kernel is tested by tests that start the binary again, out of the emulator: left out.
@@ -43,5 +44,6 @@ elif ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-aarch64 
     echo "skipped: NEON, for want of aarch64-linux-gnu-gcc or qemu-aarch64"
 else
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
-    run "NEON" "$(binaries --target $target)" qemu-aarch64 -L /usr/aarch64-linux-gnu
+    tests=$(binaries --target $target)
+    run "NEON" "$tests" qemu-aarch64 -L /usr/aarch64-linux-gnu
 fi

@@ -9,8 +9,11 @@ rules agree:
 - length penalty n^α with n counting </s> (`decoding.length_penalty_form = "power"`), α from --length-penalty;
 - a beam stops once as many hypotheses have finished as it is wide (`decoding.patience = 1`), and with α = 0 as soon
   as nothing can beat the best;
+- no length reward, least length, penalty or ban of repetition, and no drawing, whatever the run's recipe has;
 - no token is forbidden: CTranslate2 takes forbidden ones out of the distribution before it normalises, Taper
   scores by the whole distribution.
+
+Both take --batch sentences at once, Taper in a beam search fewer where `decoding.batch_tokens` allows no more.
 
 One rule stays different: at the maximum length CTranslate2 ends a hypothesis as it is, Taper adds </s> and
 its log-probability. Such lines are counted apart in the comparison of scores.
@@ -34,7 +37,9 @@ from pathlib import Path
 
 
 def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    """Its lines as Taper reads them: only a line feed ends one, and a carriage return before it is no part of it."""
+    text = path.read_bytes().decode("utf-8")
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 class CTranslate2:
@@ -78,6 +83,14 @@ def taper_settings(arguments, beam: int) -> list[str]:
         "decoding.length_penalty_form": "power",
         "decoding.patience": 1,
         "decoding.allow_unknown": "true",
+        "decoding.length_reward": 0,
+        "decoding.min_length": 0,
+        "decoding.repetition_penalty": 1,
+        "decoding.no_repeat_ngram": 0,
+        "decoding.n_best": 1,
+        "decoding.sampling.temperature": 0,
+        # No line is cut or divided: CTranslate2 takes them whole.
+        "data.cleaning.max_tokens": 100_000,
         "decoding.max_length_ratio": 0,
         "decoding.max_length_offset": arguments.max_length,
         "decoding.max_length": arguments.max_length,
@@ -92,10 +105,10 @@ def taper_settings(arguments, beam: int) -> list[str]:
 
 
 def taper_translations(arguments, beam: int) -> list[dict]:
-    command = [arguments.taper, "translate", str(arguments.run), "--input", str(arguments.text), "--json", "--max-source-tokens", "100000"]
+    command = [arguments.taper, "translate", str(arguments.run), "--input", str(arguments.text), "--json"]
     command += taper_settings(arguments, beam) + ["--set", f"threads={arguments.threads}"]
     output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-    return [json.loads(line)["translations"][0] for line in output.splitlines()]
+    return [json.loads(line)["translations"][0] for line in output.removesuffix("\n").split("\n")]
 
 
 def agreement(arguments, beam: int):

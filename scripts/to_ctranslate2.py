@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Converts a Taper run to a CTranslate2 model, so that both can be compared on the same weights.
 
-Usage: python scripts/to_ctranslate2.py RUN OUTPUT [--checkpoint average|best|last|DIR] [--quantization int8|bfloat16|…]
+Usage: python scripts/to_ctranslate2.py RUN OUTPUT [--checkpoint average|best|last|step-…|DIR] [--quantization int8|bfloat16|…]
 
 Reads the run's config.toml, tokenizer.json and model.safetensors; writes a folder that
 `ctranslate2.Translator` opens. Pre-LN and Post-LN, every kind of tying, models without biases, and
@@ -34,19 +34,20 @@ def checkpoint_of(run: Path, name: str | None) -> Path:
     """The checkpoint folder that `taper translate --checkpoint NAME` would use."""
     checkpoints = run / "checkpoints"
     if name is None:
-        def step(folder: Path) -> int:
-            return json.loads((folder / "state.json").read_text())["step"]
+        def state(folder: Path) -> dict:
+            return json.loads((folder / "state.json").read_text())
 
-        averaged, last = checkpoints / "averaged", checkpoint_of(run, "last")
+        averaged, saved = checkpoints / "averaged", sorted(checkpoints.glob("step-*"))
+        newest = max((state(folder)["step"] for folder in saved if not state(folder).get("interim")), default=0)
         # One from before the run went on does not count.
-        if averaged.exists() and step(averaged) >= step(last):
+        if averaged.exists() and state(averaged)["step"] >= newest:
             return averaged
         name = "best" if (checkpoints / "best").exists() else "last"
     if name == "average":
         return checkpoints / "averaged"
     if name in ("best", "last"):
         return checkpoints / (checkpoints / name).read_text().strip()
-    return Path(name)
+    return Path(name) if "/" in name else checkpoints / name
 
 
 def sinusoids(count: int, width: int, halves: bool) -> np.ndarray:

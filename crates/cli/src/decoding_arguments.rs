@@ -14,7 +14,7 @@ pub(crate) struct Control {
     /// Draw translations at random instead of searching for the best; implied by the next three options
     #[arg(long)]
     pub(crate) sample: bool,
-    /// Divide logits by T before drawing; below 1 favours likely tokens [default: 1]
+    /// Divide logits by T before drawing; below 1 favours likely tokens [default: the run's, else 1]
     #[arg(long, value_name = "T")]
     pub(crate) temperature: Option<f64>,
     /// Draw among the K likeliest tokens
@@ -23,13 +23,13 @@ pub(crate) struct Control {
     /// Draw among the fewest likeliest tokens that together have probability P
     #[arg(long, value_name = "P")]
     pub(crate) top_p: Option<f64>,
-    /// Seed of the draws; one seed gives one output, however lines are batched [default: 1]
+    /// Seed of the draws; one seed gives one output, however lines are batched [default: the run's]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Divide the positive logits of tokens that the output holds already, multiply the negative ones
     #[arg(long, value_name = "X")]
     pub(crate) repetition_penalty: Option<f64>,
-    /// No run of N tokens comes twice in an output
+    /// No run of N tokens comes twice in an output (of a line that is translated in parts: in that of a part)
     #[arg(long, value_name = "N")]
     pub(crate) no_repeat_ngram: Option<usize>,
 }

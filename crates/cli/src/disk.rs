@@ -68,6 +68,8 @@ fn size_of(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries
         .flatten()
+        // What the run has left stays where it is.
+        .filter(|entry| !entry.file_name().to_string_lossy().starts_with("left-"))
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
             Ok(metadata) => metadata.len(),

@@ -29,7 +29,7 @@ pub(crate) struct Translated {
 /// Which source token each target token was made from.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct AlignedTokens {
-    /// Tokens of the source line, `</s>` last.
+    /// Tokens of the source line, `</s>` last, also where it was translated in parts, each of which the model saw with one.
     pub(crate) source_tokens: Vec<String>,
     /// Tokens of the translation.
     pub(crate) target_tokens: Vec<String>,
@@ -157,9 +157,10 @@ fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
         .collect()
 }
 
-/// The alignment of a whole line: each part attends to its own source tokens only.
+/// The alignment of a whole line: each part attends to its own source tokens only, and to a `</s>` that is shown as the line's.
 fn concatenate(parts: &[&AlignedTokens]) -> AlignedTokens {
-    let width: usize = parts.iter().map(|part| part.source_tokens.len()).sum();
+    let words: usize = parts.iter().map(|part| part.source_tokens.len().saturating_sub(1)).sum();
+    let width = words + 1;
     let height: usize = parts.iter().map(|part| part.target_tokens.len()).sum();
     let dense = width.saturating_mul(height) <= MOST_WEIGHTS;
     let mut whole = AlignedTokens::default();
@@ -168,11 +169,15 @@ fn concatenate(parts: &[&AlignedTokens]) -> AlignedTokens {
         whole.pairs.extend(part.pairs.iter().map(|&(from, to)| (source + from, target + to)));
         for row in part.weights.iter().filter(|_| dense) {
             let mut wide = vec![0.0; width];
-            wide[source..source + row.len()].copy_from_slice(row);
+            if let Some((end, row)) = row.split_last() {
+                wide[source..source + row.len()].copy_from_slice(row);
+                wide[words] = *end;
+            }
             whole.weights.push(wide);
         }
-        whole.source_tokens.extend_from_slice(&part.source_tokens);
+        whole.source_tokens.extend(part.source_tokens.iter().rev().skip(1).rev().cloned());
         whole.target_tokens.extend_from_slice(&part.target_tokens);
     }
+    whole.source_tokens.extend(parts.last().and_then(|part| part.source_tokens.last()).cloned());
     whole
 }

@@ -70,11 +70,15 @@ impl LoadedRun {
         if tokenizers.hash() != self.tokenizers.hash() {
             bail!("--ensemble {}: its tokenizer is another, so its tokens do not mean the same", path.display());
         }
-        let config = folder.load_config(&[])?;
-        let model = build_model(&config, &tokenizers, &self.config.device, None)?;
-        let checkpoint = if is_checkpoint { path.to_owned() } else { folder.checkpoint(None)? };
-        load_model(&checkpoint, &model, &tokenizers.hash())?;
-        Ok(model)
+        // All members compute as this run does, on one device and with products of one type.
+        let config = RunConfig { dtype: self.config.dtype.clone(), ..folder.load_config(&[])? };
+        let load = || -> Result<Transformer> {
+            let model = build_model(&config, &tokenizers, &self.config.device, None)?;
+            let checkpoint = if is_checkpoint { path.to_owned() } else { folder.checkpoint(None)? };
+            load_model(&checkpoint, &model, &tokenizers.hash())?;
+            Ok(model)
+        };
+        load().with_context(|| format!("--ensemble {}", path.display()))
     }
 
     /// Applies `--beam` and `--length-penalty` to the run's settings.

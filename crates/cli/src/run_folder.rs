@@ -174,11 +174,21 @@ impl RunFolder {
             }
             Some(name) => checkpoints.resolve(name).with_context(|| format!("--checkpoint {name}")),
             None => {
-                let step = |path: &Path| read_state(path).map_or(0, |state| state.step);
-                let newest = checkpoints.resolve(LAST).map_or(0, |last| step(&last));
-                let averaged = checkpoints.resolve(AVERAGED).ok().filter(|path| step(path) >= newest);
-                if let Some(path) = averaged.or_else(|| checkpoints.resolve(BEST).ok()) {
-                    return Ok(path);
+                if let Ok(averaged) = checkpoints.resolve(AVERAGED) {
+                    let state = read_state(&averaged).with_context(|| {
+                        format!(
+                            "make the average again with `taper average {}`, or choose other weights with --checkpoint",
+                            self.root.display()
+                        )
+                    })?;
+                    // What an interruption has left is not averaged where there is anything else.
+                    let newest = checkpoints.list()?.iter().rev().find(|saved| !saved.interim).map_or(0, |saved| saved.step);
+                    if state.step >= newest {
+                        return Ok(averaged);
+                    }
+                }
+                if let Ok(best) = checkpoints.resolve(BEST) {
+                    return Ok(best);
                 }
                 checkpoints.resolve(LAST).with_context(|| {
                     format!("{} has no checkpoint yet; `taper resume {}` trains on", self.root.display(), self.root.display())

@@ -9,7 +9,7 @@ use taper_data::{
     AUTO, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, corpus_changes, prepare, read_pairs, split_files,
 };
 use taper_model::Transformer;
-use taper_trainer::{Identity, NoValidation, StopReason, TrainError, Trainer, Validate, load_model, read_state};
+use taper_trainer::{Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, Validate, load_model, read_state};
 
 use crate::arguments::TrainOutput;
 use crate::batches::TrainingBatches;
@@ -127,6 +127,12 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     if parent(&path) != folder.checkpoints().canonicalize().ok() {
         bail!("--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder of that run", folder.root().display());
     }
+    let step = read_state(&path)?.step;
+    if path.canonicalize()?.file_name().is_none_or(|file| file != format!("step-{step:08}").as_str()) {
+        bail!(
+            "--from {name}: training goes on from a checkpoint called step-…; from one that the run has left, in a copy of the run's folder in which it has that name again"
+        );
+    }
     Ok(path)
 }
 
@@ -207,6 +213,11 @@ fn preflight(config: &RunConfig, output: &TrainOutput) -> Result<()> {
             // Better now than after the training.
             read_pairs(data, split)?;
         }
+    }
+    let training = &config.training;
+    let too_late = training.validate_every == 0 || (training.max_updates > 0 && training.validate_every > training.max_updates);
+    if training.checkpoint_every == 0 && too_late {
+        say("warning: nothing is saved before the end: set training.checkpoint_every, or a smaller training.validate_every");
     }
     use_threads(config.threads)
 }
@@ -289,12 +300,13 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
         Err(error) if trainer.needs_rescue() => {
             let step = trainer.state().step;
             let saved = rescue(&mut trainer, folder, config, tokenizers, &mut progress, output.rescue.as_deref());
-            return Err(after_rescue(error.into(), step, saved));
+            return Err(after_rescue(error.into(), step, folder, saved));
         }
         Err(error @ TrainError::Diverged { .. }) => bail!(
-            "{error}: `taper resume {}{} --set training.schedule.learning_rate=…`; metrics.jsonl has the losses that led here",
+            "{error}: `taper resume {}{} --set training.schedule.{}=…`; metrics.jsonl has the losses that led here",
             folder.root().display(),
-            if folder.has_checkpoint()? { " --from CHECKPOINT" } else { "" }
+            if folder.has_checkpoint()? { " --from CHECKPOINT" } else { "" },
+            if config.training.schedule.kind == ScheduleKind::Noam { "scale" } else { "learning_rate" }
         ),
         Err(error) => return Err(error.into()),
     };
@@ -311,11 +323,19 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
 }
 
 /// A failure of the disk, with where the state is now and how to go on.
-fn after_rescue(error: anyhow::Error, step: u64, saved: Result<RunFolder>) -> anyhow::Error {
+fn after_rescue(error: anyhow::Error, step: u64, folder: &RunFolder, saved: Result<RunFolder>) -> anyhow::Error {
     match saved {
         Ok(run) => {
+            let elsewhere = if run.root() == folder.root() {
+                String::new()
+            } else {
+                format!("; the checkpoints before it, the best among them, stay in {}", folder.checkpoints().display())
+            };
             let run = run.root().display();
-            anyhow!("{}; nothing is lost: the state after step {step} is in {run}, continue with `taper resume {run}`", one_line(&error))
+            anyhow!(
+                "{}; nothing is lost: the state after step {step} is in {run}, continue with `taper resume {run}`{elsewhere}",
+                one_line(&error)
+            )
         }
         Err(cause) => anyhow!(
             "{}; the state after step {step} could not be saved elsewhere either ({}), so training can go on from the last checkpoint only; --rescue DIR names another place for next time",

@@ -85,7 +85,8 @@ pub(crate) fn translate<M: StepModel>(
 ) -> Result<Vec<Vec<Translation>>> {
     let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
     let sources = encode_sources(tokenizers, &lines)?;
-    let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix).collect();
+    // A blank at the end would be a token of its own, which no translation has before its next word.
+    let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix.trim_end()).collect();
     let prefixes = tokenizers.target().encode_batch(&prefixes)?;
     let sentences: Vec<Sentence<'_>> = sources
         .iter()

@@ -69,7 +69,12 @@ fn prefixes_and_n_best(workspace: &Workspace, input: &str) {
         let scores: Vec<f64> = translations.iter().map(|one| one["score"].as_f64().expect("score")).collect();
         assert!(scores.is_sorted_by(|a, b| a >= b), "{record}");
     }
+    // A blank is no word.
+    workspace.write("prefixes", "dog \n \nhere \nbig dogs\t\n");
+    assert_eq!(records(workspace, &["--prefix", "prefixes", "--n-best", "3"], input), found);
     let with_prefixes = ["translate", "run", "--prefix", "prefixes"];
+    let output = workspace.run_with_input(&["translate", "run", "--prefix", "-"], input.as_bytes());
+    refused(&output, &["--prefix -"]);
     workspace.write("prefixes", "dog\n");
     let output = workspace.run_with_input(&with_prefixes, input.as_bytes());
     refused(&output, &["prefixes ends after line 1, but standard input has a line 2"]);
@@ -88,6 +93,14 @@ fn ensembles(workspace: &Workspace, input: &str) {
     assert_eq!(records(workspace, &["--checkpoint", "last", "--ensemble", &checkpoint], input), alone);
     let first = "run/checkpoints/step-00000006";
     assert_ne!(records(workspace, &["--checkpoint", "last", "--ensemble", first, &checkpoint], input), alone);
+    // One that was trained in another type computes in that of the run.
+    workspace.succeed(&["train", "tiny.toml", "--run", "halves", "--set", "dtype=bf16"]);
+    let both = |dtype: &str| records(workspace, &["--ensemble", "halves", "--set", dtype], input);
+    let config = fs::read_to_string(workspace.path("halves/config.toml")).expect("config");
+    let in_bf16 = (both("dtype=f32"), both("dtype=bf16"));
+    workspace.write("halves/config.toml", config.replacen("dtype = \"bf16\"", "dtype = \"f32\"", 1));
+    assert_eq!((both("dtype=f32"), both("dtype=bf16")), in_bf16);
+    assert_ne!(in_bf16.0, in_bf16.1);
     let as_run = workspace.run_with_input(&["translate", first], input.as_bytes());
     refused(&as_run, &[first, "a checkpoint, not a run", "--checkpoint", "--from"]);
 
@@ -124,10 +137,20 @@ fn overlong_lines(workspace: &Workspace) {
     let parts = record["overlong"]["parts"].as_u64().expect("parts");
     assert!(parts > 1, "{record}");
     let alignment = &record["translations"][0]["alignment"];
-    let ends = alignment["source_tokens"].as_array().expect("tokens").iter().filter(|token| *token == "</s>").count();
-    assert_eq!(ends as u64, parts);
+    // The tokens are those of the line, however it was divided.
+    let whole = records(workspace, &["--alignments"], long);
+    let sources = alignment["source_tokens"].as_array().expect("tokens");
+    assert_eq!(sources, whole[0]["translations"][0]["alignment"]["source_tokens"].as_array().expect("tokens"));
     let weights = alignment["weights"].as_array().expect("weights");
     assert_eq!(weights.len(), alignment["target_tokens"].as_array().expect("tokens").len());
+    for row in weights {
+        let row: Vec<f64> = row.as_array().expect("row").iter().map(|weight| weight.as_f64().expect("a number")).collect();
+        assert_eq!(row.len(), sources.len());
+        assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-4, "{row:?}");
+    }
+    // Of the last part, no pair points beyond the words of the line.
+    let pairs = alignment["pairs"].as_array().expect("pairs");
+    assert!(pairs.iter().all(|pair| pair[0].as_u64().expect("a position") + 1 < sources.len() as u64), "{pairs:?}");
 
     let cut = records(workspace, &["--max-source-tokens", "8", "--overlong", "cut"], long);
     assert_eq!(cut[0]["overlong"]["rule"], "cut");
@@ -178,6 +201,13 @@ fn options_without_effect(workspace: &Workspace, input: &str) {
     // A run may draw by its recipe.
     assert_eq!(records(workspace, &["--set", "decoding.sampling.temperature=2", "--seed", "7"], input).len(), 4);
     workspace.fail(&["evaluate", "run", "--set", "decoding.sampling.temperature=2", "--beam", "3"], &["--beam", "drawn"]);
+    // What cannot be held is refused, and so is what would end in numbers that are none.
+    for (option, value) in [("--n-best", "18446744073709551615"), ("--repetition-penalty", "1e-50"), ("--repetition-penalty", "1e39")] {
+        let output = workspace.run_with_input(&["translate", "run", "--sample", option, value], input.as_bytes());
+        refused(&output, &["decoding."]);
+    }
+    // A split that is not there is told before the others are decoded.
+    workspace.fail(&["evaluate", "run", "--split", "test", "--split", "tset"], &["tset"]);
 }
 
 /// One line has one number, whichever command draws its translation.

@@ -97,6 +97,14 @@ fn bleu_prints_the_reference_implementation_s_numbers() {
     assert!(line.contains("= 37.99 83.3/60.0/25.0/16.7 (BP = 1.000"), "{line}");
     let all = workspace.succeed(&["bleu", "hypothesis", "hypothesis", "-m", "bleu", "chrf", "chrfpp"]);
     assert_eq!(all.matches("= 100.00").count(), 3, "{all}");
+    // The same metric by two names is one.
+    let all = workspace.succeed(&["bleu", "hypothesis", "hypothesis", "-m", "chrf", "chrfpp", "-cw", "2"]);
+    assert_eq!(all.matches("= 100.00").count(), 1, "{all}");
+    let bleu = ["bleu", "hypothesis", "hypothesis", "-m", "chrf", "chrfpp"];
+    let most = "18446744073709551615";
+    for (arguments, named) in [(&["-cw", "3"][..], "chrfpp"), (&["-cc", most], most), (&["--confidence", "--confidence-n", most], most)] {
+        workspace.fail(&[&bleu[..], arguments].concat(), &[named]);
+    }
 }
 
 #[test]

@@ -336,6 +336,11 @@ fn an_average_from_before_a_run_went_on_is_not_used() {
     assert!(newest > 12 && !averaged, "{newest}");
     workspace.succeed(&["average", "run"]);
     assert_eq!(step(), (24, true));
+    // One that is damaged is said to be, and not passed over for other weights.
+    let state = workspace.path("run/checkpoints/averaged/state.json");
+    let text = fs::read_to_string(&state).expect("state");
+    fs::write(&state, &text[..text.len() / 2]).expect("damage");
+    workspace.fail(&["evaluate", "run"], &["averaged", "state.json", "taper average run"]);
 }
 
 #[test]
@@ -349,6 +354,10 @@ fn a_run_goes_on_from_its_own_checkpoints_only() {
     assert_eq!(fs::read(workspace.path("run/checkpoints/step-00000012/model.safetensors")).expect("weights"), before);
     workspace.succeed(&["resume", "run", "--from", "run/../run/checkpoints/step-00000006"]);
     assert!(workspace.path("run/checkpoints/left-step-00000012").is_dir());
+    // Two courses would be mixed.
+    workspace.fail(&["resume", "run", "--from", "left-step-00000012"], &["--from left-step-00000012", "in a copy of the run's folder"]);
+    workspace.succeed(&["average", "run"]);
+    workspace.fail(&["resume", "run", "--from", "average"], &["--from average", "called step-"]);
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub struct Prefetched {
     pub batch: Batch,
 }
 
+/// The most batches that are made ahead; the channel takes room for all of them at once.
+const MOST_AHEAD: usize = 1024;
+
 /// Yields batches from a position on, epoch after epoch, without end (unless the data set is empty, or cannot be read any more).
 ///
 /// What it yields depends on its arguments alone, not on the thread's timing. Dropping it stops the thread.
@@ -30,7 +33,7 @@ pub struct Prefetcher {
 impl Prefetcher {
     /// Starts at `position`. One past the last batch of an epoch means the first of the next.
     pub fn new(dataset: Arc<Dataset>, config: &BatchingConfig, seed: u64, position: Position) -> Self {
-        let (sender, receiver) = sync_channel(config.prefetch.max(1));
+        let (sender, receiver) = sync_channel(config.prefetch.clamp(1, MOST_AHEAD));
         let config = config.clone();
         let thread = std::thread::spawn(move || {
             for item in Walk::new(dataset, config, seed, position) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use tokenizers::{NormalizedString, Normalizer};
+use tokenizers::{ModelWrapper, NormalizedString, Normalizer};
 
 use crate::cache::write_atomically;
 use crate::tokenizer_training::train;
@@ -109,6 +109,14 @@ impl Tokenizer {
         }
         // Text that spells a special token is text. The library does not store this switch.
         inner.set_encode_special_tokens(true);
+        // A foreign file's dropout would cut a text otherwise each time, also to translate it; the recipe has its own, for training.
+        if let ModelWrapper::BPE(bpe) = inner.get_model()
+            && bpe.dropout.is_some()
+        {
+            let mut bpe = bpe.clone();
+            bpe.dropout = None;
+            inner.with_model(bpe);
+        }
         // Padding and truncation stored in a foreign file would break packed batches.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(fault("switch truncation off"))?;

@@ -51,6 +51,21 @@ fn any_text_survives() {
     }
 }
 
+/// The library draws anew at each call where a file has a dropout.
+#[test]
+fn a_dropout_in_a_file_does_not_count() {
+    let tokenizer = trained(TokenizerKind::Bpe);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    tokenizer.save(&path).unwrap();
+    let json = std::fs::read_to_string(&path).unwrap();
+    let with_dropout = json.replacen("\"dropout\": null", "\"dropout\": 0.9", 1);
+    assert_ne!(with_dropout, json);
+    std::fs::write(&path, with_dropout).unwrap();
+    let text = "the dog sees a house.";
+    assert_eq!(Tokenizer::load(&path).unwrap().encode(text).unwrap(), tokenizer.encode(text).unwrap());
+}
+
 #[test]
 fn every_character_survives() {
     let all: Vec<char> = (0..0x3_0000_u32)

@@ -138,6 +138,9 @@ impl DecodingConfig {
             return Err(refused("beam_size", self.beam_size, format!("at most {WIDEST_BEAM}")));
         }
         at_least_one("n_best", self.n_best)?;
+        if self.n_best > WIDEST_BEAM {
+            return Err(refused("n_best", self.n_best, format!("at most {WIDEST_BEAM}")));
+        }
         at_least_one("max_length", self.max_length)?;
         at_least_one("batch_tokens", self.batch_tokens)?;
         at_least_one("batch_rows", self.batch_rows)?;
@@ -149,8 +152,9 @@ impl DecodingConfig {
         if !(self.sampling.top_p > 0.0 && self.sampling.top_p <= 1.0) {
             return Err(refused("sampling.top_p", self.sampling.top_p, "above 0 and at most 1".to_owned()));
         }
-        if !(self.repetition_penalty.is_finite() && self.repetition_penalty > 0.0) {
-            return Err(refused("repetition_penalty", self.repetition_penalty, "a finite number above 0".to_owned()));
+        // Beyond these, logits would be more than a float holds.
+        if !(0.01..=100.0).contains(&self.repetition_penalty) {
+            return Err(refused("repetition_penalty", self.repetition_penalty, "from 0.01 to 100".to_owned()));
         }
         if self.n_best > self.beam_size && !self.sampling.is_active() {
             let expected = format!("at most decoding.beam_size, {}", self.beam_size);

@@ -16,6 +16,9 @@ pub(crate) const COUNTS_PER_ORDER: usize = 3;
 /// Stands for an undefined precision or recall under epsilon smoothing.
 const EPSILON: f64 = 1e-16;
 
+/// The highest order of n-grams; no sentence has much in common with another there.
+const HIGHEST_ORDER: usize = 100;
+
 /// Options of chrF. The defaults are chrF2 over character n-grams up to 6.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -139,6 +142,11 @@ impl Metric for Chrf {
                 value: "0".to_owned(),
                 expected: "at least one of them must be 1 or more",
             });
+        }
+        for (option, order) in [("char_order", self.char_order), ("word_order", self.word_order)] {
+            if order > HIGHEST_ORDER {
+                return Err(MetricError::InvalidOption { option, value: order.to_string(), expected: "give at most 100" });
+            }
         }
         Ok(())
     }

@@ -227,10 +227,13 @@ impl BitStream {
     }
 }
 
-/// Refuses to draw nothing.
+/// Far more than any test needs; their results are held in memory.
+const MOST_TRIALS: usize = 100_000_000;
+
+/// Refuses to draw nothing, or more than there is room for.
 fn check_trials(option: &'static str, count: usize) -> Result<(), MetricError> {
-    if count == 0 {
-        return Err(MetricError::InvalidOption { option, value: count.to_string(), expected: "give 1 or more" });
+    if !(1..=MOST_TRIALS).contains(&count) {
+        return Err(MetricError::InvalidOption { option, value: count.to_string(), expected: "give 1 or more, at most 100,000,000" });
     }
     Ok(())
 }

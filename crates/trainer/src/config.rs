@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use taper_model::Objective;
 use thiserror::Error;
 
-use crate::{Metric, ScheduleConfig};
+use crate::{Metric, ScheduleConfig, ScheduleKind};
 
 /// How weight decay enters the update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,6 +175,12 @@ impl TrainingConfig {
         require(positive(peak), "schedule.learning_rate", peak, "it must be above 0")?;
         let minimum = schedule.minimum;
         require(not_negative(minimum), "schedule.minimum", minimum, "it must be 0 or more")?;
+        require(
+            schedule.kind == ScheduleKind::Noam || minimum <= peak,
+            "schedule.minimum",
+            minimum,
+            "it must not be above schedule.learning_rate, from which the schedule falls",
+        )?;
         require(
             !schedule.kind.needs_horizon() || self.max_updates > schedule.warmup,
             "max_updates",

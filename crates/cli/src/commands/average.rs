@@ -21,7 +21,8 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
         bail!("{} has no checkpoint to average; `taper resume {}` trains on", arguments.run.display(), arguments.run.display());
     }
     let count = match arguments.last {
-        Some(count) if count == 0 || count > saved.len() => bail!(
+        Some(0) => bail!("--last must be at least 1"),
+        Some(count) if count > saved.len() => bail!(
             "--last {count}: {} has {} checkpoints (training.keep_last decides how many are kept)",
             arguments.run.display(),
             saved.len()

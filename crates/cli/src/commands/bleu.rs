@@ -60,13 +60,14 @@ impl Style {
     fn new(arguments: &arguments::Bleu) -> Self {
         let like_sacrebleu = !arguments.input.is_empty() || arguments.files.len() == 1;
         let report = &arguments.report;
-        let asked = if report.json { Some(OutputFormat::Json) } else { report.format };
         let usual = if like_sacrebleu { OutputFormat::Json } else { OutputFormat::Text };
         let format = match std::env::var("SACREBLEU_FORMAT").unwrap_or_default().to_lowercase().as_str() {
+            // This one is Taper's own, and no variable of sacreBLEU's is about it.
+            _ if report.json => OutputFormat::Json,
             "json" => OutputFormat::Json,
             "text" => OutputFormat::Text,
             "latex" => OutputFormat::Latex,
-            _ => asked.unwrap_or(usual),
+            _ => report.format.unwrap_or(usual),
         };
         let decimals = report.width.map_or(if like_sacrebleu { 1 } else { 2 }, usize::from);
         Self { format, decimals, short: report.short, score_only: report.score_only }
@@ -125,11 +126,22 @@ fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
         Ok(match name {
             arguments::Metric::Bleu => Box::new(bleu(arguments)?),
             arguments::Metric::Chrf => Box::new(chrf.clone()),
+            arguments::Metric::Chrfpp if ![0, 2].contains(&chrf.word_order) => {
+                bail!("--metrics chrfpp is chrF with a word order of 2: for another, give chrf and --chrf-word-order")
+            }
             arguments::Metric::Chrfpp => Box::new(Chrf { word_order: 2, ..chrf.clone() }),
             arguments::Metric::Ter => Box::new(ter.clone()),
         })
     };
-    names.into_iter().map(metric).collect()
+    let mut metrics: Vec<Box<dyn Metric>> = Vec::with_capacity(names.len());
+    for name in names {
+        let metric = metric(name)?;
+        // `chrf` with a word order of 2 is `chrfpp`.
+        if metrics.iter().all(|other| other.name() != metric.name()) {
+            metrics.push(metric);
+        }
+    }
+    Ok(metrics)
 }
 
 /// BLEU as asked for.

@@ -1,6 +1,7 @@
 //! `taper evaluate`: the test sets, decoded and scored.
 
 use anyhow::{Result, bail};
+use taper_data::read_pairs;
 
 use crate::arguments::Evaluate;
 use crate::loaded_run::LoadedRun;
@@ -14,6 +15,10 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     let splits = if arguments.split.is_empty() { run.config.data.test.clone() } else { arguments.split.clone() };
     if splits.is_empty() {
         bail!("the run has no test sets (data.test is empty): name a split with --split");
+    }
+    for split in &splits {
+        // Better now than after the others.
+        read_pairs(&run.config.data, split)?;
     }
     if !arguments.json {
         print_line(&format!("weights of step {}, {}", run.state.step, run.checkpoint.display()))?;

@@ -90,7 +90,7 @@ fn report(line: usize, translated: &Translated) {
     if let Some(overlong) = &translated.overlong {
         let done = match overlong.rule {
             OverlongRule::Split => format!("translated in {} parts", overlong.parts),
-            OverlongRule::Cut | OverlongRule::Error => format!("cut after {}", overlong.limit),
+            OverlongRule::Cut | OverlongRule::Error => "only its beginning is translated".to_owned(),
         };
         say(&format!("line {line}: {} tokens, more than {}: {done}", overlong.tokens, overlong.limit));
     }
@@ -135,7 +135,15 @@ fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, arguments: &Transl
             break;
         };
         let (number, lines) = (lines.line() as usize, [line]);
-        for translated in &translator.translate(&lines, &[], number, |_| {})? {
+        let found = match translator.translate(&lines, &[], number, |_| {}) {
+            Ok(found) => found,
+            // The next sentence may be another matter.
+            Err(error) => {
+                say(&format!("error: {error:#}"));
+                continue;
+            }
+        };
+        for translated in &found {
             report(number, translated);
             print_line(render(arguments, number, &lines[0], translated)?.trim_end_matches('\n'))?;
         }

@@ -50,6 +50,9 @@ impl Input {
             Some(path) if !is_standard_input(path) => Source::open(path)?,
             _ => Source { lines: standard_input(), total: None },
         };
+        if arguments.prefix.as_deref().is_some_and(is_standard_input) {
+            bail!("--prefix -: standard input is for the text; name a file");
+        }
         let prefixes = arguments.prefix.as_deref().map(Source::open).transpose()?;
         if let Some(prefixes) = &prefixes
             && let (Some(found), Some(wanted)) = (prefixes.total, text.total)

@@ -17,13 +17,13 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Standard output, or the file at `path`, which must not exist and which is made at once under another name: that the disk refuses it
+    /// Standard output, also called `-`, or the file at `path`, which must not exist and which is made at once under another name: that the disk refuses it
     /// is to be known before hours of work.
     ///
     /// # Errors
     /// When the file exists or cannot be made.
     pub(super) fn open(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else { return Ok(Self { file: None }) };
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self { file: None }) };
         let file = Arc::new(Mutex::new(Partial::create(path)?));
         let of_handler = Arc::clone(&file);
         ctrlc::set_handler(move || {
