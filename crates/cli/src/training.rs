@@ -13,7 +13,7 @@ use taper_trainer::{Identity, NoValidation, ScheduleKind, StopReason, TrainError
 
 use crate::arguments::TrainOutput;
 use crate::batches::TrainingBatches;
-use crate::config::{RunConfig, differences, is_fixed};
+use crate::config::{RunConfig, differences, is_fixed, without_effect};
 use crate::cost::Cost;
 use crate::data_report;
 use crate::device;
@@ -39,6 +39,9 @@ use crate::validation::Validation;
 /// first update where it can be.
 pub(crate) fn start(folder: &RunFolder, config: &RunConfig, output: &TrainOutput) -> Result<()> {
     preflight(config, output)?;
+    for note in without_effect(config)? {
+        say(&format!("note: {note}"));
+    }
     let found = folder.root().is_dir();
     fs::create_dir_all(folder.root()).with_context(|| format!("cannot make {}", folder.root().display()))?;
     let _lock = RunLock::acquire(folder.root())?;

@@ -71,6 +71,8 @@ fn invalid_utf8_names_the_line() {
 fn an_unknown_key_names_file_line_and_nearest() {
     let workspace = Workspace::new();
     workspace.write("bad.toml", "[model]\nd_model = 16\nhaeds = 2\n");
+    let in_vain = workspace.succeed(&["config", "check", "tiny.toml", "--set", "decoding.sampling.top_k=5"]);
+    assert!(in_vain.contains("decoding.sampling.top_k has no effect: nothing is drawn") && in_vain.ends_with("valid\n"), "{in_vain}");
     workspace.fail(&["config", "check", "bad.toml"], &["bad.toml:3", "`model.haeds`", "`model.heads`"]);
     set_fails("training.max_update=3", &["--set training.max_update=3", "`training.max_updates`"]);
 }

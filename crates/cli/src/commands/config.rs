@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::arguments::ConfigCommand;
-use crate::config::RunConfig;
+use crate::config::{RunConfig, without_effect};
 use crate::text::print_line;
 
 /// Runs the command.
@@ -14,12 +14,16 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<()> {
             if file.json { print_line(&serde_json::to_string_pretty(&config)?) } else { print_line(config.to_toml()?.trim_end()) }
         }
         ConfigCommand::Check(file) => {
-            RunConfig::load(&file.config, &file.overrides.set)?.require_what_is_watched()?;
+            let config = RunConfig::load(&file.config, &file.overrides.set)?;
+            config.require_what_is_watched()?;
+            let idle = without_effect(&config)?;
             if file.json {
-                print_line(&serde_json::json!({ "valid": true }).to_string())
-            } else {
-                print_line(&format!("{}: valid", file.config.display()))
+                return print_line(&serde_json::json!({ "valid": true, "without_effect": idle }).to_string());
             }
+            for note in &idle {
+                print_line(&format!("{}: {note}", file.config.display()))?;
+            }
+            print_line(&format!("{}: valid", file.config.display()))
         }
     }
 }

@@ -12,6 +12,7 @@ mod nearest;
 mod overrides;
 #[cfg(test)]
 mod survives;
+mod without_effect;
 
 use std::fs;
 use std::path::Path;
@@ -27,6 +28,7 @@ use taper_trainer::{Metric, TrainingConfig};
 pub(crate) use differences::{differences, is_fixed};
 pub(crate) use evaluation::EvaluationConfig;
 use overrides::Override;
+pub(crate) use without_effect::without_effect;
 
 /// Everything that determines a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
