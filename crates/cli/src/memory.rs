@@ -37,11 +37,18 @@ pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, 
     let limit = limit(budget);
     let wanted = config.data.batching.max_tokens;
     if wanted != AUTO {
+        // Where it may not fit, smaller ones are tried first: the most that the process has had never falls.
+        let is_close = trial.estimate(wanted) > limit;
+        let fitting = if is_close { trial.largest(limit, wanted)? } else { None };
+        if fitting == Some(wanted) {
+            return Ok(wanted);
+        }
         let needed = trial.needed(wanted, limit).with_context(|| too_large(wanted))?;
         if needed > limit {
-            let advice = match trial.largest(limit)? {
+            let advice = match fitting {
                 Some(tokens) => format!("set data.batching.max_tokens = {tokens}, which fits, or \"auto\""),
-                None => "no batch fits: use a smaller model or more memory".to_owned(),
+                None if is_close => "no batch fits: use a smaller model or more memory".to_owned(),
+                None => "set a smaller data.batching.max_tokens, or \"auto\"".to_owned(),
             };
             bail!(
                 "training takes {} with batches of {wanted} tokens, but may take {}{}; {advice}",
@@ -52,7 +59,7 @@ pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, 
         }
         return Ok(wanted);
     }
-    match trial.largest(limit)? {
+    match trial.largest(limit, MOST_TOKENS)? {
         Some(tokens) => Ok(tokens),
         None => bail!("data.batching.max_tokens = \"auto\": not even batches of {LEAST_TOKENS} tokens fit into {}", bytes(limit)),
     }
@@ -73,6 +80,19 @@ pub(crate) fn require_state(config: &RunConfig, tokenizers: &TokenizerPair, budg
             bytes(limit),
             origin(budget)
         );
+    }
+    Ok(())
+}
+
+/// Refuses a model whose weights alone do not fit, before memory is taken for them.
+///
+/// # Errors
+/// With its size and the memory there is.
+pub(crate) fn require_weights(config: &RunConfig, source: usize, target: usize) -> Result<()> {
+    let parameters = config.model.parameters(source, target);
+    let (needed, limit) = (parameters.saturating_mul(4), limit(None));
+    if needed > limit {
+        bail!("a model of {} parameters takes {}, but there are {}", grouped(parameters), bytes(needed), bytes(limit));
     }
     Ok(())
 }
@@ -155,7 +175,9 @@ impl<'a> Trial<'a> {
     /// Bytes of the process during an update, by formula.
     fn estimate(&self, tokens: usize) -> u64 {
         let tokens = self.grown(tokens) * self.training.objective().passes();
-        let activations = activation_bytes(self.model.config(), self.model.vocab_target(), tokens, tokens);
+        // On the CPU the loss is computed some rows at a time, whose logits are not kept.
+        let logits = if self.model.parameters().device().is_cpu() { 0 } else { self.model.vocab_target() };
+        let activations = activation_bytes(self.model.config(), logits, tokens, tokens);
         resident().unwrap_or(0) + self.state_bytes + activations.max(self.saving_bytes)
     }
 
@@ -176,10 +198,10 @@ impl<'a> Trial<'a> {
         Ok(peak().map_or_else(|| self.estimate(tokens), |peak| peak.max(before + self.saving_bytes) + self.state_bytes))
     }
 
-    /// The largest budget whose batches keep the process below `limit` bytes. Tried in ascending order, since the system gives
+    /// The largest budget up to `most` whose batches keep the process below `limit` bytes. Tried in ascending order, since the system gives
     /// the largest amount so far.
-    fn largest(&self, limit: u64) -> Result<Option<usize>> {
-        let (mut fitting, mut tokens, mut at_fitting) = (None, LEAST_TOKENS, 0);
+    fn largest(&self, limit: u64, most: usize) -> Result<Option<usize>> {
+        let (mut fitting, mut tokens, mut at_fitting) = (None, LEAST_TOKENS.min(most), 0);
         loop {
             // A device without memory left says so by an error.
             let needed = self.needed(tokens, limit).unwrap_or(u64::MAX);
@@ -188,34 +210,41 @@ impl<'a> Trial<'a> {
             }
             let grown = tokens - fitting.unwrap_or(0);
             let slope = (needed.saturating_sub(at_fitting) as f64 / grown as f64).max(1.0);
+            let is_first = fitting.is_none();
             (fitting, at_fitting) = (Some(tokens), needed);
-            if tokens == MOST_TOKENS {
+            if tokens == most {
                 return Ok(fitting);
             }
             // What the last step cost for each token predicts where the limit lies; early steps, that the process had memory
             // for anyway, predict too much.
             let predicted = (tokens as f64 + HEADROOM * (limit - needed) as f64 / slope) as usize;
-            let next = predicted.min(4 * tokens).min(MOST_TOKENS);
+            // Nearly all that the first one takes is there without any batch.
+            let next = if is_first { 4 * tokens } else { predicted.min(4 * tokens) }.min(most);
             // To a multiple of 64, and no closer to the limit than a sixteenth.
-            let next = if next == MOST_TOKENS { next } else { next / 64 * 64 };
-            if next < tokens + tokens / 16 {
+            let next = if next == most { next } else { next / 64 * 64 };
+            if next < most.min(tokens + tokens / 16) {
                 return Ok(fitting);
             }
             tokens = next;
         }
     }
 
-    /// Rows as long as the longest of the corpus, as many as the budget holds; at least one, as in training.
+    /// Rows as long as the longest of the corpus, as many as the budget of each side holds; at least one, as in training.
     fn largest_batch(&self, tokens: usize) -> MicroBatch {
-        let (source, target) = self.longest;
-        let rows = (self.grown(tokens) / source.max(target)).max(1);
+        let (budget, (source, target)) = (self.grown(tokens), self.longest);
         let row = |length: usize, vocabulary: usize| -> Vec<u32> { (0..length).map(|at| (at % vocabulary) as u32).collect() };
-        let (sources, targets) = (row(source, self.model.vocab_source()), row(target, self.model.vocab_target()));
-        MicroBatch {
-            source: Sequences::pack(&vec![sources; rows]),
-            target_in: Sequences::pack(&vec![targets.clone(); rows]),
-            target_out: targets.repeat(rows),
+        let mut sources = vec![row(source, self.model.vocab_source())];
+        let mut targets = vec![row(target, self.model.vocab_target())];
+        let (mut source_left, mut target_left) = (budget.saturating_sub(source), budget.saturating_sub(target));
+        // A pair may be long on one side and short on the other, so that both are filled.
+        while source_left > 0 || target_left > 0 {
+            let (longest_source, longest_target) = (source.min(source_left), target.min(target_left));
+            sources.push(row(longest_source.max(1), self.model.vocab_source()));
+            targets.push(row(longest_target.max(1), self.model.vocab_target()));
+            source_left -= longest_source;
+            target_left -= longest_target;
         }
+        MicroBatch { source: Sequences::pack(&sources), target_in: Sequences::pack(&targets), target_out: targets.concat() }
     }
 }
 

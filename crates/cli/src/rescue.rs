@@ -28,16 +28,29 @@ pub(crate) fn rescue(
     if progress.log().flush().is_ok() && run.config().is_file() && trainer.rescue(&run.checkpoints()).is_ok() {
         return Ok(run.clone());
     }
-    let place = place.map_or_else(|| std::env::temp_dir().join("taper-rescue"), Path::to_owned);
-    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
-    let elsewhere = RunFolder::new(&free_name(&place, run.root())?);
+    let elsewhere = match place {
+        Some(place) => make_folder(place, run)?,
+        None => {
+            let usual = std::env::temp_dir().join("taper-rescue");
+            // Another user of the machine may have made it.
+            let own = || std::env::temp_dir().join(format!("taper-rescue-{}", std::process::id()));
+            make_folder(&usual, run).or_else(|_| make_folder(&own(), run))?
+        }
+    };
     let root = elsewhere.root();
-    fs::create_dir(root).with_context(|| format!("cannot make {}", root.display()))?;
     elsewhere.save_config(config)?;
     tokenizers.save(root)?;
     write_atomically(&elsewhere.metrics(), &progress.log().contents()?)?;
     trainer.rescue(&elsewhere.checkpoints())?;
     Ok(elsewhere)
+}
+
+/// A new folder under `place` for what is rescued of `run`.
+fn make_folder(place: &Path, run: &RunFolder) -> Result<RunFolder> {
+    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    let folder = RunFolder::new(&free_name(place, run.root())?);
+    fs::create_dir(folder.root()).with_context(|| format!("cannot make {}", folder.root().display()))?;
+    Ok(folder)
 }
 
 /// A name under `place` that is not taken: the run's, or the run's with a number.

@@ -34,6 +34,10 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
     let tokens: String = message.split("max_tokens = ").nth(1).expect("advice").chars().take_while(char::is_ascii_digit).collect();
     assert!((64..100_000).contains(&tokens.parse::<usize>().expect("a number")), "{tokens}");
     workspace.succeed(&[&train[..], &["--set", &format!("data.batching.max_tokens={tokens}")]].concat());
+    // So it is where the batches are not much too large, so that they were tried.
+    let larger = format!("data.batching.max_tokens={}", 4 * tokens.parse::<usize>().expect("a number"));
+    let other = [&["train", "tiny.toml", "--run", "larger"], &WIDE[..], &["--memory", "160MiB", "--set", &larger]].concat();
+    workspace.fail(&other, &["set data.batching.max_tokens ="]);
     workspace.fail(&["train", "tiny.toml", "--run", "other", "--memory", "1MiB"], &["may take 1.0 MiB", "no batch fits"]);
     workspace.fail(
         &["train", "tiny.toml", "--run", "other", "--memory", "1MiB", "--set", "data.batching.max_tokens=auto"],

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::pairs::split_name;
 use crate::{Error, Result};
 
 /// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many as it is asked for.
@@ -303,6 +304,9 @@ impl DataConfig {
         if self.format == Format::Hub && !self.hub.dataset.contains('/') {
             return wrong("data.hub.dataset", "must be an id like \"owner/name\" when data.format is \"hub\"");
         }
+        if split_name(&self.train) == split_name(&self.validation) {
+            return wrong("data.validation", "would have the same name in the run's folder as data.train; rename one of the files");
+        }
         let cleaning = &self.cleaning;
         if cleaning.max_tokens == 0 || cleaning.max_tokens < cleaning.min_tokens {
             return wrong("data.cleaning.max_tokens", "must be at least 1 and at least data.cleaning.min_tokens");
@@ -324,6 +328,9 @@ impl DataConfig {
         let tokenizer = &self.tokenizer;
         if tokenizer.vocabulary_size > LARGEST_VOCABULARY {
             return wrong("data.tokenizer.vocabulary_size", &format!("must be at most {LARGEST_VOCABULARY}"));
+        }
+        if tokenizer.max_pairs == 0 {
+            return wrong("data.tokenizer.max_pairs", "must be at least 1");
         }
         if !(tokenizer.character_coverage > 0.0 && tokenizer.character_coverage <= 1.0) {
             return wrong("data.tokenizer.character_coverage", "must be above 0 and at most 1");

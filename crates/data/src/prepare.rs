@@ -79,7 +79,7 @@ fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, c
     for pair in PairReader::open(config, split)? {
         builder.add(pair?)?;
     }
-    text.still_holds(config, split)?;
+    text.still_holds()?;
     builder.finish(split, &key, text.text_hash)?;
     Dataset::open(&path, &key, &config.batching)?
         .ok_or_else(|| Error::Malformed { path, message: "cannot be read back right after it was written; check the disk".to_owned() })

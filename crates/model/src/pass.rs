@@ -31,7 +31,7 @@ struct Recorder {
 pub struct AttentionRecord {
     /// The layer's full name, such as `decoder.layers.0.cross_attention`.
     pub layer: String,
-    /// `(B, H, Tq, Tk)`, zero where a sequence is shorter than the longest.
+    /// `(B, H, Tq, Tk)`, zero for keys beyond their sequence; the rows of queries beyond theirs mean nothing.
     pub weights: Tensor,
 }
 

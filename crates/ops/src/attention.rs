@@ -67,7 +67,8 @@ pub fn self_attention(tape: Option<&Tape>, qkv: &Tensor, bias: Option<&Tensor>, 
                 let values = host.elements()?;
                 let back = |to: Shared<T>, into| fused.backward([values; 3], at, &weights, &adjoint, ([to; 3], into), bias.as_ref());
                 let mut grad_bias = Ok(None);
-                if adjoints.is_first(&qkv) {
+                // Where its own gradient is not wanted that of the bias is, and is computed beside it.
+                if adjoints.is_first(&qkv) || !adjoints.wants(&qkv) {
                     // SAFETY: query, key and value are all there is of a row, and `backward` writes the rows of every sequence.
                     let (gradient, of_bias) = unsafe { filled(values.len(), |to| back(to, Into::Replace)) };
                     grad_bias = of_bias;

@@ -77,7 +77,8 @@ pub fn cross_attention(query: &Tensor, key_value: &Tensor, bias: Option<&Tensor>
     attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
 }
 
-/// The attention weights `(B, H, Tq, Tk)` of packed projections, padded with zeros; before dropout.
+/// The attention weights `(B, H, Tq, Tk)` of packed projections, zero for keys beyond their sequence, before dropout; the rows of queries
+/// beyond theirs mean nothing.
 ///
 /// # Errors
 /// When the shapes disagree.

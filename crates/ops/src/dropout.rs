@@ -21,7 +21,7 @@ impl Dropout {
     /// it is clamped.
     #[must_use]
     pub fn new(rate: f64, key: u64) -> Self {
-        Self { rate: rate.clamp(0.0, 0.999), key }
+        Self { rate: rate.clamp(0.0, 1.0 - f64::EPSILON), key }
     }
 
     /// Keeps everything.

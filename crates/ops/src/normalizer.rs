@@ -31,7 +31,7 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     sum.is_finite().then(|| f64::from(largest) + sum.ln())
 }
 
-/// `exp(x)` for `x ≤ 0`, within two units in the last place, the same on every machine.
+/// `exp(x)` for `-87 ≤ x ≤ 0`, within two units in the last place, and 0 below; the same on every machine.
 #[must_use]
 pub fn exponential(x: f32) -> f32 {
     Real::exp(x)

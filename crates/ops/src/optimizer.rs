@@ -135,7 +135,7 @@ pub fn composed_adam_step(
     store.set_flat(&(kept - update)?)
 }
 
-/// The Euclidean norm of a flat buffer, summed in f64.
+/// The Euclidean norm of a flat buffer, summed in f64, on a GPU in f32.
 ///
 /// # Errors
 /// When the buffer is not f32.

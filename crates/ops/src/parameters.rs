@@ -140,7 +140,11 @@ impl ParameterStore {
     /// When the device has no memory left.
     pub fn flat(&self) -> Result<Tensor> {
         let parts = self.parameters.iter().map(|p| p.var.as_detached_tensor().flatten_all()).collect::<Result<Vec<_>>>()?;
-        Tensor::cat(&parts, 0)
+        match parts.as_slice() {
+            // Of one alone `cat` makes no copy.
+            [one] => one.copy(),
+            several => Tensor::cat(several, 0),
+        }
     }
 
     /// Sets every parameter from the flat layout.
@@ -164,7 +168,7 @@ pub(crate) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
 }
 
 /// The gradient of every parameter, added up over micro-batches, in one flat buffer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Gradients {
     flat: Tensor,
     /// Where each parameter's part of the buffer begins, and the end of the last.

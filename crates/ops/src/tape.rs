@@ -172,6 +172,9 @@ impl Tape {
     /// # Errors
     /// When `adjoint` has another type or shape than `root`.
     pub fn differentiate(self, root: &Tensor, adjoint: &Tensor) -> Result<Adjoints<'static>> {
+        if adjoint.shape() != root.shape() {
+            candle_core::bail!("an adjoint of shape {:?} for a result of shape {:?}", adjoint.shape(), root.shape());
+        }
         let mut adjoints = Adjoints { values: HashMap::new(), outputs: self.outputs.take(), parameters: None };
         let seed = crate::real::for_real!(root, T => T::to_cpu_storage_owned(adjoint.flatten_all()?.to_vec1::<T>()?));
         adjoints.values.insert(root.id(), seed);

@@ -10,6 +10,7 @@ use crate::arguments::Inspect;
 use crate::config::RunConfig;
 use crate::cost::{Cost, bytes, grouped, scaled};
 use crate::device;
+use crate::memory;
 use crate::run_folder::RunFolder;
 use crate::text::print_line;
 
@@ -34,6 +35,7 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
             (config, size, size)
         }
     };
+    memory::require_weights(&config, source, output)?;
     let seed = config.training.seed;
     let model = Transformer::new(&config.model, source, output, seed, &Device::Cpu, DType::F32).context("cannot build the model")?;
     let cost = Cost::of(&config, &model);
@@ -104,6 +106,9 @@ fn print_json(config: &RunConfig, device: &Device, model: &Transformer, cost: &C
 fn path(device: &Device, dtype: &str) -> String {
     if !device.is_cpu() {
         return format!("{}: composed of Candle's, in {dtype}; products by the device's library", device::describe(device));
+    }
+    if dtype == "f16" {
+        return "cpu: none; products in f16 need a GPU".to_owned();
     }
     let (products, rounding) = match dtype {
         "bf16" => (Products::Bf16, "operands rounded to bf16"),
