@@ -17,8 +17,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Standard output, also called `-`, or the file at `path`, which must not exist and which is made at once under another name: that the disk refuses it
-    /// is to be known before hours of work.
+    /// Standard output, also called `-`, or the file at `path`, which must not exist and which is made at once under another name: that the
+    /// disk refuses it is to be known before hours of work.
     ///
     /// # Errors
     /// When the file exists or cannot be made.
