@@ -1,6 +1,7 @@
 //! Pairs from Parquet files, row by row, reading the wanted columns only.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,9 +33,8 @@ impl ParquetPairs {
     pub(crate) fn next_sides(&mut self) -> Result<Option<(String, String)>> {
         loop {
             if let Some((path, rows, number)) = &mut self.current {
-                if let Some(row) = rows.next() {
+                if let Some(row) = surviving(path, || rows.next().transpose())? {
                     *number += 1;
-                    let row = row.map_err(|error| malformed(path, &error))?;
                     let text = |paths: &[String]| {
                         row_text(&row, paths).map_err(|message| Error::Record { path: path.clone(), unit: "row", line: *number, message })
                     };
@@ -52,7 +52,7 @@ impl ParquetPairs {
 
     fn open(&self, path: &Path) -> Result<RowIter<'static>> {
         let file = File::open(path).map_err(|source| Error::io(path, source))?;
-        let reader = SerializedFileReader::new(file).map_err(|error| malformed(path, &error))?;
+        let reader = surviving(path, || SerializedFileReader::new(file))?;
         let schema = reader.metadata().file_metadata().schema();
         // Whole top-level columns: a group such as `translation` is kept with both its languages.
         let roots: Vec<&str> = self.source.iter().chain(&self.target).map(|p| root(p)).collect();
@@ -64,13 +64,22 @@ impl ParquetPairs {
                 message: format!("no column {}; it has {}; name the right ones in data.fields", roots.join(" or "), present.join(", ")),
             });
         }
-        let projection = Type::group_type_builder(schema.name()).with_fields(wanted).build().map_err(|error| malformed(path, &error))?;
-        RowIter::from_file_into(Box::new(reader)).project(Some(projection)).map_err(|error| malformed(path, &error))
+        let name = schema.name().to_owned();
+        surviving(path, || {
+            let projection = Type::group_type_builder(&name).with_fields(wanted).build()?;
+            RowIter::from_file_into(Box::new(reader)).project(Some(projection))
+        })
     }
 }
 
-fn malformed(path: &Path, error: &parquet::errors::ParquetError) -> Error {
-    Error::Malformed { path: path.to_owned(), message: format!("not a readable Parquet file ({error}); fetch it again") }
+/// What the library makes of the file at `path`. It panics at some files that are damaged, instead of refusing them.
+fn surviving<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
+    let reason = match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(Ok(found)) => return Ok(found),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the library gave up on it".to_owned(),
+    };
+    Err(Error::Malformed { path: path.to_owned(), message: format!("not a readable Parquet file ({reason}); fetch it again") })
 }
 
 fn root(path: &str) -> &str {

@@ -150,7 +150,9 @@ impl Tokenizer {
     /// If the library refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(fault("encode a text"))?;
-        Ok(encoding.get_ids().to_vec())
+        // In a foreign Unigram model the special tokens are pieces like any other, which text may spell.
+        let plain = |&id: &u32| if (id as usize) < SPECIAL_TOKENS.len() { UNKNOWN } else { id };
+        Ok(encoding.get_ids().iter().map(plain).collect())
     }
 
     /// The ids of many texts, in parallel, in the order given.

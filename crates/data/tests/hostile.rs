@@ -10,6 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use common::write_parquet;
 use survives::{COLUMNS, JSON_LINES, Split, TABLE, TEXT, tokenizer_file};
 use taper_data::{DataConfig, Format, PairReader, Tokenizer, TokenizerConfig, prepare};
 use taper_hostile::{assault, assault_with_text};
@@ -26,6 +27,14 @@ fn readers(cases: u32) {
     }
     let json_lines = Split::json_lines();
     assault(cases, &[JSON_LINES], |bytes| json_lines.read(bytes));
+}
+
+fn parquet(cases: u32) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("seed.parquet");
+    write_parquet(&path);
+    let split = Split::parquet();
+    assault(cases, &[&fs::read(&path).unwrap()], |bytes| split.read(bytes));
 }
 
 fn compressed(cases: u32) {
@@ -114,6 +123,7 @@ fn replace(path: &Path, bytes: &[u8]) {
 fn damaged_text_is_read_or_refused() {
     readers(FEW);
     compressed(FEW);
+    parquet(FEW);
 }
 
 #[test]
@@ -137,6 +147,7 @@ fn damaged_caches_are_rebuilt() {
 fn a_million_of_each_kind() {
     readers(MANY);
     compressed(MANY);
+    parquet(MANY);
     lines_come_back(MANY);
     texts_are_encoded(MANY);
     tokenizer_files(MANY);

@@ -186,6 +186,8 @@ fn a_drawn_segmentation_has_its_probability() {
     });
     let path = directory.path().join("pieces.json");
     std::fs::write(&path, file.to_string()).unwrap();
+    // That the special tokens are pieces too is no way to spell them.
+    assert_eq!(Tokenizer::load(&path).unwrap().encode("ab</s>a").unwrap(), [6, 1, 4]);
     let mut config = DataConfig { dir: directory.path().to_owned(), validation: String::new(), ..DataConfig::default() };
     config.tokenizer.path = Some(path);
     config.tokenizer.sampling_alpha = 0.5;

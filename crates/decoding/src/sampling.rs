@@ -44,7 +44,8 @@ fn draw(logits: &[f32], rules: &Rules, sampling: &SamplingConfig, uniform: f64) 
     if sampling.top_p < 1.0 {
         tokens.sort_unstable_by(Weight::likeliest_first);
         let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
-        tokens.truncate(reached(&tokens, sampling.top_p * total) + 1);
+        let enough = sampling.top_p * total;
+        tokens.truncate(reached(&tokens, |sum| sum >= enough) + 1);
     }
     if tokens.len() < weighed.logits().len() {
         // One order whatever was cut, so that settings which cut nothing change nothing.
@@ -54,7 +55,8 @@ fn draw(logits: &[f32], rules: &Rules, sampling: &SamplingConfig, uniform: f64) 
     // The middle of the interval that the draw stands for: its lower end, 0, would choose the first token however
     // unlikely it is.
     let uniform = uniform + f64::EPSILON / 4.0;
-    Some(tokens.get(reached(&tokens, uniform * total)).map(|entry| weighed.candidate(entry.token)))
+    let drawn = reached(&tokens, |sum| sum > uniform * total);
+    Some(tokens.get(drawn).map(|entry| weighed.candidate(entry.token)))
 }
 
 /// A token that may be drawn.
@@ -71,12 +73,12 @@ impl Weight {
     }
 }
 
-/// The first place at which the sum of weights exceeds `sum`; the last where rounding keeps it below.
-fn reached(tokens: &[Weight], sum: f64) -> usize {
+/// The first place at which the sum of weights so far is `enough`; the last where rounding keeps it below.
+fn reached(tokens: &[Weight], enough: impl Fn(f64) -> bool) -> usize {
     let mut cumulated = 0.0;
     let place = tokens.iter().position(|entry| {
         cumulated += entry.weight;
-        cumulated > sum
+        enough(cumulated)
     });
     place.unwrap_or(tokens.len().saturating_sub(1))
 }
@@ -89,10 +91,14 @@ mod tests {
     const LOGITS: [f32; 8] = [9.0, 9.0, 9.0, -50.0, 2.0, 1.0, 0.0, 1.0];
 
     fn drawn(sampling: &SamplingConfig, uniform: f64) -> u32 {
+        drawn_from(&LOGITS, sampling, uniform)
+    }
+
+    fn drawn_from(logits: &[f32], sampling: &SamplingConfig, uniform: f64) -> u32 {
         let config = DecodingConfig::default();
         let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
         let rules = Rules::after(0, &[], &sentence, sentence.limits(&config, None), &config);
-        draw(&LOGITS, &rules, sampling, uniform).expect("a distribution").expect("possible").token
+        draw(logits, &rules, sampling, uniform).expect("a distribution").expect("possible").token
     }
 
     #[test]
@@ -125,5 +131,9 @@ mod tests {
         assert_eq!(all(&with(0, 0.6)), [4, 5]);
         assert_eq!(all(&with(0, 0.8)), [4, 5, 7]);
         assert_eq!(all(&with(2, 0.99)), [4, 5]);
+        // Of two that are as likely, one has half of the probability exactly.
+        for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
+            assert_eq!(drawn_from(&[9.0, 9.0, 9.0, -50.0, 2.0, 2.0], &with(0, 0.5), uniform), 4);
+        }
     }
 }

@@ -48,6 +48,11 @@ impl Split {
         Self::new(Format::Jsonl, "train.jsonl", "", ["", ""])
     }
 
+    /// Rows of columns, one of which has both languages.
+    pub(crate) fn parquet() -> Self {
+        Self::new(Format::Parquet, "train.parquet", "", ["", ""])
+    }
+
     /// Reads the split with `bytes` as its damaged file to its end or to the first fault, whose message must name a file.
     pub(crate) fn read(&self, bytes: &[u8]) {
         fs::write(&self.damaged, bytes).unwrap();
