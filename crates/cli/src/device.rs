@@ -26,19 +26,22 @@ pub(crate) fn open(name: &str) -> Result<Device> {
 /// Checks the names alone, without opening anything.
 ///
 /// # Errors
-/// When either is unknown.
+/// When either is unknown, or they do not go together.
 pub(crate) fn check_names(device: &str, dtype: &str) -> Result<()> {
     let (kind, _) = split(device).context("key `device`")?;
     if !matches!(kind, "auto" | "cpu" | "cuda" | "metal") {
         bail!("key `device`: unknown device `{device}`: expected auto, cpu, cuda, cuda:N, metal or metal:N");
     }
-    parse_dtype(dtype).map(drop)
+    parse_dtype(dtype, kind == "cpu").map(drop)
 }
 
-fn parse_dtype(name: &str) -> Result<DType> {
+fn parse_dtype(name: &str, on_cpu: bool) -> Result<DType> {
     match name {
         "f32" => Ok(DType::F32),
         "bf16" => Ok(DType::BF16),
+        "f16" if on_cpu => {
+            bail!("key `dtype`: f16 needs a cuda or metal device; the CPU computes in f32, or with bf16 in its matrix products")
+        }
         "f16" => Ok(DType::F16),
         _ => bail!("key `dtype`: unknown value `{name}`, expected f32, bf16 or f16"),
     }
@@ -78,11 +81,7 @@ fn lacking(feature: &str, name: &str) -> String {
 /// # Errors
 /// When the name is none of these, or the device does not compute in it.
 pub(crate) fn dtype(name: &str, device: &Device) -> Result<DType> {
-    let dtype = parse_dtype(name)?;
-    if dtype == DType::F16 && device.is_cpu() {
-        bail!("key `dtype`: f16 needs a cuda or metal device; the CPU computes in f32, or with bf16 in its matrix products");
-    }
-    Ok(dtype)
+    parse_dtype(name, device.is_cpu())
 }
 
 /// A short name for reports: `cpu`, `cuda:0`, `metal:0`.
@@ -117,6 +116,8 @@ mod tests {
     #[test]
     fn f16_is_refused_on_the_cpu() {
         assert!(dtype("f16", &Device::Cpu).is_err());
+        assert!(check_names("cpu", "f16").is_err());
+        assert!(check_names("cuda", "f16").is_ok() && check_names("auto", "f16").is_ok());
         assert_eq!(dtype("bf16", &Device::Cpu).ok(), Some(DType::BF16));
         assert!(dtype("float", &Device::Cpu).is_err());
         assert_eq!(dtype("f32", &Device::Cpu).ok(), Some(DType::F32));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use taper_trainer::TrainingConfig;
+use taper_trainer::{LEFT, TrainingConfig};
 
 use crate::cost::bytes;
 
@@ -69,7 +69,7 @@ fn size_of(path: &Path) -> u64 {
     entries
         .flatten()
         // What the run has left stays where it is.
-        .filter(|entry| !entry.file_name().to_string_lossy().starts_with("left-"))
+        .filter(|entry| !entry.file_name().to_string_lossy().starts_with(LEFT))
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
             Ok(metadata) => metadata.len(),

@@ -11,6 +11,7 @@ use taper_trainer::{State, load_model};
 use crate::arguments::{Search, Weights};
 use crate::config::RunConfig;
 use crate::device;
+use crate::memory;
 use crate::run_folder::RunFolder;
 
 /// Threads that any machine may be asked for.
@@ -119,6 +120,7 @@ pub(crate) fn build_model(config: &RunConfig, tokenizers: &TokenizerPair, name: 
     let device = device::open(name)?;
     let dtype = device::dtype(&config.dtype, &device)?;
     let (source, target) = (tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
+    memory::require_weights(config, source, target)?;
     match seed {
         Some(seed) => Transformer::new(&config.model, source, target, seed, &device, dtype),
         None => Transformer::blank(&config.model, source, target, &device, dtype),

@@ -46,7 +46,11 @@ pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, 
         let needed = trial.needed(wanted, limit).with_context(|| too_large(wanted))?;
         if needed > limit {
             let advice = match fitting {
-                Some(tokens) => format!("set data.batching.max_tokens = {tokens}, which fits, or \"auto\""),
+                Some(tokens) => {
+                    // The next process may take a tenth more for the same: it depends on which thread computes what.
+                    let advised = (tokens - tokens / 8).max(LEAST_TOKENS.min(tokens));
+                    format!("set data.batching.max_tokens = {advised}, which fits, or \"auto\"")
+                }
                 None if is_close => "no batch fits: use a smaller model or more memory".to_owned(),
                 None => "set a smaller data.batching.max_tokens, or \"auto\"".to_owned(),
             };
@@ -71,17 +75,7 @@ pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, 
 /// With its size and the memory there is.
 pub(crate) fn require_state(config: &RunConfig, tokenizers: &TokenizerPair, budget: Option<u64>) -> Result<()> {
     let parameters = config.model.parameters(tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
-    let (needed, limit) = (training_state_bytes(config, parameters), limit(budget));
-    if needed > limit {
-        bail!(
-            "a model of {} parameters takes {} for weights, gradients and moments alone, but may take {}{}; make [model] or the vocabulary smaller, or use more memory",
-            grouped(parameters),
-            bytes(needed),
-            bytes(limit),
-            origin(budget)
-        );
-    }
-    Ok(())
+    require(parameters, training_state_bytes(config, parameters), "weights, gradients and moments", budget)
 }
 
 /// Refuses a model whose weights alone do not fit, before memory is taken for them.
@@ -90,9 +84,19 @@ pub(crate) fn require_state(config: &RunConfig, tokenizers: &TokenizerPair, budg
 /// With its size and the memory there is.
 pub(crate) fn require_weights(config: &RunConfig, source: usize, target: usize) -> Result<()> {
     let parameters = config.model.parameters(source, target);
-    let (needed, limit) = (parameters.saturating_mul(4), limit(None));
+    require(parameters, parameters.saturating_mul(4), "weights", None)
+}
+
+fn require(parameters: u64, needed: u64, what: &str, budget: Option<u64>) -> Result<()> {
+    let limit = limit(budget);
     if needed > limit {
-        bail!("a model of {} parameters takes {}, but there are {}", grouped(parameters), bytes(needed), bytes(limit));
+        bail!(
+            "a model of {} parameters takes {} for {what} alone, but may take {}{}; make [model] or the vocabulary smaller, or use more memory",
+            grouped(parameters),
+            bytes(needed),
+            bytes(limit),
+            origin(budget)
+        );
     }
     Ok(())
 }
@@ -276,12 +280,24 @@ fn resident() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// The memory that could be had without swapping, and without exceeding what a container or a batch system allows.
+/// The memory that could be had without swapping, and without exceeding what a container, a batch system or `ulimit -v` allows.
 fn available() -> Option<u64> {
     let free = figure("/proc/meminfo", "MemAvailable:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let allowed = left_to_groups(&groups, Path::new("/sys/fs/cgroup"));
-    free.into_iter().chain(allowed).min()
+    free.into_iter().chain(allowed).chain(left_of_addresses()).min()
+}
+
+/// What the addresses that the process may still ask for hold: half as much, since the allocator asks for more than is used.
+#[cfg(target_os = "linux")]
+fn left_of_addresses() -> Option<u64> {
+    use rustix::process::{Resource, getrlimit};
+    Some(getrlimit(Resource::As).current?.saturating_sub(status("VmSize:")?) / 2)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn left_of_addresses() -> Option<u64> {
+    None
 }
 
 /// The memory that the control groups of a process, listed in `groups` as /proc/self/cgroup lists them, leave it: the least

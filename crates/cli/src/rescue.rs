@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use taper_data::TokenizerPair;
+use taper_data::{TokenizerPair, copy_text_records};
 use taper_trainer::Trainer;
 
 use crate::config::RunConfig;
@@ -40,6 +40,8 @@ pub(crate) fn rescue(
     let root = elsewhere.root();
     elsewhere.save_config(config)?;
     tokenizers.save(root)?;
+    // Where they cannot be had, as with a disk that is gone, a resume takes the text as it is then.
+    let _ = copy_text_records(run.root(), root);
     write_atomically(&elsewhere.metrics(), &progress.log().contents()?)?;
     trainer.rescue(&elsewhere.checkpoints())?;
     Ok(elsewhere)

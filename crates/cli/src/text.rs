@@ -12,12 +12,12 @@ use taper_data::LineReader;
 /// # Errors
 /// When the file is missing, unreadable or not UTF-8 (with the line's number).
 pub(crate) fn read_lines(path: &Path) -> Result<Vec<String>> {
-    let lines = if is_standard_input(path) { standard_input() } else { LineReader::open(path)? };
+    let lines = if is_standard_stream(path) { standard_input() } else { LineReader::open(path)? };
     Ok(lines.collect::<Result<_, _>>()?)
 }
 
-/// Whether `path` means standard input.
-pub(crate) fn is_standard_input(path: &Path) -> bool {
+/// Whether `path` means standard input, or standard output where something is written.
+pub(crate) fn is_standard_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 

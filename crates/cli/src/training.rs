@@ -9,7 +9,9 @@ use taper_data::{
     AUTO, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, corpus_changes, prepare, read_pairs, split_files,
 };
 use taper_model::Transformer;
-use taper_trainer::{Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, Validate, load_model, read_state};
+use taper_trainer::{
+    Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, Validate, checkpoint_name, load_model, read_state,
+};
 
 use crate::arguments::TrainOutput;
 use crate::batches::TrainingBatches;
@@ -110,11 +112,14 @@ pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutpu
                 folder.root().display()
             );
         }
+    }
+    if TokenizerPair::exists(folder.root()) {
         let changes = corpus_changes(&config.data, folder.root())?;
         if !changes.is_empty() && !output.accept_changes {
             bail!(
-                "{}: the text is not what the run was trained on so far: {}; put it back, train a new run with --run, or go on with the new text with --accept-changes",
+                "{}: the text is not what the run {}: {}; put it back, train a new run with --run, or go on with the new text with --accept-changes",
                 folder.root().display(),
+                if checkpoint.is_some() { "was trained on so far" } else { "made its tokenizer from" },
                 changes.join("; ")
             );
         }
@@ -131,7 +136,7 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
         bail!("--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder of that run", folder.root().display());
     }
     let step = read_state(&path)?.step;
-    if path.canonicalize()?.file_name().is_none_or(|file| file != format!("step-{step:08}").as_str()) {
+    if path.canonicalize()?.file_name().is_none_or(|file| file != checkpoint_name(step).as_str()) {
         bail!(
             "--from {name}: training goes on from a checkpoint called step-…; from one that the run has left, in a copy of the run's folder in which it has that name again"
         );

@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::Workspace;
+use common::{Workspace, stderr};
 
 /// A model whose largest batch takes much more than the program itself.
 const WIDE: [&str; 4] = ["--set", "model.d_model=64", "--set", "model.d_ff=512"];
@@ -62,6 +62,20 @@ fn auto_finds_a_batch_that_fits_and_the_run_keeps_it() {
     assert!(fs::read_to_string(workspace.path("run/config.toml")).expect("config").contains(&line));
     // A recipe leaves it open in no other way.
     workspace.fail(&["config", "check", "tiny.toml", "--set", "data.batching.max_tokens=lots"], &["data.batching.max_tokens", "\"auto\""]);
+}
+
+/// A limit on the addresses of a process, as batch systems set it, is kept too.
+#[cfg(target_os = "linux")]
+#[test]
+fn auto_fits_where_addresses_are_limited() {
+    let workspace = workspace();
+    let text = format!(
+        "ulimit -v 600000; \"$0\" train tiny.toml --run run --set threads=2 --set data.batching.max_tokens=auto {}",
+        WIDE.join(" ")
+    );
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.args(["-c", &text, env!("CARGO_BIN_EXE_taper")]).current_dir(workspace.path("")).output().expect("a shell");
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 /// The memory of a process over 10,000 updates of the quickstart's model, with what happens between them: validations and checkpoints.

@@ -74,10 +74,51 @@ fn two_signals_leave_whole_checkpoints() {
     let last = workspace.path("run/checkpoints/last");
     wait_for("a checkpoint", || last.is_file());
     signal("-INT", &child);
+    // Sooner, it would be taken for the same.
+    std::thread::sleep(Duration::from_millis(600));
     signal("-TERM", &child);
     assert_eq!(child.wait().expect("ended").code(), Some(130));
     assert!(all_checkpoints_are_whole(&workspace, "run") > 0);
     workspace.succeed(&["resume", "run", "--set", "training.max_updates=1"]);
+}
+
+/// As `timeout` and closed terminals send them.
+#[cfg(unix)]
+#[test]
+fn signals_at_once_are_one_and_lose_no_update() {
+    let workspace = Workspace::new();
+    let child = spawn(&workspace, &[&["train", "tiny.toml", "--run", "run"], &LONG[..]].concat());
+    let last = workspace.path("run/checkpoints/last");
+    wait_for("a checkpoint", || last.is_file());
+    signal("-HUP", &child);
+    signal("-TERM", &child);
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("interrupted at step"), "{}", stderr(&output));
+}
+
+/// As `nohup` starts it.
+#[cfg(unix)]
+#[test]
+fn a_run_started_to_outlive_its_terminal_does() {
+    let workspace = Workspace::new();
+    let text = format!("trap '' HUP; exec \"$0\" train tiny.toml --run run {}", LONG.join(" "));
+    let mut command = Command::new("sh");
+    command.args(["-c", &text, env!("CARGO_BIN_EXE_taper")]).current_dir(workspace.path(""));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a shell");
+    let last = workspace.path("run/checkpoints/last");
+    wait_for("a checkpoint", || last.is_file());
+    signal("-HUP", &child);
+    // Asked to stop, it would save one more checkpoint.
+    for _ in 0..3 {
+        let before = fs::read_to_string(&last).expect("a pointer");
+        wait_for("another checkpoint", || {
+            assert!(child.try_wait().expect("a process").is_none(), "it ended");
+            fs::read_to_string(&last).is_ok_and(|now| now != before)
+        });
+    }
+    signal("-TERM", &child);
+    assert_eq!(child.wait().expect("ended").code(), Some(130));
 }
 
 /// Runs a shell script in the workspace, with the binary as `$0`.
@@ -146,6 +187,8 @@ fn a_full_disk_loses_nothing() {
     let output = script(&workspace, &["unshare", "-rm", "sh"], &text.replace("SETTINGS", &settings.join(" ")));
     refused(&output, &["No space left on device", "nothing is lost: the state after step", "taper-rescue/run", "taper resume"]);
     assert!(all_checkpoints_are_whole(&workspace, "kept") > 0);
+    // It is still known what text it was trained on.
+    assert!(workspace.path("taper-rescue/run/text/train.json").is_file());
     equals_an_undisturbed_run(&workspace, "taper-rescue/run", "whole");
     // What was on the disk is a whole run too, as of its last checkpoint.
     equals_an_undisturbed_run(&workspace, "kept", "whole");
@@ -225,7 +268,7 @@ fn a_signal_before_the_first_update_says_how_to_go_on() {
     for (name, text) in &text {
         workspace.write(name, text);
     }
-    workspace.succeed(&["resume", "run"]);
+    workspace.succeed(&["resume", "run", "--accept-changes"]);
     workspace.train("whole");
     assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
 }
@@ -295,7 +338,12 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
 
     let text = fs::read_to_string(workspace.path("data/train.aa")).expect("text");
     workspace.write("data/train.aa", text.replacen("cat", "dog", 1));
-    workspace.fail(&resume, &["train.aa", "other text of the same", "--accept-changes", "--run"]);
+    workspace.fail(&resume, &["train.aa", "trained on so far", "other text of the same", "--accept-changes", "--run"]);
+    // Nor does the tokenizer fit any more of a run that did not come to a checkpoint.
+    let checkpoints = workspace.path("run/checkpoints");
+    fs::rename(&checkpoints, workspace.path("kept")).expect("move");
+    workspace.fail(&resume, &["train.aa", "made its tokenizer from", "other text of the same", "--accept-changes", "--run"]);
+    fs::rename(workspace.path("kept"), &checkpoints).expect("move back");
     workspace.write("data/train.aa", &text);
 
     let other = ["--set", "data.batching.max_tokens=100", "--set", "model.embedding_dropout=0.3"];

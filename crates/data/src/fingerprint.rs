@@ -120,6 +120,22 @@ pub fn corpus_changes(config: &DataConfig, run: &Path) -> Result<Vec<String>> {
     Ok(changes)
 }
 
+/// Copies to the folder of run `to` the records by which [`corpus_changes`] knows the text of run `from`.
+///
+/// # Errors
+///
+/// If they cannot be read or written.
+pub fn copy_text_records(from: &Path, to: &Path) -> Result<()> {
+    let (from, to) = (from.join(TEXT_FOLDER), to.join(TEXT_FOLDER));
+    std::fs::create_dir_all(&to).map_err(|error| Error::io(&to, error))?;
+    for entry in std::fs::read_dir(&from).map_err(|error| Error::io(&from, error))? {
+        let record = entry.map_err(|error| Error::io(&from, error))?;
+        let bytes = std::fs::read(record.path()).map_err(|error| Error::io(&record.path(), error))?;
+        write_atomically(&to.join(record.file_name()), &bytes)?;
+    }
+    Ok(())
+}
+
 /// The name of a split's record.
 fn file_name(split: &str) -> String {
     format!("{}.json", split_name(split))

@@ -63,7 +63,7 @@ pub use cleaning::{Cleaner, DropReason, Dropped};
 pub use config::{AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side, TokenizerConfig, TokenizerKind};
 pub use dataset::Dataset;
 pub use error::{Error, Result};
-pub use fingerprint::corpus_changes;
+pub use fingerprint::{copy_text_records, corpus_changes};
 pub use lines::LineReader;
 pub use pairs::{PairReader, RawPair, read_pairs, split_files, split_name};
 pub use prefetch::{Prefetched, Prefetcher};

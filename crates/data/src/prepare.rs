@@ -51,24 +51,35 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     if has_validation {
         split_files(config, &config.validation)?;
     }
+    // First of all, so that what the tokenizer is made from is what is recorded, and found changed if it was meanwhile.
+    let fingerprint = |name: &str| Fingerprint::obtain(config, name, &run.join(TEXT_FOLDER));
+    let train_text = fingerprint(&config.train)?;
     let tokenizers = TokenizerPair::obtain(config, run)?;
     let cache = run.join(CACHE_FOLDER);
     // A tokenizer that cannot be sampled from is found before the text is tokenised.
     let sampler = SubwordSampler::new(&tokenizers, &config.tokenizer, config.cleaning.max_tokens)?;
-    let split = |name: &str| prepare_split(config, &tokenizers, name, &cache);
-    let train = Arc::new(split(&config.train)?.with_sampler(sampler));
-    let validation = has_validation.then(|| split(&config.validation)).transpose()?.map(Arc::new);
+    let split = |name: &str, text: &Fingerprint| prepare_split(config, &tokenizers, name, text, &cache);
+    let train = Arc::new(split(&config.train, &train_text)?.with_sampler(sampler));
+    let validation = match has_validation {
+        true => Some(Arc::new(split(&config.validation, &fingerprint(&config.validation)?)?)),
+        false => None,
+    };
     Ok(Prepared { tokenizers, train, validation })
 }
 
-/// Tokenises one split into `{cache_directory}/{split}.bin`, or opens that file where it still fits the text, the
-/// tokenizers and the cleaning. What the text was is recorded in the folder `text` beside it.
+/// Tokenises one split into `{cache_directory}/{split}.bin`, or opens that file where it still fits `text`, the
+/// tokenizers and the cleaning.
 ///
 /// # Errors
 ///
 /// As for [`prepare`].
-fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, cache_directory: &Path) -> Result<Dataset> {
-    let text = Fingerprint::obtain(config, split, &cache_directory.with_file_name(TEXT_FOLDER))?;
+fn prepare_split(
+    config: &DataConfig,
+    tokenizers: &TokenizerPair,
+    split: &str,
+    text: &Fingerprint,
+    cache_directory: &Path,
+) -> Result<Dataset> {
     let key = cache_key(config, tokenizers, split, &text.text_hash);
     let path = cache_directory.join(format!("{}.bin", split_name(split)));
     if let Some(dataset) = Dataset::open(&path, &key, &config.batching)? {
@@ -80,7 +91,7 @@ fn prepare_split(config: &DataConfig, tokenizers: &TokenizerPair, split: &str, c
         builder.add(pair?)?;
     }
     text.still_holds()?;
-    builder.finish(split, &key, text.text_hash)?;
+    builder.finish(split, &key, text.text_hash.clone())?;
     Dataset::open(&path, &key, &config.batching)?
         .ok_or_else(|| Error::Malformed { path, message: "cannot be read back right after it was written; check the disk".to_owned() })
 }

@@ -10,14 +10,15 @@
 //! operations. Hung into Candle's graph as custom ops, the same kernels spent a third of a step on zeros, copies and additions
 //! at its edges, and every activation lived until the end. The functions are the same on both ways, so that a model is written once.
 //!
-//! All `unsafe` of the project is here: raw products, threads that write to disjoint parts of a slice, and calls of
-//! functions compiled for processor features found at run time.
+//! All `unsafe` of the project is here: raw products, threads that write to disjoint parts of a slice, calls of
+//! functions compiled for processor features found at run time, and of those of the system that no library makes safe.
 
 mod attention;
 pub mod composed;
 mod decoding_attention;
 mod dropout;
 mod embedding;
+pub mod hangup;
 mod layer_norm;
 mod linear;
 mod loss;

@@ -39,7 +39,7 @@ pub const LAST: &str = "last";
 pub const BEST: &str = "best";
 
 /// What the names of checkpoints begin with that a run has left by going back to an earlier one.
-const LEFT: &str = "left-";
+pub const LEFT: &str = "left-";
 
 /// A checkpoint that is there.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +80,7 @@ impl Checkpoints {
             LAST => self
                 .pointer(LAST)?
                 .filter(|name| !self.root.join(format!("{LEFT}{name}")).is_dir() || self.root.join(name).is_dir())
-                .or(self.list()?.last().map(|saved| directory_name(saved.step))),
+                .or(self.list()?.last().map(|saved| checkpoint_name(saved.step))),
             BEST => self.pointer(BEST)?,
             name => Some(name.to_owned()),
         };
@@ -130,7 +130,7 @@ impl Checkpoints {
     /// Saves a checkpoint and points `last`, and `best` if it is that, at it; returns its directory.
     pub(crate) fn save(&self, state: &State, model: &[Named], optimizer: &[Named], best: bool) -> Result<PathBuf, CheckpointError> {
         files::create_directory(&self.root)?;
-        let name = directory_name(state.step);
+        let name = checkpoint_name(state.step);
         let path = self.root.join(&name);
         write(&path, state, &[(MODEL_FILE, model), (OPTIMIZER_FILE, optimizer)])?;
         // `last` comes last: until it points here, what is resumed is the step before, which makes `best` again.
@@ -159,7 +159,7 @@ impl Checkpoints {
         let served = interim.iter().map(|saved| saved.step).filter(|step| !protected.contains(step));
         let mut deleted = Vec::new();
         for step in to_delete(&regular, keep_last, keep_best, metric, &protected).into_iter().chain(served) {
-            let name = directory_name(step);
+            let name = checkpoint_name(step);
             files::discard_directory(&self.root.join(&name))?;
             deleted.push(name);
         }
@@ -172,7 +172,7 @@ impl Checkpoints {
     /// They disagree where the run goes back to an earlier checkpoint, and where a process was killed after it replaced
     /// the last checkpoint by one of the same step that is also the best.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
-        let name = directory_name(state.step);
+        let name = checkpoint_name(state.step);
         // One directory has many names.
         let own = fs::canonicalize(self.root.join(&name));
         if own.ok() != fs::canonicalize(path).ok() {
@@ -183,7 +183,7 @@ impl Checkpoints {
         {
             self.set_aside(state.step)?;
         }
-        let best = state.early_stopping.best.map(|best| directory_name(best.step));
+        let best = state.early_stopping.best.map(|best| checkpoint_name(best.step));
         if best.is_none() {
             files::remove_file(&self.root.join(BEST))?;
         }
@@ -230,14 +230,15 @@ impl Checkpoints {
     }
 
     fn not_found(&self, which: &str) -> Result<CheckpointError, CheckpointError> {
-        let names: Vec<String> = self.list()?.iter().map(|saved| directory_name(saved.step)).collect();
+        let names: Vec<String> = self.list()?.iter().map(|saved| checkpoint_name(saved.step)).collect();
         let available = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
         Ok(CheckpointError::NotFound { which: which.to_owned(), root: self.root.clone(), available })
     }
 }
 
-/// Sorts as a string in the order of the steps.
-fn directory_name(step: u64) -> String {
+/// The name of the checkpoint of update `step`; sorts as a string in the order of the steps.
+#[must_use]
+pub fn checkpoint_name(step: u64) -> String {
     format!("step-{step:08}")
 }
 

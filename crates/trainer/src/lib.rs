@@ -34,7 +34,9 @@ mod update;
 
 pub use average::{Averaged, average};
 pub use batch::{MicroBatch, Position, Source};
-pub use checkpoint::{AVERAGED, BEST, Checkpoints, LAST, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, Saved, load_model, read_state};
+pub use checkpoint::{
+    AVERAGED, BEST, Checkpoints, LAST, LEFT, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, Saved, checkpoint_name, load_model, read_state,
+};
 pub use config::{ConfigError, EarlyStoppingConfig, OptimizerConfig, OptimizerKind, TrainingConfig};
 pub use early_stopping::{Best, EarlyStopping, Metric, Scores};
 pub use error::{BoxError, CheckpointError, TrainError};

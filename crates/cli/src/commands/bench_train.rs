@@ -67,7 +67,9 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     }
     device.synchronize().context("cannot wait for the device")?;
     let seconds = start.elapsed().as_secs_f64();
-    let report = Report { seconds, loss, tokens, profile: profile::stop(), parameters: model.parameters().len() };
+    let kernel = (device.is_cpu() && !arguments.composed)
+        .then(|| Kernel::best(if arguments.dtype == "bf16" { Products::Bf16 } else { Products::F32 }));
+    let report = Report { seconds, loss, tokens, profile: profile::stop(), parameters: model.parameters().len(), kernel };
     if arguments.json { print_line(&report.json(arguments).to_string()) } else { report.print(arguments) }
 }
 
@@ -79,6 +81,8 @@ struct Report {
     tokens: u64,
     profile: Profile,
     parameters: usize,
+    /// The matrix kernel of the fused operations, which the CPU alone has.
+    kernel: Option<Kernel>,
 }
 
 impl Report {
@@ -91,8 +95,8 @@ impl Report {
             "dtype": arguments.dtype,
             "r_drop": arguments.r_drop,
             "device": arguments.device,
-            "operations": if arguments.composed { "composed" } else { "fused" },
-            "kernel": kernel(&arguments.dtype).name(),
+            "operations": if self.kernel.is_some() { "fused" } else { "composed" },
+            "kernel": self.kernel.map(Kernel::name),
             "threads": rayon::current_num_threads(),
             "parameters": self.parameters,
             "steps": arguments.steps,
@@ -111,9 +115,9 @@ impl Report {
         for line in [
             format!("speed        {:.0} target tokens/s, {:.3} s a step", self.tokens as f64 / self.seconds, self.seconds / steps),
             format!(
-                "arithmetic   {:.0} GFLOP/s in matrix products ({} kernel)",
+                "arithmetic   {:.0} GFLOP/s in matrix products ({})",
                 self.profile.flops as f64 / self.seconds / 1e9,
-                kernel(&arguments.dtype).name()
+                self.kernel.map_or_else(|| "composed operations".to_owned(), |kernel| format!("{} kernel", kernel.name()))
             ),
             format!("memory       {memory} at most"),
             format!("loss         {:.6} in the last step", self.loss),
@@ -132,11 +136,6 @@ impl Report {
         let known: f64 = self.profile.times.iter().map(|(_, time)| share(time)).sum();
         self.profile.times.iter().map(move |(name, time)| (*name, share(time))).chain([("other", (1.0 - known).max(0.0))])
     }
-}
-
-/// The matrix kernel of the fused operations.
-fn kernel(dtype: &str) -> Kernel {
-    Kernel::best(if dtype == "bf16" { Products::Bf16 } else { Products::F32 })
 }
 
 fn round(value: f64, digits: i32) -> f64 {

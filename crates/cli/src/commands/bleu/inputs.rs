@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use taper_metrics::trim_end;
 
 use crate::arguments;
-use crate::text::{is_standard_input, read_lines, standard_input};
+use crate::text::{is_standard_stream, read_lines, standard_input};
 
 /// Translations by one system.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Inputs {
         let paired = arguments.trials.paired_ar || arguments.trials.paired_bs;
         let piped = match &systems[..] {
             [] => true,
-            [only] => is_standard_input(only),
+            [only] => is_standard_stream(only),
             _ => false,
         };
         let systems = if piped { from_standard_input(paired)? } else { from_files(&systems, paired)? };

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use taper_data::LineReader;
 
 use crate::arguments::Translate;
-use crate::text::{is_standard_input, standard_input};
+use crate::text::{is_standard_stream, standard_input};
 
 /// Lines that are translated and written together unless `--window` says otherwise. Batches are made of lines of about one length: a window
 /// has dozens of them, so that it costs little that the last ones are not full, and is a matter of seconds or minutes, which is what an
@@ -47,10 +47,10 @@ impl Input {
     /// When a file cannot be read, or has another number of lines than the other.
     pub(super) fn open(arguments: &Translate) -> Result<Self> {
         let text = match &arguments.input {
-            Some(path) if !is_standard_input(path) => Source::open(path)?,
+            Some(path) if !is_standard_stream(path) => Source::open(path)?,
             _ => Source { lines: standard_input(), total: None },
         };
-        if arguments.prefix.as_deref().is_some_and(is_standard_input) {
+        if arguments.prefix.as_deref().is_some_and(is_standard_stream) {
             bail!("--prefix -: standard input is for the text; name a file");
         }
         let prefixes = arguments.prefix.as_deref().map(Source::open).transpose()?;

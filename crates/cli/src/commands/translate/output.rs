@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use crate::error::EXIT_INTERRUPTED;
 use crate::files::{put_in_place, with_suffix};
-use crate::text::say;
+use crate::signals::{end, on_signal};
+use crate::text::{is_standard_stream, say};
 
 /// Standard output, or a file, which the handler of signals knows too.
 pub(super) struct Output {
@@ -23,10 +23,10 @@ impl Output {
     /// # Errors
     /// When the file exists or cannot be made.
     pub(super) fn open(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self { file: None }) };
+        let Some(path) = path.filter(|path| !is_standard_stream(path)) else { return Ok(Self { file: None }) };
         let file = Arc::new(Mutex::new(Partial::create(path)?));
         let of_handler = Arc::clone(&file);
-        ctrlc::set_handler(move || {
+        on_signal(move || {
             let partial = lock(&of_handler);
             say(if partial.lines > 0 || partial.whole {
                 "\nstopped"
@@ -34,9 +34,8 @@ impl Output {
                 "\nstopped before the first lines were done; nothing is kept"
             });
             partial.give_up();
-            std::process::exit(i32::from(EXIT_INTERRUPTED));
-        })
-        .context("cannot install the signal handler")?;
+            end();
+        })?;
         Ok(Self { file: Some(file) })
     }
 
