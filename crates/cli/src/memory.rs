@@ -75,7 +75,7 @@ pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, 
 /// With its size and the memory there is.
 pub(crate) fn require_state(config: &RunConfig, tokenizers: &TokenizerPair, budget: Option<u64>) -> Result<()> {
     let parameters = config.model.parameters(tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
-    require(parameters, training_state_bytes(config, parameters), "weights, gradients and moments", budget)
+    require_room(parameters, training_state_bytes(config, parameters), "weights, gradients and moments", budget)
 }
 
 /// Refuses a model whose weights alone do not fit, before memory is taken for them.
@@ -84,10 +84,11 @@ pub(crate) fn require_state(config: &RunConfig, tokenizers: &TokenizerPair, budg
 /// With its size and the memory there is.
 pub(crate) fn require_weights(config: &RunConfig, source: usize, target: usize) -> Result<()> {
     let parameters = config.model.parameters(source, target);
-    require(parameters, parameters.saturating_mul(4), "weights", None)
+    require_room(parameters, parameters.saturating_mul(4), "weights", None)
 }
 
-fn require(parameters: u64, needed: u64, what: &str, budget: Option<u64>) -> Result<()> {
+/// Refuses a model of so many parameters where the bytes `needed` for `what` exceed what the process may take.
+fn require_room(parameters: u64, needed: u64, what: &str, budget: Option<u64>) -> Result<()> {
     let limit = limit(budget);
     if needed > limit {
         bail!(
