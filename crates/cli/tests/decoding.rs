@@ -330,8 +330,9 @@ fn output_files(workspace: &Workspace, input: &str) {
 #[cfg(unix)]
 fn interrupted(workspace: &Workspace) {
     use std::io::Write;
-    use std::process::{Command, Stdio};
-    use std::time::{Duration, Instant};
+    use std::process::Stdio;
+
+    use common::{signal, wait_for};
 
     let mut command = workspace.command(&[&QUICK[..], &["--output", "stopped.txt"]].concat());
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
@@ -339,13 +340,8 @@ fn interrupted(workspace: &Workspace) {
     stdin.write_all((many_lines().join("\n") + "\n").as_bytes()).expect("it reads");
     // The input is not at its end: after one window it waits for more.
     let partial = workspace.path("stopped.txt.part");
-    let began = Instant::now();
-    while fs::read_to_string(&partial).unwrap_or_default().lines().count() < WINDOW {
-        assert!(began.elapsed() < Duration::from_secs(120), "no window is written while the input goes on");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
-    assert!(killed.success());
+    wait_for("a window", || fs::read_to_string(&partial).unwrap_or_default().lines().count() >= WINDOW);
+    signal("-INT", &child);
     let output = child.wait_with_output().expect("the binary ends");
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("3968 lines were translated and are in stopped.txt.part"), "{}", stderr(&output));

@@ -1,12 +1,10 @@
-//! The real binary from recipe to translation, and through an interruption.
+//! The real binary from recipe to translation.
 
 mod common;
 
 use std::fs;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use common::{Workspace, metrics, stderr, stdout};
+use common::{Workspace, stderr, stdout};
 
 #[test]
 fn train_translate_evaluate_score_average_inspect() {
@@ -65,6 +63,21 @@ fn train_translate_evaluate_score_average_inspect() {
 }
 
 #[test]
+fn a_run_is_named_by_its_recipe() {
+    let workspace = Workspace::new();
+    workspace.succeed(&["train", "tiny.toml", "--set", "name=first"]);
+    assert!(workspace.path("runs/first/scores.json").is_file());
+}
+
+#[test]
+fn a_score_of_lowercased_data_says_so() {
+    let workspace = Workspace::new();
+    workspace.succeed(&["train", "tiny.toml", "--run", "run", "--set", "data.lowercase=true"]);
+    let scores = fs::read_to_string(workspace.path("run/scores.json")).expect("scores");
+    assert!(scores.contains("case:lc") && !scores.contains("case:mixed"), "{scores}");
+}
+
+#[test]
 fn resolved_configuration_is_a_fixed_point() {
     let workspace = Workspace::new();
     let shown = workspace.succeed(&["config", "show", "tiny.toml", "--set", "model.d_model=32"]);
@@ -111,61 +124,4 @@ fn bleu_prints_the_reference_implementation_s_numbers() {
 fn completions_name_the_commands() {
     let workspace = Workspace::new();
     assert!(workspace.succeed(&["completions", "bash"]).contains("translate"));
-}
-
-/// SIGTERM saves a checkpoint at whatever update the run has reached.
-#[cfg(unix)]
-#[test]
-fn a_run_stopped_by_sigterm_and_resumed_equals_an_uninterrupted_one() {
-    interrupted_equals_uninterrupted("TERM", "metrics.jsonl", Some(130));
-}
-
-/// SIGKILL leaves the last checkpoint, and metrics that are newer than it.
-#[cfg(unix)]
-#[test]
-fn a_killed_run_resumed_equals_an_uninterrupted_one() {
-    interrupted_equals_uninterrupted("KILL", "checkpoints/last", None);
-}
-
-/// Trains once through, and once with `signal` sent as soon as `awaited` is
-/// there; weights, optimizer, metrics and translations must be the same.
-#[cfg(unix)]
-fn interrupted_equals_uninterrupted(signal: &str, awaited: &str, exit_code: Option<i32>) {
-    let workspace = Workspace::new();
-    let long = ["--set", "training.max_updates=120", "--set", "training.log_every=7", "--set", "training.validate_every=40"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &long[..]].concat());
-
-    let mut child = workspace
-        .command(&[&["train", "tiny.toml", "--run", "parts"], &long[..]].concat())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let metrics_file = workspace.path("parts/metrics.jsonl");
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while fs::metadata(workspace.path("parts").join(awaited)).map_or(0, |file| file.len()) == 0 {
-        assert!(Instant::now() < deadline, "training does not begin");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let killed = std::process::Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().expect("kill");
-    assert!(killed.success());
-    let status = child.wait().expect("the binary ends");
-    assert_eq!(status.code(), exit_code, "it finished before the signal: make the run longer");
-
-    // As after a crash in the middle of a write: newer lines, and a torn one.
-    let mut text = fs::read_to_string(&metrics_file).expect("metrics");
-    text.push_str("{\"event\":\"log\",\"step\":119,\"loss\":1.0}\n{\"event\":\"log\",\"st");
-    fs::write(&metrics_file, text).expect("write");
-    workspace.succeed(&["resume", "parts"]);
-
-    let (whole, parts) = (workspace.path("whole"), workspace.path("parts"));
-    assert_eq!(metrics(&whole), metrics(&parts));
-    for file in ["model.safetensors", "optimizer.safetensors"] {
-        let place = format!("checkpoints/step-00000120/{file}");
-        assert_eq!(fs::read(whole.join(&place)).expect("whole"), fs::read(parts.join(&place)).expect("parts"), "{file} differs");
-    }
-    assert_eq!(
-        fs::read(whole.join("translations/test.txt")).expect("whole"),
-        fs::read(parts.join("translations/test.txt")).expect("parts")
-    );
 }

@@ -73,8 +73,7 @@ fn auto_fits_where_addresses_are_limited() {
         "ulimit -v 600000; \"$0\" train tiny.toml --run run --set threads=2 --set data.batching.max_tokens=auto {}",
         WIDE.join(" ")
     );
-    let mut shell = std::process::Command::new("sh");
-    let output = shell.args(["-c", &text, env!("CARGO_BIN_EXE_taper")]).current_dir(workspace.path("")).output().expect("a shell");
+    let output = workspace.script(&["sh"], &text);
     assert!(output.status.success(), "{}", stderr(&output));
 }
 

@@ -1,12 +1,16 @@
-//! Helpers of the command-line tests: a small corpus, a small recipe, and the
-//! real binary run on them.
+//! Helpers of the command-line tests: a small corpus, a small recipe, the real
+//! binary run on them, and what is done to its processes.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Training that a test can act upon: it has many updates before it, and a checkpoint soon.
+pub(crate) const LONG: [&str; 4] = ["--set", "training.max_updates=100000", "--set", "training.validate_every=20"];
 
 /// A temporary folder with a corpus under `data` and a recipe beside it.
 pub(crate) struct Workspace {
@@ -53,6 +57,18 @@ impl Workspace {
         self.command(arguments).output().expect("the binary runs")
     }
 
+    /// Starts the binary, with what it prints out of the way and its errors kept.
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts")
+    }
+
+    /// Runs a shell script in the folder, with the binary as `$0`. The shell may be a command and its arguments.
+    pub(crate) fn script(&self, shell: &[&str], text: &str) -> Output {
+        let mut command = Command::new(shell[0]);
+        command.args(&shell[1..]).args(["-c", text, env!("CARGO_BIN_EXE_taper")]);
+        command.current_dir(self.folder.path()).env("TMPDIR", self.folder.path()).output().expect("a shell")
+    }
+
     /// Runs the binary with text on standard input.
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Output {
         let mut child =
@@ -81,6 +97,50 @@ impl Workspace {
     pub(crate) fn train(&self, run: &str) {
         self.succeed(&["train", "tiny.toml", "--run", run]);
     }
+
+    /// Waits until the run has a checkpoint.
+    pub(crate) fn wait_for_checkpoint(&self, run: &str) {
+        let last = self.path(run).join("checkpoints/last");
+        wait_for("a checkpoint", || last.is_file());
+    }
+
+    /// Demands that every checkpoint of the run that has its name, and there is one, is whole.
+    pub(crate) fn checkpoints_are_whole(&self, run: &str) {
+        let names: Vec<String> = fs::read_dir(self.path(run).join("checkpoints"))
+            .expect("checkpoints")
+            .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
+            .filter(|name| name.starts_with("step-"))
+            .collect();
+        assert!(!names.is_empty(), "{run} has no checkpoint");
+        for name in &names {
+            let output = self.run_with_input(&["translate", run, "--checkpoint", name], b"red cat\n");
+            assert!(output.status.success(), "{name}: {}", stderr(&output));
+        }
+    }
+
+    /// Demands that two runs came to the same: metrics, and weights and optimizer at `step`, to the bit.
+    pub(crate) fn same_end(&self, one: &str, other: &str, step: usize) {
+        let (one, other) = (self.path(one), self.path(other));
+        assert_eq!(metrics(&one), metrics(&other));
+        for file in ["model.safetensors", "optimizer.safetensors"] {
+            let place = format!("checkpoints/step-{step:08}/{file}");
+            assert!(fs::read(one.join(&place)).expect("one") == fs::read(other.join(&place)).expect("other"), "{file} differs");
+        }
+    }
+}
+
+/// Waits for what a process does; what it is has to come in two minutes.
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends a signal as `kill` names it: `-TERM`.
+pub(crate) fn signal(name: &str, child: &Child) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill").success());
 }
 
 /// Demands exit code 2 and one `error:` line that holds every fragment.

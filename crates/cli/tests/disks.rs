@@ -1,0 +1,141 @@
+//! A run on a disk that is full, too small, read only, taken away, or elsewhere.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{LONG, Workspace, metrics, refused, stderr};
+
+/// Resumes `rescued`, and demands that its end is that of `whole`, which nothing happened to.
+fn equals_an_undisturbed_run(workspace: &Workspace, rescued: &str, whole: &str) {
+    workspace.succeed(&["resume", rescued]);
+    workspace.same_end(rescued, whole, 600);
+}
+
+/// No file may grow beyond a limit that the optimizer's state exceeds: as with a disk quota.
+#[test]
+fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
+    let workspace = Workspace::new();
+    let size = ["--set", "model.d_model=64", "--set", "model.d_ff=256"].join(" ");
+    let output = workspace.script(&["sh"], &format!("trap '' XFSZ; ulimit -f 1600; \"$0\" train tiny.toml --run run {size}"));
+    refused(&output, &["optimizer.safetensors", "File too large", "could not be saved elsewhere either", "--rescue"]);
+    let left: Vec<_> = fs::read_dir(workspace.path("run/checkpoints")).expect("checkpoints").collect();
+    assert!(left.is_empty(), "{left:?}");
+    // Nothing but the limit was wrong.
+    workspace.succeed(&["resume", "run"]);
+    workspace.checkpoints_are_whole("run");
+}
+
+/// A real file system of a few MiB, filled by somebody else while training goes on. Skipped where the system lets this
+/// user mount nothing, not even in a name space of their own.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_loses_nothing() {
+    let workspace = Workspace::new();
+    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this system allows no mount");
+        return;
+    }
+    fs::create_dir(workspace.path("disk")).expect("a mount point");
+    let settings = ["--set", "training.max_updates=600", "--set", "training.validate_every=20"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &settings[..]].concat());
+    // At least one checkpoint is there when the disk fills.
+    let text = r#"
+        mount -t tmpfs -o size=6m tmpfs disk || exit 99
+        "$0" train tiny.toml --run disk/run SETTINGS > log 2> errors &
+        taper=$!
+        while [ ! -f disk/run/checkpoints/last ]; do sleep 0.001; done
+        kill -STOP $taper
+        cat /dev/zero > disk/junk 2> junk.errors
+        kill -CONT $taper
+        wait $taper
+        status=$?
+        rm disk/junk
+        cp -r disk/run kept
+        cat errors >&2
+        exit $status
+    "#;
+    let output = workspace.script(&["unshare", "-rm", "sh"], &text.replace("SETTINGS", &settings.join(" ")));
+    refused(&output, &["No space left on device", "nothing is lost: the state after step", "taper-rescue/run", "taper resume"]);
+    workspace.checkpoints_are_whole("kept");
+    // It is still known what text it was trained on.
+    assert!(workspace.path("taper-rescue/run/text/train.json").is_file());
+    equals_an_undisturbed_run(&workspace, "taper-rescue/run", "whole");
+    // What was on the disk is a whole run too, as of its last checkpoint.
+    equals_an_undisturbed_run(&workspace, "kept", "whole");
+}
+
+/// Too small a disk is refused before the first update.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_too_small_is_refused_before_training() {
+    let workspace = Workspace::new();
+    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this system allows no mount");
+        return;
+    }
+    fs::create_dir(workspace.path("disk")).expect("a mount point");
+    let text = "mount -t tmpfs -o size=1m tmpfs disk && \"$0\" train tiny.toml --run disk/run";
+    let output = workspace.script(&["unshare", "-rm", "sh"], text);
+    refused(&output, &["free", "training.keep_last", "--run"]);
+    // A disk that may be read only.
+    let text = "mount -t tmpfs -o ro tmpfs disk && \"$0\" train tiny.toml --run disk/run";
+    refused(&workspace.script(&["unshare", "-rm", "sh"], text), &["cannot make disk/run", "Read-only file system"]);
+}
+
+#[test]
+fn a_run_folder_that_is_removed_is_saved_elsewhere() {
+    let workspace = Workspace::new();
+    let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run", "--rescue", "safe"], &LONG[..]].concat());
+    let run = workspace.path("run");
+    workspace.wait_for_checkpoint("run");
+    fs::rename(&run, workspace.path("moved")).expect("move");
+    let output = child.wait_with_output().expect("ended");
+    refused(&output, &["run/checkpoints", "nothing is lost", "safe/run"]);
+    assert!(!run.exists());
+    let record = metrics(&workspace.path("safe/run"));
+    assert!(record.iter().any(|line| line["step"] == 1 || line["step"] == 4), "the record begins with the run: {record:?}");
+    let step = record.last().expect("lines")["step"].as_u64().expect("step") + 1;
+    workspace.succeed(&["resume", "safe/run", "--set", &format!("training.max_updates={step}")]);
+}
+
+#[test]
+fn a_test_set_that_is_taken_away_costs_no_training() {
+    let workspace = Workspace::new();
+    let settings = ["--set", "training.max_updates=400", "--set", "training.validate_every=20"];
+    let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &settings[..]].concat());
+    workspace.wait_for_checkpoint("run");
+    fs::rename(workspace.path("data/test.aa"), workspace.path("kept")).expect("rename");
+    refused(&child.wait_with_output().expect("ended"), &["training is complete and saved", "test.aa", "taper resume run"]);
+    fs::rename(workspace.path("kept"), workspace.path("data/test.aa")).expect("rename");
+    workspace.succeed(&["resume", "run"]);
+    assert!(workspace.path("run/scores.json").is_file());
+}
+
+/// The folder of a run may be a link to another disk, and its name need not be text.
+#[test]
+fn a_run_may_lie_behind_a_link_and_have_any_name() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let workspace = Workspace::new();
+    fs::create_dir(workspace.path("disk")).expect("folder");
+    std::os::unix::fs::symlink("disk", workspace.path("link")).expect("link");
+    // What is there is left there where nothing comes of a run.
+    workspace.fail(&["train", "tiny.toml", "--run", "link", "--set", "data.tokenizer.vocabulary_size=250"], &["vocabulary_size"]);
+    assert!(workspace.path("link").is_symlink());
+    assert_eq!(fs::read_dir(workspace.path("disk")).expect("folder").count(), 0);
+
+    let name = OsStr::from_bytes(b"r\xffn");
+    let more = ["--set", "training.max_updates=14"];
+    for name in [OsStr::new("link"), name] {
+        for arguments in [&["train", "tiny.toml", "--run"][..], &["resume"]] {
+            let mut command = workspace.command(arguments);
+            let output = if arguments.len() == 1 { command.arg(name).args(more).output() } else { command.arg(name).output() };
+            let output = output.expect("the binary runs");
+            assert!(output.status.success(), "{arguments:?} {}", stderr(&output));
+        }
+    }
+    assert_eq!(metrics(&workspace.path("disk")), metrics(&workspace.path("").join(name)));
+}

@@ -1,0 +1,201 @@
+//! A run among other processes: a second one in its folder, signals, a terminal
+//! or a reader that goes away, an end before the first update.
+
+mod common;
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use common::{LONG, Workspace, metrics, signal, stderr, wait_for};
+
+#[cfg(unix)]
+#[test]
+fn two_processes_do_not_train_in_one_folder() {
+    let workspace = Workspace::new();
+    let mut first = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..]].concat());
+    workspace.wait_for_checkpoint("run");
+    workspace.fail(&["resume", "run"], &["run is in use", &format!("process {}", first.id())]);
+    // Reading is free to all.
+    assert!(workspace.run_with_input(&["translate", "run"], b"red cat\n").status.success());
+
+    // A killed process leaves its id, but no lock.
+    signal("-KILL", &first);
+    let pid = first.id();
+    first.wait().expect("ended");
+    let stopped = workspace.run(&["resume", "run", "--set", "training.max_updates=1"]);
+    assert!(stopped.status.success(), "{}", stderr(&stopped));
+    assert!(stderr(&stopped).contains(&format!("process {pid}")), "{}", stderr(&stopped));
+    assert!(!stderr(&workspace.run(&["resume", "run", "--set", "training.max_updates=1"])).contains("process"));
+}
+
+#[test]
+fn of_processes_that_start_at_once_one_trains() {
+    let workspace = Workspace::new();
+    workspace.train("whole");
+    let start = |_| workspace.spawn(&["train", "tiny.toml", "--run", "run", "--resume"]);
+    let outputs: Vec<Output> =
+        (0..6).map(start).collect::<Vec<Child>>().into_iter().map(|child| child.wait_with_output().expect("ended")).collect();
+    for output in &outputs {
+        let message = stderr(output);
+        assert!(output.status.success() || message.contains("is in use") || message.contains("a moment ago"), "{message}");
+    }
+    assert!(outputs.iter().any(|output| output.status.success()));
+    assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
+}
+
+#[cfg(unix)]
+#[test]
+fn two_signals_leave_whole_checkpoints() {
+    let workspace = Workspace::new();
+    let often = ["--set", "training.checkpoint_every=10", "--set", "data.batching.max_tokens=20000"];
+    let mut child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..], &often].concat());
+    workspace.wait_for_checkpoint("run");
+    signal("-INT", &child);
+    // Sooner, it would be taken for the same.
+    std::thread::sleep(Duration::from_millis(600));
+    signal("-TERM", &child);
+    assert_eq!(child.wait().expect("ended").code(), Some(130));
+    workspace.checkpoints_are_whole("run");
+    workspace.succeed(&["resume", "run", "--set", "training.max_updates=1"]);
+}
+
+/// As `timeout` and closed terminals send them.
+#[cfg(unix)]
+#[test]
+fn signals_at_once_are_one_and_lose_no_update() {
+    let workspace = Workspace::new();
+    let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..]].concat());
+    workspace.wait_for_checkpoint("run");
+    signal("-HUP", &child);
+    signal("-TERM", &child);
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("interrupted at step"), "{}", stderr(&output));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_before_the_first_update_says_how_to_go_on() {
+    let workspace = Workspace::new();
+    let text = ["aa", "bb"]
+        .map(|side| (format!("data/train.{side}"), fs::read_to_string(workspace.path(&format!("data/train.{side}"))).expect("text")));
+    for (name, text) in &text {
+        workspace.write(name, text.repeat(2000));
+    }
+    let child = workspace.spawn(&["train", "tiny.toml", "--run", "run"]);
+    let config = workspace.path("run/config.toml");
+    wait_for("the configuration", || config.is_file());
+    signal("-TERM", &child);
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("continue with: taper resume run"), "{}", stderr(&output));
+    assert!(!workspace.path("run/checkpoints").exists());
+    for (name, text) in &text {
+        workspace.write(name, text);
+    }
+    workspace.succeed(&["resume", "run", "--accept-changes"]);
+    workspace.train("whole");
+    assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
+}
+
+/// As `nohup` starts it.
+#[cfg(unix)]
+#[test]
+fn a_run_started_to_outlive_its_terminal_does() {
+    let workspace = Workspace::new();
+    let text = format!("trap '' HUP; exec \"$0\" train tiny.toml --run run {}", LONG.join(" "));
+    let mut command = Command::new("sh");
+    command.args(["-c", &text, env!("CARGO_BIN_EXE_taper")]).current_dir(workspace.path(""));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a shell");
+    workspace.wait_for_checkpoint("run");
+    let last = workspace.path("run/checkpoints/last");
+    signal("-HUP", &child);
+    // Asked to stop, it would save one more checkpoint.
+    for _ in 0..3 {
+        let before = fs::read_to_string(&last).expect("a pointer");
+        wait_for("another checkpoint", || {
+            assert!(child.try_wait().expect("a process").is_none(), "it ended");
+            fs::read_to_string(&last).is_ok_and(|now| now != before)
+        });
+    }
+    signal("-TERM", &child);
+    assert_eq!(child.wait().expect("ended").code(), Some(130));
+}
+
+/// Nobody reads what is printed: no reason to stop, least of all in silence.
+#[test]
+fn a_reader_that_goes_away_ends_no_training() {
+    let workspace = Workspace::new();
+    workspace.train("whole");
+    for json in [&[][..], &["--json"]] {
+        let mut command = workspace.command(&[&["train", "tiny.toml", "--run", "run"], json].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("ended");
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(stderr(&output).matches("training goes on").count(), 1, "{}", stderr(&output));
+        assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
+        assert!(workspace.path("run/scores.json").is_file());
+        fs::remove_dir_all(workspace.path("run")).expect("remove");
+    }
+}
+
+#[test]
+fn a_run_that_was_killed_before_it_began_can_be_begun() {
+    let workspace = Workspace::new();
+    let run = workspace.path("run");
+    fs::create_dir(&run).expect("folder");
+    fs::write(run.join("run.lock"), "12345\n").expect("lock");
+    fs::write(run.join("config.toml.partial"), "[mod").expect("partial");
+    workspace.train("run");
+    // Killed while the text was tokenised: a configuration, and a cache that is half written.
+    let other = workspace.path("other");
+    fs::create_dir_all(other.join("cache")).expect("folder");
+    fs::copy(run.join("config.toml"), other.join("config.toml")).expect("copy");
+    fs::write(other.join("cache/train.bin.77.partial"), "half").expect("partial");
+    workspace.succeed(&["resume", "other"]);
+    assert!(!other.join("cache/train.bin.77.partial").exists());
+    assert_eq!(metrics(&run), metrics(&other));
+}
+
+/// SIGTERM saves a checkpoint at whatever update the run has reached.
+#[cfg(unix)]
+#[test]
+fn a_run_stopped_by_sigterm_and_resumed_equals_an_uninterrupted_one() {
+    interrupted_equals_uninterrupted("-TERM", "metrics.jsonl", Some(130));
+}
+
+/// SIGKILL leaves the last checkpoint, and metrics that are newer than it.
+#[cfg(unix)]
+#[test]
+fn a_killed_run_resumed_equals_an_uninterrupted_one() {
+    interrupted_equals_uninterrupted("-KILL", "checkpoints/last", None);
+}
+
+/// Trains once through, and once with the signal sent as soon as `awaited` is
+/// there; weights, optimizer, metrics and translations must be the same.
+#[cfg(unix)]
+fn interrupted_equals_uninterrupted(name: &str, awaited: &str, exit_code: Option<i32>) {
+    let workspace = Workspace::new();
+    let long = ["--set", "training.max_updates=120", "--set", "training.log_every=7", "--set", "training.validate_every=40"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &long[..]].concat());
+
+    let mut child = workspace.spawn(&[&["train", "tiny.toml", "--run", "parts"], &long[..]].concat());
+    let metrics_file = workspace.path("parts/metrics.jsonl");
+    let awaited = workspace.path("parts").join(awaited);
+    wait_for("training to begin", || fs::metadata(&awaited).is_ok_and(|file| file.len() > 0));
+    signal(name, &child);
+    let status = child.wait().expect("the binary ends");
+    assert_eq!(status.code(), exit_code, "it finished before the signal: make the run longer");
+
+    // As after a crash in the middle of a write: newer lines, and a torn one.
+    let mut text = fs::read_to_string(&metrics_file).expect("metrics");
+    text.push_str("{\"event\":\"log\",\"step\":119,\"loss\":1.0}\n{\"event\":\"log\",\"st");
+    fs::write(&metrics_file, text).expect("write");
+    workspace.succeed(&["resume", "parts"]);
+
+    workspace.same_end("whole", "parts", 120);
+    let translations = |run: &str| fs::read(workspace.path(run).join("translations/test.txt")).expect("translations");
+    assert_eq!(translations("whole"), translations("parts"));
+}
