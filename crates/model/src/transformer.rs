@@ -134,11 +134,8 @@ impl Transformer {
     ) -> Result<Self, ModelError> {
         config.validate(vocab_source == vocab_target)?;
         let mut store = ParameterStore::new(device);
-        // On the host, half precision is a matter of the products alone: activations stay in f32.
-        let (compute, products) = match (device.is_cpu(), compute) {
-            (true, DType::BF16) => (DType::F32, Products::Bf16),
-            _ => (compute, Products::F32),
-        };
+        let products = Products::of(compute, device);
+        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
         let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
         let width = config.d_model;
         let (source_embedding, target_embedding, output) = match config.tied {

@@ -67,8 +67,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     }
     device.synchronize().context("cannot wait for the device")?;
     let seconds = start.elapsed().as_secs_f64();
-    let products = if arguments.dtype == "bf16" { Products::Bf16 } else { Products::F32 };
-    let kernel = (device.is_cpu() && !arguments.composed).then(|| Kernel::best(products));
+    let kernel = (device.is_cpu() && !arguments.composed).then(|| Kernel::best(Products::of(dtype, &device)));
     let report = Report { seconds, loss, tokens, profile: profile::stop(), parameters: model.parameters().len(), kernel };
     if arguments.json { print_line(&report.json(arguments).to_string()) } else { report.print(arguments) }
 }

@@ -107,12 +107,13 @@ fn path(device: &Device, dtype: &str) -> String {
     if !device.is_cpu() {
         return format!("{}: composed of Candle's, in {dtype}; products by the device's library", device::describe(device));
     }
-    if dtype == "f16" {
-        return "cpu: none; products in f16 need a GPU".to_owned();
-    }
-    let (products, rounding) = match dtype {
-        "bf16" => (Products::Bf16, "operands rounded to bf16"),
-        _ => (Products::F32, "in f32"),
+    let Ok(dtype) = device::dtype(dtype, device) else {
+        return format!("cpu: none; products in {dtype} need a GPU");
+    };
+    let products = Products::of(dtype, device);
+    let rounding = match products {
+        Products::Bf16 => "operands rounded to bf16",
+        Products::F32 => "in f32",
     };
     let kernel = match (Kernel::best(products), products) {
         (Kernel::Tiles, Products::F32) => "AMX, on operands split in three bf16 parts (small ones: the gemm crate)",

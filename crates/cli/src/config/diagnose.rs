@@ -106,32 +106,16 @@ fn descend(table: &DeTable<'_>, offset: usize, path: &mut Vec<String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Debug, serde::Deserialize)]
-    #[serde(default, deny_unknown_fields)]
-    #[derive(Default)]
-    struct Outer {
-        #[allow(dead_code, reason = "parsed, and not read")]
-        model: Inner,
-    }
-
-    #[derive(Debug, Default, serde::Deserialize)]
-    #[serde(default, deny_unknown_fields)]
-    struct Inner {
-        #[allow(dead_code, reason = "parsed, and not read")]
-        heads: usize,
-        #[allow(dead_code, reason = "parsed, and not read")]
-        width: usize,
-    }
+    use crate::config::RunConfig;
 
     fn problem(text: &str) -> Diagnosis {
-        let error = toml::from_str::<Outer>(text).expect_err("must fail");
+        let error = toml::from_str::<RunConfig>(text).expect_err("must fail");
         diagnose(text, &error)
     }
 
     #[test]
     fn unknown_key_names_line_and_nearest() {
-        let found = problem("[model]\nwidth = 2\nhaeds = 4\n");
+        let found = problem("[model]\nd_model = 2\nhaeds = 4\n");
         assert_eq!(found.line, Some(3));
         assert!(found.message.contains("unknown key `model.haeds`"), "{found:?}");
         assert!(found.message.contains("`model.heads`"), "{found:?}");

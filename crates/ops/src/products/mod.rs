@@ -24,6 +24,7 @@ mod tile;
 use crate::parallel::{CHUNK, Shared, filled};
 use crate::real::Real;
 pub(crate) use blocked::{Packed, PackedProducts};
+use candle_core::{DType, Device};
 use fallback::matmul;
 pub use kernel::{Kernel, KernelError};
 use rayon::prelude::*;
@@ -37,6 +38,15 @@ pub enum Products {
     F32,
     /// To bf16: 8 significant bits.
     Bf16,
+}
+
+impl Products {
+    /// Those of a model that computes in `dtype` on `device`. On the host, bf16 is a matter of the products alone; elsewhere of
+    /// every operation, so that nothing is left for the products to round.
+    #[must_use]
+    pub fn of(dtype: DType, device: &Device) -> Self {
+        if device.is_cpu() && dtype == DType::BF16 { Self::Bf16 } else { Self::F32 }
+    }
 }
 
 /// A matrix inside a slice: element `(i, j)` is at `offset + i·row + j·column`.
