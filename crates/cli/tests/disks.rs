@@ -4,7 +4,6 @@
 mod common;
 
 use std::fs;
-use std::process::Command;
 
 use common::{LONG, Workspace, metrics, refused, stderr};
 
@@ -12,6 +11,19 @@ use common::{LONG, Workspace, metrics, refused, stderr};
 fn equals_an_undisturbed_run(workspace: &Workspace, rescued: &str, whole: &str) {
     workspace.succeed(&["resume", rescued]);
     workspace.same_end(rescued, whole, 600);
+}
+
+/// A workspace with a folder `disk` to mount something on, in a name space of its own. Nothing, with a word about it, where the system
+/// lets this user mount not even there.
+#[cfg(target_os = "linux")]
+fn with_mount_point() -> Option<Workspace> {
+    if !std::process::Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this system allows no mount");
+        return None;
+    }
+    let workspace = Workspace::new();
+    fs::create_dir(workspace.path("disk")).expect("a mount point");
+    Some(workspace)
 }
 
 /// No file may grow beyond a limit that the optimizer's state exceeds: as with a disk quota.
@@ -28,17 +40,11 @@ fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
     workspace.checkpoints_are_whole("run");
 }
 
-/// A real file system of a few MiB, filled by somebody else while training goes on. Skipped where the system lets this
-/// user mount nothing, not even in a name space of their own.
+/// A real file system of a few MiB, filled by somebody else while training goes on.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_loses_nothing() {
-    let workspace = Workspace::new();
-    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: this system allows no mount");
-        return;
-    }
-    fs::create_dir(workspace.path("disk")).expect("a mount point");
+    let Some(workspace) = with_mount_point() else { return };
     let settings = ["--set", "training.max_updates=600", "--set", "training.validate_every=20"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &settings[..]].concat());
     // At least one checkpoint is there when the disk fills.
@@ -71,12 +77,7 @@ fn a_full_disk_loses_nothing() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_is_too_small_is_refused_before_training() {
-    let workspace = Workspace::new();
-    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: this system allows no mount");
-        return;
-    }
-    fs::create_dir(workspace.path("disk")).expect("a mount point");
+    let Some(workspace) = with_mount_point() else { return };
     let text = "mount -t tmpfs -o size=1m tmpfs disk && \"$0\" train tiny.toml --run disk/run";
     let output = workspace.script(&["unshare", "-rm", "sh"], text);
     refused(&output, &["free", "training.keep_last", "--run"]);

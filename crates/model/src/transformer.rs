@@ -134,6 +134,7 @@ impl Transformer {
     ) -> Result<Self, ModelError> {
         config.validate(vocab_source == vocab_target)?;
         let mut store = ParameterStore::new(device);
+        // Where the products alone are rounded, everything else is in f32.
         let products = Products::of(compute, device);
         let compute = if products == Products::Bf16 { DType::F32 } else { compute };
         let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };

@@ -125,7 +125,7 @@ impl<T> Shared<T> {
     ///
     /// # Safety
     /// No two live results may overlap, the memory that `self` was made from must outlive them, and it must be initialised there.
-    #[allow(clippy::mut_from_ref)]
+    #[allow(clippy::mut_from_ref, reason = "threads write disjoint parts through one shared reference")]
     pub(crate) unsafe fn range(&self, range: std::ops::Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.1);
         // SAFETY: in bounds by the assertion; disjointness is the caller's promise.

@@ -104,7 +104,7 @@ impl Workspace {
         wait_for("a checkpoint", || last.is_file());
     }
 
-    /// Demands that every checkpoint of the run that has its name, and there is one, is whole.
+    /// Demands that the run has checkpoints, and that every one that is not being written is whole.
     pub(crate) fn checkpoints_are_whole(&self, run: &str) {
         let names: Vec<String> = fs::read_dir(self.path(run).join("checkpoints"))
             .expect("checkpoints")
@@ -129,7 +129,7 @@ impl Workspace {
     }
 }
 
-/// Waits for what a process does; what it is has to come in two minutes.
+/// Waits for something that a process does, for two minutes at most.
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !condition() {

@@ -247,7 +247,7 @@ impl Job<'_> {
     }
 
     /// One block of 32 × 32 results, or what of it lies within the destination.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "two operands and where their block begins and goes; a struct would be made per block")]
     fn block(
         &self,
         multiply: &Multiply,
