@@ -1,5 +1,6 @@
 //! What a model costs: parameters, arithmetic per token, memory.
 
+use candle_core::Device;
 use serde::Serialize;
 use taper_model::{ModelConfig, Transformer};
 
@@ -26,8 +27,8 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Counts `model`, which was built from `config`.
-    pub(crate) fn of(config: &RunConfig, model: &Transformer) -> Self {
+    /// Counts `model`, which was built from `config`, for training on `device`.
+    pub(crate) fn of(config: &RunConfig, model: &Transformer, device: &Device) -> Self {
         let parameters = model.parameters().len() as u64;
         let vocabulary = model.vocab_target();
         let (encoder, decoder) = flops(&config.model, vocabulary);
@@ -40,7 +41,7 @@ impl Cost {
             // The backward pass makes two products for each of the forward pass.
             training_flops_per_token_pair: passes as u64 * 3 * (encoder + decoder),
             training_state_bytes: training_state_bytes(config, parameters),
-            activation_bytes: activation_bytes(&config.model, vocabulary, tokens, tokens),
+            activation_bytes: activation_bytes(&config.model, vocabulary, device, tokens, tokens),
         }
     }
 
@@ -77,20 +78,27 @@ fn flops(model: &ModelConfig, target_vocabulary: usize) -> (u64, u64) {
     (2 * encoder, 2 * decoder)
 }
 
-/// Estimate of the memory that a training batch keeps until its backward pass, computed by composed operations: an upper bound
-/// for the fused ones, which keep neither the outputs of norms nor logits.
+/// Estimate of the memory that a training batch keeps until its backward pass: an upper bound for the fused operations of the CPU,
+/// which do not keep the outputs of norms.
 ///
 /// Counted in f32 for each token and layer: norm inputs and outputs, packed
 /// queries, keys and values, attention output, the feed-forward layer before
 /// and after its nonlinearity; on the target side also logits and their
-/// gradient.
-pub(crate) fn activation_bytes(model: &ModelConfig, target_vocabulary: usize, source_tokens: usize, target_tokens: usize) -> u64 {
+/// gradient, but for the CPU, whose loss is computed some rows at a time.
+pub(crate) fn activation_bytes(
+    model: &ModelConfig,
+    target_vocabulary: usize,
+    device: &Device,
+    source_tokens: usize,
+    target_tokens: usize,
+) -> u64 {
+    let logits = if device.is_cpu() { 0 } else { 2 * target_vocabulary as u64 };
     let (width, inner) = (model.d_model as u64, model.d_ff as u64);
     let attention = 3 * width + width + width;
     let sublayer = 2 * width;
     let feed_forward = 2 * inner + width;
     let encoder_token = model.encoder_layers as u64 * (attention + feed_forward + 2 * sublayer) + model.decoder_layers as u64 * 2 * width;
-    let decoder_token = model.decoder_layers as u64 * (attention + 3 * width + feed_forward + 3 * sublayer) + 2 * target_vocabulary as u64;
+    let decoder_token = model.decoder_layers as u64 * (attention + 3 * width + feed_forward + 3 * sublayer) + logits;
     F32 * (source_tokens as u64 * encoder_token + target_tokens as u64 * decoder_token)
 }
 
@@ -140,6 +148,14 @@ mod tests {
         assert_eq!(grouped(12), "12");
         assert_eq!(scaled(1_500_000), "1.5 M");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
+    }
+
+    #[test]
+    fn logits_are_not_kept_on_the_cpu() {
+        let (model, device) = (ModelConfig::default(), Device::Cpu);
+        let kept = |vocabulary, target| activation_bytes(&model, vocabulary, &device, 1000, target);
+        assert_eq!(kept(100, 1000), kept(100_000, 1000));
+        assert!(kept(100, 2000) > kept(100, 1000));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use candle_core::Device;
 use serde::Serialize;
 use taper_data::{DataReport, Prepared, SideReport};
 
@@ -20,12 +21,12 @@ struct Record<'a> {
     largest_batch_bytes: u64,
 }
 
-/// Writes `data.json`.
+/// Writes `data.json`, for training on `device`.
 ///
 /// # Errors
 /// When the folder cannot be written to.
-pub(crate) fn save(path: &Path, config: &RunConfig, prepared: &Prepared) -> Result<()> {
-    let json = serde_json::to_vec_pretty(&Record::of(config, prepared)).context("the data report is not JSON")?;
+pub(crate) fn save(path: &Path, config: &RunConfig, prepared: &Prepared, device: &Device) -> Result<()> {
+    let json = serde_json::to_vec_pretty(&Record::of(config, prepared, device)).context("the data report is not JSON")?;
     write_atomically(path, &json)
 }
 
@@ -33,26 +34,26 @@ pub(crate) fn save(path: &Path, config: &RunConfig, prepared: &Prepared) -> Resu
 ///
 /// # Errors
 /// Never: all of it can be written as JSON.
-pub(crate) fn event(config: &RunConfig, prepared: &Prepared) -> Result<String> {
-    let mut event = serde_json::to_value(Record::of(config, prepared))?;
+pub(crate) fn event(config: &RunConfig, prepared: &Prepared, device: &Device) -> Result<String> {
+    let mut event = serde_json::to_value(Record::of(config, prepared, device))?;
     event["event"] = "data".into();
     Ok(event.to_string())
 }
 
 impl<'a> Record<'a> {
-    fn of(config: &RunConfig, prepared: &'a Prepared) -> Self {
+    fn of(config: &RunConfig, prepared: &'a Prepared, device: &Device) -> Self {
         Self {
             train: prepared.train.report(),
             validation: prepared.validation.as_ref().map(|set| set.report()),
             source_vocabulary: prepared.tokenizers.source().vocabulary_size(),
             target_vocabulary: prepared.tokenizers.target().vocabulary_size(),
-            largest_batch_bytes: largest_batch(config, prepared),
+            largest_batch_bytes: largest_batch(config, prepared, device),
         }
     }
 }
 
 /// The report for a reader.
-pub(crate) fn lines(config: &RunConfig, prepared: &Prepared) -> Vec<String> {
+pub(crate) fn lines(config: &RunConfig, prepared: &Prepared, device: &Device) -> Vec<String> {
     let mut lines = Vec::new();
     let validation = prepared.validation.as_ref().map(|set| set.report());
     for report in [Some(prepared.train.report()), validation].into_iter().flatten() {
@@ -82,7 +83,7 @@ pub(crate) fn lines(config: &RunConfig, prepared: &Prepared) -> Vec<String> {
         batching.largest_target_tokens,
         batching.largest_sentences,
         100.0 * batching.padding_cost,
-        bytes(largest_batch(config, prepared))
+        bytes(largest_batch(config, prepared, device))
     ));
     let tokenizers = &prepared.tokenizers;
     lines.push(if tokenizers.is_joint() {
@@ -104,13 +105,14 @@ fn side_line(side: &SideReport) -> String {
     )
 }
 
-/// Estimated activation memory of the largest training batch.
-fn largest_batch(config: &RunConfig, prepared: &Prepared) -> u64 {
+/// Estimated activation memory of the largest training batch on `device`.
+fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u64 {
     let batching = &prepared.train.report().batching;
     let passes = config.training.objective().passes();
     crate::cost::activation_bytes(
         &config.model,
         prepared.tokenizers.target().vocabulary_size(),
+        device,
         passes * batching.largest_source_tokens,
         passes * batching.largest_target_tokens,
     )

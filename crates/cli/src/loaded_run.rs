@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use candle_core::Device;
 use taper_data::TokenizerPair;
 use taper_model::Transformer;
 use taper_trainer::{State, load_model};
@@ -50,7 +51,7 @@ impl LoadedRun {
         if let Some(device) = &weights.device {
             config.device.clone_from(device);
         }
-        let model = build_model(&config, &tokenizers, &config.device, None)?;
+        let model = build_model(&config, &tokenizers, &device::open(&config.device)?, None)?;
         let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
         Ok(Self { config, tokenizers, model, checkpoint, state })
     }
@@ -74,7 +75,7 @@ impl LoadedRun {
         // All members compute as this run does, on one device and with products of one type.
         let config = RunConfig { dtype: self.config.dtype.clone(), ..folder.load_config(&[])? };
         let load = || -> Result<Transformer> {
-            let model = build_model(&config, &tokenizers, &self.config.device, None)?;
+            let model = build_model(&config, &tokenizers, self.model.parameters().device(), None)?;
             let checkpoint = if is_checkpoint { path.to_owned() } else { folder.checkpoint(None)? };
             load_model(&checkpoint, &model, &tokenizers.hash())?;
             Ok(model)
@@ -112,18 +113,17 @@ impl LoadedRun {
     }
 }
 
-/// A model of `config` on the device `name`, with parameters drawn from `seed`, or without one to be loaded.
+/// A model of `config` on `device`, with parameters drawn from `seed`, or without one to be loaded.
 ///
 /// # Errors
-/// When the device does not open or the model cannot be built.
-pub(crate) fn build_model(config: &RunConfig, tokenizers: &TokenizerPair, name: &str, seed: Option<u64>) -> Result<Transformer> {
-    let device = device::open(name)?;
-    let dtype = device::dtype(&config.dtype, &device)?;
+/// When the device cannot compute in the type that `config` names, or the model cannot be built.
+pub(crate) fn build_model(config: &RunConfig, tokenizers: &TokenizerPair, device: &Device, seed: Option<u64>) -> Result<Transformer> {
+    let dtype = device::dtype(&config.dtype, device)?;
     let (source, target) = (tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
     memory::require_weights(config, source, target)?;
     match seed {
-        Some(seed) => Transformer::new(&config.model, source, target, seed, &device, dtype),
-        None => Transformer::blank(&config.model, source, target, &device, dtype),
+        Some(seed) => Transformer::new(&config.model, source, target, seed, device, dtype),
+        None => Transformer::blank(&config.model, source, target, device, dtype),
     }
     .context("cannot build the model")
 }

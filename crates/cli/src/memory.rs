@@ -156,7 +156,7 @@ struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     fn new(config: &'a RunConfig, model: &'a Transformer, prepared: &Prepared) -> Result<Self> {
-        let cost = Cost::of(config, model);
+        let cost = Cost::of(config, model, model.parameters().device());
         let weights = 4 * cost.parameters;
         let report = prepared.train.report();
         let growth = growth(config, prepared)?;
@@ -180,9 +180,8 @@ impl<'a> Trial<'a> {
     /// Bytes of the process during an update, by formula.
     fn estimate(&self, tokens: usize) -> u64 {
         let tokens = self.grown(tokens) * self.training.objective().passes();
-        // On the CPU the loss is computed some rows at a time, whose logits are not kept.
-        let logits = if self.model.parameters().device().is_cpu() { 0 } else { self.model.vocab_target() };
-        let activations = activation_bytes(self.model.config(), logits, tokens, tokens);
+        let (vocabulary, device) = (self.model.vocab_target(), self.model.parameters().device());
+        let activations = activation_bytes(self.model.config(), vocabulary, device, tokens, tokens);
         resident().unwrap_or(0) + self.state_bytes + activations.max(self.saving_bytes)
     }
 

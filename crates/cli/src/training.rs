@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
+use candle_core::Device;
 use taper_data::{
     AUTO, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, corpus_changes, prepare, read_pairs, split_files,
 };
@@ -166,10 +167,10 @@ impl Ready {
     /// memory for the largest batch.
     fn new(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, try_memory: bool) -> Result<Self> {
         let mut config = config.clone();
-        let mut prepared = prepare_data(folder, &config)?;
+        let device = open_device(&config, output)?;
+        let mut prepared = prepare_data(folder, &config, &device)?;
         memory::require_state(&config, &prepared.tokenizers, output.memory)?;
-        let model =
-            build_model(&config, &prepared.tokenizers, output.device.as_deref().unwrap_or(&config.device), Some(config.training.seed))?;
+        let model = build_model(&config, &prepared.tokenizers, &device, Some(config.training.seed))?;
         disk::check(folder.root(), &folder.checkpoints(), &config.training, model.parameters().len() as u64)?;
         require_positions(&config, &prepared)?;
         if try_memory {
@@ -177,7 +178,7 @@ impl Ready {
             if config.data.batching.max_tokens != tokens {
                 config.data.batching.max_tokens = tokens;
                 // Costs no tokenising; the report is about the batches as they will be.
-                prepared = prepare_data(folder, &config)?;
+                prepared = prepare_data(folder, &config, &device)?;
             }
         }
         Ok(Self { config, prepared, model })
@@ -203,10 +204,14 @@ fn require_positions(config: &RunConfig, prepared: &Prepared) -> Result<()> {
     Ok(())
 }
 
+/// The device of `--device`, else of `config`.
+fn open_device(config: &RunConfig, output: &TrainOutput) -> Result<Device> {
+    device::open(output.device.as_deref().unwrap_or(&config.device))
+}
+
 /// What can be known to be wrong before a run folder is made.
 fn preflight(config: &RunConfig, output: &TrainOutput) -> Result<()> {
-    let name = output.device.as_deref().unwrap_or(&config.device);
-    device::dtype(&config.dtype, &device::open(name)?)?;
+    device::dtype(&config.dtype, &open_device(config, output)?)?;
     config.require_what_is_watched()?;
     let data = &config.data;
     let mut splits = vec![&data.train];
@@ -231,7 +236,7 @@ fn preflight(config: &RunConfig, output: &TrainOutput) -> Result<()> {
 }
 
 /// Tokenizer, tokenised corpus and data report on disk.
-fn prepare_data(folder: &RunFolder, config: &RunConfig) -> Result<Prepared> {
+fn prepare_data(folder: &RunFolder, config: &RunConfig, device: &Device) -> Result<Prepared> {
     let prepared = prepare(&config.data, folder.root()).or_else(|error| {
         // A tokenizer cannot be trained without text; the reader wants to know why there is none.
         if matches!(error, taper_data::Error::Tokenizer { .. }) {
@@ -239,7 +244,7 @@ fn prepare_data(folder: &RunFolder, config: &RunConfig) -> Result<Prepared> {
         }
         Err(anyhow::Error::from(error))
     })?;
-    data_report::save(&folder.data_report(), config, &prepared)?;
+    data_report::save(&folder.data_report(), config, &prepared, device)?;
     Ok(prepared)
 }
 
@@ -273,12 +278,12 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
     let Ready { config, prepared, model } = ready;
     let (config, tokenizers) = (&config, &prepared.tokenizers);
     if style == Style::Json {
-        report_line(&data_report::event(config, &prepared)?);
+        report_line(&data_report::event(config, &prepared, model.parameters().device())?);
     } else {
-        for line in data_report::lines(config, &prepared) {
+        for line in data_report::lines(config, &prepared, model.parameters().device()) {
             report_line(&line);
         }
-        report_line(&Cost::of(config, &model).summary());
+        report_line(&Cost::of(config, &model, model.parameters().device()).summary());
     }
     let mut trainer = make_trainer(folder, config, model, tokenizers, checkpoint)?;
     // Only now: a configuration that the checkpoint does not fit must not replace the one that it does.

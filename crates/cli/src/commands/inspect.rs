@@ -38,8 +38,8 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     memory::require_weights(&config, source, output)?;
     let seed = config.training.seed;
     let model = Transformer::new(&config.model, source, output, seed, &Device::Cpu, DType::F32).context("cannot build the model")?;
-    let cost = Cost::of(&config, &model);
     let device = device::open(&config.device)?;
+    let cost = Cost::of(&config, &model, &device);
     if arguments.json {
         return print_json(&config, &device, &model, &cost, source, output);
     }
