@@ -276,14 +276,14 @@ fn require_pairs(data: &DataConfig) -> Result<()> {
 fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, ready: Ready, signals: &Signals) -> Result<()> {
     let style = Style::choose(output.json);
     let Ready { config, prepared, model } = ready;
-    let (config, tokenizers) = (&config, &prepared.tokenizers);
+    let (config, tokenizers, device) = (&config, &prepared.tokenizers, model.parameters().device().clone());
     if style == Style::Json {
-        report_line(&data_report::event(config, &prepared, model.parameters().device())?);
+        report_line(&data_report::event(config, &prepared, &device)?);
     } else {
-        for line in data_report::lines(config, &prepared, model.parameters().device()) {
+        for line in data_report::lines(config, &prepared, &device) {
             report_line(&line);
         }
-        report_line(&Cost::of(config, &model, model.parameters().device()).summary());
+        report_line(&Cost::of(config, &model, &device).summary());
     }
     let mut trainer = make_trainer(folder, config, model, tokenizers, checkpoint)?;
     // Only now: a configuration that the checkpoint does not fit must not replace the one that it does.
@@ -293,11 +293,7 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
     let end = End::of(&config.training, prepared.train.report().batching.batches);
     let mut progress = Progress::new(style, log, end, step);
     if style != Style::Json {
-        report_line(&format!(
-            "training in {} from step {step}, on {}",
-            folder.root().display(),
-            device::describe(trainer.model().parameters().device())
-        ));
+        report_line(&format!("training in {} from step {step}, on {}", folder.root().display(), device::describe(&device)));
     }
     let mut batches = TrainingBatches::new(prepared.train.clone(), config.data.batching.clone(), config.training.seed);
     let mut validation: Box<dyn Validate> = match &prepared.validation {
