@@ -6,8 +6,8 @@
     taper bleu runs/tatoeba-pytorch/test.zh data/tatoeba-en-zh/test.zh --tokenize zh
 
 Reads the run's config.toml and tokenizer.json, and the same text. Model, initialisation, dropout, loss (R-Drop
-included), optimizer, schedule, batches by token budget, subword dropout and moving average are the recipe's;
-random numbers are others. It makes as many updates as the run has made (or --updates), validates as often, on
+included), optimizer, schedule, batches by token budget, bidirectional epochs, subword dropout and moving average are
+the recipe's; random numbers are others. It makes as many updates as the run has made (or --updates), validates as often, on
 the same sentences and by the same metric, and translates the test sets with the weights that `taper translate`
 would take: the mean of the last checkpoints where the recipe sets average_last, else the best.
 
@@ -84,12 +84,16 @@ class Batches:
 
     def __init__(self, corpus: Corpus, seed: int):
         self.corpus, self.seed, self.epoch = corpus, seed, None
-        self.sources, self.targets, self.lengths = corpus.training_pairs()
+        sources, targets, lengths = corpus.training_pairs()
+        # The same pairs again, turned round, for the epochs that go in both directions.
+        self.sources, self.targets = sources + targets, targets + sources
+        self.lengths = lengths + [(target, source) for source, target in lengths]
 
     def plan(self, epoch: int):
         """Pairs of similar length together, as full as the token budget allows, then shuffled: as Taper does."""
         config, draws = self.corpus.data["batching"], random.Random(f"{self.seed} {epoch}")
-        order = list(range(len(self.lengths)))
+        both = epoch < self.corpus.data.get("bidirectional_epochs", 0)
+        order = list(range(len(self.lengths) if both else len(self.lengths) // 2))
         if config["shuffle"]:
             draws.shuffle(order)
             if config["group_by_length"]:

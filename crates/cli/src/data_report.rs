@@ -76,9 +76,15 @@ pub(crate) fn lines(config: &RunConfig, prepared: &Prepared, device: &Device) ->
         lines.push(format!("  lengths {}: {}", side.language, bins.join(", ")));
     }
     let batching = &report.batching;
+    let epochs = match batching.bidirectional_epochs {
+        0 => format!("{} an epoch", batching.batches),
+        epochs => format!(
+            "{} an epoch in the first {epochs}, which go in both directions, then {}",
+            batching.bidirectional_batches, batching.batches
+        ),
+    };
     lines.push(format!(
-        "batches: {} an epoch, at most {} source and {} target tokens, {} sentences; packed, so none is padding (rectangles would cost {:.1} %); the largest needs at most about {}",
-        batching.batches,
+        "batches: {epochs}, at most {} source and {} target tokens, {} sentences; packed, so none is padding (rectangles would cost {:.1} %); the largest needs at most about {}",
         batching.largest_source_tokens,
         batching.largest_target_tokens,
         batching.largest_sentences,

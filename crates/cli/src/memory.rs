@@ -158,14 +158,14 @@ impl<'a> Trial<'a> {
     fn new(config: &'a RunConfig, model: &'a Transformer, prepared: &Prepared) -> Result<Self> {
         let cost = Cost::of(config, model, model.parameters().device());
         let weights = 4 * cost.parameters;
-        let report = prepared.train.report();
+        let batching = &prepared.train.report().batching;
         let growth = growth(config, prepared)?;
         // However they are cut, rows beyond what cleaning allows are not trained on.
-        let longest = |length: usize| 1 + if growth > 1.0 { config.data.cleaning.max_tokens } else { length };
+        let longest = |length: usize| if growth > 1.0 { config.data.cleaning.max_tokens + 1 } else { length };
         Ok(Self {
             model,
             training: &config.training,
-            longest: (longest(report.source.longest), longest(report.target.longest)),
+            longest: (longest(batching.longest_source), longest(batching.longest_target)),
             growth,
             state_bytes: cost.training_state_bytes - 2 * weights,
             saving_bytes: (6 + 2 * u64::from(config.training.ema_decay > 0.0)) * weights,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use taper_data::BatchingReport;
 use taper_trainer::{BoxError, Event, Observer, Scores, Timing, TrainingConfig};
 
 use crate::metrics_log::MetricsLog;
@@ -43,11 +44,10 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// The end that `config` sets, with so many batches in an epoch. Where subword sampling makes epochs of other lengths it is an estimate.
-    pub(crate) fn of(config: &TrainingConfig, epoch_batches: usize) -> Self {
+    /// The end that `config` sets for batches like these. It is an estimate where an epoch may be a batch longer than another.
+    pub(crate) fn of(config: &TrainingConfig, batches: &BatchingReport) -> Self {
         let given = |limit: u64| (limit > 0).then_some(limit);
-        let of_epochs =
-            given(config.max_epochs).map(|epochs| epochs.saturating_mul(epoch_batches as u64).div_ceil(config.accumulation as u64));
+        let of_epochs = given(config.max_epochs).map(|epochs| batches.batches_of(epochs).div_ceil(config.accumulation as u64));
         Self {
             updates: given(config.max_updates).into_iter().chain(of_epochs).min(),
             seconds: (config.max_minutes > 0.0).then_some(60.0 * config.max_minutes),
@@ -219,10 +219,11 @@ mod tests {
 
     #[test]
     fn the_first_limit_ends_training() {
+        let batches = BatchingReport { batches: 33, bidirectional_batches: 70, ..BatchingReport::default() };
         let end = |max_updates, max_epochs, max_minutes| {
             let config = TrainingConfig { max_updates, max_epochs, max_minutes, accumulation: 4, ..TrainingConfig::default() };
-            // 33 batches an epoch; half a second an update; update 10 after a minute.
-            End::of(&config, 33).remaining(10, 60.0, 0.5)
+            // Half a second an update; update 10 after a minute.
+            End::of(&config, &batches).remaining(10, 60.0, 0.5)
         };
         assert_eq!(end(0, 0, 0.0), None);
         assert_eq!(end(110, 0, 0.0), Some(50.0));

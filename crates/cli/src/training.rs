@@ -290,7 +290,7 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
     folder.save_config(config)?;
     let step = trainer.state().step;
     let log = MetricsLog::open(&folder.metrics(), trainer.state())?;
-    let end = End::of(&config.training, prepared.train.report().batching.batches);
+    let end = End::of(&config.training, &prepared.train.report().batching);
     let mut progress = Progress::new(style, log, end, step);
     if style != Style::Json {
         report_line(&format!("training in {} from step {step}, on {}", folder.root().display(), device::describe(&device)));

@@ -19,7 +19,7 @@ use common::{Workspace, metrics};
 use sha2::{Digest, Sha256};
 
 /// Checkpoints come thick and fast, so that many kills fall into one; every part of the state is in use.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 12] = [
     "--set",
     "training.max_updates=60",
     "--set",
@@ -30,6 +30,8 @@ const SETTINGS: [&str; 10] = [
     "training.ema_decay=0.9",
     "--set",
     "training.accumulation=2",
+    "--set",
+    "data.bidirectional_epochs=3",
 ];
 
 #[test]

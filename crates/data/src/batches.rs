@@ -67,7 +67,7 @@ pub struct Position {
 pub struct EpochPlan {
     /// What the data set's subwords are sampled for, where they are.
     epoch: Option<Epoch>,
-    /// Each pair once, batch after batch.
+    /// Each pair of the epoch once, batch after batch.
     order: Vec<u32>,
     /// The range of `order` of each batch, in the order of the epoch.
     batches: Vec<(u32, u32)>,
@@ -87,8 +87,8 @@ impl EpochPlan {
     /// cut into batches as full as the budget allows, which are shuffled. Pairs of one length thus meet
     /// others in each epoch. A pair beyond the budget makes a batch by itself.
     pub fn new(dataset: &Dataset, config: &BatchingConfig, seed: u64, epoch: u64) -> Self {
-        // The number of pairs fits: a data set holds fewer than 2^32.
-        let mut order: Vec<u32> = (0..dataset.len() as u32).collect();
+        // The number of pairs fits: twice a data set is fewer than 2^32.
+        let mut order: Vec<u32> = (0..dataset.pairs_in(epoch) as u32).collect();
         if config.shuffle {
             Draws::new(seed, epoch, purpose::PAIRS).shuffle(&mut order);
             if config.group_by_length {
@@ -120,7 +120,7 @@ impl EpochPlan {
         self.batches.is_empty()
     }
 
-    /// The pairs of a batch, as indices into the data set.
+    /// The pairs of a batch, as [`Dataset::pair`] counts them.
     ///
     /// # Panics
     ///

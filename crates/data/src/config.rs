@@ -36,6 +36,9 @@ pub struct DataConfig {
     pub nfkc: bool,
     /// Lowercase the text before it is tokenised.
     pub lowercase: bool,
+    /// So many epochs, the first, teach both directions: each pair as it is and turned round, in batches of either (Ding,
+    /// Wu and Tao 2021, section 3). Those that follow go in the direction that is wanted. Needs `tokenizer.joint`.
+    pub bidirectional_epochs: u64,
     /// Which columns or fields hold the two sides, for every format but text.
     pub fields: FieldsConfig,
     /// The data set on the Hugging Face hub, for `format = "hub"`.
@@ -60,6 +63,7 @@ impl Default for DataConfig {
             format: Format::Text,
             nfkc: false,
             lowercase: false,
+            bidirectional_epochs: 0,
             fields: FieldsConfig::default(),
             hub: HubConfig::default(),
             cleaning: CleaningConfig::default(),
@@ -306,6 +310,12 @@ impl DataConfig {
         }
         if split_name(&self.train) == split_name(&self.validation) {
             return wrong("data.validation", "would have the same name in the run's folder as data.train; rename one of the files");
+        }
+        if self.bidirectional_epochs > 0 && !self.tokenizer.joint {
+            return wrong(
+                "data.bidirectional_epochs",
+                "needs one vocabulary for both languages: set data.tokenizer.joint = true, or 0 here",
+            );
         }
         let cleaning = &self.cleaning;
         if cleaning.max_tokens == 0 || cleaning.max_tokens < cleaning.min_tokens {

@@ -6,7 +6,7 @@ use crate::cache::{Cache, Key, Pair};
 use crate::subwords::SubwordSampler;
 use crate::{Batch, BatchingConfig, DataReport, Epoch, EpochPlan, Result};
 
-/// The epoch that the report takes as its example, under seed 0.
+/// The seed of the epochs that the report takes as its examples.
 const EXAMPLE: u64 = 0;
 
 /// The pairs of a split that cleaning kept, as ids without special tokens.
@@ -18,23 +18,38 @@ pub struct Dataset {
     report: DataReport,
     /// What segments pairs anew in each epoch, where that is asked for.
     sampler: Option<SubwordSampler>,
+    /// So many epochs, the first, go in both directions.
+    bidirectional_epochs: u64,
 }
 
 impl Dataset {
     /// Opens the cache at `path`, if it is whole and has this key.
     pub(crate) fn open(path: &Path, key: &Key, batching: &BatchingConfig) -> Result<Option<Self>> {
         Ok(Cache::open(path, key)?.map(|(cache, report)| {
-            let mut dataset = Self { cache, report, sampler: None };
-            // Batching settings are no part of the cache, so that changing them costs no tokenising.
-            let plan = EpochPlan::new(&dataset, batching, 0, EXAMPLE);
-            dataset.report.batching = plan.report(&dataset);
-            dataset
+            let dataset = Self { cache, report, sampler: None, bidirectional_epochs: 0 };
+            dataset.with_batching_report(batching)
         }))
     }
 
     /// The same pairs, segmented at random in the batches of an epoch.
     pub(crate) fn with_sampler(self, sampler: Option<SubwordSampler>) -> Self {
         Self { sampler, ..self }
+    }
+
+    /// The same pairs, in both directions in so many epochs, the first.
+    pub(crate) fn with_bidirectional_epochs(self, epochs: u64, batching: &BatchingConfig) -> Self {
+        Self { bidirectional_epochs: epochs, ..self }.with_batching_report(batching)
+    }
+
+    /// The report for these settings, which are no part of the cache, so that changing them costs no tokenising.
+    fn with_batching_report(mut self, batching: &BatchingConfig) -> Self {
+        let of = |epoch| EpochPlan::new(&self, batching, EXAMPLE, epoch).report(&self);
+        let one_way = of(self.bidirectional_epochs);
+        self.report.batching = match self.bidirectional_epochs {
+            0 => one_way,
+            epochs => one_way.after_bidirectional_epochs(epochs, &of(0)),
+        };
+        self
     }
 
     /// The number of pairs.
@@ -52,7 +67,14 @@ impl Dataset {
         &self.report
     }
 
-    /// Reads a pair.
+    /// The number of pairs that an epoch goes through: those of the data set, and in a bidirectional epoch each of them
+    /// turned round as well.
+    pub fn pairs_in(&self, epoch: u64) -> usize {
+        if epoch < self.bidirectional_epochs { 2 * self.len() } else { self.len() }
+    }
+
+    /// Reads a pair. From [`Dataset::len`] on the pairs come again, turned round: translated from the target language into
+    /// the source language.
     ///
     /// # Errors
     ///
@@ -60,19 +82,37 @@ impl Dataset {
     ///
     /// # Panics
     ///
-    /// If `pair` is not below [`Dataset::len`], as for every method that takes one.
+    /// If `pair` is not below twice [`Dataset::len`], as for every method that takes one.
     pub fn pair(&self, pair: usize) -> Result<Pair> {
-        self.cache.read(pair)
+        let (pair, turned) = self.locate(pair);
+        let read = self.cache.read(pair)?;
+        Ok(if turned { Pair { source: read.target, target: read.source, ..read } } else { read })
     }
 
     /// The number of source ids of a pair.
     pub fn source_length(&self, pair: usize) -> usize {
-        self.cache.entry(pair).source as usize
+        self.lengths(pair).0
     }
 
     /// The number of target ids of a pair.
     pub fn target_length(&self, pair: usize) -> usize {
-        self.cache.entry(pair).target as usize
+        self.lengths(pair).1
+    }
+
+    /// The numbers of source and target ids of a pair.
+    fn lengths(&self, pair: usize) -> (usize, usize) {
+        let (pair, turned) = self.locate(pair);
+        let entry = self.cache.entry(pair);
+        let (source, target) = (entry.source as usize, entry.target as usize);
+        if turned { (target, source) } else { (source, target) }
+    }
+
+    /// Where a pair stands in the cache, and whether it is turned round.
+    fn locate(&self, pair: usize) -> (usize, bool) {
+        match pair.checked_sub(self.len()) {
+            Some(pair) => (pair, true),
+            None => (pair, false),
+        }
     }
 
     /// Whether pairs are segmented at random.

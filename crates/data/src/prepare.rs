@@ -59,7 +59,8 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     // A tokenizer that cannot be sampled from is found before the text is tokenised.
     let sampler = SubwordSampler::new(&tokenizers, &config.tokenizer, config.cleaning.max_tokens)?;
     let split = |name: &str, text: &Fingerprint| prepare_split(config, &tokenizers, name, text, &cache);
-    let train = Arc::new(split(&config.train, &train_text)?.with_sampler(sampler));
+    let train = split(&config.train, &train_text)?.with_bidirectional_epochs(config.bidirectional_epochs, &config.batching);
+    let train = Arc::new(train.with_sampler(sampler));
     let validation = match has_validation {
         true => Some(Arc::new(split(&config.validation, &fingerprint(&config.validation)?)?)),
         false => None,
@@ -173,10 +174,11 @@ impl<'a> Builder<'a> {
         if self.kept == 0 {
             return Err(Error::AllDropped { split: split.to_owned(), read: self.read, reasons: self.dropped.to_string() });
         }
-        if self.kept > u64::from(u32::MAX) {
+        // Each may come in both directions.
+        if self.kept > u64::from(u32::MAX / 2) {
             return Err(Error::Config {
                 key: "data.train",
-                message: format!("split {split:?} keeps {} pairs but at most 2^32 - 1 can be batched; divide it", self.kept),
+                message: format!("split {split:?} keeps {} pairs but at most 2^31 - 1 can be batched; divide it", self.kept),
             });
         }
         let [source, target] = self.sides;

@@ -62,8 +62,14 @@ pub struct LengthBin {
 /// What batches are like. Tokens include end marks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {
-    /// Batches in the epoch.
+    /// Batches in an epoch, those that go in both directions apart.
     pub batches: usize,
+    /// Epochs, the first, that go in both directions. What follows is the most of those and of the others.
+    #[serde(default)]
+    pub bidirectional_epochs: u64,
+    /// Batches in such an epoch.
+    #[serde(default)]
+    pub bidirectional_batches: usize,
     /// The most source tokens of a batch.
     pub largest_source_tokens: usize,
     /// The most target tokens of a batch.
@@ -76,6 +82,30 @@ pub struct BatchingReport {
     pub longest_target: usize,
     /// The share of `<pad>` if the same batches were filled up to rectangles. Packed batches have none.
     pub padding_cost: f64,
+}
+
+impl BatchingReport {
+    /// The report of a data set whose first `epochs` go in both directions, with batches like `first`, before those of `self`.
+    pub(crate) fn after_bidirectional_epochs(self, epochs: u64, first: &Self) -> Self {
+        Self {
+            batches: self.batches,
+            bidirectional_epochs: epochs,
+            bidirectional_batches: first.batches,
+            largest_source_tokens: self.largest_source_tokens.max(first.largest_source_tokens),
+            largest_target_tokens: self.largest_target_tokens.max(first.largest_target_tokens),
+            largest_sentences: self.largest_sentences.max(first.largest_sentences),
+            longest_source: self.longest_source.max(first.longest_source),
+            longest_target: self.longest_target.max(first.longest_target),
+            padding_cost: self.padding_cost.max(first.padding_cost),
+        }
+    }
+
+    /// Batches in so many epochs, the first; no more than 2^64 - 1.
+    pub fn batches_of(&self, epochs: u64) -> u64 {
+        let bidirectional = epochs.min(self.bidirectional_epochs);
+        let of = |epochs: u64, batches: usize| epochs.saturating_mul(batches as u64);
+        of(bidirectional, self.bidirectional_batches).saturating_add(of(epochs - bidirectional, self.batches))
+    }
 }
 
 /// Counts one side while it is tokenised.

@@ -200,7 +200,7 @@ fn impossible_settings_are_refused_by_key() {
         change(&mut config);
         config.validate().unwrap_err().to_string()
     };
-    let cases: [(Change, &str); 6] = [
+    let cases: [(Change, &str); 7] = [
         (|c| c.target_language = "en".to_owned(), "data.target_language"),
         (|c| c.cleaning.max_tokens = 0, "data.cleaning.max_tokens"),
         (|c| c.cleaning.max_ratio = 0.5, "data.cleaning.max_ratio"),
@@ -212,6 +212,13 @@ fn impossible_settings_are_refused_by_key() {
                 c.tokenizer.path = Some("t.json".into());
             },
             "data.tokenizer.path",
+        ),
+        (
+            |c| {
+                c.bidirectional_epochs = 1;
+                c.tokenizer.joint = false;
+            },
+            "data.bidirectional_epochs",
         ),
     ];
     for (change, key) in cases {
