@@ -84,16 +84,17 @@ class Batches:
 
     def __init__(self, corpus: Corpus, seed: int):
         self.corpus, self.seed, self.epoch = corpus, seed, None
-        sources, targets, lengths = corpus.training_pairs()
-        # The same pairs again, turned round, for the epochs that go in both directions.
-        self.sources, self.targets = sources + targets, targets + sources
-        self.lengths = lengths + [(target, source) for source, target in lengths]
+        self.sources, self.targets, self.lengths = corpus.training_pairs()
+        self.pairs, self.bidirectional_epochs = len(self.lengths), corpus.data.get("bidirectional_epochs", 0)
+        if self.bidirectional_epochs:
+            # The same pairs again, turned round.
+            self.sources, self.targets = self.sources + self.targets, self.targets + self.sources
+            self.lengths += [(target, source) for source, target in self.lengths]
 
     def plan(self, epoch: int):
         """Pairs of similar length together, as full as the token budget allows, then shuffled: as Taper does."""
         config, draws = self.corpus.data["batching"], random.Random(f"{self.seed} {epoch}")
-        both = epoch < self.corpus.data.get("bidirectional_epochs", 0)
-        order = list(range(len(self.lengths) if both else len(self.lengths) // 2))
+        order = list(range(len(self.lengths) if epoch < self.bidirectional_epochs else self.pairs))
         if config["shuffle"]:
             draws.shuffle(order)
             if config["group_by_length"]:

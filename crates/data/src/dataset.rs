@@ -23,33 +23,24 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Opens the cache at `path`, if it is whole and has this key.
-    pub(crate) fn open(path: &Path, key: &Key, batching: &BatchingConfig) -> Result<Option<Self>> {
+    /// Opens the cache at `path`, if it is whole and has this key, for so many epochs in both directions before the others.
+    pub(crate) fn open(path: &Path, key: &Key, batching: &BatchingConfig, bidirectional_epochs: u64) -> Result<Option<Self>> {
         Ok(Cache::open(path, key)?.map(|(cache, report)| {
-            let dataset = Self { cache, report, sampler: None, bidirectional_epochs: 0 };
-            dataset.with_batching_report(batching)
+            let mut dataset = Self { cache, report, sampler: None, bidirectional_epochs };
+            // Batching settings are no part of the cache, so that changing them costs no tokenising.
+            let of = |epoch| EpochPlan::new(&dataset, batching, EXAMPLE, epoch).report(&dataset);
+            let one_way = of(bidirectional_epochs);
+            dataset.report.batching = match bidirectional_epochs {
+                0 => one_way,
+                epochs => one_way.after_bidirectional_epochs(epochs, &of(0)),
+            };
+            dataset
         }))
     }
 
     /// The same pairs, segmented at random in the batches of an epoch.
     pub(crate) fn with_sampler(self, sampler: Option<SubwordSampler>) -> Self {
         Self { sampler, ..self }
-    }
-
-    /// The same pairs, in both directions in so many epochs, the first.
-    pub(crate) fn with_bidirectional_epochs(self, epochs: u64, batching: &BatchingConfig) -> Self {
-        Self { bidirectional_epochs: epochs, ..self }.with_batching_report(batching)
-    }
-
-    /// The report for these settings, which are no part of the cache, so that changing them costs no tokenising.
-    fn with_batching_report(mut self, batching: &BatchingConfig) -> Self {
-        let of = |epoch| EpochPlan::new(&self, batching, EXAMPLE, epoch).report(&self);
-        let one_way = of(self.bidirectional_epochs);
-        self.report.batching = match self.bidirectional_epochs {
-            0 => one_way,
-            epochs => one_way.after_bidirectional_epochs(epochs, &of(0)),
-        };
-        self
     }
 
     /// The number of pairs.

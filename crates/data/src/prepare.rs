@@ -58,11 +58,12 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     let cache = run.join(CACHE_FOLDER);
     // A tokenizer that cannot be sampled from is found before the text is tokenised.
     let sampler = SubwordSampler::new(&tokenizers, &config.tokenizer, config.cleaning.max_tokens)?;
-    let split = |name: &str, text: &Fingerprint| prepare_split(config, &tokenizers, name, text, &cache);
-    let train = split(&config.train, &train_text)?.with_bidirectional_epochs(config.bidirectional_epochs, &config.batching);
-    let train = Arc::new(train.with_sampler(sampler));
+    let split = |name: &str, text: &Fingerprint, bidirectional_epochs: u64| {
+        prepare_split(config, &tokenizers, name, text, &cache, bidirectional_epochs)
+    };
+    let train = Arc::new(split(&config.train, &train_text, config.bidirectional_epochs)?.with_sampler(sampler));
     let validation = match has_validation {
-        true => Some(Arc::new(split(&config.validation, &fingerprint(&config.validation)?)?)),
+        true => Some(Arc::new(split(&config.validation, &fingerprint(&config.validation)?, 0)?)),
         false => None,
     };
     Ok(Prepared { tokenizers, train, validation })
@@ -80,10 +81,12 @@ fn prepare_split(
     split: &str,
     text: &Fingerprint,
     cache_directory: &Path,
+    bidirectional_epochs: u64,
 ) -> Result<Dataset> {
     let key = cache_key(config, tokenizers, split, &text.text_hash);
     let path = cache_directory.join(format!("{}.bin", split_name(split)));
-    if let Some(dataset) = Dataset::open(&path, &key, &config.batching)? {
+    let open = || Dataset::open(&path, &key, &config.batching, bidirectional_epochs);
+    if let Some(dataset) = open()? {
         return Ok(dataset);
     }
     std::fs::create_dir_all(cache_directory).map_err(|error| Error::io(cache_directory, error))?;
@@ -93,8 +96,8 @@ fn prepare_split(
     }
     text.still_holds()?;
     builder.finish(split, &key, text.text_hash.clone())?;
-    Dataset::open(&path, &key, &config.batching)?
-        .ok_or_else(|| Error::Malformed { path, message: "cannot be read back right after it was written; check the disk".to_owned() })
+    let message = "cannot be read back right after it was written; check the disk".to_owned();
+    open()?.ok_or(Error::Malformed { path, message })
 }
 
 /// Cleans, tokenises and counts pairs on their way to the cache.

@@ -59,12 +59,12 @@ pub struct LengthBin {
     pub pairs: u64,
 }
 
-/// What batches are like. Tokens include end marks.
+/// What batches are like, the most of both kinds of epochs where some go in both directions. Tokens include end marks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {
-    /// Batches in an epoch, those that go in both directions apart.
+    /// Batches in an epoch in one direction.
     pub batches: usize,
-    /// Epochs, the first, that go in both directions. What follows is the most of those and of the others.
+    /// How many epochs, the first, go in both directions.
     #[serde(default)]
     pub bidirectional_epochs: u64,
     /// Batches in such an epoch.
@@ -88,7 +88,6 @@ impl BatchingReport {
     /// The report of a data set whose first `epochs` go in both directions, with batches like `first`, before those of `self`.
     pub(crate) fn after_bidirectional_epochs(self, epochs: u64, first: &Self) -> Self {
         Self {
-            batches: self.batches,
             bidirectional_epochs: epochs,
             bidirectional_batches: first.batches,
             largest_source_tokens: self.largest_source_tokens.max(first.largest_source_tokens),
@@ -97,6 +96,7 @@ impl BatchingReport {
             longest_source: self.longest_source.max(first.longest_source),
             longest_target: self.longest_target.max(first.longest_target),
             padding_cost: self.padding_cost.max(first.padding_cost),
+            ..self
         }
     }
 
