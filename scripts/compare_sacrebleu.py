@@ -47,6 +47,7 @@ INVOCATIONS = [
     "r1 -i a -tok char -lc -w 6",
     "r1 -i a -l en-zh -w 6",
     "r1 -i a -l en-de --force -w 6",
+    "r1 -i a -l en-zh-x -w 6",
     "r1 -i a -s floor -w 6",
     "r1 -i a --smooth-method floor --smooth-value 0.3 -w 6",
     "r1 -i a -s add-k -w 6",
@@ -84,7 +85,7 @@ INVOCATIONS = [
     "r1 r2 -i a b -par -parn 500 -s add-k -sv 1.6",
 ]
 FROM_STANDARD_INPUT = ["r1", "r1 -w 3 -m bleu ter"]
-COLUMNS_FROM_STANDARD_INPUT = ["r1 -m bleu chrf", "r1 --paired-bs -w 4"]
+COLUMNS_FROM_STANDARD_INPUT = ["r1 -m bleu chrf", "r1 --paired-bs -w 4", "r1 -m chrf --chrf-whitespace -w 6"]
 REFUSED = [
     "r1 -i short",
     "r1 -i a -tok 14a",
@@ -96,6 +97,8 @@ REFUSED = [
     "r1 -i a -sl -m bleu chrf",
     "r1 r2 --num-refs 3 -i a",
     "r1 -i absent",
+    "r1 -i a -l zh",
+    "r1 -i a -nr 0",
 ]
 # The suite's own comparison, and the other metrics over fewer systems: sacreBLEU takes long.
 WMT17 = [
@@ -126,6 +129,8 @@ def made_up(folder):
     streams["one column"] = bare["a"]
     streams["tabs"] = ["\t".join(parts) for parts in zip(bare["r1"], bare["r2"], bare["r3"])]
     streams["columns"] = ["\t".join(parts) for parts in zip(bare["a"], bare["b"], bare["c"])]
+    # Of the first line on standard input, fields keep the whitespace at their ends.
+    streams["columns"][0] = streams["columns"][0].replace("\t", " \t", 1)
     for name, stream in streams.items():
         text = "".join(f"{line}\n" for line in stream).encode()
         for path, opened in ((name, open), (f"{name}.gz", gzip.open)):
@@ -156,13 +161,14 @@ def run(command, folder, text):
 
 
 def normalized(output):
-    """The output without what may differ: JSON as values, tables without what follows."""
+    """The output without what may differ: JSON as values, tables with the signatures alone of what follows."""
     output = re.sub(r"(version|v):(taper-)?[0-9.]+", r"\1:", output)
     output = re.sub(r'"version": ".*"', '"version": ""', output)
     if output.startswith(("{", "[")):
         return json.loads(output)
     if "╒" in output or "tabular" in output:
-        return output.split("\n\n")[0].rstrip()
+        signatures = re.findall(r"^ - \S+ +(?:nrefs|#):.*$", output, re.MULTILINE)
+        return "\n".join([output.split("\n\n")[0].rstrip(), *signatures])
     return output.rstrip("\n")
 
 

@@ -14,7 +14,7 @@ would take: the mean of the last checkpoints where the recipe sets average_last,
 Writes to OUTPUT: metrics.jsonl, in the words of Taper's; best.pt and weights-STEP.pt; a file of translations for
 each test set; and state.pt at each validation, and at Ctrl-C or SIGTERM, from which the same command goes on.
 
-Refused: data in other formats than text, or without a validation split; two tokenizers; Unigram sampling; the positions
+Refused: data in other formats than text (plain or .gz), or without a validation split; two tokenizers; Unigram sampling; the positions
 t5, rotary and alibi; products in f16; early stopping by accuracy or chrF; training.spike_factor;
 training.checkpoint_every, unless with each validation; of [decoding] what changes the search: patience, min_length,
 repetition_penalty, no_repeat_ngram, allow_unknown, sampling.
@@ -49,7 +49,10 @@ class Corpus:
 
     def lines(self, split: str, language: str) -> list[str]:
         path = Path(self.data["dir"], f"{split}.{language}")
-        text = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
+        compressed = Path(f"{path}.gz")
+        if not path.exists() and not compressed.exists():
+            raise SystemExit(f"{path}: there is neither this file nor {compressed.name}; unpack other compressed text first")
+        text = path.read_bytes() if path.exists() else gzip.decompress(compressed.read_bytes())
         return [line.removesuffix("\r") for line in text.decode().removesuffix("\n").split("\n")]
 
     def pairs(self, split: str) -> list[tuple[str, str]]:

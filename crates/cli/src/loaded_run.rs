@@ -92,7 +92,7 @@ impl LoadedRun {
         if let Some(beam) = search.beam {
             if config.sampling.is_active() {
                 bail!(
-                    "--beam has no effect where translations are drawn: leave it out, or search with --set decoding.sampling.temperature=0"
+                    "--beam has no effect where translations are drawn: leave it out, or the options of drawing; where the recipe draws, search with --set decoding.sampling.temperature=0"
                 );
             }
             config.beam_size = beam;

@@ -4,6 +4,7 @@
 //! much memory that took. An estimate by formula would have to know every buffer of every operation; what is measured needs no
 //! upkeep. The estimate of [`crate::cost`] only keeps the trial itself from exhausting the memory.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -258,14 +259,17 @@ fn growth(config: &RunConfig, prepared: &Prepared) -> Result<f64> {
     if !train.samples_subwords() {
         return Ok(1.0);
     }
-    let plan = EpochPlan::new(train, &config.data.batching, config.training.seed, 0);
     let mut most: f64 = 1.0;
-    for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
-        let batch = plan.batch(train, index)?;
-        let members = || plan.members(index).iter().map(|&pair| pair as usize);
-        let source: usize = members().map(|pair| train.source_length(pair) + 1).sum();
-        let target: usize = members().map(|pair| train.target_length(pair) + 1).sum();
-        most = most.max(batch.source.len() as f64 / source as f64).max(batch.target_out.len() as f64 / target as f64);
+    // An epoch of either kind: with both directions, each side has both languages.
+    for epoch in BTreeSet::from([0, config.data.bidirectional_epochs]) {
+        let plan = EpochPlan::new(train, &config.data.batching, config.training.seed, epoch);
+        for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
+            let batch = plan.batch(train, index)?;
+            let members = || plan.members(index).iter().map(|&pair| pair as usize);
+            let source: usize = members().map(|pair| train.source_length(pair) + 1).sum();
+            let target: usize = members().map(|pair| train.target_length(pair) + 1).sum();
+            most = most.max(batch.source.len() as f64 / source as f64).max(batch.target_out.len() as f64 / target as f64);
+        }
     }
     Ok(most * SAMPLING_MARGIN)
 }

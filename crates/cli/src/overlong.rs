@@ -16,6 +16,8 @@ const PIECE: usize = 1 << 16;
 pub(crate) struct Limit {
     pub(crate) rule: OverlongRule,
     pub(crate) tokens: usize,
+    /// Whether the model has positions for no more, so that no option allows more.
+    pub(crate) by_positions: bool,
 }
 
 /// What was done to an overlong line.
@@ -34,14 +36,16 @@ pub(crate) struct Overlong {
 impl Limit {
     /// The limit of a run: `tokens`, or else as many as it was trained on; no more than it has positions for.
     pub(crate) fn of(config: &RunConfig, rule: OverlongRule, tokens: Option<usize>) -> Self {
-        Self { rule, tokens: tokens.unwrap_or(config.data.cleaning.max_tokens) }.within(&config.model)
+        Self { rule, tokens: tokens.unwrap_or(config.data.cleaning.max_tokens), by_positions: false }.within(&config.model)
     }
 
     /// The same, and no more than a model of this shape has positions for.
     pub(crate) fn within(self, model: &ModelConfig) -> Self {
         // `</s>` takes one of them.
-        let tokens = model.longest_sequence().map_or(self.tokens, |positions| self.tokens.min(positions.saturating_sub(1)));
-        Self { tokens, ..self }
+        match model.longest_sequence().map(|positions| positions.saturating_sub(1)) {
+            Some(most) if most <= self.tokens => Self { tokens: most, by_positions: true, ..self },
+            _ => self,
+        }
     }
 
     /// The parts of line `number` that are to be translated, and what was done if it was too long.
@@ -71,13 +75,19 @@ impl Limit {
                 OverlongRule::Split => {}
                 OverlongRule::Cut => break,
                 OverlongRule::Error => bail!(
-                    "line {number} has {tokens} tokens, more than {}; allow it with --overlong split or --overlong cut, or raise --max-source-tokens",
-                    self.tokens
+                    "line {number} has {tokens} tokens, more than {}; allow it with --overlong split or --overlong cut, or {}",
+                    self.tokens,
+                    self.more_by("raise --max-source-tokens")
                 ),
             }
         }
         let overlong = Overlong { tokens, limit: self.tokens, rule: self.rule, parts: parts.len() };
         Ok((parts, Some(overlong)))
+    }
+
+    /// What allows more tokens: the `option`, unless the model has no positions for them.
+    pub(crate) fn more_by<'a>(&self, option: &'a str) -> &'a str {
+        if self.by_positions { "shorten it: the model has positions for no more (model.max_positions)" } else { option }
     }
 
     /// Where to divide `text`: at the last end of a sentence that keeps the first part within the limit, else of
@@ -114,11 +124,8 @@ impl Limit {
         }
         let within = &within[..fits];
         let half = &within[fits / 2..];
-        let last = |places: &[usize], is_end: fn(char, char) -> bool| {
-            places.iter().rev().copied().find(|&at| {
-                let (before, after) = (text[..at].chars().next_back(), text[at..].chars().next());
-                before.zip(after).is_some_and(|(before, after)| is_end(before, after))
-            })
+        let last = |places: &[usize], is_end: fn(&str, char) -> bool| {
+            places.iter().rev().copied().find(|&at| text[at..].chars().next().is_some_and(|after| is_end(&text[..at], after)))
         };
         Ok(last(half, ends_sentence)
             .or_else(|| last(half, ends_phrase))
@@ -130,31 +137,61 @@ impl Limit {
 /// The number of tokens of a text, which is taken piece by piece: a tokenizer needs hundreds of bytes for each byte of its text. Pieces
 /// end at a space, which no token crosses; where there is none for long, the count may be off by the tokens at the cut.
 fn count(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
-    let (mut rest, mut tokens) = (text, 0);
-    while !rest.is_empty() {
-        let most = (0..=PIECE.min(rest.len())).rev().find(|&at| rest.is_char_boundary(at)).unwrap_or(rest.len());
-        let at = if most == rest.len() { most } else { rest[..most].rfind(' ').filter(|&at| at > 0).unwrap_or(most) };
-        let (piece, after) = rest.split_at(at);
-        tokens += tokenizer.encode(piece)?.len();
-        rest = after;
+    pieces(text).try_fold(0, |tokens, piece| Ok(tokens + tokenizer.encode(piece)?.len()))
+}
+
+/// The tokens of a text, taken piece by piece as [`count`] takes it.
+///
+/// # Errors
+/// When the tokenizer fails.
+pub(crate) fn encode_long(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
+    let mut tokens = Vec::new();
+    for piece in pieces(text) {
+        tokens.extend(tokenizer.encode(piece)?);
     }
     Ok(tokens)
 }
 
-fn ends_sentence(before: char, after: char) -> bool {
-    "。！？".contains(before) || (".!?…".contains(before) && after.is_whitespace())
+/// A text in pieces of at most [`PIECE`] bytes, divided before a space where there is one.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let most = (0..=PIECE.min(rest.len())).rev().find(|&at| rest.is_char_boundary(at)).unwrap_or(rest.len());
+        let at = if most == rest.len() { most } else { rest[..most].rfind(' ').filter(|&at| at > 0).unwrap_or(most) };
+        let (piece, after) = rest.split_at(at);
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
-fn ends_phrase(before: char, after: char) -> bool {
-    "，；：、".contains(before) || (",;:".contains(before) && after.is_whitespace())
+fn ends_sentence(before: &str, after: char) -> bool {
+    ends_with_one_of("。！？", ".!?…", before, after)
+}
+
+fn ends_phrase(before: &str, after: char) -> bool {
+    ends_with_one_of("，；：、", ",;:", before, after)
+}
+
+/// Whether the text before a place ends with one of two kinds of marks, and with the quotation marks and brackets that close behind it:
+/// with one of the `full_width` marks wherever nothing more closes, with one of the others where a blank follows.
+fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
+    let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
+    // Marks that begin a quotation in one language and end it in another: before a blank they end it.
+    let may_close = |character: char| closes(character) || "\"'“‘«".contains(character);
+    if after.is_whitespace() {
+        before.trim_end_matches(may_close).ends_with(|mark: char| full_width.contains(mark) || marks.contains(mark))
+    } else {
+        !closes(after) && before.trim_end_matches(closes).ends_with(|mark: char| full_width.contains(mark))
+    }
 }
 
 /// The translations of parts as one, with a space between them unless the script has none.
 pub(crate) fn join(parts: &[&str]) -> String {
     let mut text = String::new();
     for part in parts.iter().filter(|part| !part.is_empty()) {
-        let spaceless = text.chars().next_back().zip(part.chars().next()).is_none_or(|(left, right)| is_cjk(left) && is_cjk(right));
-        if !spaceless {
+        // Of a quotation mark the script is that of what stands beside it.
+        let (left, right) = (text.chars().rev().find(|&mark| !is_shared(mark)), part.chars().find(|&mark| !is_shared(mark)));
+        if !left.zip(right).is_none_or(|(left, right)| is_cjk(left) && is_cjk(right)) {
             text.push(' ');
         }
         text.push_str(part);
@@ -167,10 +204,16 @@ fn is_cjk(character: char) -> bool {
     matches!(character, '\u{3000}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
 }
 
+/// Dashes, quotation marks and the ellipsis, which Chinese and Japanese share with other scripts.
+fn is_shared(character: char) -> bool {
+    matches!(character, '\u{2014}' | '\u{2018}'..='\u{201d}' | '\u{2026}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use taper_data::TokenizerConfig;
+    use taper_model::Positions;
 
     fn tokenizer() -> Tokenizer {
         let texts = ["one two three. four five, six seven", "eight nine ten"].map(|text| Ok(text.to_owned()));
@@ -178,8 +221,12 @@ mod tests {
         Tokenizer::train(&config, false, false, texts.into_iter()).expect("trains")
     }
 
+    fn limit(rule: OverlongRule, tokens: usize) -> Limit {
+        Limit { rule, tokens, by_positions: false }
+    }
+
     fn parts(text: &str, rule: OverlongRule, tokens: usize) -> Vec<&str> {
-        Limit { rule, tokens }.apply(&tokenizer(), text, 1).expect("not refused").0
+        limit(rule, tokens).apply(&tokenizer(), text, 1).expect("not refused").0
     }
 
     #[test]
@@ -217,7 +264,7 @@ mod tests {
         for rule in [OverlongRule::Split, OverlongRule::Cut, OverlongRule::Error] {
             for (text, expected) in [("", ""), ("one two", "one two")] {
                 let line = format!("{blanks}{text}{blanks}");
-                let (parts, overlong) = Limit { rule, tokens: 20 }.apply(&tokenizer(), &line, 1).expect("fits");
+                let (parts, overlong) = limit(rule, 20).apply(&tokenizer(), &line, 1).expect("fits");
                 assert_eq!((parts, overlong.is_some()), (vec![expected], false));
             }
         }
@@ -229,9 +276,40 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_line() {
-        let limit = Limit { rule: OverlongRule::Error, tokens: 3 };
-        let error = limit.apply(&tokenizer(), "one two three four five six", 7).expect_err("too long");
-        assert!(error.to_string().starts_with("line 7 has "), "{error}");
+        let refusal = |limit: Limit| {
+            let error = limit.apply(&tokenizer(), "one two three four five six", 7).expect_err("too long").to_string();
+            assert!(error.starts_with("line 7 has "), "{error}");
+            error
+        };
+        assert!(refusal(limit(OverlongRule::Error, 3)).ends_with("or raise --max-source-tokens"));
+        // No option gives a model positions.
+        let positions = |max_positions| ModelConfig { positions: Positions::Learned, max_positions, ..ModelConfig::default() };
+        assert!(refusal(limit(OverlongRule::Error, 3).within(&positions(5))).ends_with("or raise --max-source-tokens"));
+        for max_positions in [3, 4] {
+            let error = refusal(limit(OverlongRule::Error, 3).within(&positions(max_positions)));
+            assert!(error.contains(&format!("more than {};", max_positions - 1)) && error.contains("model.max_positions"), "{error}");
+            assert!(!error.contains("--max-source-tokens"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_ends_behind_its_quotation_marks() {
+        let tokenizer = tokenizer();
+        for (first, second) in [
+            ("“去公园我们今天。”", "他说。"),
+            ("（去公园我们今天！）", "他说。"),
+            ("「去公园我们今天，」", "他说"),
+            ("去公园我们今天。", "“他说。”"),
+            ("one two \"three four.\"", "five six"),
+            ("one two “three four.”", "“five six"),
+            ("one two „three four.“", "five six"),
+            ("one two (three four,)", "five six"),
+            ("one two three four.", "\"five six"),
+        ] {
+            let text = if first.starts_with("one") { format!("{first} {second}") } else { format!("{first}{second}") };
+            let fitting = tokenizer.encode(&text).expect("encodes").len() - 1;
+            assert_eq!(parts(&text, OverlongRule::Split, fitting), [first, second]);
+        }
     }
 
     #[test]
@@ -251,6 +329,9 @@ mod tests {
     fn parts_are_joined_as_their_script_is_written() {
         assert_eq!(join(&["Ein Hund.", "", "Zwei Hunde."]), "Ein Hund. Zwei Hunde.");
         assert_eq!(join(&["你好。", "再见。"]), "你好。再见。");
+        assert_eq!(join(&["你好。", "“再见。”"]), "你好。“再见。”");
+        assert_eq!(join(&["“你好。”", "“再见。”", "他说——", "……"]), "“你好。”“再见。”他说——……");
+        assert_eq!(join(&["“Ein Hund.”", "“Zwei.”", "“再见。”"]), "“Ein Hund.” “Zwei.” “再见。”");
         assert_eq!(join(&[]), "");
     }
 }

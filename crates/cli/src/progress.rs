@@ -231,6 +231,10 @@ mod tests {
         assert_eq!(end(110, 2, 0.0), Some(3.5));
         assert_eq!(end(12, 2, 0.0), Some(1.0));
         assert_eq!(end(110, 0, 1.5), Some(30.0));
+        // 70 and 33 batches are 26 updates.
+        let bidirectional = BatchingReport { bidirectional_epochs: 1, ..batches };
+        let config = TrainingConfig { max_epochs: 2, max_updates: 0, accumulation: 4, ..TrainingConfig::default() };
+        assert_eq!(End::of(&config, &bidirectional).remaining(10, 60.0, 0.5), Some(8.0));
         // A resumed run may be past a limit.
         assert_eq!((end(5, 0, 0.0), end(0, 0, 0.5)), (Some(0.0), Some(0.0)));
     }

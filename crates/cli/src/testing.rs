@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::TokenizerPair;
+use taper_metrics::Tokenizer;
 use taper_model::Transformer;
 
 use crate::config::RunConfig;
@@ -14,6 +15,7 @@ use crate::overlong::Limit;
 use crate::progress::sentence_bar;
 use crate::run_folder::RunFolder;
 use crate::scores::Scores;
+use crate::text::say;
 use crate::translation::translate_best;
 use crate::validation::ParallelText;
 
@@ -50,6 +52,11 @@ impl TestResult {
             translate_best(model, tokenizers, &config.decoding, limit, &text.sources, |done| bar.set_position(done as u64))?;
         bar.finish_and_clear();
         let scores = Scores::new(&translations, &text.references, &config.scoring()).with_context(|| format!("split `{split}`"))?;
+        if scores.bleu.looks_tokenized && config.evaluation.tokenize != Tokenizer::None {
+            say(&format!(
+                "warning: translations of {split} look tokenized, so that BLEU is not comparable: train on text as it is written, or say evaluation.tokenize = \"none\""
+            ));
+        }
         Ok(Self { split: split.to_owned(), sentences: translations.len(), overlong, scores, text, translations })
     }
 

@@ -7,11 +7,13 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use taper_data::{
-    AUTO, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, corpus_changes, prepare, read_pairs, split_files,
+    AUTO, BatchingReport, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, corpus_changes, prepare, read_pairs,
+    split_files,
 };
 use taper_model::Transformer;
 use taper_trainer::{
-    Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, Validate, checkpoint_name, load_model, read_state,
+    Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, TrainingConfig, Validate, checkpoint_name, load_model,
+    read_state,
 };
 
 use crate::arguments::TrainOutput;
@@ -125,7 +127,11 @@ pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutpu
             );
         }
     }
-    let ready = Ready::new(folder, config, output, checkpoint.is_none() || output.memory.is_some())?;
+    let takes_more = |now: &TrainingConfig, before: &TrainingConfig| {
+        now.objective().passes() > before.objective().passes() || (now.ema_decay > 0.0 && before.ema_decay == 0.0)
+    };
+    let is_untried = checkpoint.is_none() || !changes.is_empty() || takes_more(&config.training, &saved.training);
+    let ready = Ready::new(folder, config, output, is_untried || output.memory.is_some())?;
     train(folder, output, checkpoint.as_deref(), ready, &signals)
 }
 
@@ -285,6 +291,7 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
         }
         report_line(&Cost::of(config, &model, &device).summary());
     }
+    warn_of_directions(&config.training, &prepared.train.report().batching);
     let mut trainer = make_trainer(folder, config, model, tokenizers, checkpoint)?;
     // Only now: a configuration that the checkpoint does not fit must not replace the one that it does.
     folder.save_config(config)?;
@@ -329,6 +336,18 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
     }
     finish(folder, config, style, tokenizers, &trainer.into_model())
         .with_context(|| format!("training is complete and saved, its test failed (`taper resume {}` repeats it)", folder.root().display()))
+}
+
+/// Warns where training ends before the wanted direction is trained alone.
+fn warn_of_directions(training: &TrainingConfig, batching: &BatchingReport) {
+    let epochs = batching.bidirectional_epochs;
+    let updates = batching.batches_of(epochs).div_ceil(training.accumulation as u64);
+    let ends_by = |limit: u64, amount: u64| limit > 0 && limit <= amount;
+    if epochs > 0 && (ends_by(training.max_epochs, epochs) || ends_by(training.max_updates, updates)) {
+        say(&format!(
+            "warning: training ends before the wanted direction is trained alone: data.bidirectional_epochs = {epochs} take {updates} updates; set it lower, or training.max_updates or max_epochs higher"
+        ));
+    }
 }
 
 /// A failure of the disk, with where the state is now and how to go on.

@@ -1,8 +1,8 @@
 //! From text to text: tokenizer, search, detokenizer.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::Serialize;
-use taper_data::{END, TokenizerPair};
+use taper_data::{END, TokenizerPair, UNKNOWN};
 use taper_decoding::{DecodingConfig, DecodingError, Sentence, StepModel, Translator};
 use taper_model::Transformer;
 
@@ -75,7 +75,7 @@ pub(crate) fn encode_sources<S: AsRef<str> + Sync>(tokenizers: &TokenizerPair, l
 /// sentences done so far.
 ///
 /// # Errors
-/// When the search or the tokenizer fails.
+/// For a prefix that the target vocabulary cannot spell; when the search or the tokenizer fails.
 pub(crate) fn translate<M: StepModel>(
     model: &M,
     tokenizers: &TokenizerPair,
@@ -85,9 +85,12 @@ pub(crate) fn translate<M: StepModel>(
 ) -> Result<Vec<Vec<Translation>>> {
     let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
     let sources = encode_sources(tokenizers, &lines)?;
-    // A blank at the end would be a token of its own, which no translation has before its next word.
-    let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix.trim_end()).collect();
+    // A blank at either end would be a token of its own, which translations do not have before a word.
+    let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix.trim()).collect();
     let prefixes = tokenizers.target().encode_batch(&prefixes)?;
+    if let Some((_, text)) = prefixes.iter().zip(texts).find(|(prefix, _)| prefix.contains(&UNKNOWN)) {
+        bail!("line {}: its prefix has characters that the target vocabulary cannot spell; leave them out", text.line);
+    }
     let sentences: Vec<Sentence<'_>> = sources
         .iter()
         .zip(&prefixes)
@@ -130,6 +133,12 @@ pub(crate) fn by_line(mut error: DecodingError, action: &str, line_of: impl Fn(u
     anyhow::Error::new(error).context(format!("{action} failed at line {line}"))
 }
 
+/// The same settings for the best translation alone: the first that a search returns, and the best of all that are drawn.
+pub(crate) fn for_the_best(config: &DecodingConfig) -> DecodingConfig {
+    let n_best = if config.sampling.is_active() { config.n_best } else { 1 };
+    DecodingConfig { n_best, ..config.clone() }
+}
+
 /// The best translation of each line, and how many lines were translated in parts because they exceed `limit`.
 ///
 /// # Errors
@@ -142,7 +151,6 @@ pub(crate) fn translate_best(
     lines: &[String],
     progress: impl FnMut(usize),
 ) -> Result<(Vec<String>, usize)> {
-    let config = DecodingConfig { n_best: 1, ..config.clone() };
     let (mut texts, mut parts_of, mut overlong) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()), 0);
     // From 1, as `translate` counts: draws depend on it.
     for (source, line) in lines.iter().zip(1..) {
@@ -151,7 +159,7 @@ pub(crate) fn translate_best(
         parts_of.push(parts.len());
         texts.extend(parts.into_iter().zip(0..).map(|(source, part)| Text { source, prefix: "", line, part }));
     }
-    let mut found = translate(&model.inference(), tokenizers, &config, &texts, progress)?
+    let mut found = translate(&model.inference(), tokenizers, &for_the_best(config), &texts, progress)?
         .into_iter()
         .map(|mut found| if found.is_empty() { String::new() } else { found.swap_remove(0).text });
     let whole = |parts| match found.by_ref().take(parts).collect::<Vec<_>>() {

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Workspace, refused};
+use common::{Workspace, refused, stderr};
 
 const TRAIN: [&str; 4] = ["train", "tiny.toml", "--run", "run"];
 
@@ -79,6 +79,31 @@ fn an_unknown_key_names_file_line_and_nearest() {
 fn a_key_without_effect_is_named() {
     let output = Workspace::new().succeed(&["config", "check", "tiny.toml", "--set", "decoding.sampling.top_k=5"]);
     assert!(output.contains("decoding.sampling.top_k has no effect: nothing is drawn") && output.ends_with("valid\n"), "{output}");
+}
+
+#[test]
+fn training_that_ends_before_its_direction_is_trained_alone_says_so() {
+    let workspace = Workspace::new();
+    let warns = |set: &[&str]| {
+        let run = format!("runs/{}", set.join(""));
+        let sets = set.iter().flat_map(|change| ["--set", change]);
+        let arguments: Vec<&str> = ["train", "tiny.toml", "--run", &run].into_iter().chain(sets).collect();
+        let output = workspace.run(&arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output).contains("warning: training ends before the wanted direction is trained alone")
+    };
+    assert!(warns(&["data.bidirectional_epochs=1000"]));
+    assert!(warns(&["data.bidirectional_epochs=2", "training.max_epochs=2", "training.max_updates=0"]));
+    assert!(!warns(&["data.bidirectional_epochs=1", "training.max_epochs=2", "training.max_updates=0"]));
+    assert!(!warns(&["training.max_epochs=1"]));
+}
+
+#[test]
+fn the_target_language_chooses_the_tokenizer_of_scores() {
+    let workspace = Workspace::new();
+    let shown = |set: &str| workspace.succeed(&["config", "show", "tiny.toml", "--set", "data.target_language=zh", "--set", set]);
+    assert!(shown("name=a").contains("tokenize = \"zh\""));
+    assert!(shown("evaluation.tokenize=13a").contains("tokenize = \"13a\""), "what is named holds");
 }
 
 #[test]

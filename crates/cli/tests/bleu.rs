@@ -95,6 +95,16 @@ fn paired_tests_are_sacrebleu_s() {
     let table = printed(&workspace, "r1 r2 -i a b -pbs -f text -w 2");
     assert!(table.contains("│ Baseline: a │ 49.46 (47.81 ± 12.16) │"), "{table}");
     assert!(table.contains("│     (p = 0.0010)*     │"), "{table}");
+    assert!(table.contains("\n - BLEU       nrefs:2|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"), "{table}");
+    let table = printed(&workspace, "r1 r2 -i a b -par -parn 200 -m ter -f text");
+    let signature = "\n - TER        nrefs:2|ar:200|seed:12345|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:2.6.0";
+    assert!(table.contains(signature), "{table}");
+    let table = printed(&workspace, "r1 r2 -i a b -f text");
+    assert!(table.contains("\n - BLEU       nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"), "{table}");
+    // The widest cells that can be asked for.
+    for format in ["text", "latex"] {
+        assert!(printed(&workspace, &format!("r1 -i a b -w 65535 -f {format}")).contains("System"));
+    }
 }
 
 #[test]
@@ -127,6 +137,15 @@ fn sentences_columns_and_standard_input() {
     assert_eq!(piped(&read("a")), score);
     let of_two = workspace.run_with_input(&["bleu", "r1", "r2", "-i", "-", "-b", "-w", "4"], read("a").as_bytes());
     assert_eq!(stdout(&of_two), "49.4556\n");
+    // The first line's fields keep the whitespace at their ends; with it counted, sacreBLEU has these scores.
+    let spaced = [
+        "The ferry leaves at seven. \tThe ferry goes at seven .\n",
+        "Nobody answered the second letter\tThe second letter nobody answered\n",
+        "Rain, then 3.5 hours of sun!\tRain and then sun\n",
+    ];
+    let arguments = ["bleu", "r1", "-m", "chrf", "--chrf-whitespace", "-w", "6"];
+    let scores = stdout(&workspace.run_with_input(&arguments, spaced.concat().as_bytes()));
+    assert!(scores.contains("\"77.117082\"") && scores.contains("\"57.428741\""), "{scores}");
     // A byte-order mark is no part of the text, wherever the text comes from.
     let marked = format!("\u{feff}{}", read("a"));
     workspace.write("marked", &marked);
@@ -154,6 +173,8 @@ fn what_cannot_be_done_is_refused_with_a_way_out() {
     workspace.fail(&["bleu", "r1", "-i", "a", "-sl", "--json"], &["--sentence-level", "--json"]);
     assert_eq!(workspace.succeed(&["bleu", "r1", "-i", "a", "-sl", "-b", "-f", "json"]).lines().count(), 3);
     workspace.fail(&["bleu", "r1", "-nr", "2", "-i", "a"], &["r1:1", "--num-refs"]);
+    workspace.fail(&["bleu", "r1", "-nr", "0", "-i", "a"], &["--num-refs", "0"]);
+    workspace.fail(&["bleu", "r1", "-i", "a", "-l", "zh"], &["--language-pair zh", "en-zh"]);
     workspace.fail(&["bleu", "r1", "-i", "a", "-w", "70000"], &["70000", "--width"]);
     workspace.fail(&["bleu", "r1", "-i", "a", "b", "-par", "-pbs"], &["--paired-ar", "--paired-bs"]);
 }

@@ -32,6 +32,9 @@ fn decoding_options() {
     ensembles(&workspace, input);
     alignments(&workspace, input);
     overlong_lines(&workspace);
+    lines_without_blanks(&workspace);
+    #[cfg(target_os = "linux")]
+    alignments_of_long_lines_take_little_memory(&workspace);
     bench(&workspace, input);
     options_without_effect(&workspace, input);
     evaluation_draws_as_translate(&workspace);
@@ -70,7 +73,7 @@ fn prefixes_and_n_best(workspace: &Workspace, input: &str) {
         assert!(scores.is_sorted_by(|a, b| a >= b), "{record}");
     }
     // A blank is no word.
-    workspace.write("prefixes", "dog \n \nhere \nbig dogs\t\n");
+    workspace.write("prefixes", "  dog \n \nhere \n\tbig dogs\t\n");
     assert_eq!(records(workspace, &["--prefix", "prefixes", "--n-best", "3"], input), found);
     let with_prefixes = ["translate", "run", "--prefix", "prefixes"];
     let output = workspace.run_with_input(&["translate", "run", "--prefix", "-"], input.as_bytes());
@@ -81,6 +84,12 @@ fn prefixes_and_n_best(workspace: &Workspace, input: &str) {
     workspace.write("prefixes", "dog\n".repeat(6));
     let output = workspace.run_with_input(&with_prefixes, input.as_bytes());
     refused(&output, &["standard input ends after line 4, but prefixes has a line 5"]);
+    // What cannot be spelled would be left out without a word.
+    workspace.succeed(&["train", "tiny.toml", "--run", "characters", "--set", "data.tokenizer.byte_fallback=false"]);
+    workspace.write("prefixes", "dog\n\n\u{6f22} dog\n\n");
+    let output = workspace.run_with_input(&["translate", "characters", "--prefix", "prefixes"], input.as_bytes());
+    refused(&output, &["line 3", "prefix", "vocabulary cannot spell", "leave them out"]);
+    workspace.write("prefixes", "dog\n".repeat(6));
     // Of files it is known before the model is loaded.
     workspace.write("in.txt", input);
     workspace.fail(&["translate", "nowhere", "--prefix", "prefixes", "-i", "in.txt"], &["prefixes has 6 lines, but in.txt has 4"]);
@@ -159,6 +168,44 @@ fn overlong_lines(workspace: &Workspace) {
     assert!(records(workspace, &[], long)[0].get("overlong").is_none());
 }
 
+/// Parts that do not begin after a blank have a mark of their own there, which the line has not.
+fn lines_without_blanks(workspace: &Workspace) {
+    let line = "\u{4eca}\u{5929}\u{6211}\u{4eec}\u{53bb}\u{3002}\u{6821}\u{5728}\u{5b66}\u{3002}redcatsees,redcatsees\n";
+    let whole = &records(workspace, &["--alignments"], line)[0]["translations"][0]["alignment"];
+    let split = &records(workspace, &["--alignments", "--max-source-tokens", "12"], line)[0];
+    assert!(split["overlong"]["parts"].as_u64().expect("parts") > 2, "{split}");
+    let alignment = &split["translations"][0]["alignment"];
+    assert_eq!(alignment["source_tokens"], whole["source_tokens"]);
+    let sources = alignment["source_tokens"].as_array().expect("tokens").len();
+    let rows: Vec<Vec<f64>> = serde_json::from_value(alignment["weights"].clone()).expect("weights");
+    assert!(rows.iter().all(|row| row.len() == sources && (row.iter().sum::<f64>() - 1.0).abs() < 1e-4), "{rows:?}");
+    let pairs: Vec<(usize, usize)> = serde_json::from_value(alignment["pairs"].clone()).expect("pairs");
+    assert_eq!(pairs.len(), rows.len());
+    // What is attended to most is among what is attended to at all.
+    assert!(pairs.iter().all(|&(source, target)| source + 1 < sources && rows[target][source] > 0.0), "{pairs:?}");
+}
+
+/// Each of the lines has megabytes of weights: they are held one line after the other, and not at all where only pairs are shown.
+#[cfg(target_os = "linux")]
+fn alignments_of_long_lines_take_little_memory(workspace: &Workspace) {
+    let line = "red cat sees two big dogs run here. ".repeat(100) + "\n";
+    workspace.write("long.txt", line.repeat(80));
+    let translate = "ulimit -v 300000; \"$0\" translate run -i long.txt --alignments --window 80 --max-source-tokens 20 --beam 1 \
+                     --set threads=2 --set decoding.min_length=20";
+    let output = workspace.script(&["sh"], translate);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let plain = stdout(&output);
+    let count = stdout(&workspace.script(&["sh"], &format!("{translate} --json | wc -l")));
+    assert_eq!((plain.lines().count(), count.trim()), (80, "80"));
+    workspace.write("long.txt", &line);
+    let record: Value = serde_json::from_str(&stdout(&workspace.script(&["sh"], &format!("{translate} --json")))).expect("JSON");
+    let alignment = &record["translations"][0]["alignment"];
+    let length = |key: &str| alignment[key].as_array().expect(key).len();
+    assert!(length("weights") * length("source_tokens") > 1 << 20, "{} {}", length("weights"), length("source_tokens"));
+    let (_, pairs) = plain.lines().next().and_then(|line| line.rsplit_once('\t')).expect("a tab");
+    assert_eq!(pairs.split(' ').count(), length("pairs"));
+}
+
 fn bench(workspace: &Workspace, input: &str) {
     workspace.write("in.txt", input);
     let shown =
@@ -166,6 +213,10 @@ fn bench(workspace: &Workspace, input: &str) {
     let report: Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!((&report["sentences"], &report["threads"], &report["beam_size"]), (&4.into(), &1.into(), &2.into()));
     assert_eq!(report["seconds"].as_array().expect("seconds").len(), 2);
+    let drawing = ["--repeats", "1", "--set", "decoding.sampling.temperature=0.7", "--json"];
+    let shown = workspace.succeed(&[&["bench", "decode", "run", "--input", "in.txt"], &drawing[..]].concat());
+    let drawn: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!((&drawn["beam_size"], &drawn["decoding"]["sampling"]["temperature"]), (&Value::Null, &0.7.into()));
     for rate in ["sentences_per_second", "tokens_per_second", "first_translation_seconds"] {
         assert!(report[rate].as_f64().expect(rate) > 0.0, "{report}");
     }
@@ -198,6 +249,8 @@ fn options_without_effect(workspace: &Workspace, input: &str) {
         let output = workspace.run_with_input(&[&["translate", "run"], arguments].concat(), input.as_bytes());
         refused(&output, &[name, "no effect where", "drawn"]);
     }
+    let output = workspace.run_with_input(&["translate", "run", "--sample", "--beam", "3"], input.as_bytes());
+    refused(&output, &["leave it out, or the options of drawing"]);
     // A run may draw by its recipe.
     assert_eq!(records(workspace, &["--set", "decoding.sampling.temperature=2", "--seed", "7"], input).len(), 4);
     workspace.fail(&["evaluate", "run", "--set", "decoding.sampling.temperature=2", "--beam", "3"], &["--beam", "drawn"]);
@@ -215,13 +268,24 @@ fn evaluation_draws_as_translate(workspace: &Workspace) {
     let drawing = ["--set", "decoding.sampling.temperature=0.7"];
     let evaluated = |arguments: &[&str]| {
         let shown = workspace.succeed(&[&["evaluate", "run", "--json"], arguments].concat());
-        serde_json::from_str::<Value>(&shown).expect("JSON")["results"][0]["chrf"]["score"].as_f64().expect("a score")
+        let record: Value = serde_json::from_str(&shown).expect("JSON");
+        (record["results"][0]["chrf"]["score"].as_f64().expect("a score"), record)
     };
-    workspace.succeed(&[&["translate", "run", "-i", "data/test.aa", "-o", "drawn.txt"], &drawing[..]].concat());
-    let scored = workspace.succeed(&["bleu", "drawn.txt", "data/test.bb", "-m", "chrf", "-b", "-w", "10"]);
-    let score = evaluated(&drawing);
-    assert_eq!(format!("{score:.10}"), scored.trim());
-    assert_ne!(score, evaluated(&[&drawing[..], &["--set", "decoding.sampling.seed=2"]].concat()));
+    // Of several draws the best counts.
+    for draws in ["decoding.n_best=1", "decoding.n_best=3"] {
+        let drawing = [&drawing[..], &["--set", draws]].concat();
+        let file = format!("{draws}.txt");
+        workspace.succeed(&[&["translate", "run", "-i", "data/test.aa", "-o", &file], &drawing[..]].concat());
+        let scored = workspace.succeed(&["bleu", &file, "data/test.bb", "-m", "chrf", "-b", "-w", "10"]);
+        let (score, record) = evaluated(&drawing);
+        assert_eq!(format!("{score:.10}"), scored.trim(), "{draws}");
+        assert_ne!(score, evaluated(&[&drawing[..], &["--set", "decoding.sampling.seed=2"]].concat()).0);
+        // The record says how they were made.
+        assert_eq!((&record["beam_size"], &record["decoding"]["sampling"]["temperature"]), (&Value::Null, &0.7.into()));
+    }
+    let (_, searched) = evaluated(&["--set", "decoding.length_reward=0.5"]);
+    assert_eq!((&searched["beam_size"], &searched["length_penalty"]), (&2.into(), &searched["decoding"]["length_penalty"]));
+    assert_eq!((&searched["decoding"]["length_reward"], &searched["decoding"]["n_best"]), (&0.5.into(), &1.into()));
 }
 
 /// Standard input is read as files are, and a file that can be read only once is not read twice.
@@ -324,7 +388,13 @@ fn output_files(workspace: &Workspace, input: &str) {
     workspace.fail(&to("new.txt"), &["nowhere", "no such run"]);
     assert!(!workspace.path("new.txt").exists() && !workspace.path("new.txt.part").exists(), "an empty file was left behind");
     #[cfg(unix)]
-    interrupted(workspace);
+    {
+        // What is not a file cannot appear whole, and need not.
+        assert_eq!(workspace.succeed(&["translate", "run", "--input", "in.txt", "--output", "/dev/null"]), "");
+        let piped = workspace.script(&["sh"], "\"$0\" translate run -i in.txt -o /dev/fd/3 3>&1 | cat");
+        assert_eq!(stdout(&piped), workspace.succeed(&["translate", "run", "--input", "in.txt"]));
+        interrupted(workspace);
+    }
 }
 
 #[cfg(unix)]
@@ -370,6 +440,16 @@ fn learned_positions(workspace: &Workspace, input: &str) {
     let long_line = "red cat sees. ".repeat(30);
     let output = workspace.run_with_input(&["translate", "run", "--ensemble", "learned"], long_line.as_bytes());
     assert!(output.status.success() && stderr(&output).contains("more than 39: translated in"), "{}", stderr(&output));
+    // Where positions are the limit, no option is advised that cannot raise it.
+    workspace.write("long.aa", &long_line);
+    let strict = ["translate", "learned", "-i", "long.aa", "--overlong", "error", "--max-source-tokens", "50"];
+    let message = workspace.fail(&strict, &["line 1 has", "more than 39", "model.max_positions"]);
+    assert!(!message.contains("--max-source-tokens"), "{message}");
+    for (source, target) in [("long.aa", "short.bb"), ("short.bb", "long.aa")] {
+        workspace.write("short.bb", "cat\n");
+        let score = ["score", "learned", "--source", source, "--target", target, "--max-tokens", "5000"];
+        workspace.fail(&score, &["long.aa, line 1", "more than 39", "model.max_positions"]);
+    }
     // An error names the line, however many parts those before it have.
     workspace.write("prefixes", format!("\n\n{}\n", "dog ".repeat(60)));
     let input = format!("{long_line}\n\ncat\n");

@@ -77,6 +77,17 @@ fn auto_fits_where_addresses_are_limited() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_that_goes_on_with_larger_batches_is_tried_again() {
+    let workspace = workspace();
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "run", "--set", "threads=2"], &WIDE[..]].concat());
+    let text = "ulimit -v 600000; \"$0\" resume run --set training.max_updates=14 --accept-changes --set data.batching.max_tokens=100000";
+    let output = workspace.script(&["sh"], text);
+    assert!(!output.status.success() && stderr(&output).contains("batches of 100000 tokens, but may take"), "{}", stderr(&output));
+    workspace.succeed(&["resume", "run", "--set", "training.max_updates=14"]);
+}
+
 /// The memory of a process over 10,000 updates of the quickstart's model, with what happens between them: validations and checkpoints.
 /// `cargo test --release --workspace --test memory -- --ignored --nocapture`.
 #[cfg(target_os = "linux")]

@@ -120,6 +120,17 @@ impl SubwordSampler {
         }
         let source = SideSampler::new(tokenizers.source(), config)?;
         let target = if tokenizers.is_joint() { None } else { Some(SideSampler::new(tokenizers.target(), config)?) };
+        let is_bpe = |side: &SideSampler| matches!(side.algorithm, Algorithm::Bpe { .. });
+        let sides = || std::iter::once(&source).chain(&target);
+        let settings = [
+            ("data.tokenizer.dropout", config.dropout, "BPE", sides().any(is_bpe)),
+            ("data.tokenizer.sampling_alpha", config.sampling_alpha, "Unigram", !sides().all(is_bpe)),
+        ];
+        for (key, strength, needed, found) in settings {
+            if strength > 0.0 && !found {
+                return Err(Error::Config { key, message: format!("needs a {needed} tokenizer, and there is none: set it to 0") });
+            }
+        }
         Ok(Some(Self { source, target, max_tokens }))
     }
 

@@ -196,8 +196,10 @@ fn a_drawn_segmentation_has_its_probability() {
     let whole = lengths.iter().filter(|&&length| length == 2).count() as f64 / lengths.len() as f64;
     assert!((whole - 0.8).abs() < 0.03, "{whole}");
 
-    config.tokenizer.sampling_alpha = 0.0;
     config.tokenizer.dropout = 0.1;
+    let error = prepare(&config, &directory.path().join("run")).unwrap_err().to_string();
+    assert!(error.contains("data.tokenizer.dropout: needs a BPE tokenizer, and there is none"), "{error}");
+    config.tokenizer.sampling_alpha = 0.0;
     let error = prepare(&config, &directory.path().join("run")).unwrap_err().to_string();
     assert!(error.contains("data.tokenizer.dropout: needs a BPE tokenizer, but the tokenizer.json holds Unigram"), "{error}");
 }

@@ -30,16 +30,27 @@ pub struct Alignment {
 /// # Errors
 /// [`DecodingError::UnequalCounts`], and whatever the model reports.
 pub fn align(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Vec<Alignment>> {
+    let mut aligned = Vec::with_capacity(sources.len());
+    align_with(model, sources, targets, |alignment| aligned.push(alignment))?;
+    Ok(aligned)
+}
+
+/// As [`align`], calling `each` with one alignment after the other, so that only what it keeps of them is held in memory.
+///
+/// # Errors
+/// As [`align`].
+pub fn align_with(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]], mut each: impl FnMut(Alignment)) -> Result<()> {
     if sources.len() != targets.len() {
         return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
     }
-    let mut aligned = Vec::with_capacity(sources.len());
-    while aligned.len() < sources.len() {
-        let (sources, targets) = (&sources[aligned.len()..], &targets[aligned.len()..]);
+    let mut done = 0;
+    while done < sources.len() {
+        let (sources, targets) = (&sources[done..], &targets[done..]);
         let count = fitting(sources, targets);
-        aligned.extend(align_batch(model, &sources[..count], &targets[..count])?);
+        align_batch(model, &sources[..count], &targets[..count])?.into_iter().for_each(&mut each);
+        done += count;
     }
-    Ok(aligned)
+    Ok(())
 }
 
 /// How many sentences, at least one, may be aligned together: each takes as much as one with the longest source and target would.

@@ -43,17 +43,18 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
     }
 
     fn step(&self, state: &mut Self::State, tokens: &[u32], mut read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
-        let mut mean = vec![0.0_f32; tokens.len() * self.vocabulary_size];
+        // Sums of `f32` are exact in `f64`, so that the mean of equal logits is that logit.
+        let mut sums = vec![0.0_f64; tokens.len() * self.vocabulary_size];
         for (model, state) in self.models.iter().zip(state) {
             let mut done = 0;
             model.step(state, tokens, |logits| {
-                mean[done..].iter_mut().zip(logits).for_each(|(sum, logit)| *sum += logit);
-                done = (done + logits.len()).min(mean.len());
+                sums[done..].iter_mut().zip(logits).for_each(|(sum, &logit)| *sum += f64::from(logit));
+                done = (done + logits.len()).min(sums.len());
                 Ok(())
             })?;
         }
-        let count = self.models.len() as f32;
-        mean.iter_mut().for_each(|logit| *logit /= count);
+        let count = self.models.len() as f64;
+        let mean: Vec<f32> = sums.into_iter().map(|sum| (sum / count) as f32).collect();
         read(&mean)
     }
 

@@ -107,7 +107,7 @@ pub enum DecodingError {
     /// Every continuation that the search may take has probability zero.
     #[error(
         "no translation of sentence {sentence} has a probability above zero within its limits; \
-         lower decoding.min_length or decoding.no_repeat_ngram, allow <unk>, or shorten the forced prefix"
+         lower decoding.min_length, raise decoding.no_repeat_ngram or set it to 0, allow <unk>, or shorten the forced prefix"
     )]
     DeadEnd {
         /// Which sentence.

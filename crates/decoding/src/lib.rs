@@ -84,7 +84,7 @@ mod transformer;
 mod translator;
 mod walk;
 
-pub use alignment::{Alignment, align};
+pub use alignment::{Alignment, align, align_with};
 pub use beam::beam_search;
 pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig};
 pub use ensemble::Ensemble;

@@ -131,6 +131,7 @@ mod tests {
         assert_eq!(all(&with(0, 0.6)), [4, 5]);
         assert_eq!(all(&with(0, 0.8)), [4, 5, 7]);
         assert_eq!(all(&with(2, 0.99)), [4, 5]);
+        assert_eq!(all(&with(0, 1.0 - f64::EPSILON)), [4, 5, 6, 7]);
         // Of two that are as likely, one has half of the probability exactly.
         for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
             assert_eq!(drawn_from(&[9.0, 9.0, 9.0, -50.0, 2.0, 2.0], &with(0, 0.5), uniform), 4);

@@ -109,14 +109,14 @@ fn the_forced_score_is_the_beams() {
 }
 
 #[test]
-fn one_model_twice_is_that_model() {
+fn one_model_several_times_is_that_model() {
     each(|model, name| {
-        let twice = [model.inference(), model.inference()];
-        let ensemble = Ensemble::new(&twice).expect("one vocabulary");
-        for beam_size in [1, 4] {
+        let same = [model.inference(), model.inference(), model.inference()];
+        for (count, beam_size) in [(2, 1), (2, 4), (3, 1), (3, 4)] {
+            let ensemble = Ensemble::new(&same[..count]).expect("one vocabulary");
             let alone = translate(model, config(beam_size), &sources());
             let together = Translator::new(&ensemble, config(beam_size)).expect("valid").translate(&sources()).expect("decodes");
-            assert_eq!(alone, together, "{name}");
+            assert_eq!(alone, together, "{name}, {count} times");
         }
     });
 }

@@ -210,6 +210,8 @@ fn unusable_input_is_refused_with_its_place() {
     let translator = Translator::new(&tiny, config).expect("valid");
     let error = translator.translate(&[vec![5, END]]).expect_err("dead end");
     assert!(matches!(error, DecodingError::DeadEnd { sentence: 0 }));
+    // What is advised must make more possible, not less.
+    assert!(error.to_string().contains("raise decoding.no_repeat_ngram or set it to 0"), "{error}");
 }
 
 #[test]

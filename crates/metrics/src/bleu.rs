@@ -15,6 +15,9 @@ use crate::tokenizer::Tokenizer;
 /// Stands for the logarithm of a zero precision, so that the score underflows to 0.
 const LOG_OF_ZERO: f64 = -9_999_999_999.0;
 
+/// The longest n-grams that can be asked for.
+const HIGHEST_ORDER: usize = 100;
+
 /// Options of BLEU. The defaults are those of WMT.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -158,8 +161,8 @@ impl Metric for Bleu {
     }
 
     fn check(&self) -> Result<(), MetricError> {
-        if self.max_order == 0 {
-            return Err(MetricError::InvalidOption { option: "max_order", value: self.max_order.to_string(), expected: "give 1 or more" });
+        if !(1..=HIGHEST_ORDER).contains(&self.max_order) {
+            return Err(MetricError::InvalidOption { option: "max_order", value: self.max_order.to_string(), expected: "give 1 to 100" });
         }
         if let Smoothing::Floor(value) | Smoothing::AddK(value) = self.smoothing
             && !(value.is_finite() && value >= 0.0)
@@ -175,6 +178,11 @@ impl Metric for Bleu {
 
     fn columns(&self) -> usize {
         2 + 2 * self.max_order
+    }
+
+    /// Smoothing and effective order are about sums.
+    fn counted(&self) -> String {
+        format!("BLEU|{}|tok:{}|order:{}", Field::case(self.lowercase), self.tokenizer, self.max_order)
     }
 
     fn counter(&self) -> Box<dyn SegmentCounter + '_> {

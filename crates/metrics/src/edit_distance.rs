@@ -5,22 +5,35 @@
 //! depends on the words before it alone: a rearrangement starts from the row of the first
 //! word that it changes.
 
+use std::ops::Range;
+
 /// Half the width of the beam.
 const BEAM_WIDTH: usize = 25;
 
 /// The distance of a cell outside the beam.
 const UNREACHED: u32 = 1 << 30;
 
+/// A row of the matrix.
+#[derive(Debug)]
+struct Row {
+    /// The columns that are computed.
+    beam: Range<usize>,
+    /// The columns that are kept: those, and what the row below looks at besides.
+    kept: Range<usize>,
+    /// Where they begin in the matrix.
+    start: usize,
+}
+
 /// The matrix of one hypothesis and reference, and space to try rearrangements.
 #[derive(Debug, Default)]
 pub(crate) struct EditDistance {
     /// Columns of the matrix: reference words and one.
     columns: usize,
-    /// Columns in the beam, from and to, for each row.
-    beam: Vec<(usize, usize)>,
-    /// Distances, row by row; row i has seen i words of the hypothesis.
+    /// Row i has seen i words of the hypothesis.
+    rows: Vec<Row>,
+    /// Distances, row by row, of the columns that are kept: a whole matrix of two documents would not fit into memory.
     matrix: Vec<u32>,
-    /// Two rows of a rearrangement.
+    /// Two rows of a rearrangement, of all columns.
     row: Vec<u32>,
     next_row: Vec<u32>,
     /// Where a word that follows the first k of the reference goes in the hypothesis, by k.
@@ -33,13 +46,14 @@ impl EditDistance {
     /// Computes the matrix of a hypothesis and a reference.
     pub(crate) fn start(&mut self, hypothesis: &[u32], reference: &[u32]) {
         self.columns = reference.len() + 1;
-        self.set_beam(hypothesis.len(), reference.len());
+        let cells = self.lay_beam(hypothesis.len(), reference.len());
         self.matrix.clear();
         self.matrix.extend(0..self.columns as u32);
-        self.matrix.resize(self.columns * (hypothesis.len() + 1), UNREACHED);
-        for (index, &word) in hypothesis.iter().enumerate() {
-            let (done, rest) = self.matrix.split_at_mut(self.columns * (index + 1));
-            fill_row(word, reference, self.beam[index + 1], &done[self.columns * index..], &mut rest[..self.columns]);
+        self.matrix.resize(cells, UNREACHED);
+        for (&word, rows) in hypothesis.iter().zip(self.rows.windows(2)) {
+            let [above, row] = rows else { continue };
+            let (done, rest) = self.matrix.split_at_mut(row.start);
+            fill_row(word, reference, (above, &done[above.start..]), (row, &mut rest[..row.kept.len()]));
         }
     }
 
@@ -51,13 +65,15 @@ impl EditDistance {
     /// The distance of a rearranged hypothesis that agrees with the matrix's own on the
     /// words before `first_changed`.
     pub(crate) fn total_from(&mut self, rearranged: &[u32], reference: &[u32], first_changed: usize) -> u32 {
-        let start = self.columns * first_changed;
-        self.row.clear();
-        self.row.extend_from_slice(&self.matrix[start..start + self.columns]);
+        self.row.resize(self.columns, UNREACHED);
         self.next_row.resize(self.columns, UNREACHED);
-        for (index, &word) in rearranged.iter().enumerate().skip(first_changed) {
-            self.next_row.fill(UNREACHED);
-            fill_row(word, reference, self.beam[index + 1], &self.row, &mut self.next_row);
+        let first = &self.rows[first_changed];
+        self.row[first.kept.clone()].copy_from_slice(&self.matrix[first.start..first.start + first.kept.len()]);
+        for (&word, rows) in rearranged.iter().zip(self.rows.windows(2)).skip(first_changed) {
+            let [above, row] = rows else { continue };
+            let cells = &mut self.next_row[row.kept.clone()];
+            cells.fill(UNREACHED);
+            fill_row(word, reference, (above, &self.row[above.kept.clone()]), (row, cells));
             std::mem::swap(&mut self.row, &mut self.next_row);
         }
         self.row[self.columns - 1]
@@ -72,7 +88,10 @@ impl EditDistance {
         self.hypothesis_errors.resize(hypothesis.len(), true);
         self.reference_errors.clear();
         self.reference_errors.resize(reference.len(), true);
-        let cell = |row: usize, column: usize| self.matrix[self.columns * row + column];
+        let cell = |row: usize, column: usize| {
+            let Row { kept, start, .. } = &self.rows[row];
+            if kept.contains(&column) { self.matrix[start + column - kept.start] } else { UNREACHED }
+        };
         let (mut row, mut column) = (hypothesis.len(), reference.len());
         while column > 0 {
             self.insertion_points[column] = row;
@@ -109,31 +128,48 @@ impl EditDistance {
         &self.reference_errors
     }
 
-    /// Lays the beam along the diagonal, wide enough that neighbouring rows overlap.
-    fn set_beam(&mut self, rows: usize, columns: usize) {
+    /// Lays the beam along the diagonal, wide enough that neighbouring rows overlap, and returns how many cells are kept.
+    /// The first row is known in all columns.
+    fn lay_beam(&mut self, rows: usize, columns: usize) -> usize {
         let ratio = if rows == 0 { 1.0 } else { columns as f64 / rows as f64 };
         let half_step = ratio / 2.0;
         let width = if half_step > BEAM_WIDTH as f64 { (half_step + BEAM_WIDTH as f64).ceil() as usize } else { BEAM_WIDTH };
-        self.beam.clear();
-        self.beam.extend((0..=rows).map(|row| {
+        let beam = |row: usize| {
             let diagonal = (row as f64 * ratio).floor() as usize;
             let end = if row == rows { columns + 1 } else { (columns + 1).min(diagonal + width) };
-            (diagonal.saturating_sub(width), end)
+            if row == 0 { 0..columns + 1 } else { diagonal.saturating_sub(width)..end }
+        };
+        let mut cells = 0;
+        self.rows.clear();
+        self.rows.extend((0..=rows).map(|row| {
+            let beam_here = beam(row);
+            let kept = if row == rows {
+                beam_here.clone()
+            } else {
+                let below = beam(row + 1);
+                beam_here.start.min(below.start.saturating_sub(1))..beam_here.end.max(below.end)
+            };
+            let start = cells;
+            cells += kept.len();
+            Row { beam: beam_here, kept, start }
         }));
+        cells
     }
 }
 
-/// Computes the cells of a row that lie in the beam; the others are unreached already.
-fn fill_row(word: u32, reference: &[u32], (from, to): (usize, usize), above: &[u32], row: &mut [u32]) {
+/// Computes the cells of a row that lie in the beam; the others are unreached already. Each row comes with its cells, from
+/// the first that is kept.
+fn fill_row(word: u32, reference: &[u32], (above, cells_above): (&Row, &[u32]), (row, cells): (&Row, &mut [u32])) {
     let mut left = UNREACHED;
-    let mut start = from;
-    if from == 0 {
-        left = above[0] + 1;
-        row[0] = left;
+    let Range { mut start, end } = row.beam.clone();
+    if start == 0 {
+        left = cells_above[0] + 1;
+        cells[0] = left;
         start = 1;
     }
-    let cells = row[start..to].iter_mut().zip(&reference[start - 1..to - 1]);
-    for ((cell, &other), above) in cells.zip(above[start - 1..to].windows(2)) {
+    let cells = cells[start - row.kept.start..end - row.kept.start].iter_mut().zip(&reference[start - 1..end - 1]);
+    let pairs_above = cells_above[start - 1 - above.kept.start..end - above.kept.start].windows(2);
+    for ((cell, &other), above) in cells.zip(pairs_above) {
         let substituted = above[0] + u32::from(word != other);
         left = substituted.min(above[1] + 1).min(left + 1).min(UNREACHED);
         *cell = left;

@@ -62,14 +62,14 @@ pub enum MetricError {
     },
     /// Statistics of another metric, or counted with other options.
     #[error(
-        "statistics of {found} columns where {expected} are needed; \
+        "statistics of {found} where those of {expected} are needed; \
          count every part with the same metric and options"
     )]
     StatisticsMismatch {
-        /// Columns wanted.
-        expected: usize,
-        /// Columns found.
-        found: usize,
+        /// What should have been counted.
+        expected: String,
+        /// What was counted.
+        found: String,
     },
     /// Two systems to compare do not have the same segments.
     #[error("system {system} has {found} segments but the baseline has {expected}; compare translations of the same text")]

@@ -26,6 +26,12 @@ pub trait Metric: Send + Sync {
     /// How many statistics a segment has.
     fn columns(&self) -> usize;
 
+    /// What is counted: the metric, and those of its options by which a segment's statistics may be others.
+    fn counted(&self) -> String {
+        let fields: String = self.fields().iter().map(|field| format!("|{field}")).collect();
+        self.name() + &fields
+    }
+
     /// Working space to count segments with, one for each thread.
     fn counter(&self) -> Box<dyn SegmentCounter + '_>;
 

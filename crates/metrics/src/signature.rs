@@ -73,6 +73,13 @@ impl Field {
     }
 }
 
+/// Displays as `name:value`; with the alternate flag, under its short name.
+impl fmt::Display for Field {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", if formatter.alternate() { self.short } else { self.name }, self.value)
+    }
+}
+
 /// The random trials that a result rests on, besides the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trials {
@@ -112,9 +119,10 @@ impl Signature {
 impl fmt::Display for Signature {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, field) in self.fields.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "|" };
-            let name = if formatter.alternate() { field.short } else { field.name };
-            write!(formatter, "{separator}{name}:{}", field.value)?;
+            if index > 0 {
+                formatter.write_str("|")?;
+            }
+            field.fmt(formatter)?;
         }
         Ok(())
     }

@@ -16,6 +16,8 @@ const TOKENIZED_ENDINGS: u64 = 100;
 /// appended in order, are those of the whole; they are summed, never averaged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
+    /// What was counted, by the name that the metric has for it.
+    counted: String,
     columns: usize,
     /// Row by row. Counts are whole numbers, which doubles hold exactly.
     values: Vec<f64>,
@@ -26,7 +28,13 @@ pub struct Statistics {
 impl Statistics {
     /// The statistics of no segment.
     pub fn new(metric: &dyn Metric) -> Self {
-        Self { columns: metric.columns(), values: Vec::new(), references: ReferenceCount::Unknown, tokenized_endings: 0 }
+        Self {
+            counted: metric.counted(),
+            columns: metric.columns(),
+            values: Vec::new(),
+            references: ReferenceCount::Unknown,
+            tokenized_endings: 0,
+        }
     }
 
     /// Counts segments.
@@ -54,6 +62,7 @@ impl Statistics {
         }
         let counts = segments.iter().map(|segment| ReferenceCount::Fixed(segment.references.len()));
         Ok(Self {
+            counted: metric.counted(),
             columns,
             values,
             references: counts.fold(ReferenceCount::Unknown, ReferenceCount::combine),
@@ -66,8 +75,8 @@ impl Statistics {
     /// # Errors
     /// When they were counted with other options.
     pub fn append(&mut self, other: &Self) -> Result<(), MetricError> {
-        if self.columns != other.columns {
-            return Err(MetricError::StatisticsMismatch { expected: self.columns, found: other.columns });
+        if self.counted != other.counted {
+            return Err(MetricError::StatisticsMismatch { expected: self.counted.clone(), found: other.counted.clone() });
         }
         self.values.extend_from_slice(&other.values);
         self.references = self.references.combine(other.references);
@@ -99,7 +108,7 @@ impl Statistics {
     /// The sums over all segments, added in their order.
     ///
     /// # Errors
-    /// When there are no segments, or another metric counted them.
+    /// When there are no segments, or they were counted with other options.
     pub fn sums(&self, metric: &dyn Metric) -> Result<Vec<f64>, MetricError> {
         self.check(metric)?;
         let mut sums = vec![0.0; self.columns];
@@ -114,8 +123,8 @@ impl Statistics {
     /// Refuses statistics that `metric` cannot score.
     pub(crate) fn check(&self, metric: &dyn Metric) -> Result<(), MetricError> {
         metric.check()?;
-        if self.columns != metric.columns() {
-            return Err(MetricError::StatisticsMismatch { expected: metric.columns(), found: self.columns });
+        if self.counted != metric.counted() {
+            return Err(MetricError::StatisticsMismatch { expected: metric.counted(), found: self.counted.clone() });
         }
         if self.values.is_empty() {
             return Err(MetricError::EmptyCorpus);

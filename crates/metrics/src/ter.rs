@@ -48,7 +48,7 @@ impl Ter {
     /// Turns the statistics of a corpus into its score.
     ///
     /// # Errors
-    /// When there are no segments, or another metric counted them.
+    /// When there are no segments, or other options counted them.
     pub fn score(&self, statistics: &Statistics) -> Result<TerScore, MetricError> {
         let sums = statistics.sums(self)?;
         let signature = Signature::new(self, statistics.references(), Trials::default());

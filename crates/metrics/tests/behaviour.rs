@@ -78,9 +78,11 @@ fn nothing_to_score_is_refused() -> Result<(), MetricError> {
 
 #[test]
 fn options_out_of_range_are_refused() {
-    let bleu = Bleu { max_order: 0, ..Bleu::default() };
     let refused = |result| matches!(result, Err(MetricError::InvalidOption { .. }));
-    assert!(refused(bleu.sentence("a", &["a"]).map(|_| ())));
+    for max_order in [0, 101, usize::MAX] {
+        let bleu = Bleu { max_order, ..Bleu::default() };
+        assert!(refused(bleu.sentence("a", &["a"]).map(|_| ())), "{max_order}");
+    }
     let bleu = Bleu { smoothing: Smoothing::Floor(f64::NAN), ..Bleu::default() };
     assert!(refused(bleu.sentence("a", &["a"]).map(|_| ())));
     let chrf = Chrf { char_order: 0, ..Chrf::default() };
@@ -88,12 +90,46 @@ fn options_out_of_range_are_refused() {
 }
 
 #[test]
-fn statistics_of_other_metrics_are_refused() -> Result<(), MetricError> {
+fn statistics_of_other_metrics_and_options_are_refused() {
     let bleu = Bleu::default();
-    let mismatch = MetricError::StatisticsMismatch { expected: 10, found: 8 };
-    let shorter = Statistics::new(&Bleu { max_order: 3, ..Bleu::default() });
-    assert_eq!(Statistics::new(&bleu).append(&shorter), Err(mismatch.clone()));
-    assert_eq!(bleu.score(&shorter), Err(mismatch));
+    let chrf = Chrf { char_order: 4, ..Chrf::default() };
+    let others: [&dyn Metric; 6] = [
+        &Bleu { max_order: 3, ..bleu.clone() },
+        &Bleu { tokenizer: Tokenizer::Chinese, ..bleu.clone() },
+        &Bleu { lowercase: true, ..bleu.clone() },
+        &chrf,
+        &Chrf { lowercase: true, ..chrf.clone() },
+        &Ter::default(),
+    ];
+    for (index, other) in others.into_iter().enumerate() {
+        let found = Statistics::new(other);
+        let mismatch = MetricError::StatisticsMismatch { expected: bleu.counted(), found: other.counted() };
+        assert_eq!(Statistics::new(&bleu).append(&found), Err(mismatch.clone()), "{index}");
+        assert_eq!(bleu.score(&found), Err(mismatch), "{index}");
+    }
+    // Of as many columns as BLEU of order 5.
+    let order_5 = Bleu { max_order: 5, ..bleu };
+    assert!(matches!(order_5.score(&Statistics::new(&chrf)), Err(MetricError::StatisticsMismatch { .. })));
+}
+
+#[test]
+fn what_is_about_sums_alone_may_change_after_counting() -> Result<(), MetricError> {
+    let references = references();
+    let counted = Statistics::count(&Bleu::default(), &segments(&HYPOTHESES, &references)?)?;
+    let floor = Bleu { smoothing: Smoothing::Floor(0.5), effective_order: true, ..Bleu::default() };
+    assert_eq!(floor.score(&counted)?, floor.corpus(&HYPOTHESES, &references)?);
+    Ok(())
+}
+
+/// The whole matrix of these two lines would take 40 GB.
+#[test]
+fn a_document_without_line_breaks_has_a_translation_edit_rate() -> Result<(), MetricError> {
+    let words: Vec<String> = (0..100_000).map(|index| format!("w{index}")).collect();
+    let mut others = words.clone();
+    others[40_000] = "x".to_owned();
+    others.remove(70_000);
+    let score = Ter::default().sentence(&others.join(" "), &[words.join(" ")])?;
+    assert_eq!((score.edits, score.reference_length), (2, 100_000.0));
     Ok(())
 }
 

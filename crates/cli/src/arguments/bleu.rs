@@ -1,6 +1,7 @@
 //! Arguments of `bleu`: sacreBLEU's own, under its names.
 
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -76,8 +77,8 @@ pub(crate) struct Bleu {
     #[arg(long, short, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<PathBuf>,
     /// Split each line of the reference file at tabs into this many references [sacreBLEU: -nr]
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) num_refs: usize,
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) num_refs: NonZero<usize>,
     /// Encoding of the files; only UTF-8 is read
     #[arg(long, short, value_name = "NAME", default_value = "utf-8")]
     pub(crate) encoding: String,

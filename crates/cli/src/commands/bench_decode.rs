@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use taper_decoding::DecodingConfig;
 
 use crate::decoding_arguments::{BenchDecode, OverlongArguments, OverlongRule};
-use crate::line_translator::LineTranslator;
+use crate::line_translator::{LineTranslator, Shown};
 use crate::loaded_run::LoadedRun;
 use crate::text::{print_line, read_lines};
+use crate::translation::for_the_best;
 
 /// What was measured.
 #[derive(Debug, Serialize)]
@@ -17,9 +19,11 @@ struct Report {
     sentences: usize,
     /// Output tokens, `</s>` counted, once for each part of an overlong line.
     tokens: usize,
-    beam_size: usize,
+    /// None where translations are drawn.
+    beam_size: Option<usize>,
+    decoding: DecodingConfig,
     threads: usize,
-    /// From the start of the command to the translation of the first line, the model being loaded in between.
+    /// From the start of the command to the translation of the first line that is not blank, the model being loaded in between.
     first_translation_seconds: f64,
     /// Of each repeat, text to text.
     seconds: Vec<f64>,
@@ -45,8 +49,8 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &overrides)?;
     run.search(&arguments.search, None)?;
     let overlong = OverlongArguments { overlong: OverlongRule::Split, max_source_tokens: None };
-    let translator = LineTranslator::new(&run, &[] as &[&Path], &overlong, false)?;
-    decode(&translator, &lines[..1])?;
+    let translator = LineTranslator::new(&run, &[] as &[&Path], &overlong, Shown::default())?;
+    decode(&translator, first_to_translate(&lines))?;
     let first_translation_seconds = began.elapsed().as_secs_f64();
 
     let mut tokens = 0;
@@ -57,10 +61,12 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
         seconds.push(began.elapsed().as_secs_f64());
     }
     let typical = median(&seconds);
+    let decoding = for_the_best(&run.config.decoding);
     let report = Report {
         sentences: lines.len(),
         tokens,
-        beam_size: run.config.decoding.beam_size,
+        beam_size: (!decoding.sampling.is_active()).then_some(decoding.beam_size),
+        decoding,
         threads: rayon::current_num_threads(),
         first_translation_seconds,
         seconds,
@@ -71,10 +77,11 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     if arguments.json {
         return print_line(&serde_json::to_string(&report)?);
     }
-    print_line(&format!(
-        "{} sentences, {} tokens, beam {}, {} threads",
-        report.sentences, report.tokens, report.beam_size, report.threads
-    ))?;
+    let how = match report.beam_size {
+        Some(beam) => format!("beam {beam}"),
+        None => format!("drawn at temperature {}", report.decoding.sampling.temperature),
+    };
+    print_line(&format!("{} sentences, {} tokens, {how}, {} threads", report.sentences, report.tokens, report.threads))?;
     print_line(&format!("first translation   {:.3} s after the start", report.first_translation_seconds))?;
     print_line(&format!("sentences / second  {:.1} (median of {})", report.sentences_per_second, report.seconds.len()))?;
     print_line(&format!("tokens / second     {:.0}", report.tokens_per_second))?;
@@ -87,7 +94,13 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
 /// From text to text, as `translate` does it; returns the tokens of the best translations.
 fn decode(translator: &LineTranslator<'_>, lines: &[String]) -> Result<usize> {
     let found = translator.translate(lines, &[], 1, |_| {})?;
-    Ok(found.iter().filter_map(|line| line.translations.first()).map(|best| best.length).sum())
+    found.map(|line| Ok(line?.translations.first().map_or(0, |best| best.length))).sum()
+}
+
+/// The first line that the model is asked for: a blank one is translated without it.
+fn first_to_translate(lines: &[String]) -> &[String] {
+    let first = lines.iter().position(|line| !line.trim().is_empty()).unwrap_or(0);
+    &lines[first..=first]
 }
 
 /// The middle one; of an even number, the mean of the two.
@@ -101,6 +114,13 @@ fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blank_lines_are_no_warm_up() {
+        let lines = ["", " \t", "one", "two"].map(str::to_owned);
+        assert_eq!(first_to_translate(&lines), ["one"]);
+        assert_eq!(first_to_translate(&lines[..2]), [""]);
+    }
 
     #[test]
     fn the_median_is_the_middle() {

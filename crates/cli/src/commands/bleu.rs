@@ -147,7 +147,10 @@ fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
 /// BLEU as asked for.
 fn bleu(arguments: &arguments::Bleu) -> Result<Bleu> {
     let options = &arguments.bleu;
-    let language = options.language_pair.as_deref().and_then(|pair| pair.split_once('-')).map(|(_, target)| target);
+    let language = match options.language_pair.as_deref() {
+        Some(pair) => Some(pair.split('-').nth(1).with_context(|| format!("--language-pair {pair}: give both languages, as in en-zh"))?),
+        None => None,
+    };
     let tokenizer = match (options.tokenize.as_deref(), language) {
         (Some(name), _) => name,
         (None, Some("zh")) => "zh",

@@ -7,6 +7,7 @@ use crate::arguments::Evaluate;
 use crate::loaded_run::LoadedRun;
 use crate::testing::TestResult;
 use crate::text::print_line;
+use crate::translation::for_the_best;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
@@ -34,12 +35,15 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
         results.push(result);
     }
     if arguments.json {
+        let decoding = for_the_best(&run.config.decoding);
         let record = serde_json::json!({
             "run": arguments.run,
             "checkpoint": run.checkpoint,
             "step": run.state.step,
-            "beam_size": run.config.decoding.beam_size,
-            "length_penalty": run.config.decoding.length_penalty,
+            // None where translations are drawn.
+            "beam_size": (!decoding.sampling.is_active()).then_some(decoding.beam_size),
+            "length_penalty": decoding.length_penalty,
+            "decoding": decoding,
             "results": results,
         });
         print_line(&serde_json::to_string_pretty(&record)?)?;

@@ -28,12 +28,14 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
     let run = LoadedRun::open(&arguments.run, &arguments.weights, &[])?;
     let source_ids = encode_sources(&run.tokenizers, &sources)?;
     let target_ids = run.tokenizers.target().encode_batch(&targets)?;
-    let most = arguments.max_tokens.unwrap_or(Limit::of(&run.config, OverlongRule::Error, None).tokens);
-    // A source ends with </s>.
+    let limit = Limit::of(&run.config, OverlongRule::Error, arguments.max_tokens);
+    let most = limit.tokens;
+    // A source ends with </s>; a target has as many positions, the first of which `<s>` takes.
     for (path, ids, ends) in [(&arguments.source, &source_ids, 1), (&arguments.target, &target_ids, 0)] {
         if let Some((index, line)) = ids.iter().enumerate().find(|(_, line)| line.len() > most + ends) {
             let tokens = line.len() - ends;
-            bail!("{}, line {}: {tokens} tokens, more than {most}; --max-tokens N allows more", path.display(), index + 1);
+            let remedy = limit.more_by("--max-tokens N allows more");
+            bail!("{}, line {}: {tokens} tokens, more than {most}; {remedy}", path.display(), index + 1);
         }
     }
     let model = run.model.inference();

@@ -4,13 +4,14 @@ mod input;
 mod output;
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 
 use crate::arguments::Translate;
 use crate::decoding_arguments::OverlongRule;
-use crate::line_translator::{LineTranslator, Translated};
+use crate::line_translator::{LineTranslator, Shown, Translated};
 use crate::loaded_run::LoadedRun;
 use crate::progress::sentence_bar;
 use crate::text::{print_line, say, standard_input};
@@ -61,7 +62,13 @@ fn with_model(arguments: &Translate, act: impl FnOnce(&LoadedRun, &LineTranslato
     let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &arguments.overrides.set)?;
     arguments.control.apply(&mut run.config.decoding)?;
     run.search(&arguments.search, arguments.n_best)?;
-    act(&run, &LineTranslator::new(&run, &arguments.ensemble, &arguments.overlong, arguments.alignments)?)
+    let shown = Shown { all: arguments.json || arguments.n_best.is_some(), alignments: arguments.alignments, weights: arguments.json };
+    act(&run, &LineTranslator::new(&run, &arguments.ensemble, &arguments.overlong, shown)?)
+}
+
+/// Whether there is something at `path` that is neither a file nor a folder, such as a pipe or a device: its bytes pass once.
+fn is_stream(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
 /// Translates one window of the text after the other, and writes each before the next is read.
@@ -72,13 +79,14 @@ fn stream(translator: &LineTranslator<'_>, arguments: &Translate, input: &mut In
         // Parts of long lines are counted on the way, and are more than the lines.
         let progress = |done: usize| bar.set_position((before + done.min(count)) as u64);
         let found = translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
-        let mut text = String::new();
         bar.suspend(|| -> Result<()> {
-            for ((line, source), translated) in (window.first..).zip(&window.lines).zip(&found) {
-                report(line, translated);
-                text.push_str(&render(arguments, line, source, translated)?);
+            for ((line, source), translated) in (window.first..).zip(&window.lines).zip(found) {
+                let translated = translated?;
+                report(line, &translated);
+                // Line by line: with weights one may take megabytes.
+                output.write(&render(arguments, line, source, &translated)?)?;
             }
-            output.write(&text, count)
+            Ok(())
         })?;
     }
     bar.finish_and_clear();
@@ -135,7 +143,7 @@ fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, arguments: &Transl
             break;
         };
         let (number, lines) = (lines.line() as usize, [line]);
-        let found = match translator.translate(&lines, &[], number, |_| {}) {
+        let found = match translator.translate(&lines, &[], number, |_| {}).and_then(|found| found.collect::<Result<Vec<_>>>()) {
             Ok(found) => found,
             // The next sentence may be another matter.
             Err(error) => {

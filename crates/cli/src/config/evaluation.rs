@@ -7,7 +7,7 @@ use taper_metrics::Tokenizer;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct EvaluationConfig {
-    /// BLEU's tokenizer: 13a, none, char, zh or intl.
+    /// BLEU's tokenizer: 13a, none, char, zh or intl. Where a recipe names none, that of the target language.
     pub(crate) tokenize: Tokenizer,
     /// Lowercase both sides before scoring.
     pub(crate) lowercase: bool,
@@ -20,8 +20,29 @@ pub(crate) struct EvaluationConfig {
     pub(crate) test_after_training: bool,
 }
 
+/// The tokenizer for text in `language` where none is named: as sacreBLEU chooses, but characters where that takes MeCab.
+pub(super) fn usual_tokenizer(language: &str) -> Tokenizer {
+    match language.split(['-', '_']).next().unwrap_or(language).to_lowercase().as_str() {
+        "zh" | "zho" | "cmn" => Tokenizer::Chinese,
+        "ja" | "jpn" | "ko" | "kor" => Tokenizer::Character,
+        _ => Tokenizer::default(),
+    }
+}
+
 impl Default for EvaluationConfig {
     fn default() -> Self {
         Self { tokenize: Tokenizer::default(), lowercase: false, validation_sentences: 1000, samples: 5, test_after_training: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_without_spaces_are_not_scored_by_western_words() {
+        for (language, tokenizer) in [("zh", "zh"), ("zh-Hant", "zh"), ("cmn_Hans", "zh"), ("ja", "char"), ("ko", "char"), ("de", "13a")] {
+            assert_eq!(usual_tokenizer(language).name(), tokenizer, "{language}");
+        }
     }
 }

@@ -84,7 +84,11 @@ impl RunConfig {
             change.apply(&mut table)?;
             parse(&change.to_toml(), &format!("--set {text}"), false)?;
         }
+        let names_tokenizer = table.get("evaluation").and_then(|section| section.get("tokenize")).is_some();
         let mut config: Self = table.try_into().with_context(|| format!("{} with its overrides", path.display()))?;
+        if !names_tokenizer {
+            config.evaluation.tokenize = evaluation::usual_tokenizer(&config.data.target_language);
+        }
         if config.name.is_empty() {
             config.name = stem(path);
         }

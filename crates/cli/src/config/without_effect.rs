@@ -40,6 +40,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             data.tokenizer.path.is_some(),
             "data.tokenizer.path names a tokenizer that is trained already",
             &[
+                "data.tokenizer.kind",
                 "data.tokenizer.vocabulary_size",
                 "data.tokenizer.byte_fallback",
                 "data.tokenizer.character_coverage",
@@ -69,15 +70,11 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         ),
         (schedule != ScheduleKind::Noam, "it is for training.schedule.kind = \"noam\"", &["training.schedule.scale"]),
         (schedule == ScheduleKind::Constant, "training.schedule.kind = \"constant\" does not fall", &["training.schedule.minimum"]),
+        (data.validation.is_empty(), "nothing is validated", &["training.early_stopping.metric", "evaluation.validation_sentences"]),
         (
             data.validation.is_empty() || training.validate_every == 0,
-            "nothing is validated",
-            &[
-                "training.keep_best",
-                "training.early_stopping.metric",
-                "training.early_stopping.minimum_change",
-                "evaluation.validation_sentences",
-            ],
+            "no two validations are compared",
+            &["training.keep_best", "training.early_stopping.minimum_change"],
         ),
         (draws, "translations are drawn, not searched for", &["decoding.beam_size", "decoding.patience"]),
         (
@@ -131,6 +128,9 @@ mod tests {
         assert!(said(&["training.schedule.kind=noam"]).starts_with("training.schedule.learning_rate has no effect"));
         assert_eq!(said(&["training.schedule.kind=noam", "training.schedule.learning_rate=5e-4", "training.schedule.scale=2"]), "");
         assert!(said(&["decoding.sampling.top_k=5"]).contains("nothing is drawn"));
+        // The end of training is validated in any case.
+        assert_eq!(said(&["training.validate_every=0", "training.early_stopping.metric=bleu"]), "");
+        assert!(said(&["training.validate_every=0", "training.keep_best=3"]).starts_with("training.keep_best has no effect"));
         assert_eq!(said(&["decoding.sampling.top_k=5", "decoding.sampling.temperature=1", "decoding.beam_size=5"]), "");
     }
 }

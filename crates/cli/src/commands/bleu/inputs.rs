@@ -44,7 +44,7 @@ impl Inputs {
             _ => false,
         };
         let systems = if piped { from_standard_input(paired)? } else { from_files(&systems, paired)? };
-        let streams = read_references(references, arguments.num_refs)?;
+        let streams = read_references(references, arguments.num_refs.get())?;
         let [first, ..] = &systems[..] else { bail!("there is no translation to score") };
         if first.lines.is_empty() {
             bail!("{}: the file has no lines", first.name);
@@ -103,7 +103,9 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
             bail!("standard input, line {}: {} fields separated by tabs where the first line has {columns}", number + 1, fields.len());
         }
         for (system, field) in systems.iter_mut().zip(fields) {
-            system.lines.push(trim_end(field).to_owned());
+            // As in sacreBLEU, of the first line only the last field loses the whitespace at its end.
+            let field = if number == 0 { field } else { trim_end(field) };
+            system.lines.push(field.to_owned());
         }
     }
     Ok(systems)
@@ -111,7 +113,7 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
 
 /// One file for each reference, or one whose lines hold `count` of them, separated by tabs.
 fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> {
-    if count <= 1 {
+    if count == 1 {
         return paths.iter().map(|path| read_trimmed(path)).collect();
     }
     let [path] = paths else {

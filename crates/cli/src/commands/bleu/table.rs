@@ -74,11 +74,13 @@ impl Table {
     fn placed<'a>(&'a self, cells: impl Iterator<Item = &'a str> + 'a) -> impl Iterator<Item = String> + 'a {
         cells.zip(&self.columns).enumerate().map(|(index, (cell, column))| {
             let place = if index == 0 { Place::Right } else { Place::Middle };
-            let width = column.width();
-            match place {
-                Place::Right => format!("{cell:>width$}"),
-                Place::Middle => format!("{cell:^width$}"),
-            }
+            // Widths that a format takes end at 65,535.
+            let room = column.width().saturating_sub(cell.chars().count());
+            let before = match place {
+                Place::Right => room,
+                Place::Middle => room / 2,
+            };
+            format!("{}{cell}{}", " ".repeat(before), " ".repeat(room - before))
         })
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use taper_data::LineReader;
 
+use super::is_stream;
 use crate::arguments::Translate;
 use crate::text::{is_standard_stream, standard_input};
 
@@ -125,8 +126,7 @@ struct Source {
 impl Source {
     fn open(path: &Path) -> Result<Self> {
         // A pipe can be read only once, and its faults are found on the way.
-        let is_stream = path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
-        let total = if is_stream { None } else { Some(check(path)?) };
+        let total = if is_stream(path) { None } else { Some(check(path)?) };
         Ok(Self { lines: LineReader::open(path)?, total })
     }
 

@@ -1,29 +1,46 @@
-//! Where translations go: standard output, or a file that appears whole or not at all.
+//! Where translations go: standard output, a pipe or a device, or a file that appears whole or not at all.
 
-use std::fs::{self, File};
+use std::cell::RefCell;
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
+use super::is_stream;
 use crate::files::{put_in_place, with_suffix};
 use crate::signals::{end, on_signal};
 use crate::text::{is_standard_stream, say};
 
-/// Standard output, or a file, which the handler of signals knows too.
-pub(super) struct Output {
-    file: Option<Arc<Mutex<Partial>>>,
+/// Where translations go.
+pub(super) struct Output(Target);
+
+enum Target {
+    /// What takes them as they come, and its name.
+    Stream(RefCell<Box<dyn Write>>, String),
+    /// A file, which the handler of signals knows too.
+    File(Arc<Mutex<Partial>>),
 }
 
 impl Output {
-    /// Standard output, also called `-`, or the file at `path`, which must not exist and which is made at once under another name: that the
-    /// disk refuses it is to be known before hours of work.
+    /// Standard output, also called `-`, a pipe or a device, or the file at `path`, which must not exist and which is made at once under
+    /// another name: that the disk refuses it is to be known before hours of work.
     ///
     /// # Errors
     /// When the file exists or cannot be made.
     pub(super) fn open(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path.filter(|path| !is_standard_stream(path)) else { return Ok(Self { file: None }) };
+        let stream = |to: Box<dyn Write>, name| Ok(Self(Target::Stream(RefCell::new(to), name)));
+        let Some(path) = path.filter(|path| !is_standard_stream(path)) else {
+            return stream(Box::new(std::io::stdout()), "standard output".to_owned());
+        };
+        if is_stream(path) {
+            let shown = path.display();
+            return match OpenOptions::new().write(true).open(path) {
+                Ok(to) => stream(Box::new(to), shown.to_string()),
+                Err(error) => bail!("--output {shown} cannot be written: {error}; choose another --output"),
+            };
+        }
         let file = Arc::new(Mutex::new(Partial::create(path)?));
         let of_handler = Arc::clone(&file);
         on_signal(move || {
@@ -36,19 +53,19 @@ impl Output {
             partial.give_up();
             end();
         })?;
-        Ok(Self { file: Some(file) })
+        Ok(Self(Target::File(file)))
     }
 
-    /// Writes the translations of the next `lines` lines of the text, so that they outlive the process.
+    /// Writes the translations of the next line of the text, so that they outlive the process.
     ///
     /// # Errors
-    /// When the disk or standard output refuses.
-    pub(super) fn write(&self, text: &str, lines: usize) -> Result<()> {
-        match &self.file {
-            Some(file) => lock(file).append(text, lines),
-            None => {
-                let mut output = std::io::stdout().lock();
-                output.write_all(text.as_bytes()).and_then(|()| output.flush()).context("cannot write to standard output")
+    /// When the disk or the stream refuses.
+    pub(super) fn write(&self, text: &str) -> Result<()> {
+        match &self.0 {
+            Target::File(file) => lock(file).append(text),
+            Target::Stream(to, name) => {
+                let mut to = to.borrow_mut();
+                to.write_all(text.as_bytes()).and_then(|()| to.flush()).with_context(|| format!("cannot write to {name}"))
             }
         }
     }
@@ -58,12 +75,15 @@ impl Output {
     /// # Errors
     /// When the disk refuses.
     pub(super) fn finish(&self) -> Result<()> {
-        self.file.as_ref().map_or(Ok(()), |file| lock(file).finish())
+        match &self.0 {
+            Target::File(file) => lock(file).finish(),
+            Target::Stream(..) => Ok(()),
+        }
     }
 
     /// Says what there is of a translation that failed.
     pub(super) fn give_up(&self) {
-        if let Some(file) = &self.file {
+        if let Target::File(file) = &self.0 {
             lock(file).give_up();
         }
     }
@@ -117,13 +137,13 @@ impl Partial {
         Ok(Self { path, partial, file, lines: 0, bytes: 0, whole: false })
     }
 
-    fn append(&mut self, text: &str, lines: usize) -> Result<()> {
+    fn append(&mut self, text: &str) -> Result<()> {
         if let Err(error) = self.file.write_all(text.as_bytes()) {
             // A full disk may take a part: what stays is whole lines, as many as will be said.
             let _ = self.file.set_len(self.bytes);
             return Err(error).with_context(|| format!("cannot write {}", self.partial.display()));
         }
-        self.lines += lines;
+        self.lines += 1;
         self.bytes += text.len() as u64;
         Ok(())
     }
