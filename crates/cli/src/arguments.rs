@@ -81,7 +81,8 @@ pub(crate) struct Train {
 pub(crate) struct Resume {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Go back to an earlier checkpoint: best, step-00001000, or the path of a checkpoint folder [default: last]
+    /// Go back to an earlier checkpoint: best, step-00001000, or the path of a checkpoint folder
+    /// [default: last]
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) from: Option<String>,
     #[command(flatten)]
@@ -102,10 +103,12 @@ pub(crate) struct TrainOutput {
     /// Memory that training may take, for example 4GiB [default: what the system has available]
     #[arg(long, value_name = "SIZE", value_parser = crate::memory::parse_bytes)]
     pub(crate) memory: Option<u64>,
-    /// Where the state is saved if the run's folder takes no more [default: taper-rescue in the system's temporary folder]
+    /// Where the state is saved if the run's folder takes no more [default: taper-rescue in the
+    /// system's temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) rescue: Option<PathBuf>,
-    /// Resume although the text or the recipe's [data] (but for the tokenizer), [model] or dtype have changed
+    /// Resume although the text or the recipe's [data] (but for the tokenizer), [model] or dtype
+    /// have changed
     #[arg(long)]
     pub(crate) accept_changes: bool,
 }
@@ -121,7 +124,8 @@ pub(crate) struct Overrides {
 /// Which weights of a run to use, and where to compute.
 #[derive(Debug, Args)]
 pub(crate) struct Weights {
-    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder [default: average if there and not older than last, else best, else last]
+    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
+    /// [default: average if there and not older than last, else best, else last]
     #[arg(long)]
     pub(crate) checkpoint: Option<String>,
     /// auto, cpu, cuda, cuda:N or metal [default: the run's]
@@ -158,8 +162,8 @@ pub(crate) struct Translate {
     pub(crate) n_best: Option<usize>,
     #[command(flatten)]
     pub(crate) control: Control,
-    /// Lines that are read, translated and written together; with 1 each line of a pipe is answered before the next is read
-    /// [default: 128, growing to 4096]
+    /// Lines that are read, translated and written together; with 1 each line of a pipe is
+    /// answered before the next is read [default: 128, growing to 4096]
     #[arg(long, value_name = "LINES")]
     pub(crate) window: Option<NonZero<usize>>,
     /// What each translation must begin with, one line for each line of the input
@@ -168,7 +172,8 @@ pub(crate) struct Translate {
     /// More runs or checkpoint folders that decide together with RUN; they need its tokenizer
     #[arg(long, value_name = "RUN_OR_CHECKPOINT", num_args = 1..)]
     pub(crate) ensemble: Vec<PathBuf>,
-    /// Add to each translation a tab and its alignment, as source-target pairs of token positions from 0
+    /// Add to each translation a tab and its alignment, as source-target pairs of token positions
+    /// from 0
     #[arg(long)]
     pub(crate) alignments: bool,
     #[command(flatten)]
@@ -212,7 +217,8 @@ pub(crate) struct Score {
     /// Their translations, one a line
     #[arg(long, value_name = "FILE")]
     pub(crate) target: PathBuf,
-    /// The most tokens of a line; a longer one is refused [default: the run's data.cleaning.max_tokens, the most it was trained on]
+    /// The most tokens of a line; a longer one is refused [default: the run's
+    /// data.cleaning.max_tokens, the most it was trained on]
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
     #[command(flatten)]
@@ -227,7 +233,8 @@ pub(crate) struct Score {
 pub(crate) enum BenchCommand {
     /// Training steps on batches from a file: forward, loss, backward, clipping, Adam
     Train(BenchTrain),
-    /// Translate a text: sentences and tokens per second, time to the first translation, peak memory
+    /// Translate a text: sentences and tokens per second, time to the first translation, peak
+    /// memory
     Decode(BenchDecode),
 }
 
@@ -236,7 +243,8 @@ pub(crate) enum BenchCommand {
 pub(crate) struct Average {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// How many of the newest checkpoints to average [default: the run's training.average_last, else all]
+    /// How many of the newest checkpoints to average [default: the run's training.average_last,
+    /// else all]
     #[arg(long, value_name = "K")]
     pub(crate) last: Option<usize>,
 }
@@ -320,7 +328,8 @@ pub(crate) struct ConfigFile {
 /// Arguments of `bench train`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchTrain {
-    /// Batches: a safetensors file with int32 `src.N` and `tgt.N`, padded with 0, targets with begin and end symbols
+    /// Batches: a safetensors file with int32 `src.N` and `tgt.N`, padded with 0, targets with
+    /// begin and end symbols
     #[arg(long, value_name = "FILE")]
     pub(crate) batches: PathBuf,
     /// Shape of the model

@@ -23,7 +23,15 @@ pub(crate) struct TrainingBatches {
 impl TrainingBatches {
     /// Batches of `dataset` in the order that `seed` gives.
     pub(crate) fn new(dataset: Arc<Dataset>, batching: BatchingConfig, seed: u64) -> Self {
-        Self { dataset, batching, seed, ahead: None, item: None, next: taper_data::Position::default(), counted: None }
+        Self {
+            dataset,
+            batching,
+            seed,
+            ahead: None,
+            item: None,
+            next: taper_data::Position::default(),
+            counted: None,
+        }
     }
 
     /// The batch at `wanted`, from the thread that reads ahead.
@@ -35,8 +43,13 @@ impl TrainingBatches {
         let item = match self.item.take() {
             Some(item) => item,
             None => {
-                let begin = || Prefetcher::new(Arc::clone(&self.dataset), &self.batching, self.seed, wanted);
-                self.ahead.get_or_insert_with(begin).next().ok_or("the thread that prepares batches ended early")??
+                let begin = || {
+                    Prefetcher::new(Arc::clone(&self.dataset), &self.batching, self.seed, wanted)
+                };
+                self.ahead
+                    .get_or_insert_with(begin)
+                    .next()
+                    .ok_or("the thread that prepares batches ended early")??
             }
         };
         if item.position != wanted {
@@ -63,7 +76,10 @@ impl Source for TrainingBatches {
     }
 
     fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
-        let item = self.fetch(taper_data::Position { epoch: position.epoch, batch: usize::try_from(position.index)? })?;
+        let item = self.fetch(taper_data::Position {
+            epoch: position.epoch,
+            batch: usize::try_from(position.index)?,
+        })?;
         self.next = item.next;
         Ok(micro_batch(item.batch))
     }
@@ -79,7 +95,10 @@ pub(crate) fn micro_batch(batch: Batch) -> MicroBatch {
 }
 
 /// Every batch of `dataset` once, in corpus order: for validation.
-pub(crate) fn in_order(dataset: &Dataset, batching: &BatchingConfig) -> impl Iterator<Item = Result<MicroBatch, BoxError>> {
+pub(crate) fn in_order(
+    dataset: &Dataset,
+    batching: &BatchingConfig,
+) -> impl Iterator<Item = Result<MicroBatch, BoxError>> {
     let batching = BatchingConfig { shuffle: false, ..batching.clone() };
     let plan = EpochPlan::new(dataset, &batching, 0, 0);
     (0..plan.len()).map(move |index| Ok(micro_batch(plan.batch(dataset, index)?)))

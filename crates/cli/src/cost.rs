@@ -18,7 +18,8 @@ pub(crate) struct Cost {
     pub(crate) encoder_flops_per_token: u64,
     /// Forward arithmetic for one target token, output layer included.
     pub(crate) decoder_flops_per_token: u64,
-    /// Forward and backward for one source and one target token, in all passes that an update makes of them.
+    /// Forward and backward for one source and one target token, in all passes that an update
+    /// makes of them.
     pub(crate) training_flops_per_token_pair: u64,
     /// Weights, gradients and the optimizer's two moments.
     pub(crate) training_state_bytes: u64,
@@ -56,7 +57,8 @@ impl Cost {
     }
 }
 
-/// Bytes of weights, gradients, the optimizer's two moments and the moving average where there is one.
+/// Bytes of weights, gradients, the optimizer's two moments and the moving average where there is
+/// one.
 pub(crate) fn training_state_bytes(config: &RunConfig, parameters: u64) -> u64 {
     let copies = 4 + u64::from(config.training.ema_decay > 0.0);
     parameters.saturating_mul(copies * F32)
@@ -78,8 +80,8 @@ fn flops(model: &ModelConfig, target_vocabulary: usize) -> (u64, u64) {
     (2 * encoder, 2 * decoder)
 }
 
-/// Estimate of the memory that a training batch keeps until its backward pass: an upper bound for the fused operations of the CPU,
-/// which do not keep the outputs of norms.
+/// Estimate of the memory that a training batch keeps until its backward pass: an upper bound for
+/// the fused operations of the CPU, which do not keep the outputs of norms.
 ///
 /// Counted in f32 for each token and layer: norm inputs and outputs, packed
 /// queries, keys and values, attention output, the feed-forward layer before
@@ -97,8 +99,11 @@ pub(crate) fn activation_bytes(
     let attention = 3 * width + width + width;
     let sublayer = 2 * width;
     let feed_forward = 2 * inner + width;
-    let encoder_token = model.encoder_layers as u64 * (attention + feed_forward + 2 * sublayer) + model.decoder_layers as u64 * 2 * width;
-    let decoder_token = model.decoder_layers as u64 * (attention + 3 * width + feed_forward + 3 * sublayer) + logits;
+    let encoder_token = model.encoder_layers as u64 * (attention + feed_forward + 2 * sublayer)
+        + model.decoder_layers as u64 * 2 * width;
+    let decoder_token = model.decoder_layers as u64
+        * (attention + 3 * width + feed_forward + 3 * sublayer)
+        + logits;
     F32 * (source_tokens as u64 * encoder_token + target_tokens as u64 * decoder_token)
 }
 

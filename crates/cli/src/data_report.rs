@@ -25,8 +25,14 @@ struct Record<'a> {
 ///
 /// # Errors
 /// When the folder cannot be written to.
-pub(crate) fn save(path: &Path, config: &RunConfig, prepared: &Prepared, device: &Device) -> Result<()> {
-    let json = serde_json::to_vec_pretty(&Record::of(config, prepared, device)).context("the data report is not JSON")?;
+pub(crate) fn save(
+    path: &Path,
+    config: &RunConfig,
+    prepared: &Prepared,
+    device: &Device,
+) -> Result<()> {
+    let json = serde_json::to_vec_pretty(&Record::of(config, prepared, device))
+        .context("the data report is not JSON")?;
     write_atomically(path, &json)
 }
 
@@ -63,7 +69,11 @@ pub(crate) fn lines(config: &RunConfig, prepared: &Prepared, device: &Device) ->
             report.pairs_read,
             report.pairs_kept,
             report.dropped.total(),
-            if report.dropped.total() > 0 { format!(" ({})", report.dropped) } else { String::new() }
+            if report.dropped.total() > 0 {
+                format!(" ({})", report.dropped)
+            } else {
+                String::new()
+            }
         ));
         for side in [&report.source, &report.target] {
             lines.push(side_line(side));
@@ -71,8 +81,12 @@ pub(crate) fn lines(config: &RunConfig, prepared: &Prepared, device: &Device) ->
     }
     let report = prepared.train.report();
     for side in [&report.source, &report.target] {
-        let bins: Vec<String> =
-            side.histogram.iter().filter(|bin| bin.pairs > 0).map(|bin| format!("{}-{}: {}", bin.from, bin.to, bin.pairs)).collect();
+        let bins: Vec<String> = side
+            .histogram
+            .iter()
+            .filter(|bin| bin.pairs > 0)
+            .map(|bin| format!("{}-{}: {}", bin.from, bin.to, bin.pairs))
+            .collect();
         lines.push(format!("  lengths {}: {}", side.language, bins.join(", ")));
     }
     let batching = &report.batching;
@@ -95,7 +109,11 @@ pub(crate) fn lines(config: &RunConfig, prepared: &Prepared, device: &Device) ->
     lines.push(if tokenizers.is_joint() {
         format!("vocabulary: {} tokens, joint", tokenizers.source().vocabulary_size())
     } else {
-        format!("vocabulary: {} source and {} target tokens", tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size())
+        format!(
+            "vocabulary: {} source and {} target tokens",
+            tokenizers.source().vocabulary_size(),
+            tokenizers.target().vocabulary_size()
+        )
     });
     lines
 }

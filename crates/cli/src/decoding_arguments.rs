@@ -11,10 +11,12 @@ use crate::arguments::{Search, Weights};
 /// Sampling, and control of repetition.
 #[derive(Debug, Args)]
 pub(crate) struct Control {
-    /// Draw translations at random instead of searching for the best; implied by the next three options
+    /// Draw translations at random instead of searching for the best; implied by the next three
+    /// options
     #[arg(long)]
     pub(crate) sample: bool,
-    /// Divide logits by T before drawing; below 1 favours likely tokens [default: the run's, else 1]
+    /// Divide logits by T before drawing; below 1 favours likely tokens [default: the run's, else
+    /// 1]
     #[arg(long, value_name = "T")]
     pub(crate) temperature: Option<f64>,
     /// Draw among the K likeliest tokens
@@ -23,13 +25,16 @@ pub(crate) struct Control {
     /// Draw among the fewest likeliest tokens that together have probability P
     #[arg(long, value_name = "P")]
     pub(crate) top_p: Option<f64>,
-    /// Seed of the draws; one seed gives one output, however lines are batched [default: the run's]
+    /// Seed of the draws; one seed gives one output, however lines are batched [default: the
+    /// run's]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Divide the positive logits of tokens that the output holds already, multiply the negative ones
+    /// Divide the positive logits of tokens that the output holds already, multiply the negative
+    /// ones
     #[arg(long, value_name = "X")]
     pub(crate) repetition_penalty: Option<f64>,
-    /// No run of N tokens comes twice in an output (of a line that is translated in parts: in that of a part)
+    /// No run of N tokens comes twice in an output (of a line that is translated in parts: in that
+    /// of a part)
     #[arg(long, value_name = "N")]
     pub(crate) no_repeat_ngram: Option<usize>,
 }
@@ -41,7 +46,10 @@ impl Control {
     /// For an option of drawing where nothing is drawn.
     pub(crate) fn apply(&self, config: &mut DecodingConfig) -> Result<()> {
         let sampling = &mut config.sampling;
-        let wanted = self.sample || self.temperature.is_some() || self.top_k.is_some() || self.top_p.is_some();
+        let wanted = self.sample
+            || self.temperature.is_some()
+            || self.top_k.is_some()
+            || self.top_p.is_some();
         if wanted && !sampling.is_active() {
             sampling.temperature = 1.0;
         }
@@ -55,8 +63,12 @@ impl Control {
             ("--top-p", self.top_p.is_some()),
             ("--seed", self.seed.is_some()),
         ];
-        if let Some((name, _)) = of_drawing.into_iter().find(|(_, given)| *given && !sampling.is_active()) {
-            bail!("{name} has no effect where nothing is drawn: leave it out, or give a --temperature above 0, such as 1");
+        if let Some((name, _)) =
+            of_drawing.into_iter().find(|(_, given)| *given && !sampling.is_active())
+        {
+            bail!(
+                "{name} has no effect where nothing is drawn: leave it out, or give a --temperature above 0, such as 1"
+            );
         }
         set(&mut config.repetition_penalty, self.repetition_penalty);
         set(&mut config.no_repeat_ngram, self.no_repeat_ngram);
@@ -88,7 +100,8 @@ pub(crate) struct OverlongArguments {
     /// What becomes of a line with too many tokens; standard error and --json say which lines
     #[arg(long, value_enum, default_value = "split")]
     pub(crate) overlong: OverlongRule,
-    /// The most tokens of a line [default: the run's data.cleaning.max_tokens, the most it was trained on]
+    /// The most tokens of a line [default: the run's data.cleaning.max_tokens, the most it was
+    /// trained on]
     #[arg(long, value_name = "N")]
     pub(crate) max_source_tokens: Option<usize>,
 }

@@ -17,8 +17,11 @@ pub(crate) fn open(name: &str) -> Result<Device> {
         "cpu" => Ok(Device::Cpu),
         "cuda" if !cfg!(feature = "cuda") => bail!(lacking("cuda", name)),
         "metal" if !cfg!(feature = "metal") => bail!(lacking("metal", name)),
-        "cuda" => Device::new_cuda(ordinal).with_context(|| format!("device `{name}` does not open; is the driver installed?")),
-        "metal" => Device::new_metal(ordinal).with_context(|| format!("device `{name}` does not open")),
+        "cuda" => Device::new_cuda(ordinal)
+            .with_context(|| format!("device `{name}` does not open; is the driver installed?")),
+        "metal" => {
+            Device::new_metal(ordinal).with_context(|| format!("device `{name}` does not open"))
+        }
         _ => bail!("unknown device `{name}`: expected auto, cpu, cuda, cuda:N, metal or metal:N"),
     }
 }
@@ -30,7 +33,9 @@ pub(crate) fn open(name: &str) -> Result<Device> {
 pub(crate) fn check_names(device: &str, dtype: &str) -> Result<()> {
     let (kind, _) = split(device).context("key `device`")?;
     if !matches!(kind, "auto" | "cpu" | "cuda" | "metal") {
-        bail!("key `device`: unknown device `{device}`: expected auto, cpu, cuda, cuda:N, metal or metal:N");
+        bail!(
+            "key `device`: unknown device `{device}`: expected auto, cpu, cuda, cuda:N, metal or metal:N"
+        );
     }
     parse_dtype(dtype, kind == "cpu").map(drop)
 }
@@ -40,7 +45,9 @@ fn parse_dtype(name: &str, on_cpu: bool) -> Result<DType> {
         "f32" => Ok(DType::F32),
         "bf16" => Ok(DType::BF16),
         "f16" if on_cpu => {
-            bail!("key `dtype`: f16 needs a cuda or metal device; the CPU computes in f32, or with bf16 in its matrix products")
+            bail!(
+                "key `dtype`: f16 needs a cuda or metal device; the CPU computes in f32, or with bf16 in its matrix products"
+            )
         }
         "f16" => Ok(DType::F16),
         _ => bail!("key `dtype`: unknown value `{name}`, expected f32, bf16 or f16"),
@@ -51,7 +58,9 @@ fn split(name: &str) -> Result<(&str, usize)> {
     match name.split_once(':') {
         None => Ok((name, 0)),
         Some((kind @ ("cuda" | "metal"), ordinal)) => {
-            let ordinal = ordinal.parse().with_context(|| format!("device `{name}`: `{ordinal}` is not a device number (0, 1, …)"))?;
+            let ordinal = ordinal.parse().with_context(|| {
+                format!("device `{name}`: `{ordinal}` is not a device number (0, 1, …)")
+            })?;
             Ok((kind, ordinal))
         }
         Some(_) => bail!("unknown device `{name}`: only cuda and metal take a number"),
@@ -73,7 +82,9 @@ fn automatic() -> Device {
 }
 
 fn lacking(feature: &str, name: &str) -> String {
-    format!("device `{name}`: this build lacks {feature}; build with `cargo build --release --features {feature}`, or use --device cpu")
+    format!(
+        "device `{name}`: this build lacks {feature}; build with `cargo build --release --features {feature}`, or use --device cpu"
+    )
 }
 
 /// Reads `f32`, `bf16` or `f16`.

@@ -13,8 +13,8 @@ const F32: u64 = 4;
 /// Allowance for the small files: configuration, metrics, state, scores.
 const SMALL_FILES: u64 = 1 << 20;
 
-/// The most bytes that the checkpoints of a model take at any time: those that are kept, though no more than the run makes, the one that is
-/// being written, and the average.
+/// The most bytes that the checkpoints of a model take at any time: those that are kept, though no
+/// more than the run makes, the one that is being written, and the average.
 fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     let ema = u64::from(training.ema_decay > 0.0);
     let weights = F32 * parameters;
@@ -25,7 +25,9 @@ fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     // Those of the schedule, those of validations that improve, and the last.
     let made = match training.max_updates {
         0 => u64::MAX,
-        _ => times(training.checkpoint_every).saturating_add(times(training.validate_every)).saturating_add(1),
+        _ => times(training.checkpoint_every)
+            .saturating_add(times(training.validate_every))
+            .saturating_add(1),
     };
     checkpoint.saturating_mul(kept.min(made).saturating_add(1)).saturating_add(average)
 }
@@ -34,8 +36,15 @@ fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
 ///
 /// # Errors
 /// With what is needed, what is free and what to do.
-pub(crate) fn check(folder: &Path, checkpoints: &Path, training: &TrainingConfig, parameters: u64) -> Result<()> {
-    let needed = checkpoint_bytes(training, parameters).saturating_sub(size_of(checkpoints)).saturating_add(SMALL_FILES);
+pub(crate) fn check(
+    folder: &Path,
+    checkpoints: &Path,
+    training: &TrainingConfig,
+    parameters: u64,
+) -> Result<()> {
+    let needed = checkpoint_bytes(training, parameters)
+        .saturating_sub(size_of(checkpoints))
+        .saturating_add(SMALL_FILES);
     // Where the system does not say, the disk itself will.
     let Some(free) = available(folder) else { return Ok(()) };
     if free < needed {
@@ -84,7 +93,12 @@ mod tests {
 
     #[test]
     fn checkpoints_are_counted_by_hand() {
-        let training = TrainingConfig { keep_last: 3, keep_best: 1, average_last: 2, ..TrainingConfig::default() };
+        let training = TrainingConfig {
+            keep_last: 3,
+            keep_best: 1,
+            average_last: 2,
+            ..TrainingConfig::default()
+        };
         // Five checkpoints of weights and two moments, and an average of weights.
         assert_eq!(checkpoint_bytes(&training, 1000), 5 * 12_000 + 4000);
         let training = TrainingConfig { ema_decay: 0.999, average_last: 0, ..training };
@@ -102,7 +116,9 @@ mod tests {
         let training = TrainingConfig::default();
         check(folder.path(), &folder.path().join("checkpoints"), &training, 1000).expect("fits");
         if cfg!(unix) {
-            let error = check(folder.path(), folder.path(), &training, u64::MAX >> 8).expect_err("does not fit").to_string();
+            let error = check(folder.path(), folder.path(), &training, u64::MAX >> 8)
+                .expect_err("does not fit")
+                .to_string();
             assert!(error.contains("free") && error.contains("training.keep_last (3)"), "{error}");
         }
     }

@@ -62,7 +62,8 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     for cause in error.chain() {
         let text = cause.to_string();
         let lines = text.lines().map(str::trim).filter(|part| !part.is_empty());
-        // Where RUST_BACKTRACE is set, Candle's messages end with a backtrace, whose frames count from 0.
+        // Where RUST_BACKTRACE is set, Candle's messages end with a backtrace, whose frames count
+        // from 0.
         let text = lines.take_while(|line| !line.starts_with("0: ")).collect::<Vec<_>>().join("; ");
         if line.is_empty() {
             line = text;
@@ -83,7 +84,9 @@ mod tests {
     fn causes_are_chained_once() {
         let error = anyhow!("file a.toml is\nbroken").context("cannot train");
         assert_eq!(one_line(&error), "cannot train: file a.toml is; broken");
-        let error = anyhow!("no such tensor\n   0: candle_core::error::Error::bt\n             at /src/error.rs:1\n   1: main");
+        let error = anyhow!(
+            "no such tensor\n   0: candle_core::error::Error::bt\n             at /src/error.rs:1\n   1: main"
+        );
         assert_eq!(one_line(&error), "no such tensor");
         let error = anyhow!("inner").context("outer: inner");
         assert_eq!(one_line(&error), "outer: inner");
@@ -96,7 +99,13 @@ mod tests {
         assert_eq!(ending(&pipe.context("writing")), Ending::Silent);
         assert_eq!(ending(&anyhow::Error::from(Interrupted)), Ending::Interrupted);
         let computation = || candle_core::Error::Msg("no memory".to_owned());
-        assert_eq!(ending(&anyhow::Error::from(computation()).context("training")), Ending::Fail(EXIT_INTERNAL));
-        assert_eq!(ending(&anyhow::Error::from(ModelError::Tensor(computation())).context("training")), Ending::Fail(EXIT_INTERNAL));
+        assert_eq!(
+            ending(&anyhow::Error::from(computation()).context("training")),
+            Ending::Fail(EXIT_INTERNAL)
+        );
+        assert_eq!(
+            ending(&anyhow::Error::from(ModelError::Tensor(computation())).context("training")),
+            Ending::Fail(EXIT_INTERNAL)
+        );
     }
 }

@@ -56,8 +56,8 @@ impl LoadedRun {
         Ok(Self { config, tokenizers, model, checkpoint, state })
     }
 
-    /// Another model to decide together with this run's: the run at `path` with its default weights, or the
-    /// checkpoint at `path` of a run.
+    /// Another model to decide together with this run's: the run at `path` with its default
+    /// weights, or the checkpoint at `path` of a run.
     ///
     /// # Errors
     /// When it cannot be loaded, or its tokenizer is not this run's.
@@ -66,17 +66,23 @@ impl LoadedRun {
         let is_checkpoint = around.is_some();
         let folder = match around {
             Some(folder) => folder,
-            None => RunFolder::open(path).with_context(|| format!("--ensemble {}", path.display()))?,
+            None => {
+                RunFolder::open(path).with_context(|| format!("--ensemble {}", path.display()))?
+            }
         };
         let tokenizers = TokenizerPair::load(folder.root())?;
         if tokenizers.hash() != self.tokenizers.hash() {
-            bail!("--ensemble {}: its tokenizer is another, so its tokens do not mean the same", path.display());
+            bail!(
+                "--ensemble {}: its tokenizer is another, so its tokens do not mean the same",
+                path.display()
+            );
         }
         // All members compute as this run does, on one device and with products of one type.
         let config = RunConfig { dtype: self.config.dtype.clone(), ..folder.load_config(&[])? };
         let load = || -> Result<Transformer> {
             let model = build_model(&config, &tokenizers, self.model.parameters().device(), None)?;
-            let checkpoint = if is_checkpoint { path.to_owned() } else { folder.checkpoint(None)? };
+            let checkpoint =
+                if is_checkpoint { path.to_owned() } else { folder.checkpoint(None)? };
             load_model(&checkpoint, &model, &tokenizers.hash())?;
             Ok(model)
         };
@@ -117,9 +123,15 @@ impl LoadedRun {
 ///
 /// # Errors
 /// When the device cannot compute in the type that `config` names, or the model cannot be built.
-pub(crate) fn build_model(config: &RunConfig, tokenizers: &TokenizerPair, device: &Device, seed: Option<u64>) -> Result<Transformer> {
+pub(crate) fn build_model(
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    device: &Device,
+    seed: Option<u64>,
+) -> Result<Transformer> {
     let dtype = device::dtype(&config.dtype, device)?;
-    let (source, target) = (tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
+    let (source, target) =
+        (tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
     memory::require_weights(config, source, target)?;
     match seed {
         Some(seed) => Transformer::new(&config.model, source, target, seed, device, dtype),
@@ -140,7 +152,9 @@ pub(crate) fn use_threads(threads: usize) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let most = MOST_THREADS.max(4 * cores);
     if threads > most {
-        bail!("key `threads` = {threads}: at most {most}, since there are {cores} cores; 0 takes one for each");
+        bail!(
+            "key `threads` = {threads}: at most {most}, since there are {cores} cores; 0 takes one for each"
+        );
     }
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)

@@ -1,8 +1,9 @@
 //! Whether a recipe fits into memory, known before the first update.
 //!
-//! The largest batch that the recipe allows is tried: its loss and gradients are computed and dropped, and the system says how
-//! much memory that took. An estimate by formula would have to know every buffer of every operation; what is measured needs no
-//! upkeep. The estimate of [`crate::cost`] only keeps the trial itself from exhausting the memory.
+//! The largest batch that the recipe allows is tried: its loss and gradients are computed and
+//! dropped, and the system says how much memory that took. An estimate by formula would have to
+//! know every buffer of every operation; what is measured needs no upkeep. The estimate of
+//! [`crate::cost`] only keeps the trial itself from exhausting the memory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,29 +17,36 @@ use taper_trainer::{MicroBatch, TrainingConfig, rehearse};
 use crate::config::RunConfig;
 use crate::cost::{Cost, activation_bytes, bytes, grouped, training_state_bytes};
 
-/// The largest budget that is looked for: the batches of Vaswani et al. 2017, section 5.1. Larger ones are a decision about
-/// the training, not about memory.
+/// The largest budget that is looked for: the batches of Vaswani et al. 2017, section 5.1. Larger
+/// ones are a decision about the training, not about memory.
 const MOST_TOKENS: usize = 25_000;
 /// The smallest.
 const LEAST_TOKENS: usize = 64;
 /// What a trial may exceed its prediction by before a smaller budget is tried.
 const HEADROOM: f64 = 0.93;
-/// Batches from which the growth by subword sampling is known; every draw is another, so it is taken to be a little more.
+/// Batches from which the growth by subword sampling is known; every draw is another, so it is
+/// taken to be a little more.
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
-/// Tries the largest batch of `config` on `model` and returns the token budget of the batches: the configured one, or for
-/// `"auto"` the largest that fits. `budget` is the memory in bytes that the whole process may take; without one, what the
-/// system has available.
+/// Tries the largest batch of `config` on `model` and returns the token budget of the batches: the
+/// configured one, or for `"auto"` the largest that fits. `budget` is the memory in bytes that the
+/// whole process may take; without one, what the system has available.
 ///
 /// # Errors
 /// When the batch does not fit, with a token budget that does.
-pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, budget: Option<u64>) -> Result<usize> {
+pub(crate) fn fit(
+    config: &RunConfig,
+    model: &Transformer,
+    prepared: &Prepared,
+    budget: Option<u64>,
+) -> Result<usize> {
     let trial = Trial::new(config, model, prepared)?;
     let limit = limit(budget);
     let wanted = config.data.batching.max_tokens;
     if wanted != AUTO {
-        // Where it may not fit, smaller ones are tried first: the most that the process has had never falls.
+        // Where it may not fit, smaller ones are tried first: the most that the process has had
+        // never falls.
         let is_close = trial.estimate(wanted) > limit;
         let fitting = if is_close { trial.largest(limit, wanted)? } else { None };
         if fitting == Some(wanted) {
@@ -48,7 +56,8 @@ pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, 
         if needed > limit {
             let advice = match fitting {
                 Some(tokens) => {
-                    // The next process may take a tenth more for the same: it depends on which thread computes what.
+                    // The next process may take a tenth more for the same: it depends on which
+                    // thread computes what.
                     let advised = (tokens - tokens / 8).max(LEAST_TOKENS.min(tokens));
                     format!("set data.batching.max_tokens = {advised}, which fits, or \"auto\"")
                 }
@@ -66,17 +75,32 @@ pub(crate) fn fit(config: &RunConfig, model: &Transformer, prepared: &Prepared, 
     }
     match trial.largest(limit, MOST_TOKENS)? {
         Some(tokens) => Ok(tokens),
-        None => bail!("data.batching.max_tokens = \"auto\": not even batches of {LEAST_TOKENS} tokens fit into {}", bytes(limit)),
+        None => bail!(
+            "data.batching.max_tokens = \"auto\": not even batches of {LEAST_TOKENS} tokens fit into {}",
+            bytes(limit)
+        ),
     }
 }
 
-/// Refuses a model of which not even weights, gradients and moments fit, before memory is taken for any of them.
+/// Refuses a model of which not even weights, gradients and moments fit, before memory is taken for
+/// any of them.
 ///
 /// # Errors
 /// With its size and the memory there is.
-pub(crate) fn require_state(config: &RunConfig, tokenizers: &TokenizerPair, budget: Option<u64>) -> Result<()> {
-    let parameters = config.model.parameters(tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
-    require_room(parameters, training_state_bytes(config, parameters), "weights, gradients and moments", budget)
+pub(crate) fn require_state(
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    budget: Option<u64>,
+) -> Result<()> {
+    let parameters = config
+        .model
+        .parameters(tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
+    require_room(
+        parameters,
+        training_state_bytes(config, parameters),
+        "weights, gradients and moments",
+        budget,
+    )
 }
 
 /// Refuses a model whose weights alone do not fit, before memory is taken for them.
@@ -88,7 +112,8 @@ pub(crate) fn require_weights(config: &RunConfig, source: usize, target: usize) 
     require_room(parameters, parameters.saturating_mul(4), "weights", None)
 }
 
-/// Refuses a model of so many parameters where the bytes `needed` for `what` exceed what the process may take.
+/// Refuses a model of so many parameters where the bytes `needed` for `what` exceed what the
+/// process may take.
 fn require_room(parameters: u64, needed: u64, what: &str, budget: Option<u64>) -> Result<()> {
     let limit = limit(budget);
     if needed > limit {
@@ -103,7 +128,8 @@ fn require_room(parameters: u64, needed: u64, what: &str, budget: Option<u64>) -
     Ok(())
 }
 
-/// The bytes that the process may take. On a system that says nothing the trial alone must do: a device without memory left fails it.
+/// The bytes that the process may take. On a system that says nothing the trial alone must do: a
+/// device without memory left fails it.
 fn limit(budget: Option<u64>) -> u64 {
     budget.or_else(|| available().map(|free| resident().unwrap_or(0) + free)).unwrap_or(u64::MAX)
 }
@@ -118,7 +144,9 @@ fn origin(budget: Option<u64>) -> &'static str {
 /// # Errors
 /// When it is none of these, in words for the command line.
 pub(crate) fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
-    let split = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let split = text
+        .find(|character: char| !character.is_ascii_digit() && character != '.')
+        .unwrap_or(text.len());
     let (number, unit) = (&text[..split], text[split..].trim());
     let factor = match unit {
         "" | "B" => 1.0,
@@ -137,7 +165,9 @@ pub(crate) fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
 }
 
 fn too_large(tokens: usize) -> String {
-    format!("the largest batch of data.batching.max_tokens = {tokens} cannot be computed; a smaller value or \"auto\" may help")
+    format!(
+        "the largest batch of data.batching.max_tokens = {tokens} cannot be computed; a smaller value or \"auto\" may help"
+    )
 }
 
 /// Trials of one model.
@@ -146,12 +176,13 @@ struct Trial<'a> {
     training: &'a TrainingConfig,
     /// The longest rows of a side, end marks included.
     longest: (usize, usize),
-    /// How many times as many tokens as its budget a batch may have: more than 1 where subwords are sampled.
+    /// How many times as many tokens as its budget a batch may have: more than 1 where subwords
+    /// are sampled.
     growth: f64,
     /// Moments and moving average, which the trial does not touch.
     state_bytes: u64,
-    /// The gradients and the copies that saving a checkpoint makes: of weights, moments and moving average as tensors; of moments, and of
-    /// the weights beside a moving average, as a file.
+    /// The gradients and the copies that saving a checkpoint makes: of weights, moments and moving
+    /// average as tensors; of moments, and of the weights beside a moving average, as a file.
     saving_bytes: u64,
 }
 
@@ -162,7 +193,8 @@ impl<'a> Trial<'a> {
         let batching = &prepared.train.report().batching;
         let growth = growth(config, prepared)?;
         // However they are cut, rows beyond what cleaning allows are not trained on.
-        let longest = |length: usize| if growth > 1.0 { config.data.cleaning.max_tokens + 1 } else { length };
+        let longest =
+            |length: usize| if growth > 1.0 { config.data.cleaning.max_tokens + 1 } else { length };
         Ok(Self {
             model,
             training: &config.training,
@@ -186,8 +218,8 @@ impl<'a> Trial<'a> {
         resident().unwrap_or(0) + self.state_bytes + activations.max(self.saving_bytes)
     }
 
-    /// Bytes of the process during training with batches of so many tokens; by formula where a trial would itself exceed
-    /// `limit` by far.
+    /// Bytes of the process during training with batches of so many tokens; by formula where a
+    /// trial would itself exceed `limit` by far.
     fn needed(&self, tokens: usize, limit: u64) -> Result<u64> {
         match self.estimate(tokens) {
             estimate if estimate / 2 > limit => Ok(estimate),
@@ -195,16 +227,19 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Bytes of the process at the height of an update with batches of so many tokens: as measured where the system measures,
-    /// else by formula.
+    /// Bytes of the process at the height of an update with batches of so many tokens: as measured
+    /// where the system measures, else by formula.
     fn run(&self, tokens: usize) -> Result<u64> {
         let before = resident().unwrap_or(0);
         rehearse(self.model, self.training, &self.largest_batch(tokens))?;
-        Ok(peak().map_or_else(|| self.estimate(tokens), |peak| peak.max(before + self.saving_bytes) + self.state_bytes))
+        Ok(peak().map_or_else(
+            || self.estimate(tokens),
+            |peak| peak.max(before + self.saving_bytes) + self.state_bytes,
+        ))
     }
 
-    /// The largest budget up to `most` whose batches keep the process below `limit` bytes. Tried in ascending order, since the system gives
-    /// the largest amount so far.
+    /// The largest budget up to `most` whose batches keep the process below `limit` bytes. Tried in
+    /// ascending order, since the system gives the largest amount so far.
     fn largest(&self, limit: u64, most: usize) -> Result<Option<usize>> {
         let (mut fitting, mut tokens, mut at_fitting) = (None, LEAST_TOKENS.min(most), 0);
         loop {
@@ -220,8 +255,8 @@ impl<'a> Trial<'a> {
             if tokens == most {
                 return Ok(fitting);
             }
-            // What the last step cost for each token predicts where the limit lies; early steps, that the process had memory
-            // for anyway, predict too much.
+            // What the last step cost for each token predicts where the limit lies; early steps,
+            // that the process had memory for anyway, predict too much.
             let predicted = (tokens as f64 + HEADROOM * (limit - needed) as f64 / slope) as usize;
             // Nearly all that the first one takes is there without any batch.
             let next = if is_first { 4 * tokens } else { predicted.min(4 * tokens) }.min(most);
@@ -234,26 +269,36 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Rows as long as the longest of the corpus, as many as the budget of each side holds; at least one, as in training.
+    /// Rows as long as the longest of the corpus, as many as the budget of each side holds; at
+    /// least one, as in training.
     fn largest_batch(&self, tokens: usize) -> MicroBatch {
         let (budget, (source, target)) = (self.grown(tokens), self.longest);
-        let row = |length: usize, vocabulary: usize| -> Vec<u32> { (0..length).map(|at| (at % vocabulary) as u32).collect() };
+        let row = |length: usize, vocabulary: usize| -> Vec<u32> {
+            (0..length).map(|at| (at % vocabulary) as u32).collect()
+        };
         let mut sources = vec![row(source, self.model.vocab_source())];
         let mut targets = vec![row(target, self.model.vocab_target())];
-        let (mut source_left, mut target_left) = (budget.saturating_sub(source), budget.saturating_sub(target));
+        let (mut source_left, mut target_left) =
+            (budget.saturating_sub(source), budget.saturating_sub(target));
         // A pair may be long on one side and short on the other, so that both are filled.
         while source_left > 0 || target_left > 0 {
-            let (longest_source, longest_target) = (source.min(source_left), target.min(target_left));
+            let (longest_source, longest_target) =
+                (source.min(source_left), target.min(target_left));
             sources.push(row(longest_source.max(1), self.model.vocab_source()));
             targets.push(row(longest_target.max(1), self.model.vocab_target()));
             source_left -= longest_source;
             target_left -= longest_target;
         }
-        MicroBatch { source: Sequences::pack(&sources), target_in: Sequences::pack(&targets), target_out: targets.concat() }
+        MicroBatch {
+            source: Sequences::pack(&sources),
+            target_in: Sequences::pack(&targets),
+            target_out: targets.concat(),
+        }
     }
 }
 
-/// The largest factor by which subword sampling makes a batch longer than the text without it, by which budgets count.
+/// The largest factor by which subword sampling makes a batch longer than the text without it, by
+/// which budgets count.
 fn growth(config: &RunConfig, prepared: &Prepared) -> Result<f64> {
     let train = &prepared.train;
     if !train.samples_subwords() {
@@ -268,7 +313,9 @@ fn growth(config: &RunConfig, prepared: &Prepared) -> Result<f64> {
             let members = || plan.members(index).iter().map(|&pair| pair as usize);
             let source: usize = members().map(|pair| train.source_length(pair) + 1).sum();
             let target: usize = members().map(|pair| train.target_length(pair) + 1).sum();
-            most = most.max(batch.source.len() as f64 / source as f64).max(batch.target_out.len() as f64 / target as f64);
+            most = most
+                .max(batch.source.len() as f64 / source as f64)
+                .max(batch.target_out.len() as f64 / target as f64);
         }
     }
     Ok(most * SAMPLING_MARGIN)
@@ -284,7 +331,8 @@ fn resident() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// The memory that could be had without swapping, and without exceeding what a container, a batch system or `ulimit -v` allows.
+/// The memory that could be had without swapping, and without exceeding what a container, a batch
+/// system or `ulimit -v` allows.
 fn available() -> Option<u64> {
     let free = figure("/proc/meminfo", "MemAvailable:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -292,7 +340,8 @@ fn available() -> Option<u64> {
     free.into_iter().chain(allowed).chain(left_of_addresses()).min()
 }
 
-/// What the addresses that the process may still ask for hold: half as much, since the allocator asks for more than is used.
+/// What the addresses that the process may still ask for hold: half as much, since the allocator
+/// asks for more than is used.
 #[cfg(target_os = "linux")]
 fn left_of_addresses() -> Option<u64> {
     use rustix::process::{Resource, getrlimit};
@@ -304,28 +353,41 @@ fn left_of_addresses() -> Option<u64> {
     None
 }
 
-/// The memory that the control groups of a process, listed in `groups` as /proc/self/cgroup lists them, leave it: the least
-/// over each group and those that hold it. Versions 1 and 2 of the interface, mounted at `root`.
+/// The memory that the control groups of a process, listed in `groups` as /proc/self/cgroup lists
+/// them, leave it: the least over each group and those that hold it. Versions 1 and 2 of the
+/// interface, mounted at `root`.
 fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
     let mut left = None;
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (Some(_), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
         let (mounted, most, used, cached) = if controllers.is_empty() {
             (root.to_owned(), "memory.max", "memory.current", "inactive_file ")
         } else if controllers.split(',').any(|controller| controller == "memory") {
-            (root.join("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ")
+            (
+                root.join("memory"),
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                "total_inactive_file ",
+            )
         } else {
             continue;
         };
         // In a container the path may be that of the host, of which only the root is mounted.
         let path = path.trim_start_matches('/');
         for group in Path::new(path).ancestors().map(|path| mounted.join(path)) {
-            let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+            let number =
+                |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
             let (Some(most), Some(used)) = (number(most), number(used)) else { continue };
             // Pages of files count as used, but make room.
             let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-            let cached = statistics.lines().find_map(|line| line.strip_prefix(cached)?.trim().parse::<u64>().ok());
+            let cached = statistics
+                .lines()
+                .find_map(|line| line.strip_prefix(cached)?.trim().parse::<u64>().ok());
             let here = most.saturating_sub(used.saturating_sub(cached.unwrap_or(0)));
             left = Some(left.map_or(here, |least: u64| least.min(here)));
         }
@@ -389,7 +451,9 @@ mod tests {
     #[test]
     fn sampled_subwords_make_batches_larger() {
         let folder = tempfile::tempdir().expect("folder");
-        let text: String = (0..300).map(|line| format!("the dogs of number {line} ran over the old hills\n")).collect();
+        let text: String = (0..300)
+            .map(|line| format!("the dogs of number {line} ran over the old hills\n"))
+            .collect();
         for side in ["train.en", "train.de"] {
             fs::write(folder.path().join(side), &text).expect("text");
         }
@@ -398,7 +462,8 @@ mod tests {
         config.data.validation = String::new();
         config.data.tokenizer.vocabulary_size = 350;
         let grows = |config: &RunConfig| {
-            let prepared = taper_data::prepare(&config.data, &folder.path().join("run")).expect("data");
+            let prepared =
+                taper_data::prepare(&config.data, &folder.path().join("run")).expect("data");
             growth(config, &prepared).expect("batches")
         };
         assert_eq!(grows(&config), 1.0);

@@ -36,7 +36,9 @@ impl MetricsLog {
     /// When the file cannot be read, rewritten or opened.
     pub(crate) fn open(path: &Path, state: &State) -> Result<Self> {
         if path.exists() {
-            truncate(path, state).with_context(|| format!("cannot bring {} back to step {}", path.display(), state.step))?;
+            truncate(path, state).with_context(|| {
+                format!("cannot bring {} back to step {}", path.display(), state.step)
+            })?;
         }
         let file = OpenOptions::new()
             .create(true)
@@ -65,7 +67,9 @@ impl MetricsLog {
     /// # Errors
     /// When the disk refuses.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        self.write_pending().and_then(|()| self.file.sync_data()).with_context(|| format!("cannot append to {}", self.path.display()))
+        self.write_pending()
+            .and_then(|()| self.file.sync_data())
+            .with_context(|| format!("cannot append to {}", self.path.display()))
     }
 
     /// The whole record, also what the disk did not take; even if the file was
@@ -138,8 +142,14 @@ mod tests {
     fn newer_and_torn_lines_are_dropped() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("metrics.jsonl");
-        let kept = [r#"{"step":1}"#, r#"{"event":"validation","step":1}"#, r#"{"step":2}"#, ""].join("\n");
-        let newer = [r#"{"event":"skipped","step":2,"total":1}"#, r#"{"event":"validation","step":2}"#, r#"{"step":3}"#].join("\n");
+        let kept =
+            [r#"{"step":1}"#, r#"{"event":"validation","step":1}"#, r#"{"step":2}"#, ""].join("\n");
+        let newer = [
+            r#"{"event":"skipped","step":2,"total":1}"#,
+            r#"{"event":"validation","step":2}"#,
+            r#"{"step":3}"#,
+        ]
+        .join("\n");
         fs::write(&path, format!("{kept}{newer}\n{}", r#"{"step":2,"lo"#)).expect("write");
         let mut state = State::new(1, Identity::default());
         state.step = 2;

@@ -34,9 +34,15 @@ pub(crate) struct Overlong {
 }
 
 impl Limit {
-    /// The limit of a run: `tokens`, or else as many as it was trained on; no more than it has positions for.
+    /// The limit of a run: `tokens`, or else as many as it was trained on; no more than it has
+    /// positions for.
     pub(crate) fn of(config: &RunConfig, rule: OverlongRule, tokens: Option<usize>) -> Self {
-        Self { rule, tokens: tokens.unwrap_or(config.data.cleaning.max_tokens), by_positions: false }.within(&config.model)
+        Self {
+            rule,
+            tokens: tokens.unwrap_or(config.data.cleaning.max_tokens),
+            by_positions: false,
+        }
+        .within(&config.model)
     }
 
     /// The same, and no more than a model of this shape has positions for.
@@ -52,8 +58,14 @@ impl Limit {
     ///
     /// # Errors
     /// For an overlong line, when the rule is to refuse; and when the tokenizer fails.
-    pub(crate) fn apply<'a>(&self, tokenizer: &Tokenizer, line: &'a str, number: usize) -> Result<(Vec<&'a str>, Option<Overlong>)> {
-        // A token spells at least a byte, and normalisation makes at most eleven of one (NFKC, of U+FDFA).
+    pub(crate) fn apply<'a>(
+        &self,
+        tokenizer: &Tokenizer,
+        line: &'a str,
+        number: usize,
+    ) -> Result<(Vec<&'a str>, Option<Overlong>)> {
+        // A token spells at least a byte, and normalisation makes at most eleven of one (NFKC, of
+        // U+FDFA).
         if line.len().saturating_mul(11) < self.tokens {
             return Ok((vec![line], None));
         }
@@ -87,35 +99,49 @@ impl Limit {
 
     /// What allows more tokens: the `option`, unless the model has no positions for them.
     pub(crate) fn more_by<'a>(&self, option: &'a str) -> &'a str {
-        if self.by_positions { "shorten it: the model has positions for no more (model.max_positions)" } else { option }
+        if self.by_positions {
+            "shorten it: the model has positions for no more (model.max_positions)"
+        } else {
+            option
+        }
     }
 
-    /// Where to divide `text`: at the last end of a sentence that keeps the first part within the limit, else of
-    /// a phrase, else of a word, else within a word. Ends of sentences and phrases count only in the second half
-    /// of what fits, so that parts stay few.
+    /// Where to divide `text`: at the last end of a sentence that keeps the first part within the
+    /// limit, else of a phrase, else of a word, else within a word. Ends of sentences and
+    /// phrases count only in the second half of what fits, so that parts stay few.
     fn divide(&self, tokenizer: &Tokenizer, text: &str) -> Result<usize> {
         let mut ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
         let mut within: Vec<usize> = Vec::new();
-        let tokens_until = |end: usize| Ok::<_, anyhow::Error>(tokenizer.encode(&text[..end])?.len());
-        // The longest beginning that fits: tokens grow with length but for rare merges across the end. Of a long text only as much is
-        // looked at as that takes, or each part would cost as much as all that is left.
+        let tokens_until =
+            |end: usize| Ok::<_, anyhow::Error>(tokenizer.encode(&text[..end])?.len());
+        // The longest beginning that fits: tokens grow with length but for rare merges across the
+        // end. Of a long text only as much is looked at as that takes, or each part would
+        // cost as much as all that is left.
         let (mut fits, mut tokens_that_fit) = (1, 0);
         let (mut exceeds, mut tokens_in_excess) = (self.tokens + self.tokens / 4 + 2, 0);
         while tokens_in_excess == 0 {
             within.extend(ends.by_ref().take(exceeds - within.len()));
             let Some(&end) = within.last() else { return Ok(text.len()) };
             match tokens_until(end)? {
-                tokens if tokens > self.tokens => (exceeds, tokens_in_excess) = (within.len(), tokens),
+                tokens if tokens > self.tokens => {
+                    (exceeds, tokens_in_excess) = (within.len(), tokens)
+                }
                 _ if end == text.len() => return Ok(end),
                 tokens => (fits, tokens_that_fit, exceeds) = (within.len(), tokens, 2 * exceeds),
             }
         }
-        // Where tokens are of about one length, the place can be told from their number; where they are not, by halves.
+        // Where tokens are of about one length, the place can be told from their number; where they
+        // are not, by halves.
         let mut by_halves = false;
         while exceeds - fits > 1 {
             let width = exceeds - fits;
-            let share = width * (self.tokens - tokens_that_fit) / (tokens_in_excess - tokens_that_fit);
-            let middle = if by_halves { fits + width / 2 } else { (fits + share).clamp(fits + 1, exceeds - 1) };
+            let share =
+                width * (self.tokens - tokens_that_fit) / (tokens_in_excess - tokens_that_fit);
+            let middle = if by_halves {
+                fits + width / 2
+            } else {
+                (fits + share).clamp(fits + 1, exceeds - 1)
+            };
             match tokens_until(within[middle - 1])? {
                 tokens if tokens > self.tokens => (exceeds, tokens_in_excess) = (middle, tokens),
                 tokens => (fits, tokens_that_fit) = (middle, tokens),
@@ -125,7 +151,9 @@ impl Limit {
         let within = &within[..fits];
         let half = &within[fits / 2..];
         let last = |places: &[usize], is_end: fn(&str, char) -> bool| {
-            places.iter().rev().copied().find(|&at| text[at..].chars().next().is_some_and(|after| is_end(&text[..at], after)))
+            places.iter().rev().copied().find(|&at| {
+                text[at..].chars().next().is_some_and(|after| is_end(&text[..at], after))
+            })
         };
         Ok(last(half, ends_sentence)
             .or_else(|| last(half, ends_phrase))
@@ -134,8 +162,9 @@ impl Limit {
     }
 }
 
-/// The number of tokens of a text, which is taken piece by piece: a tokenizer needs hundreds of bytes for each byte of its text. Pieces
-/// end at a space, which no token crosses; where there is none for long, the count may be off by the tokens at the cut.
+/// The number of tokens of a text, which is taken piece by piece: a tokenizer needs hundreds of
+/// bytes for each byte of its text. Pieces end at a space, which no token crosses; where there is
+/// none for long, the count may be off by the tokens at the cut.
 fn count(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
     pieces(text).try_fold(0, |tokens, piece| Ok(tokens + tokenizer.encode(piece)?.len()))
 }
@@ -156,8 +185,15 @@ pub(crate) fn encode_long(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>>
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let most = (0..=PIECE.min(rest.len())).rev().find(|&at| rest.is_char_boundary(at)).unwrap_or(rest.len());
-        let at = if most == rest.len() { most } else { rest[..most].rfind(' ').filter(|&at| at > 0).unwrap_or(most) };
+        let most = (0..=PIECE.min(rest.len()))
+            .rev()
+            .find(|&at| rest.is_char_boundary(at))
+            .unwrap_or(rest.len());
+        let at = if most == rest.len() {
+            most
+        } else {
+            rest[..most].rfind(' ').filter(|&at| at > 0).unwrap_or(most)
+        };
         let (piece, after) = rest.split_at(at);
         rest = after;
         (!piece.is_empty()).then_some(piece)
@@ -172,16 +208,21 @@ fn ends_phrase(before: &str, after: char) -> bool {
     ends_with_one_of("，；：、", ",;:", before, after)
 }
 
-/// Whether the text before a place ends with one of two kinds of marks, and with the quotation marks and brackets that close behind it:
-/// with one of the `full_width` marks wherever nothing more closes, with one of the others where a blank follows.
+/// Whether the text before a place ends with one of two kinds of marks, and with the quotation
+/// marks and brackets that close behind it: with one of the `full_width` marks wherever nothing
+/// more closes, with one of the others where a blank follows.
 fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
     let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
-    // Marks that begin a quotation in one language and end it in another: before a blank they end it.
+    // Marks that begin a quotation in one language and end it in another: before a blank they end
+    // it.
     let may_close = |character: char| closes(character) || "\"'“‘«".contains(character);
     if after.is_whitespace() {
-        before.trim_end_matches(may_close).ends_with(|mark: char| full_width.contains(mark) || marks.contains(mark))
+        before
+            .trim_end_matches(may_close)
+            .ends_with(|mark: char| full_width.contains(mark) || marks.contains(mark))
     } else {
-        !closes(after) && before.trim_end_matches(closes).ends_with(|mark: char| full_width.contains(mark))
+        !closes(after)
+            && before.trim_end_matches(closes).ends_with(|mark: char| full_width.contains(mark))
     }
 }
 
@@ -190,7 +231,10 @@ pub(crate) fn join(parts: &[&str]) -> String {
     let mut text = String::new();
     for part in parts.iter().filter(|part| !part.is_empty()) {
         // Of a quotation mark the script is that of what stands beside it.
-        let (left, right) = (text.chars().rev().find(|&mark| !is_shared(mark)), part.chars().find(|&mark| !is_shared(mark)));
+        let (left, right) = (
+            text.chars().rev().find(|&mark| !is_shared(mark)),
+            part.chars().find(|&mark| !is_shared(mark)),
+        );
         if !left.zip(right).is_none_or(|(left, right)| is_cjk(left) && is_cjk(right)) {
             text.push(' ');
         }
@@ -216,7 +260,8 @@ mod tests {
     use taper_model::Positions;
 
     fn tokenizer() -> Tokenizer {
-        let texts = ["one two three. four five, six seven", "eight nine ten"].map(|text| Ok(text.to_owned()));
+        let texts = ["one two three. four five, six seven", "eight nine ten"]
+            .map(|text| Ok(text.to_owned()));
         let config = TokenizerConfig { vocabulary_size: 320, ..TokenizerConfig::default() };
         Tokenizer::train(&config, false, false, texts.into_iter()).expect("trains")
     }
@@ -239,7 +284,11 @@ mod tests {
             assert_eq!(kept, text.split_whitespace().collect::<String>());
             // A single character may have more tokens than the limit, as bytes.
             for part in &found {
-                assert!(tokenizer.encode(part).expect("encodes").len() <= limit || part.chars().count() == 1, "{limit}: {found:?}");
+                assert!(
+                    tokenizer.encode(part).expect("encodes").len() <= limit
+                        || part.chars().count() == 1,
+                    "{limit}: {found:?}"
+                );
             }
             assert_eq!(parts(text, OverlongRule::Cut, limit), found[..1]);
         }
@@ -250,9 +299,15 @@ mod tests {
         let tokenizer = tokenizer();
         let tokens = |text: &str| tokenizer.encode(text).expect("encodes").len();
         let text = "one two three. four five, six seven";
-        assert_eq!(parts(text, OverlongRule::Split, tokens("one two three. four")), ["one two three.", "four five, six seven"]);
+        assert_eq!(
+            parts(text, OverlongRule::Split, tokens("one two three. four")),
+            ["one two three.", "four five, six seven"]
+        );
         let text = "one two three, four five six";
-        assert_eq!(parts(text, OverlongRule::Split, tokens("one two three, four"))[0], "one two three,");
+        assert_eq!(
+            parts(text, OverlongRule::Split, tokens("one two three, four"))[0],
+            "one two three,"
+        );
         let text = "one two three four";
         assert_eq!(parts(text, OverlongRule::Split, tokens("one two three"))[0], "one two three");
         assert_eq!(parts(text, OverlongRule::Split, tokens(text)), [text]);
@@ -264,7 +319,8 @@ mod tests {
         for rule in [OverlongRule::Split, OverlongRule::Cut, OverlongRule::Error] {
             for (text, expected) in [("", ""), ("one two", "one two")] {
                 let line = format!("{blanks}{text}{blanks}");
-                let (parts, overlong) = limit(rule, 20).apply(&tokenizer(), &line, 1).expect("fits");
+                let (parts, overlong) =
+                    limit(rule, 20).apply(&tokenizer(), &line, 1).expect("fits");
                 assert_eq!((parts, overlong.is_some()), (vec![expected], false));
             }
         }
@@ -277,17 +333,31 @@ mod tests {
     #[test]
     fn a_refusal_names_the_line() {
         let refusal = |limit: Limit| {
-            let error = limit.apply(&tokenizer(), "one two three four five six", 7).expect_err("too long").to_string();
+            let error = limit
+                .apply(&tokenizer(), "one two three four five six", 7)
+                .expect_err("too long")
+                .to_string();
             assert!(error.starts_with("line 7 has "), "{error}");
             error
         };
         assert!(refusal(limit(OverlongRule::Error, 3)).ends_with("or raise --max-source-tokens"));
         // No option gives a model positions.
-        let positions = |max_positions| ModelConfig { positions: Positions::Learned, max_positions, ..ModelConfig::default() };
-        assert!(refusal(limit(OverlongRule::Error, 3).within(&positions(5))).ends_with("or raise --max-source-tokens"));
+        let positions = |max_positions| ModelConfig {
+            positions: Positions::Learned,
+            max_positions,
+            ..ModelConfig::default()
+        };
+        assert!(
+            refusal(limit(OverlongRule::Error, 3).within(&positions(5)))
+                .ends_with("or raise --max-source-tokens")
+        );
         for max_positions in [3, 4] {
             let error = refusal(limit(OverlongRule::Error, 3).within(&positions(max_positions)));
-            assert!(error.contains(&format!("more than {};", max_positions - 1)) && error.contains("model.max_positions"), "{error}");
+            assert!(
+                error.contains(&format!("more than {};", max_positions - 1))
+                    && error.contains("model.max_positions"),
+                "{error}"
+            );
             assert!(!error.contains("--max-source-tokens"), "{error}");
         }
     }
@@ -306,7 +376,11 @@ mod tests {
             ("one two (three four,)", "five six"),
             ("one two three four.", "\"five six"),
         ] {
-            let text = if first.starts_with("one") { format!("{first} {second}") } else { format!("{first}{second}") };
+            let text = if first.starts_with("one") {
+                format!("{first} {second}")
+            } else {
+                format!("{first}{second}")
+            };
             let fitting = tokenizer.encode(&text).expect("encodes").len() - 1;
             assert_eq!(parts(&text, OverlongRule::Split, fitting), [first, second]);
         }
@@ -316,9 +390,17 @@ mod tests {
     fn a_long_line_is_counted_and_divided_in_time_that_grows_with_it() {
         let tokenizer = tokenizer();
         let words = "one two three. four five, six seven ".repeat(1 << 13);
-        assert_eq!(count(&tokenizer, &words).expect("counts"), tokenizer.encode(&words).expect("encodes").len());
+        assert_eq!(
+            count(&tokenizer, &words).expect("counts"),
+            tokenizer.encode(&words).expect("encodes").len()
+        );
         // Half a minute where each part costs what is left of the line, a moment where it does not.
-        for text in [words, "x".repeat(1 << 18), "e\u{301}".repeat(1 << 16), format!("a{}b", " ".repeat(1 << 18))] {
+        for text in [
+            words,
+            "x".repeat(1 << 18),
+            "e\u{301}".repeat(1 << 16),
+            format!("a{}b", " ".repeat(1 << 18)),
+        ] {
             let found = parts(&text, OverlongRule::Split, 100);
             let kept: String = found.concat().split_whitespace().collect();
             assert!(kept == text.split_whitespace().collect::<String>(), "{} parts", found.len());

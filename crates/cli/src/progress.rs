@@ -44,17 +44,20 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// The end that `config` sets for batches like these. It is an estimate where an epoch may be a batch longer than another.
+    /// The end that `config` sets for batches like these. It is an estimate where an epoch may be a
+    /// batch longer than another.
     pub(crate) fn of(config: &TrainingConfig, batches: &BatchingReport) -> Self {
         let given = |limit: u64| (limit > 0).then_some(limit);
-        let of_epochs = given(config.max_epochs).map(|epochs| batches.batches_of(epochs).div_ceil(config.accumulation as u64));
+        let of_epochs = given(config.max_epochs)
+            .map(|epochs| batches.batches_of(epochs).div_ceil(config.accumulation as u64));
         Self {
             updates: given(config.max_updates).into_iter().chain(of_epochs).min(),
             seconds: (config.max_minutes > 0.0).then_some(60.0 * config.max_minutes),
         }
     }
 
-    /// Seconds left after update `step` and so many seconds of training, at a pace of so many seconds an update.
+    /// Seconds left after update `step` and so many seconds of training, at a pace of so many
+    /// seconds an update.
     fn remaining(&self, step: u64, elapsed: f64, pace: f64) -> Option<f64> {
         let of_updates = self.updates.map(|last| pace * last.saturating_sub(step) as f64);
         let of_seconds = self.seconds.map(|last| (last - elapsed).max(0.0));
@@ -75,8 +78,12 @@ impl Progress {
     /// Reports in `style` and records in `log` a training that goes from `first_step` to `end`.
     pub(crate) fn new(style: Style, log: MetricsLog, end: End, first_step: u64) -> Self {
         let bar = match (style, end.updates) {
-            (Style::Bar, Some(updates)) => ProgressBar::new(updates).with_style(bar_style("{wide_bar} {pos}/{len} {msg}")),
-            (Style::Bar, None) => ProgressBar::new_spinner().with_style(bar_style("{spinner} {pos} {msg}")),
+            (Style::Bar, Some(updates)) => {
+                ProgressBar::new(updates).with_style(bar_style("{wide_bar} {pos}/{len} {msg}"))
+            }
+            (Style::Bar, None) => {
+                ProgressBar::new_spinner().with_style(bar_style("{spinner} {pos} {msg}"))
+            }
             _ => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
         };
         bar.set_position(first_step);
@@ -189,7 +196,11 @@ fn describe(scores: &Scores) -> String {
 pub(crate) fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
 }
 
 /// A bar for a task of `total` sentences, or of as many as will come; hidden unless at a terminal.
@@ -198,8 +209,10 @@ pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = match total {
-        Some(total) => ProgressBar::new(total).with_style(bar_style("{msg} {wide_bar} {pos}/{len} sentences, {rate}, {eta} left")),
-        None => ProgressBar::no_length().with_style(bar_style("{msg} {spinner} {pos} sentences, {rate}")),
+        Some(total) => ProgressBar::new(total)
+            .with_style(bar_style("{msg} {wide_bar} {pos}/{len} sentences, {rate}, {eta} left")),
+        None => ProgressBar::no_length()
+            .with_style(bar_style("{msg} {spinner} {pos} sentences, {rate}")),
     };
     bar.with_message(what.to_owned())
 }
@@ -210,7 +223,9 @@ fn bar_style(template: &str) -> ProgressStyle {
         // A bar that cannot be drawn is no loss.
         let _ = write!(out, "{:.1}/s", state.per_sec());
     };
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("rate", rate)
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .with_key("rate", rate)
 }
 
 #[cfg(test)]
@@ -219,9 +234,16 @@ mod tests {
 
     #[test]
     fn the_first_limit_ends_training() {
-        let batches = BatchingReport { batches: 33, bidirectional_batches: 70, ..BatchingReport::default() };
+        let batches =
+            BatchingReport { batches: 33, bidirectional_batches: 70, ..BatchingReport::default() };
         let end = |max_updates, max_epochs, max_minutes| {
-            let config = TrainingConfig { max_updates, max_epochs, max_minutes, accumulation: 4, ..TrainingConfig::default() };
+            let config = TrainingConfig {
+                max_updates,
+                max_epochs,
+                max_minutes,
+                accumulation: 4,
+                ..TrainingConfig::default()
+            };
             // Half a second an update; update 10 after a minute.
             End::of(&config, &batches).remaining(10, 60.0, 0.5)
         };
@@ -233,7 +255,12 @@ mod tests {
         assert_eq!(end(110, 0, 1.5), Some(30.0));
         // 70 and 33 batches are 26 updates.
         let bidirectional = BatchingReport { bidirectional_epochs: 1, ..batches };
-        let config = TrainingConfig { max_epochs: 2, max_updates: 0, accumulation: 4, ..TrainingConfig::default() };
+        let config = TrainingConfig {
+            max_epochs: 2,
+            max_updates: 0,
+            accumulation: 4,
+            ..TrainingConfig::default()
+        };
         assert_eq!(End::of(&config, &bidirectional).remaining(10, 60.0, 0.5), Some(8.0));
         // A resumed run may be past a limit.
         assert_eq!((end(5, 0, 0.0), end(0, 0, 0.5)), (Some(0.0), Some(0.0)));

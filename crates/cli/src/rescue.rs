@@ -12,8 +12,9 @@ use crate::files::write_atomically;
 use crate::progress::Progress;
 use crate::run_folder::RunFolder;
 
-/// Saves what `trainer` has in memory: in the run's own folder if that now works, else as a run of its own under `place`
-/// (the system's folder for temporary files, unless given), which can be resumed there or moved elsewhere.
+/// Saves what `trainer` has in memory: in the run's own folder if that now works, else as a run of
+/// its own under `place` (the system's folder for temporary files, unless given), which can be
+/// resumed there or moved elsewhere.
 ///
 /// # Errors
 /// When neither can be written to.
@@ -25,7 +26,10 @@ pub(crate) fn rescue(
     progress: &mut Progress,
     place: Option<&Path>,
 ) -> Result<RunFolder> {
-    if progress.log().flush().is_ok() && run.config().is_file() && trainer.rescue(&run.checkpoints()).is_ok() {
+    if progress.log().flush().is_ok()
+        && run.config().is_file()
+        && trainer.rescue(&run.checkpoints()).is_ok()
+    {
         return Ok(run.clone());
     }
     let elsewhere = match place {
@@ -51,16 +55,22 @@ pub(crate) fn rescue(
 fn make_folder(place: &Path, run: &RunFolder) -> Result<RunFolder> {
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
     let folder = RunFolder::new(&free_name(place, run.root())?);
-    fs::create_dir(folder.root()).with_context(|| format!("cannot make {}", folder.root().display()))?;
+    fs::create_dir(folder.root())
+        .with_context(|| format!("cannot make {}", folder.root().display()))?;
     Ok(folder)
 }
 
 /// A name under `place` that is not taken: the run's, or the run's with a number.
 fn free_name(place: &Path, run: &Path) -> Result<PathBuf> {
-    let name = run.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned());
-    let free = (1..1000).map(|number| if number == 1 { name.clone() } else { format!("{name}-{number}") });
+    let name = run
+        .file_name()
+        .map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned());
+    let free =
+        (1..1000).map(|number| if number == 1 { name.clone() } else { format!("{name}-{number}") });
     match free.map(|name| place.join(name)).find(|path| !path.exists()) {
         Some(path) => Ok(path),
-        None => bail!("{}: every name for a rescued run is taken; remove old ones", place.display()),
+        None => {
+            bail!("{}: every name for a rescued run is taken; remove old ones", place.display())
+        }
     }
 }

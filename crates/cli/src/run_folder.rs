@@ -30,7 +30,11 @@ impl RunFolder {
     pub(crate) fn open(root: &Path) -> Result<Self> {
         let folder = Self::new(root);
         if !root.is_dir() {
-            bail!("{}: no such run; `taper train CONFIG --run {}` would make it", root.display(), root.display());
+            bail!(
+                "{}: no such run; `taper train CONFIG --run {}` would make it",
+                root.display(),
+                root.display()
+            );
         }
         if !folder.config().is_file() {
             let shown = root.display();
@@ -47,46 +51,59 @@ impl RunFolder {
 
     /// The run in which the checkpoint folder `path` lies, if it is one: RUN/checkpoints/NAME.
     pub(crate) fn around(path: &Path) -> Option<Self> {
-        let path = path.canonicalize().ok().filter(|path| path.join("model.safetensors").is_file())?;
+        let path =
+            path.canonicalize().ok().filter(|path| path.join("model.safetensors").is_file())?;
         Some(Self::new(path.ancestors().nth(2)?)).filter(|run| run.config().is_file())
     }
 
-    /// Whether something is there already. What a process leaves that is killed before it has written the
-    /// configuration is nothing.
+    /// Whether something is there already. What a process leaves that is killed before it has
+    /// written the configuration is nothing.
     pub(crate) fn exists(&self) -> bool {
         let is_something = |entry: std::io::Result<fs::DirEntry>| match entry {
-            Ok(entry) => entry.file_name() != LOCK_FILE && entry.file_name() != "config.toml.partial",
+            Ok(entry) => {
+                entry.file_name() != LOCK_FILE && entry.file_name() != "config.toml.partial"
+            }
             Err(_) => true,
         };
-        self.root.is_file() || (self.root.is_dir() && fs::read_dir(&self.root).map_or(true, |mut entries| entries.any(is_something)))
+        self.root.is_file()
+            || (self.root.is_dir()
+                && fs::read_dir(&self.root).map_or(true, |mut entries| entries.any(is_something)))
     }
 
-    /// Clears up what processes that were killed have left half written. Only for the process that holds the lock.
+    /// Clears up what processes that were killed have left half written. Only for the process that
+    /// holds the lock.
     ///
     /// # Errors
     /// When the folder cannot be read or written.
     pub(crate) fn recover(&self) -> Result<()> {
         Checkpoints::new(&self.checkpoints()).recover()?;
-        for folder in [self.root.clone(), self.root.join("cache"), self.root.join("text"), self.root.join("translations")] {
+        for folder in [
+            self.root.clone(),
+            self.root.join("cache"),
+            self.root.join("text"),
+            self.root.join("translations"),
+        ] {
             let Ok(entries) = fs::read_dir(&folder) else { continue };
             for path in entries.flatten().map(|entry| entry.path()) {
                 if path.extension().is_some_and(|extension| extension == "partial") {
-                    fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+                    fs::remove_file(&path)
+                        .with_context(|| format!("cannot remove {}", path.display()))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Removes what a call that came to nothing has written, and the folder unless it was `found`. Only for the process that holds the
-    /// lock.
+    /// Removes what a call that came to nothing has written, and the folder unless it was `found`.
+    /// Only for the process that holds the lock.
     ///
     /// # Errors
     /// When something cannot be removed.
     pub(crate) fn remove(&self, found: bool) -> Result<()> {
         for entry in fs::read_dir(&self.root)? {
             let path = entry?.path();
-            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }.with_context(|| path.display().to_string())?;
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }
+                .with_context(|| path.display().to_string())?;
         }
         if !found {
             fs::remove_dir(&self.root)?;
@@ -154,7 +171,8 @@ impl RunFolder {
     }
 
     /// The checkpoint called `name`: best, last, average or a path; without a
-    /// name, the first of average, best and last that exists. An average that was made before the run went on does not count.
+    /// name, the first of average, best and last that exists. An average that was made before the
+    /// run went on does not count.
     ///
     /// # Errors
     /// When there is none, saying what to do.
@@ -162,9 +180,12 @@ impl RunFolder {
         let root = self.checkpoints();
         let checkpoints = Checkpoints::new(&root);
         match name {
-            Some("average" | "averaged") => checkpoints
-                .resolve(AVERAGED)
-                .with_context(|| format!("no averaged weights; make them with `taper average {}`", self.root.display())),
+            Some("average" | "averaged") => checkpoints.resolve(AVERAGED).with_context(|| {
+                format!(
+                    "no averaged weights; make them with `taper average {}`",
+                    self.root.display()
+                )
+            }),
             Some(name) if name.contains(['/', '\\']) => {
                 let path = PathBuf::from(name);
                 if !path.is_dir() {
@@ -182,7 +203,12 @@ impl RunFolder {
                         )
                     })?;
                     // What an interruption has left is not averaged where there is anything else.
-                    let newest = checkpoints.list()?.iter().rev().find(|saved| !saved.interim).map_or(0, |saved| saved.step);
+                    let newest = checkpoints
+                        .list()?
+                        .iter()
+                        .rev()
+                        .find(|saved| !saved.interim)
+                        .map_or(0, |saved| saved.step);
                     if state.step >= newest {
                         return Ok(averaged);
                     }
@@ -191,7 +217,11 @@ impl RunFolder {
                     return Ok(best);
                 }
                 checkpoints.resolve(LAST).with_context(|| {
-                    format!("{} has no checkpoint yet; `taper resume {}` trains on", self.root.display(), self.root.display())
+                    format!(
+                        "{} has no checkpoint yet; `taper resume {}` trains on",
+                        self.root.display(),
+                        self.root.display()
+                    )
                 })
             }
         }

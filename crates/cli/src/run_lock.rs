@@ -13,9 +13,10 @@ pub(crate) const LOCK_FILE: &str = "run.lock";
 
 /// The right to write into a run, held until it is dropped.
 ///
-/// The operating system holds the lock, and gives it up when the process ends in whatever way: a lock cannot outlive
-/// its process, and needs no cleaning up. The file has the process's id, for people; it is emptied at an orderly end,
-/// so that an id in a file that is not locked tells of a process that was killed.
+/// The operating system holds the lock, and gives it up when the process ends in whatever way: a
+/// lock cannot outlive its process, and needs no cleaning up. The file has the process's id, for
+/// people; it is emptied at an orderly end, so that an id in a file that is not locked tells of a
+/// process that was killed.
 #[derive(Debug)]
 pub(crate) struct RunLock {
     file: File,
@@ -31,7 +32,11 @@ impl RunLock {
     pub(crate) fn acquire(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let lock = Self::take(folder, &path)?;
-        if lock.is_at(&path) { Ok(lock) } else { bail!("{} was removed by another process a moment ago; try again", folder.display()) }
+        if lock.is_at(&path) {
+            Ok(lock)
+        } else {
+            bail!("{} was removed by another process a moment ago; try again", folder.display())
+        }
     }
 
     fn take(folder: &Path, path: &Path) -> Result<Self> {
@@ -52,32 +57,47 @@ impl RunLock {
             Err(TryLockError::WouldBlock) => {
                 let (process, kill) = match owner.as_str() {
                     "" => ("another process".to_owned(), String::new()),
-                    pid => (format!("process {pid}"), format!(" (`kill {pid}`; it saves a checkpoint first)")),
+                    pid => (
+                        format!("process {pid}"),
+                        format!(" (`kill {pid}`; it saves a checkpoint first)"),
+                    ),
                 };
-                bail!("{} is in use: {process} is training in it; wait for it or stop it{kill}", folder.display());
+                bail!(
+                    "{} is in use: {process} is training in it; wait for it or stop it{kill}",
+                    folder.display()
+                );
             }
             Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
-                say(&format!("warning: the file system of {} has no locks: do not train in it from two processes", folder.display()));
+                say(&format!(
+                    "warning: the file system of {} has no locks: do not train in it from two processes",
+                    folder.display()
+                ));
             }
-            Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+            }
         }
         let mut lock = Self { file, killed: Some(owner).filter(|owner| !owner.is_empty()) };
-        lock.sign(&format!("{}\n", std::process::id())).with_context(|| format!("cannot write {}", path.display()))?;
+        lock.sign(&format!("{}\n", std::process::id()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(lock)
     }
 
-    /// Empties the file in `folder` as an orderly end does, where the lock itself is out of reach: the process that has it ends now.
+    /// Empties the file in `folder` as an orderly end does, where the lock itself is out of reach:
+    /// the process that has it ends now.
     pub(crate) fn sign_off(folder: &Path) {
         // As in `drop`; and a system that forbids it leaves the id there.
         let _ = OpenOptions::new().write(true).truncate(true).open(folder.join(LOCK_FILE));
     }
 
-    /// Whether the locked file is still the one of that name: its last owner may have removed it between our opening and locking it,
-    /// and a third process could lock another.
+    /// Whether the locked file is still the one of that name: its last owner may have removed it
+    /// between our opening and locking it, and a third process could lock another.
     #[cfg(unix)]
     fn is_at(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
-        let identity = |metadata: std::io::Result<std::fs::Metadata>| metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok();
+        let identity = |metadata: std::io::Result<std::fs::Metadata>| {
+            metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok()
+        };
         let here = identity(self.file.metadata());
         here.is_some() && here == identity(std::fs::metadata(path))
     }

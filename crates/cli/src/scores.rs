@@ -22,11 +22,16 @@ impl Scores {
     ///
     /// # Errors
     /// When the counts differ or there is nothing to score.
-    pub(crate) fn new(hypotheses: &[String], references: &[String], config: &EvaluationConfig) -> Result<Self> {
+    pub(crate) fn new(
+        hypotheses: &[String],
+        references: &[String],
+        config: &EvaluationConfig,
+    ) -> Result<Self> {
         if hypotheses.is_empty() {
             bail!("there is nothing to score: the set has no sentences");
         }
-        let bleu = Bleu { tokenizer: config.tokenize, lowercase: config.lowercase, ..Bleu::default() };
+        let bleu =
+            Bleu { tokenizer: config.tokenize, lowercase: config.lowercase, ..Bleu::default() };
         let chrf = Chrf { lowercase: config.lowercase, ..Chrf::default() };
         let chrf_plus_plus = Chrf { lowercase: config.lowercase, ..Chrf::plus_plus() };
         let references = [references.to_vec()];

@@ -15,12 +15,13 @@ use crate::error::EXIT_INTERRUPTED;
 use crate::run_lock::RunLock;
 use crate::text::say;
 
-/// Signals this close to each other are one: `timeout` signals its process and then the group that it is in, a shell passes on to its
-/// processes what a closed terminal sends to them too, and none of it is impatience.
+/// Signals this close to each other are one: `timeout` signals its process and then the group that
+/// it is in, a shell passes on to its processes what a closed terminal sends to them too, and none
+/// of it is impatience.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
-/// Calls `handle`, on a thread of its own, for every signal that asks the process to end. One that it was started to ignore (`nohup`) is no
-/// such signal.
+/// Calls `handle`, on a thread of its own, for every signal that asks the process to end. One that
+/// it was started to ignore (`nohup`) is no such signal.
 ///
 /// # Errors
 /// When the system refuses.
@@ -61,11 +62,19 @@ impl Signals {
             last = Some(Instant::now());
             let run = folder.display();
             let message = match stage.load(Ordering::SeqCst) {
-                PREPARING => format!("stopped before the first update; continue with: taper resume {run}"),
-                SAVED => format!("stopped; the training is complete and saved, and its test is made by: taper resume {run}"),
-                _ if stop.swap(true, Ordering::SeqCst) => format!("stopped; continue from the last checkpoint with: taper resume {run}"),
+                PREPARING => {
+                    format!("stopped before the first update; continue with: taper resume {run}")
+                }
+                SAVED => format!(
+                    "stopped; the training is complete and saved, and its test is made by: taper resume {run}"
+                ),
+                _ if stop.swap(true, Ordering::SeqCst) => {
+                    format!("stopped; continue from the last checkpoint with: taper resume {run}")
+                }
                 _ => {
-                    say("\nstopping after this update and saving a checkpoint; again to stop at once");
+                    say(
+                        "\nstopping after this update and saving a checkpoint; again to stop at once",
+                    );
                     return;
                 }
             };
@@ -86,7 +95,8 @@ impl Signals {
         self.stage.store(TRAINING, Ordering::SeqCst);
     }
 
-    /// Says that nothing remains that a signal would have to wait for: from here on the first one ends the program.
+    /// Says that nothing remains that a signal would have to wait for: from here on the first one
+    /// ends the program.
     pub(crate) fn training_is_saved(&self) {
         self.stage.store(SAVED, Ordering::SeqCst);
     }

@@ -26,7 +26,8 @@ pub(crate) struct TestResult {
     pub(crate) split: String,
     /// How many sentences it has.
     pub(crate) sentences: usize,
-    /// How many of them were translated in parts, as `translate` does, because they are longer than training saw.
+    /// How many of them were translated in parts, as `translate` does, because they are longer
+    /// than training saw.
     pub(crate) overlong: usize,
     /// The scores.
     #[serde(flatten)]
@@ -44,20 +45,35 @@ impl TestResult {
     ///
     /// # Errors
     /// When the split cannot be read or decoded.
-    pub(crate) fn of(split: &str, config: &RunConfig, tokenizers: &TokenizerPair, model: &Transformer) -> Result<Self> {
+    pub(crate) fn of(
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        model: &Transformer,
+    ) -> Result<Self> {
         let text = ParallelText::read(&config.data, split)?;
         let bar = sentence_bar(Some(text.sources.len() as u64), split);
         let limit = Limit::of(config, OverlongRule::Split, None);
         let (translations, overlong) =
-            translate_best(model, tokenizers, &config.decoding, limit, &text.sources, |done| bar.set_position(done as u64))?;
+            translate_best(model, tokenizers, &config.decoding, limit, &text.sources, |done| {
+                bar.set_position(done as u64)
+            })?;
         bar.finish_and_clear();
-        let scores = Scores::new(&translations, &text.references, &config.scoring()).with_context(|| format!("split `{split}`"))?;
+        let scores = Scores::new(&translations, &text.references, &config.scoring())
+            .with_context(|| format!("split `{split}`"))?;
         if scores.bleu.looks_tokenized && config.evaluation.tokenize != Tokenizer::None {
             say(&format!(
                 "warning: translations of {split} look tokenized, so that BLEU is not comparable: train on text as it is written, or say evaluation.tokenize = \"none\""
             ));
         }
-        Ok(Self { split: split.to_owned(), sentences: translations.len(), overlong, scores, text, translations })
+        Ok(Self {
+            split: split.to_owned(),
+            sentences: translations.len(),
+            overlong,
+            scores,
+            text,
+            translations,
+        })
     }
 
     /// The lines that a reader wants: the split, then one score a line.
@@ -97,7 +113,8 @@ pub(crate) fn save(folder: &RunFolder, results: &[TestResult]) -> Result<()> {
     for result in results {
         let path = folder.translations(&result.split);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+            fs::create_dir_all(parent)
+                .with_context(|| format!("cannot make {}", parent.display()))?;
         }
         let mut text = result.translations.join("\n");
         text.push('\n');

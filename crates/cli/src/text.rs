@@ -29,12 +29,17 @@ pub(crate) fn standard_input() -> LineReader {
 /// A path as a shell reads it back.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
-    let plain = |character: char| character.is_ascii_alphanumeric() || "_-./=+:,@%".contains(character);
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    let plain =
+        |character: char| character.is_ascii_alphanumeric() || "_-./=+:,@%".contains(character);
+    if !text.is_empty() && text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
-/// A line on standard error. Its reader may be gone (a terminal that was closed, a `tee` that the same Ctrl-C ended): what is being done
-/// must not end for that.
+/// A line on standard error. Its reader may be gone (a terminal that was closed, a `tee` that the
+/// same Ctrl-C ended): what is being done must not end for that.
 pub(crate) fn say(message: &str) {
     let _ = writeln!(std::io::stderr(), "{message}");
 }
@@ -49,8 +54,9 @@ pub(crate) fn print_line(line: &str) -> Result<()> {
     writeln!(output, "{line}").context("cannot write to standard output")
 }
 
-/// As [`print_line`], from what must not end because nobody reads along (`taper train … | head`) or the disk that the output goes to
-/// is full: the first line that cannot be printed is a warning on standard error, the rest is not printed.
+/// As [`print_line`], from what must not end because nobody reads along (`taper train … | head`) or
+/// the disk that the output goes to is full: the first line that cannot be printed is a warning on
+/// standard error, the rest is not printed.
 pub(crate) fn report_line(line: &str) {
     static FAILED: AtomicBool = AtomicBool::new(false);
     if FAILED.load(Ordering::Relaxed) {

@@ -7,13 +7,13 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use taper_data::{
-    AUTO, BatchingReport, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, corpus_changes, prepare, read_pairs,
-    split_files,
+    AUTO, BatchingReport, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair,
+    corpus_changes, prepare, read_pairs, split_files,
 };
 use taper_model::Transformer;
 use taper_trainer::{
-    Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, TrainingConfig, Validate, checkpoint_name, load_model,
-    read_state,
+    Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, TrainingConfig,
+    Validate, checkpoint_name, load_model, read_state,
 };
 
 use crate::arguments::TrainOutput;
@@ -48,10 +48,14 @@ pub(crate) fn start(folder: &RunFolder, config: &RunConfig, output: &TrainOutput
         say(&format!("note: {note}"));
     }
     let found = folder.root().is_dir();
-    fs::create_dir_all(folder.root()).with_context(|| format!("cannot make {}", folder.root().display()))?;
+    fs::create_dir_all(folder.root())
+        .with_context(|| format!("cannot make {}", folder.root().display()))?;
     let _lock = RunLock::acquire(folder.root())?;
     if folder.exists() {
-        bail!("{} was begun by another process a moment ago: continue it with `taper resume`", folder.root().display());
+        bail!(
+            "{} was begun by another process a moment ago: continue it with `taper resume`",
+            folder.root().display()
+        );
     }
     let signals = Signals::install(folder.root())?;
     // The configuration first: with it, a run that is killed from here on can be resumed.
@@ -74,17 +78,25 @@ pub(crate) fn start(folder: &RunFolder, config: &RunConfig, output: &TrainOutput
 /// # Errors
 /// As [`start`]; also when the run has no usable checkpoint, or `config` is
 /// another run's.
-pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, from: Option<&str>) -> Result<()> {
+pub(crate) fn resume(
+    folder: &RunFolder,
+    config: &RunConfig,
+    output: &TrainOutput,
+    from: Option<&str>,
+) -> Result<()> {
     let lock = RunLock::acquire(folder.root())?;
     if let Some(process) = &lock.killed {
-        say(&format!("process {process}, which trained this run before, ended without saying so; going on from the last checkpoint"));
+        say(&format!(
+            "process {process}, which trained this run before, ended without saying so; going on from the last checkpoint"
+        ));
     }
     let signals = Signals::install(folder.root())?;
     folder.recover()?;
     let saved = folder.load_config(&[])?;
     let config = &with_found_tokens(config, &saved);
     let changes = differences(&saved, config)?;
-    let fixed: Vec<&str> = changes.iter().map(String::as_str).filter(|change| is_fixed(change)).collect();
+    let fixed: Vec<&str> =
+        changes.iter().map(String::as_str).filter(|change| is_fixed(change)).collect();
     if TokenizerPair::exists(folder.root()) && !fixed.is_empty() {
         bail!(
             "{}: the run's tokenizer and seed cannot be changed any more: {}; leave them as they were, or train a new run with --run",
@@ -122,25 +134,37 @@ pub(crate) fn resume(folder: &RunFolder, config: &RunConfig, output: &TrainOutpu
             bail!(
                 "{}: the text is not what the run {}: {}; put it back, train a new run with --run, or go on with the new text with --accept-changes",
                 folder.root().display(),
-                if checkpoint.is_some() { "was trained on so far" } else { "made its tokenizer from" },
+                if checkpoint.is_some() {
+                    "was trained on so far"
+                } else {
+                    "made its tokenizer from"
+                },
                 changes.join("; ")
             );
         }
     }
     let takes_more = |now: &TrainingConfig, before: &TrainingConfig| {
-        now.objective().passes() > before.objective().passes() || (now.ema_decay > 0.0 && before.ema_decay == 0.0)
+        now.objective().passes() > before.objective().passes()
+            || (now.ema_decay > 0.0 && before.ema_decay == 0.0)
     };
-    let is_untried = checkpoint.is_none() || !changes.is_empty() || takes_more(&config.training, &saved.training);
+    let is_untried = checkpoint.is_none()
+        || !changes.is_empty()
+        || takes_more(&config.training, &saved.training);
     let ready = Ready::new(folder, config, output, is_untried || output.memory.is_some())?;
     train(folder, output, checkpoint.as_deref(), ready, &signals)
 }
 
-/// The checkpoint of this run called `name`, to go back to. What follows one of another run would be saved among this run's own.
+/// The checkpoint of this run called `name`, to go back to. What follows one of another run would
+/// be saved among this run's own.
 fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
-    let parent = |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
+    let parent =
+        |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
     if parent(&path) != folder.checkpoints().canonicalize().ok() {
-        bail!("--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder of that run", folder.root().display());
+        bail!(
+            "--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder of that run",
+            folder.root().display()
+        );
     }
     let step = read_state(&path)?.step;
     if path.canonicalize()?.file_name().is_none_or(|file| file != checkpoint_name(step).as_str()) {
@@ -169,15 +193,26 @@ struct Ready {
 }
 
 impl Ready {
-    /// Prepares the data, builds the model, and checks that the disk has room for the checkpoints and, if `try_memory`, the
-    /// memory for the largest batch.
-    fn new(folder: &RunFolder, config: &RunConfig, output: &TrainOutput, try_memory: bool) -> Result<Self> {
+    /// Prepares the data, builds the model, and checks that the disk has room for the checkpoints
+    /// and, if `try_memory`, the memory for the largest batch.
+    fn new(
+        folder: &RunFolder,
+        config: &RunConfig,
+        output: &TrainOutput,
+        try_memory: bool,
+    ) -> Result<Self> {
         let mut config = config.clone();
         let device = open_device(&config, output)?;
         let mut prepared = prepare_data(folder, &config, &device)?;
         memory::require_state(&config, &prepared.tokenizers, output.memory)?;
-        let model = build_model(&config, &prepared.tokenizers, &device, Some(config.training.seed))?;
-        disk::check(folder.root(), &folder.checkpoints(), &config.training, model.parameters().len() as u64)?;
+        let model =
+            build_model(&config, &prepared.tokenizers, &device, Some(config.training.seed))?;
+        disk::check(
+            folder.root(),
+            &folder.checkpoints(),
+            &config.training,
+            model.parameters().len() as u64,
+        )?;
         require_positions(&config, &prepared)?;
         if try_memory {
             let tokens = memory::fit(&config, &model, &prepared, output.memory)?;
@@ -191,13 +226,23 @@ impl Ready {
     }
 }
 
-/// Refuses sentences that are longer than the model has positions for, in training or validation, as they are cut into tokens or may be.
+/// Refuses sentences that are longer than the model has positions for, in training or validation,
+/// as they are cut into tokens or may be.
 fn require_positions(config: &RunConfig, prepared: &Prepared) -> Result<()> {
     let Some(positions) = config.model.longest_sequence() else { return Ok(()) };
-    let reports = [Some(prepared.train.report()), prepared.validation.as_ref().map(|set| set.report())];
-    let longest = reports.into_iter().flatten().flat_map(|report| [report.source.longest, report.target.longest]).max().unwrap_or(0);
+    let reports =
+        [Some(prepared.train.report()), prepared.validation.as_ref().map(|set| set.report())];
+    let longest = reports
+        .into_iter()
+        .flatten()
+        .flat_map(|report| [report.source.longest, report.target.longest])
+        .max()
+        .unwrap_or(0);
     let (longest, what) = match prepared.train.samples_subwords() {
-        true => (longest.max(config.data.cleaning.max_tokens), "with subword sampling a sentence may have"),
+        true => (
+            longest.max(config.data.cleaning.max_tokens),
+            "with subword sampling a sentence may have",
+        ),
         false => (longest, "the longest sentence has"),
     };
     if longest >= positions {
@@ -234,9 +279,12 @@ fn preflight(config: &RunConfig, output: &TrainOutput) -> Result<()> {
         }
     }
     let training = &config.training;
-    let too_late = training.validate_every == 0 || (training.max_updates > 0 && training.validate_every > training.max_updates);
+    let too_late = training.validate_every == 0
+        || (training.max_updates > 0 && training.validate_every > training.max_updates);
     if training.checkpoint_every == 0 && too_late {
-        say("warning: nothing is saved before the end: set training.checkpoint_every, or a smaller training.validate_every");
+        say(
+            "warning: nothing is saved before the end: set training.checkpoint_every, or a smaller training.validate_every",
+        );
     }
     use_threads(config.threads)
 }
@@ -279,10 +327,17 @@ fn require_pairs(data: &DataConfig) -> Result<()> {
 }
 
 /// Trains from `checkpoint`, or from the beginning, to an end.
-fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, ready: Ready, signals: &Signals) -> Result<()> {
+fn train(
+    folder: &RunFolder,
+    output: &TrainOutput,
+    checkpoint: Option<&Path>,
+    ready: Ready,
+    signals: &Signals,
+) -> Result<()> {
     let style = Style::choose(output.json);
     let Ready { config, prepared, model } = ready;
-    let (config, tokenizers, device) = (&config, &prepared.tokenizers, model.parameters().device().clone());
+    let (config, tokenizers, device) =
+        (&config, &prepared.tokenizers, model.parameters().device().clone());
     if style == Style::Json {
         report_line(&data_report::event(config, &prepared, &device)?);
     } else {
@@ -293,49 +348,83 @@ fn train(folder: &RunFolder, output: &TrainOutput, checkpoint: Option<&Path>, re
     }
     warn_of_directions(&config.training, &prepared.train.report().batching);
     let mut trainer = make_trainer(folder, config, model, tokenizers, checkpoint)?;
-    // Only now: a configuration that the checkpoint does not fit must not replace the one that it does.
+    // Only now: a configuration that the checkpoint does not fit must not replace the one that it
+    // does.
     folder.save_config(config)?;
     let step = trainer.state().step;
     let log = MetricsLog::open(&folder.metrics(), trainer.state())?;
     let end = End::of(&config.training, &prepared.train.report().batching);
     let mut progress = Progress::new(style, log, end, step);
     if style != Style::Json {
-        report_line(&format!("training in {} from step {step}, on {}", folder.root().display(), device::describe(&device)));
+        report_line(&format!(
+            "training in {} from step {step}, on {}",
+            folder.root().display(),
+            device::describe(&device)
+        ));
     }
-    let mut batches = TrainingBatches::new(prepared.train.clone(), config.data.batching.clone(), config.training.seed);
+    let mut batches = TrainingBatches::new(
+        prepared.train.clone(),
+        config.data.batching.clone(),
+        config.training.seed,
+    );
     let mut validation: Box<dyn Validate> = match &prepared.validation {
         Some(dataset) => Box::new(Validation::new(config, dataset.clone(), tokenizers)?),
         None => Box::new(NoValidation),
     };
     signals.training_begins();
     let began = Instant::now();
-    let ended = trainer.train(&mut batches, validation.as_mut(), &mut progress, signals.stop_flag());
+    let ended =
+        trainer.train(&mut batches, validation.as_mut(), &mut progress, signals.stop_flag());
     progress.finish();
     let reason = match ended {
         Ok(reason) => reason,
         Err(error) if trainer.needs_rescue() => {
             let step = trainer.state().step;
-            let saved = rescue(&mut trainer, folder, config, tokenizers, &mut progress, output.rescue.as_deref());
+            let saved = rescue(
+                &mut trainer,
+                folder,
+                config,
+                tokenizers,
+                &mut progress,
+                output.rescue.as_deref(),
+            );
             return Err(after_rescue(error.into(), step, folder, saved));
         }
         Err(error @ TrainError::Diverged { .. }) => bail!(
             "{error}: `taper resume {}{} --set training.schedule.{}=…`; metrics.jsonl has the losses that led here",
             folder.root().display(),
             if folder.has_checkpoint()? { " --from CHECKPOINT" } else { "" },
-            if config.training.schedule.kind == ScheduleKind::Noam { "scale" } else { "learning_rate" }
+            if config.training.schedule.kind == ScheduleKind::Noam {
+                "scale"
+            } else {
+                "learning_rate"
+            }
         ),
         Err(error) => return Err(error.into()),
     };
     if reason == StopReason::Interrupted {
-        say(&format!("interrupted at step {}; continue with: taper resume {}", trainer.state().step, folder.root().display()));
+        say(&format!(
+            "interrupted at step {}; continue with: taper resume {}",
+            trainer.state().step,
+            folder.root().display()
+        ));
         return Err(Interrupted.into());
     }
     signals.training_is_saved();
     if style != Style::Json {
-        report_line(&format!("{} at step {} after {}", describe(reason), trainer.state().step, clock(began.elapsed())));
+        report_line(&format!(
+            "{} at step {} after {}",
+            describe(reason),
+            trainer.state().step,
+            clock(began.elapsed())
+        ));
     }
-    finish(folder, config, style, tokenizers, &trainer.into_model())
-        .with_context(|| format!("training is complete and saved, its test failed (`taper resume {}` repeats it)", folder.root().display()))
+    finish(folder, config, style, tokenizers, &trainer.into_model()).with_context(|| {
+        format!(
+            "training is complete and saved, its test failed (`taper resume {}` repeats it)",
+            folder.root().display()
+        )
+    })
 }
 
 /// Warns where training ends before the wanted direction is trained alone.
@@ -343,7 +432,9 @@ fn warn_of_directions(training: &TrainingConfig, batching: &BatchingReport) {
     let epochs = batching.bidirectional_epochs;
     let updates = batching.batches_of(epochs).div_ceil(training.accumulation as u64);
     let ends_by = |limit: u64, amount: u64| limit > 0 && limit <= amount;
-    if epochs > 0 && (ends_by(training.max_epochs, epochs) || ends_by(training.max_updates, updates)) {
+    if epochs > 0
+        && (ends_by(training.max_epochs, epochs) || ends_by(training.max_updates, updates))
+    {
         say(&format!(
             "warning: training ends before the wanted direction is trained alone: data.bidirectional_epochs = {epochs} take {updates} updates; set it lower, or training.max_updates or max_epochs higher"
         ));
@@ -351,13 +442,21 @@ fn warn_of_directions(training: &TrainingConfig, batching: &BatchingReport) {
 }
 
 /// A failure of the disk, with where the state is now and how to go on.
-fn after_rescue(error: anyhow::Error, step: u64, folder: &RunFolder, saved: Result<RunFolder>) -> anyhow::Error {
+fn after_rescue(
+    error: anyhow::Error,
+    step: u64,
+    folder: &RunFolder,
+    saved: Result<RunFolder>,
+) -> anyhow::Error {
     match saved {
         Ok(run) => {
             let elsewhere = if run.root() == folder.root() {
                 String::new()
             } else {
-                format!("; the checkpoints before it, the best among them, stay in {}", folder.checkpoints().display())
+                format!(
+                    "; the checkpoints before it, the best among them, stay in {}",
+                    folder.checkpoints().display()
+                )
             };
             let run = run.root().display();
             anyhow!(
@@ -382,7 +481,8 @@ fn make_trainer(
     checkpoint: Option<&Path>,
 ) -> Result<Trainer> {
     taper_ops::memory::keep_freed_pages();
-    let identity = Identity { config_hash: config.identity_hash()?, tokenizer_hash: tokenizers.hash() };
+    let identity =
+        Identity { config_hash: config.identity_hash()?, tokenizer_hash: tokenizers.hash() };
     let (training, checkpoints) = (config.training.clone(), folder.checkpoints());
     Ok(match checkpoint {
         Some(path) => Trainer::resume_from(model, training, identity, &checkpoints, path)?,
@@ -392,7 +492,13 @@ fn make_trainer(
 
 /// Decodes the test sets with the weights that `translate` would use, and says
 /// what can be done next.
-fn finish(folder: &RunFolder, config: &RunConfig, style: Style, tokenizers: &TokenizerPair, model: &Transformer) -> Result<()> {
+fn finish(
+    folder: &RunFolder,
+    config: &RunConfig,
+    style: Style,
+    tokenizers: &TokenizerPair,
+    model: &Transformer,
+) -> Result<()> {
     let checkpoint = folder.checkpoint(None)?;
     let step = load_model(&checkpoint, model, &tokenizers.hash())?.step;
     let mut results = Vec::new();
@@ -420,7 +526,11 @@ fn finish(folder: &RunFolder, config: &RunConfig, style: Style, tokenizers: &Tok
         }
     }
     let run = quoted(folder.root());
-    let evaluate = if results.is_empty() { "score the test sets" } else { "score the test sets again, with other settings" };
+    let evaluate = if results.is_empty() {
+        "score the test sets"
+    } else {
+        "score the test sets again, with other settings"
+    };
     report_line(&format!(
         "\nnext:\n  taper translate {run}          type sentences, or pipe a file in\n  taper evaluate {run}           {evaluate}\n  taper inspect {run}            what the model is made of"
     ));

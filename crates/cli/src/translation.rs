@@ -11,8 +11,11 @@ use crate::overlong::{Limit, join};
 use crate::text::single_line;
 
 // Each of the two is complete without the other, and they must agree.
-const _: () = assert!(taper_data::END == taper_decoding::END && taper_data::START == taper_decoding::START);
-const _: () = assert!(taper_data::PAD == taper_decoding::PAD && taper_data::UNKNOWN == taper_decoding::UNKNOWN);
+const _: () =
+    assert!(taper_data::END == taper_decoding::END && taper_data::START == taper_decoding::START);
+const _: () = assert!(
+    taper_data::PAD == taper_decoding::PAD && taper_data::UNKNOWN == taper_decoding::UNKNOWN
+);
 
 /// One translation of one line.
 #[derive(Debug, Clone, Serialize)]
@@ -48,7 +51,8 @@ pub(crate) struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// What tells its draws from those of other texts. They must not depend on how many parts the lines before it have.
+    /// What tells its draws from those of other texts. They must not depend on how many parts the
+    /// lines before it have.
     fn number(&self) -> u64 {
         self.line as u64 | self.part << 40
     }
@@ -59,7 +63,10 @@ impl Text<'_> {
 ///
 /// # Errors
 /// When the tokenizer fails.
-pub(crate) fn encode_sources<S: AsRef<str> + Sync>(tokenizers: &TokenizerPair, lines: &[S]) -> Result<Vec<Vec<u32>>> {
+pub(crate) fn encode_sources<S: AsRef<str> + Sync>(
+    tokenizers: &TokenizerPair,
+    lines: &[S],
+) -> Result<Vec<Vec<u32>>> {
     let mut ids = tokenizers.source().encode_batch(lines)?;
     for (sentence, line) in ids.iter_mut().zip(lines) {
         if line.as_ref().trim().is_empty() {
@@ -85,11 +92,17 @@ pub(crate) fn translate<M: StepModel>(
 ) -> Result<Vec<Vec<Translation>>> {
     let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
     let sources = encode_sources(tokenizers, &lines)?;
-    // A blank at either end would be a token of its own, which translations do not have before a word.
+    // A blank at either end would be a token of its own, which translations do not have before a
+    // word.
     let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix.trim()).collect();
     let prefixes = tokenizers.target().encode_batch(&prefixes)?;
-    if let Some((_, text)) = prefixes.iter().zip(texts).find(|(prefix, _)| prefix.contains(&UNKNOWN)) {
-        bail!("line {}: its prefix has characters that the target vocabulary cannot spell; leave them out", text.line);
+    if let Some((_, text)) =
+        prefixes.iter().zip(texts).find(|(prefix, _)| prefix.contains(&UNKNOWN))
+    {
+        bail!(
+            "line {}: its prefix has characters that the target vocabulary cannot spell; leave them out",
+            text.line
+        );
     }
     let sentences: Vec<Sentence<'_>> = sources
         .iter()
@@ -123,8 +136,13 @@ pub(crate) fn translate<M: StepModel>(
         .collect()
 }
 
-/// The error of `action` with the number of a line, counted from 1, where the search has the index of a sentence.
-pub(crate) fn by_line(mut error: DecodingError, action: &str, line_of: impl Fn(usize) -> usize) -> anyhow::Error {
+/// The error of `action` with the number of a line, counted from 1, where the search has the index
+/// of a sentence.
+pub(crate) fn by_line(
+    mut error: DecodingError,
+    action: &str,
+    line_of: impl Fn(usize) -> usize,
+) -> anyhow::Error {
     let Some(sentence) = error.sentence_mut() else {
         return anyhow::Error::new(error).context(format!("{action} failed"));
     };
@@ -133,13 +151,15 @@ pub(crate) fn by_line(mut error: DecodingError, action: &str, line_of: impl Fn(u
     anyhow::Error::new(error).context(format!("{action} failed at line {line}"))
 }
 
-/// The same settings for the best translation alone: the first that a search returns, and the best of all that are drawn.
+/// The same settings for the best translation alone: the first that a search returns, and the best
+/// of all that are drawn.
 pub(crate) fn for_the_best(config: &DecodingConfig) -> DecodingConfig {
     let n_best = if config.sampling.is_active() { config.n_best } else { 1 };
     DecodingConfig { n_best, ..config.clone() }
 }
 
-/// The best translation of each line, and how many lines were translated in parts because they exceed `limit`.
+/// The best translation of each line, and how many lines were translated in parts because they
+/// exceed `limit`.
 ///
 /// # Errors
 /// As [`translate`].
@@ -151,17 +171,28 @@ pub(crate) fn translate_best(
     lines: &[String],
     progress: impl FnMut(usize),
 ) -> Result<(Vec<String>, usize)> {
-    let (mut texts, mut parts_of, mut overlong) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()), 0);
+    let (mut texts, mut parts_of, mut overlong) =
+        (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()), 0);
     // From 1, as `translate` counts: draws depend on it.
     for (source, line) in lines.iter().zip(1..) {
         let (parts, exceeds) = limit.apply(tokenizers.source(), source, line)?;
         overlong += usize::from(exceeds.is_some());
         parts_of.push(parts.len());
-        texts.extend(parts.into_iter().zip(0..).map(|(source, part)| Text { source, prefix: "", line, part }));
+        texts.extend(parts.into_iter().zip(0..).map(|(source, part)| Text {
+            source,
+            prefix: "",
+            line,
+            part,
+        }));
     }
-    let mut found = translate(&model.inference(), tokenizers, &for_the_best(config), &texts, progress)?
-        .into_iter()
-        .map(|mut found| if found.is_empty() { String::new() } else { found.swap_remove(0).text });
+    let mut found =
+        translate(&model.inference(), tokenizers, &for_the_best(config), &texts, progress)?
+            .into_iter()
+            .map(
+                |mut found| {
+                    if found.is_empty() { String::new() } else { found.swap_remove(0).text }
+                },
+            );
     let whole = |parts| match found.by_ref().take(parts).collect::<Vec<_>>() {
         mut one if one.len() == 1 => one.swap_remove(0),
         several => join(&several.iter().map(String::as_str).collect::<Vec<_>>()),

@@ -32,11 +32,16 @@ impl Validation {
     ///
     /// # Errors
     /// When the split cannot be read.
-    pub(crate) fn new(config: &RunConfig, dataset: Arc<Dataset>, tokenizers: &TokenizerPair) -> Result<Self> {
+    pub(crate) fn new(
+        config: &RunConfig,
+        dataset: Arc<Dataset>,
+        tokenizers: &TokenizerPair,
+    ) -> Result<Self> {
         let text = if config.evaluation.validation_sentences == 0 {
             ParallelText::default()
         } else {
-            ParallelText::read(&config.data, &config.data.validation)?.spread(config.evaluation.validation_sentences)
+            ParallelText::read(&config.data, &config.data.validation)?
+                .spread(config.evaluation.validation_sentences)
         };
         Ok(Self {
             dataset,
@@ -44,7 +49,12 @@ impl Validation {
             label_smoothing: config.training.label_smoothing,
             text,
             tokenizers: tokenizers.clone(),
-            decoding: DecodingConfig { beam_size: 1, n_best: 1, sampling: SamplingConfig::default(), ..config.decoding.clone() },
+            decoding: DecodingConfig {
+                beam_size: 1,
+                n_best: 1,
+                sampling: SamplingConfig::default(),
+                ..config.decoding.clone()
+            },
             limit: Limit::of(config, OverlongRule::Split, None),
             evaluation: config.scoring(),
         })
@@ -52,11 +62,22 @@ impl Validation {
 }
 
 impl Validate for Validation {
-    fn validate(&mut self, model: &Transformer, _step: u64) -> Result<taper_trainer::Scores, BoxError> {
+    fn validate(
+        &mut self,
+        model: &Transformer,
+        _step: u64,
+    ) -> Result<taper_trainer::Scores, BoxError> {
         let batches = in_order(&self.dataset, &self.batching);
         let mut scores = evaluate(model, batches, self.label_smoothing)?.scores();
         if !self.text.sources.is_empty() {
-            let (translations, _) = translate_best(model, &self.tokenizers, &self.decoding, self.limit, &self.text.sources, |_| {})?;
+            let (translations, _) = translate_best(
+                model,
+                &self.tokenizers,
+                &self.decoding,
+                self.limit,
+                &self.text.sources,
+                |_| {},
+            )?;
             let text = Scores::new(&translations, &self.text.references, &self.evaluation)?;
             scores.insert("bleu", text.bleu.score);
             scores.insert("chrf", text.chrf.score);
@@ -85,7 +106,11 @@ impl ParallelText {
         for RawPair { source, target, .. } in read_pairs(data, split)? {
             text.sources.push(source);
             // As the normalizer does it, which may do more: the signature speaks of case alone.
-            text.references.push(if data.lowercase { target.chars().flat_map(char::to_lowercase).collect() } else { target });
+            text.references.push(if data.lowercase {
+                target.chars().flat_map(char::to_lowercase).collect()
+            } else {
+                target
+            });
         }
         Ok(text)
     }
@@ -96,7 +121,9 @@ impl ParallelText {
         if total <= count {
             return self;
         }
-        let chosen = |lines: Vec<String>| -> Vec<String> { (0..count).map(|index| lines[index * total / count].clone()).collect() };
+        let chosen = |lines: Vec<String>| -> Vec<String> {
+            (0..count).map(|index| lines[index * total / count].clone()).collect()
+        };
         Self { sources: chosen(self.sources), references: chosen(self.references) }
     }
 }

@@ -71,14 +71,25 @@ fn invalid_utf8_names_the_line() {
 fn an_unknown_key_names_file_line_and_nearest() {
     let workspace = Workspace::new();
     workspace.write("bad.toml", "[model]\nd_model = 16\nhaeds = 2\n");
-    workspace.fail(&["config", "check", "bad.toml"], &["bad.toml:3", "`model.haeds`", "`model.heads`"]);
+    workspace
+        .fail(&["config", "check", "bad.toml"], &["bad.toml:3", "`model.haeds`", "`model.heads`"]);
     set_fails("training.max_update=3", &["--set training.max_update=3", "`training.max_updates`"]);
 }
 
 #[test]
 fn a_key_without_effect_is_named() {
-    let output = Workspace::new().succeed(&["config", "check", "tiny.toml", "--set", "decoding.sampling.top_k=5"]);
-    assert!(output.contains("decoding.sampling.top_k has no effect: nothing is drawn") && output.ends_with("valid\n"), "{output}");
+    let output = Workspace::new().succeed(&[
+        "config",
+        "check",
+        "tiny.toml",
+        "--set",
+        "decoding.sampling.top_k=5",
+    ]);
+    assert!(
+        output.contains("decoding.sampling.top_k has no effect: nothing is drawn")
+            && output.ends_with("valid\n"),
+        "{output}"
+    );
 }
 
 #[test]
@@ -87,21 +98,41 @@ fn training_that_ends_before_its_direction_is_trained_alone_says_so() {
     let warns = |set: &[&str]| {
         let run = format!("runs/{}", set.join(""));
         let sets = set.iter().flat_map(|change| ["--set", change]);
-        let arguments: Vec<&str> = ["train", "tiny.toml", "--run", &run].into_iter().chain(sets).collect();
+        let arguments: Vec<&str> =
+            ["train", "tiny.toml", "--run", &run].into_iter().chain(sets).collect();
         let output = workspace.run(&arguments);
         assert!(output.status.success(), "{}", stderr(&output));
-        stderr(&output).contains("warning: training ends before the wanted direction is trained alone")
+        stderr(&output)
+            .contains("warning: training ends before the wanted direction is trained alone")
     };
     assert!(warns(&["data.bidirectional_epochs=1000"]));
-    assert!(warns(&["data.bidirectional_epochs=2", "training.max_epochs=2", "training.max_updates=0"]));
-    assert!(!warns(&["data.bidirectional_epochs=1", "training.max_epochs=2", "training.max_updates=0"]));
+    assert!(warns(&[
+        "data.bidirectional_epochs=2",
+        "training.max_epochs=2",
+        "training.max_updates=0"
+    ]));
+    assert!(!warns(&[
+        "data.bidirectional_epochs=1",
+        "training.max_epochs=2",
+        "training.max_updates=0"
+    ]));
     assert!(!warns(&["training.max_epochs=1"]));
 }
 
 #[test]
 fn the_target_language_chooses_the_tokenizer_of_scores() {
     let workspace = Workspace::new();
-    let shown = |set: &str| workspace.succeed(&["config", "show", "tiny.toml", "--set", "data.target_language=zh", "--set", set]);
+    let shown = |set: &str| {
+        workspace.succeed(&[
+            "config",
+            "show",
+            "tiny.toml",
+            "--set",
+            "data.target_language=zh",
+            "--set",
+            set,
+        ])
+    };
     assert!(shown("name=a").contains("tokenize = \"zh\""));
     assert!(shown("evaluation.tokenize=13a").contains("tokenize = \"13a\""), "what is named holds");
 }
@@ -110,7 +141,10 @@ fn the_target_language_chooses_the_tokenizer_of_scores() {
 fn a_mistyped_value_names_file_line_key_and_type() {
     let workspace = Workspace::new();
     workspace.write("bad.toml", "[training]\n\nmax_updates = \"many\"\n");
-    workspace.fail(&["config", "check", "bad.toml"], &["bad.toml:3", "`training.max_updates`", "string \"many\"", "u64"]);
+    workspace.fail(
+        &["config", "check", "bad.toml"],
+        &["bad.toml:3", "`training.max_updates`", "string \"many\"", "u64"],
+    );
     set_fails("model.heads=two", &["--set model.heads=two", "`model.heads`", "usize"]);
     set_fails("evaluation.tokenize=zj", &["`evaluation.tokenize`", "`zh`"]);
 }
@@ -164,7 +198,15 @@ fn damaged_runs() {
     // Another tokenizer in the place of the run's own.
     let tokenizer = workspace.path("run/tokenizer.json");
     let original = fs::read(&tokenizer).expect("tokenizer");
-    workspace.succeed(&["tokenizer", "train", "tiny.toml", "--output", "other", "--set", "data.tokenizer.vocabulary_size=290"]);
+    workspace.succeed(&[
+        "tokenizer",
+        "train",
+        "tiny.toml",
+        "--output",
+        "other",
+        "--set",
+        "data.tokenizer.vocabulary_size=290",
+    ]);
     fs::copy(workspace.path("other/tokenizer.json"), &tokenizer).expect("copy");
     workspace.fail(&["translate", "run"], &["tokenizer"]);
     workspace.fail(&["resume", "run"], &["tokenizer"]);
@@ -183,7 +225,10 @@ fn damaged_runs() {
     fs::write(&model, &changed).expect("change");
     workspace.fail(&last, &["model.safetensors"]);
     fs::write(&model, &bytes).expect("restore");
-    refused(&workspace.run_with_input(&["translate", "run"], b"fine\n\xff\n"), &["standard input, line 2", "UTF-8"]);
+    refused(
+        &workspace.run_with_input(&["translate", "run"], b"fine\n\xff\n"),
+        &["standard input, line 2", "UTF-8"],
+    );
     workspace.write("taken.txt", "mine");
     workspace.fail(&["translate", "run", "--output", "taken.txt"], &["taken.txt"]);
     assert_eq!(fs::read(workspace.path("taken.txt")).expect("read"), b"mine");
@@ -201,14 +246,17 @@ fn unequal_files_for_bleu() {
     let workspace = Workspace::new();
     workspace.write("hypothesis", "a\nb\n");
     workspace.write("reference", "a\n");
-    workspace.fail(&["bleu", "hypothesis", "reference"], &["hypothesis has 2 lines", "reference has 1"]);
+    workspace
+        .fail(&["bleu", "hypothesis", "reference"], &["hypothesis has 2 lines", "reference has 1"]);
     workspace.fail(&["bleu", "hypothesis", "hypothesis", "--tokenize", "zj"], &["zj", "zh"]);
 }
 
 #[test]
 fn a_matrix_kernel_that_is_not_there() {
     let workspace = Workspace::new();
-    let choose = |kernel: &str| workspace.command(&TRAIN).env("TAPER_KERNEL", kernel).output().expect("the binary runs");
+    let choose = |kernel: &str| {
+        workspace.command(&TRAIN).env("TAPER_KERNEL", kernel).output().expect("the binary runs")
+    };
     refused(&choose("tile"), &["TAPER_KERNEL=tile", "no such matrix kernel", "gemm"]);
     refused(&choose(""), &["TAPER_KERNEL=", "no such matrix kernel"]);
     assert!(!workspace.path("run").exists(), "a run folder was left behind");
@@ -220,7 +268,9 @@ fn what_would_fail_after_the_training_fails_before_it() {
     let test = fs::read_to_string(workspace.path("data/test.aa")).expect("text");
     let train = ["train", "tiny.toml", "--run", "run"];
     let shorter = test.split_inclusive('\n').skip(2).collect::<String>();
-    for (text, fragments) in [(shorter.as_bytes(), ["test.aa", "10 lines"]), (b"\xff\n", ["test.aa", "UTF-8"])] {
+    for (text, fragments) in
+        [(shorter.as_bytes(), ["test.aa", "10 lines"]), (b"\xff\n", ["test.aa", "UTF-8"])]
+    {
         workspace.write("data/test.aa", text);
         workspace.fail(&train, &fragments);
         assert!(!workspace.path("run").exists());
@@ -228,30 +278,58 @@ fn what_would_fail_after_the_training_fails_before_it() {
     workspace.write("data/test.aa", "");
     workspace.write("data/test.bb", "");
     workspace.fail(&train, &["split \"test\" is empty"]);
-    let learned = ["--set", "data.test=[]", "--set", "model.positions=learned", "--set", "model.max_positions=5"];
-    workspace.fail(&[&train[..], &learned].concat(), &["model.max_positions = 5", "data.cleaning.max_tokens = 4"]);
+    let learned = [
+        "--set",
+        "data.test=[]",
+        "--set",
+        "model.positions=learned",
+        "--set",
+        "model.max_positions=5",
+    ];
+    workspace.fail(
+        &[&train[..], &learned].concat(),
+        &["model.max_positions = 5", "data.cleaning.max_tokens = 4"],
+    );
     // Of the validation set as well, and of what subword sampling may make of a sentence.
-    let validation = ["data/val.aa", "data/val.bb"].map(|name| (name, fs::read_to_string(workspace.path(name)).expect("text")));
+    let validation = ["data/val.aa", "data/val.bb"]
+        .map(|name| (name, fs::read_to_string(workspace.path(name)).expect("text")));
     for (name, text) in &validation {
         workspace.write(name, format!("{}{text}", "red cat sees ".repeat(30)));
     }
     let positions = "model.max_positions=60";
-    workspace.fail(&[&train[..], &learned[..4], &["--set", positions]].concat(), &["the longest sentence has", "model.max_positions = 60"]);
+    workspace.fail(
+        &[&train[..], &learned[..4], &["--set", positions]].concat(),
+        &["the longest sentence has", "model.max_positions = 60"],
+    );
     for (name, text) in &validation {
         workspace.write(name, text);
     }
     let sampling = ["--set", positions, "--set", "data.tokenizer.dropout=0.1"];
-    workspace.fail(&[&train[..], &learned[..4], &sampling].concat(), &["sampling", "251 tokens", "data.cleaning.max_tokens = 59"]);
-    workspace.fail(&[&train[..], &["--set", "data.test=[]", "--set", "threads=5000"]].concat(), &["threads` = 5000", "at most"]);
+    workspace.fail(
+        &[&train[..], &learned[..4], &sampling].concat(),
+        &["sampling", "251 tokens", "data.cleaning.max_tokens = 59"],
+    );
+    workspace.fail(
+        &[&train[..], &["--set", "data.test=[]", "--set", "threads=5000"]].concat(),
+        &["threads` = 5000", "at most"],
+    );
     // Memory that no machine has is not even asked for.
     for inner in ["100000000000", "9223372036854775807"] {
         let huge = ["--set", "data.test=[]", "--set", &format!("model.d_ff={inner}")];
-        workspace.fail(&[&train[..], &huge].concat(), &["parameters takes", "but may take", "[model]"]);
+        workspace
+            .fail(&[&train[..], &huge].concat(), &["parameters takes", "but may take", "[model]"]);
     }
     let beam = ["--set", "data.test=[]", "--set", "decoding.beam_size=2000000000000000000"];
-    workspace.fail(&[&train[..], &beam].concat(), &["decoding.beam_size = 2000000000000000000", "at most 65536"]);
-    let vocabulary = ["--set", "data.test=[]", "--set", "data.tokenizer.vocabulary_size=1000000000000"];
-    workspace.fail(&[&train[..], &vocabulary].concat(), &["data.tokenizer.vocabulary_size", "at most 4194304"]);
+    workspace.fail(
+        &[&train[..], &beam].concat(),
+        &["decoding.beam_size = 2000000000000000000", "at most 65536"],
+    );
+    let vocabulary =
+        ["--set", "data.test=[]", "--set", "data.tokenizer.vocabulary_size=1000000000000"];
+    workspace.fail(
+        &[&train[..], &vocabulary].concat(),
+        &["data.tokenizer.vocabulary_size", "at most 4194304"],
+    );
     assert!(!workspace.path("run").exists());
 }
 
@@ -263,8 +341,16 @@ fn what_is_watched_must_be_measured() {
         workspace.fail(&[&["train", "tiny.toml", "--run", "run"], settings].concat(), fragments);
         assert!(!workspace.path("run").exists());
     };
-    let bleu = ["--set", "training.early_stopping.metric=bleu", "--set", "evaluation.validation_sentences=0"];
-    refused(&bleu, &["training.early_stopping.metric = \"bleu\"", "evaluation.validation_sentences"]);
+    let bleu = [
+        "--set",
+        "training.early_stopping.metric=bleu",
+        "--set",
+        "evaluation.validation_sentences=0",
+    ];
+    refused(
+        &bleu,
+        &["training.early_stopping.metric = \"bleu\"", "evaluation.validation_sentences"],
+    );
     let blind = ["--set", "training.early_stopping.patience=3", "--set", "data.validation="];
     refused(&blind, &["training.early_stopping.patience = 3", "data.validation"]);
 }

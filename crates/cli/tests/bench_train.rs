@@ -13,14 +13,30 @@ fn write_batches(workspace: &Workspace, file: &str, tensors: &[(&str, &[&[i32]])
         (*name, shape, rows.concat().into_iter().flat_map(i32::to_le_bytes).collect::<Vec<u8>>())
     });
     let tensors: Vec<_> = tensors.collect();
-    let views = tensors.iter().map(|(name, shape, bytes)| (*name, TensorView::new(Dtype::I32, shape.clone(), bytes).expect("tensor")));
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        (*name, TensorView::new(Dtype::I32, shape.clone(), bytes).expect("tensor"))
+    });
     workspace.write(file, safetensors::serialize(views, None).expect("safetensors"));
 }
 
 /// The report of three steps on `batches`.
 fn report(workspace: &Workspace, extra: &[&str]) -> Value {
-    let arguments =
-        ["bench", "train", "--batches", "batches", "--preset", "tiny", "--vocab", "40", "--threads", "1", "--warmup", "1", "--steps", "3"];
+    let arguments = [
+        "bench",
+        "train",
+        "--batches",
+        "batches",
+        "--preset",
+        "tiny",
+        "--vocab",
+        "40",
+        "--threads",
+        "1",
+        "--warmup",
+        "1",
+        "--steps",
+        "3",
+    ];
     let shown = workspace.succeed(&[&arguments[..], &["--json"], extra].concat());
     serde_json::from_str(&shown).expect("JSON")
 }
@@ -32,18 +48,29 @@ fn loss(report: &Value) -> f64 {
 #[test]
 fn a_report_of_training_steps() {
     let workspace = Workspace::new();
-    let (first, second): ([&[i32]; 2], [&[i32]; 2]) = ([&[5, 6, 7, 3], &[8, 3, 0, 0]], [&[2, 9, 10, 3], &[2, 11, 3, 0]]);
+    let (first, second): ([&[i32]; 2], [&[i32]; 2]) =
+        ([&[5, 6, 7, 3], &[8, 3, 0, 0]], [&[2, 9, 10, 3], &[2, 11, 3, 0]]);
     let (third, fourth): ([&[i32]; 1], [&[i32]; 1]) = ([&[12, 3]], [&[2, 13, 14, 3]]);
-    write_batches(&workspace, "batches", &[("src.0", &first), ("tgt.0", &second), ("src.1", &third), ("tgt.1", &fourth)]);
+    write_batches(
+        &workspace,
+        "batches",
+        &[("src.0", &first), ("tgt.0", &second), ("src.1", &third), ("tgt.1", &fourth)],
+    );
     let plain = report(&workspace, &[]);
     for figure in ["target_tokens_per_s", "s_per_step"] {
         assert!(plain[figure].as_f64().expect(figure) > 0.0, "{plain}");
     }
-    assert_eq!((&plain["operations"], &plain["threads"], &plain["r_drop"]), (&"fused".into(), &1.into(), &0.0.into()));
+    assert_eq!(
+        (&plain["operations"], &plain["threads"], &plain["r_drop"]),
+        (&"fused".into(), &1.into(), &0.0.into())
+    );
     let composed = report(&workspace, &["--composed"]);
     assert_eq!(composed["operations"], "composed");
     assert!((loss(&composed) / loss(&plain) - 1.0).abs() < 1e-4, "{plain} {composed}");
-    let (fused, composed) = (report(&workspace, &["--r-drop", "1"]), report(&workspace, &["--r-drop", "1", "--composed"]));
+    let (fused, composed) = (
+        report(&workspace, &["--r-drop", "1"]),
+        report(&workspace, &["--r-drop", "1", "--composed"]),
+    );
     assert!((loss(&composed) / loss(&fused) - 1.0).abs() < 1e-4, "{fused} {composed}");
     assert!((loss(&fused) - loss(&plain)).abs() > 1e-3, "{plain} {fused}");
 }

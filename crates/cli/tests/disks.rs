@@ -13,11 +13,15 @@ fn equals_an_undisturbed_run(workspace: &Workspace, rescued: &str, whole: &str) 
     workspace.same_end(rescued, whole, 600);
 }
 
-/// A workspace with a folder `disk` to mount something on, in a name space of its own. Nothing, with a word about it, where the system
-/// lets this user mount not even there.
+/// A workspace with a folder `disk` to mount something on, in a name space of its own. Nothing,
+/// with a word about it, where the system lets this user mount not even there.
 #[cfg(target_os = "linux")]
 fn with_mount_point() -> Option<Workspace> {
-    if !std::process::Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
+    if !std::process::Command::new("unshare")
+        .args(["-rm", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         eprintln!("skipped: this system allows no mount");
         return None;
     }
@@ -31,9 +35,21 @@ fn with_mount_point() -> Option<Workspace> {
 fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
     let workspace = Workspace::new();
     let size = ["--set", "model.d_model=64", "--set", "model.d_ff=256"].join(" ");
-    let output = workspace.script(&["sh"], &format!("trap '' XFSZ; ulimit -f 1600; \"$0\" train tiny.toml --run run {size}"));
-    refused(&output, &["optimizer.safetensors", "File too large", "could not be saved elsewhere either", "--rescue"]);
-    let left: Vec<_> = fs::read_dir(workspace.path("run/checkpoints")).expect("checkpoints").collect();
+    let output = workspace.script(
+        &["sh"],
+        &format!("trap '' XFSZ; ulimit -f 1600; \"$0\" train tiny.toml --run run {size}"),
+    );
+    refused(
+        &output,
+        &[
+            "optimizer.safetensors",
+            "File too large",
+            "could not be saved elsewhere either",
+            "--rescue",
+        ],
+    );
+    let left: Vec<_> =
+        fs::read_dir(workspace.path("run/checkpoints")).expect("checkpoints").collect();
     assert!(left.is_empty(), "{left:?}");
     // Nothing but the limit was wrong.
     workspace.succeed(&["resume", "run"]);
@@ -63,8 +79,17 @@ fn a_full_disk_loses_nothing() {
         cat errors >&2
         exit $status
     "#;
-    let output = workspace.script(&["unshare", "-rm", "sh"], &text.replace("SETTINGS", &settings.join(" ")));
-    refused(&output, &["No space left on device", "nothing is lost: the state after step", "taper-rescue/run", "taper resume"]);
+    let output =
+        workspace.script(&["unshare", "-rm", "sh"], &text.replace("SETTINGS", &settings.join(" ")));
+    refused(
+        &output,
+        &[
+            "No space left on device",
+            "nothing is lost: the state after step",
+            "taper-rescue/run",
+            "taper resume",
+        ],
+    );
     workspace.checkpoints_are_whole("kept");
     // It is still known what text it was trained on.
     assert!(workspace.path("taper-rescue/run/text/train.json").is_file());
@@ -83,13 +108,17 @@ fn a_disk_that_is_too_small_is_refused_before_training() {
     refused(&output, &["free", "training.keep_last", "--run"]);
     // A disk that may be read only.
     let text = "mount -t tmpfs -o ro tmpfs disk && \"$0\" train tiny.toml --run disk/run";
-    refused(&workspace.script(&["unshare", "-rm", "sh"], text), &["cannot make disk/run", "Read-only file system"]);
+    refused(
+        &workspace.script(&["unshare", "-rm", "sh"], text),
+        &["cannot make disk/run", "Read-only file system"],
+    );
 }
 
 #[test]
 fn a_run_folder_that_is_removed_is_saved_elsewhere() {
     let workspace = Workspace::new();
-    let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run", "--rescue", "safe"], &LONG[..]].concat());
+    let child = workspace
+        .spawn(&[&["train", "tiny.toml", "--run", "run", "--rescue", "safe"], &LONG[..]].concat());
     let run = workspace.path("run");
     workspace.wait_for_checkpoint("run");
     fs::rename(&run, workspace.path("moved")).expect("move");
@@ -97,7 +126,10 @@ fn a_run_folder_that_is_removed_is_saved_elsewhere() {
     refused(&output, &["run/checkpoints", "nothing is lost", "safe/run"]);
     assert!(!run.exists());
     let record = metrics(&workspace.path("safe/run"));
-    assert!(record.iter().any(|line| line["step"] == 1 || line["step"] == 4), "the record begins with the run: {record:?}");
+    assert!(
+        record.iter().any(|line| line["step"] == 1 || line["step"] == 4),
+        "the record begins with the run: {record:?}"
+    );
     let step = record.last().expect("lines")["step"].as_u64().expect("step") + 1;
     workspace.succeed(&["resume", "safe/run", "--set", &format!("training.max_updates={step}")]);
 }
@@ -109,7 +141,10 @@ fn a_test_set_that_is_taken_away_costs_no_training() {
     let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &settings[..]].concat());
     workspace.wait_for_checkpoint("run");
     fs::rename(workspace.path("data/test.aa"), workspace.path("kept")).expect("rename");
-    refused(&child.wait_with_output().expect("ended"), &["training is complete and saved", "test.aa", "taper resume run"]);
+    refused(
+        &child.wait_with_output().expect("ended"),
+        &["training is complete and saved", "test.aa", "taper resume run"],
+    );
     fs::rename(workspace.path("kept"), workspace.path("data/test.aa")).expect("rename");
     workspace.succeed(&["resume", "run"]);
     assert!(workspace.path("run/scores.json").is_file());
@@ -124,7 +159,10 @@ fn a_run_may_lie_behind_a_link_and_have_any_name() {
     fs::create_dir(workspace.path("disk")).expect("folder");
     std::os::unix::fs::symlink("disk", workspace.path("link")).expect("link");
     // What is there is left there where nothing comes of a run.
-    workspace.fail(&["train", "tiny.toml", "--run", "link", "--set", "data.tokenizer.vocabulary_size=250"], &["vocabulary_size"]);
+    workspace.fail(
+        &["train", "tiny.toml", "--run", "link", "--set", "data.tokenizer.vocabulary_size=250"],
+        &["vocabulary_size"],
+    );
     assert!(workspace.path("link").is_symlink());
     assert_eq!(fs::read_dir(workspace.path("disk")).expect("folder").count(), 0);
 
@@ -133,7 +171,11 @@ fn a_run_may_lie_behind_a_link_and_have_any_name() {
     for name in [OsStr::new("link"), name] {
         for arguments in [&["train", "tiny.toml", "--run"][..], &["resume"]] {
             let mut command = workspace.command(arguments);
-            let output = if arguments.len() == 1 { command.arg(name).args(more).output() } else { command.arg(name).output() };
+            let output = if arguments.len() == 1 {
+                command.arg(name).args(more).output()
+            } else {
+                command.arg(name).output()
+            };
             let output = output.expect("the binary runs");
             assert!(output.status.success(), "{arguments:?} {}", stderr(&output));
         }

@@ -10,10 +10,23 @@ use common::{Workspace, stderr, stdout};
 fn train_translate_evaluate_score_average_inspect() {
     let workspace = Workspace::new();
     let shown = workspace.succeed(&["train", "tiny.toml", "--run", "run"]);
-    for fragment in ["200 pairs read", "parameters", "BLEU|nrefs:1", "sample translations", "taper translate run"] {
+    for fragment in [
+        "200 pairs read",
+        "parameters",
+        "BLEU|nrefs:1",
+        "sample translations",
+        "taper translate run",
+    ] {
         assert!(shown.contains(fragment), "`{fragment}` is not in: {shown}");
     }
-    for file in ["config.toml", "tokenizer.json", "data.json", "metrics.jsonl", "scores.json", "translations/test.txt"] {
+    for file in [
+        "config.toml",
+        "tokenizer.json",
+        "data.json",
+        "metrics.jsonl",
+        "scores.json",
+        "translations/test.txt",
+    ] {
         assert!(workspace.path("run").join(file).is_file(), "{file} is missing");
     }
 
@@ -32,20 +45,31 @@ fn train_translate_evaluate_score_average_inspect() {
     workspace.write("in.txt", sources);
     workspace.succeed(&["translate", "run", "--input", "in.txt", "--output", "out.txt"]);
     assert_eq!(fs::read_to_string(workspace.path("out.txt")).expect("read"), text);
-    let n_best = workspace.run_with_input(&["translate", "run", "--n-best", "2", "--beam", "3"], b"red cat\n");
+    let n_best = workspace
+        .run_with_input(&["translate", "run", "--n-best", "2", "--beam", "3"], b"red cat\n");
     assert_eq!(stdout(&n_best).lines().count(), 2, "{}", stderr(&n_best));
 
     let evaluated = workspace.succeed(&["evaluate", "run", "--json"]);
     let record: serde_json::Value = serde_json::from_str(&evaluated).expect("JSON");
     assert_eq!(record["results"][0]["sentences"], 12);
-    assert!(record["results"][0]["bleu"]["signature"].as_str().expect("signature").contains("tok:13a"));
+    assert!(
+        record["results"][0]["bleu"]["signature"].as_str().expect("signature").contains("tok:13a")
+    );
 
-    let scored = workspace.succeed(&["score", "run", "--source", "data/test.aa", "--target", "data/test.bb"]);
+    let scored = workspace.succeed(&[
+        "score",
+        "run",
+        "--source",
+        "data/test.aa",
+        "--target",
+        "data/test.bb",
+    ]);
     assert_eq!(scored.lines().count(), 12);
     assert!(scored.lines().all(|line| line.starts_with('-')), "{scored}");
 
     assert!(workspace.succeed(&["average", "run", "--last", "2"]).contains("steps 6 to 12"));
-    let inspected: serde_json::Value = serde_json::from_str(&workspace.succeed(&["inspect", "run", "--json"])).expect("JSON");
+    let inspected: serde_json::Value =
+        serde_json::from_str(&workspace.succeed(&["inspect", "run", "--json"])).expect("JSON");
     let sum: u64 = inspected["parameters"]
         .as_array()
         .expect("parameters")
@@ -54,10 +78,20 @@ fn train_translate_evaluate_score_average_inspect() {
         .sum();
     assert_eq!(inspected["cost"]["parameters"], sum);
     // R-Drop makes two passes.
-    let twice: serde_json::Value =
-        serde_json::from_str(&workspace.succeed(&["inspect", "run", "--json", "--set", "training.r_drop=1"])).expect("JSON");
+    let twice: serde_json::Value = serde_json::from_str(&workspace.succeed(&[
+        "inspect",
+        "run",
+        "--json",
+        "--set",
+        "training.r_drop=1",
+    ]))
+    .expect("JSON");
     for cost in ["training_flops_per_token_pair", "activation_bytes"] {
-        assert_eq!(twice["cost"][cost].as_u64(), inspected["cost"][cost].as_u64().map(|once| 2 * once), "{cost}");
+        assert_eq!(
+            twice["cost"][cost].as_u64(),
+            inspected["cost"][cost].as_u64().map(|once| 2 * once),
+            "{cost}"
+        );
     }
     assert_eq!(twice["cost"]["training_state_bytes"], inspected["cost"]["training_state_bytes"]);
 }
@@ -100,22 +134,36 @@ fn tokenizer_round_trip() {
 
 #[test]
 fn bleu_prints_the_reference_implementation_s_numbers() {
-    // sacreBLEU 2.6.0: corpus_bleu(["the cat sat on the mat"], [["the cat is on the mat"]], force=True)
-    // is 37.99, precisions 83.3/60.0/25.0/16.7.
+    // sacreBLEU 2.6.0: corpus_bleu(["the cat sat on the mat"], [["the cat is on the mat"]],
+    // force=True) is 37.99, precisions 83.3/60.0/25.0/16.7.
     let workspace = Workspace::new();
     workspace.write("hypothesis", "the cat sat on the mat\n");
     workspace.write("reference", "the cat is on the mat\n");
     let line = workspace.succeed(&["bleu", "hypothesis", "reference"]);
     assert!(line.starts_with("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|"), "{line}");
     assert!(line.contains("= 37.99 83.3/60.0/25.0/16.7 (BP = 1.000"), "{line}");
-    let all = workspace.succeed(&["bleu", "hypothesis", "hypothesis", "-m", "bleu", "chrf", "chrfpp"]);
+    let all =
+        workspace.succeed(&["bleu", "hypothesis", "hypothesis", "-m", "bleu", "chrf", "chrfpp"]);
     assert_eq!(all.matches("= 100.00").count(), 3, "{all}");
     // The same metric by two names is one.
-    let all = workspace.succeed(&["bleu", "hypothesis", "hypothesis", "-m", "chrf", "chrfpp", "-cw", "2"]);
+    let all = workspace.succeed(&[
+        "bleu",
+        "hypothesis",
+        "hypothesis",
+        "-m",
+        "chrf",
+        "chrfpp",
+        "-cw",
+        "2",
+    ]);
     assert_eq!(all.matches("= 100.00").count(), 1, "{all}");
     let bleu = ["bleu", "hypothesis", "hypothesis", "-m", "chrf", "chrfpp"];
     let most = "18446744073709551615";
-    for (arguments, named) in [(&["-cw", "3"][..], "chrfpp"), (&["-cc", most], most), (&["--confidence", "--confidence-n", most], most)] {
+    for (arguments, named) in [
+        (&["-cw", "3"][..], "chrfpp"),
+        (&["-cc", most], most),
+        (&["--confidence", "--confidence-n", most], most),
+    ] {
         workspace.fail(&[&bleu[..], arguments].concat(), &[named]);
     }
 }

@@ -37,7 +37,8 @@ fn a_frozen_run_translates_as_it_did() {
     let workspace = workspace();
     let source = fs::read(frozen("source.txt")).expect("source");
     let output = workspace.run_with_input(&["translate", "run", "--n-best", "2"], &source);
-    let (expected, found) = (fs::read_to_string(frozen("n_best.txt")).expect("expected"), stdout(&output));
+    let (expected, found) =
+        (fs::read_to_string(frozen("n_best.txt")).expect("expected"), stdout(&output));
     assert_eq!(expected.lines().count(), 25);
     assert_eq!(found.lines().count(), 25, "{found}");
     for (expected, found) in expected.lines().zip(found.lines()) {
@@ -71,7 +72,11 @@ fn a_run_of_a_later_format_is_refused() {
     let path = workspace.path("run/checkpoints/step-00001000/state.json");
     let text = fs::read_to_string(&path).expect("state");
     // What a later version adds must not matter: its number does.
-    fs::write(&path, text.replacen("\"format_version\": 1,", "\"format_version\": 2, \"novelty\": {},", 1)).expect("write");
+    fs::write(
+        &path,
+        text.replacen("\"format_version\": 1,", "\"format_version\": 2, \"novelty\": {},", 1),
+    )
+    .expect("write");
     for command in [&["translate", "run"][..], &["resume", "run"], &["evaluate", "run"]] {
         workspace.fail(command, &["state.json has format 2", "reads formats up to 1", "upgrade"]);
     }

@@ -35,7 +35,8 @@ fn hostile_text_is_translated_line_by_line() {
 
     let output = workspace.run_with_input(&["translate", "run", "--json"], input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
-    let records: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let records: Vec<Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(records.len(), lines.len());
     for (index, (record, line)) in records.iter().zip(&lines).enumerate() {
         assert_eq!(record["line"], index + 1);
@@ -47,28 +48,55 @@ fn hostile_text_is_translated_line_by_line() {
     assert_eq!(records[2]["translations"], records[11]["translations"]);
 
     let plain = workspace.run_with_input(&["translate", "run"], input.as_bytes());
-    assert_eq!(stdout(&plain).matches('\n').count(), lines.len(), "a translation holds a line break");
+    assert_eq!(
+        stdout(&plain).matches('\n').count(),
+        lines.len(),
+        "a translation holds a line break"
+    );
     // The last line need not be ended, and nothing at all is nothing.
-    assert_eq!(stdout(&workspace.run_with_input(&["translate", "run"], b"red cat\ndogs")).matches('\n').count(), 2);
+    assert_eq!(
+        stdout(&workspace.run_with_input(&["translate", "run"], b"red cat\ndogs"))
+            .matches('\n')
+            .count(),
+        2
+    );
     assert_eq!(stdout(&workspace.run_with_input(&["translate", "run"], b"")), "");
 }
 
-/// Lines of a MiB: words, one word of letters and marks that combine, emoji and text from right to left, control characters and
-/// digits, spaces.
+/// Lines of a MiB: words, one word of letters and marks that combine, emoji and text from right to
+/// left, control characters and digits, spaces.
 #[test]
 fn lines_of_a_mebibyte_are_translated_in_parts() {
     let workspace = Workspace::new();
     workspace.train("run");
-    let fragments = ["red cat ", "xe\u{301}", "\u{1f469}\u{200d}\u{1f680}\u{5e9}\u{5dc}\u{5d5}\u{5dd} ", "\0\u{1b}[31m7!", " "];
-    let mut lines: Vec<String> = fragments.map(|fragment| fragment.repeat(LONG / fragment.len())).into();
+    let fragments = [
+        "red cat ",
+        "xe\u{301}",
+        "\u{1f469}\u{200d}\u{1f680}\u{5e9}\u{5dc}\u{5d5}\u{5dd} ",
+        "\0\u{1b}[31m7!",
+        " ",
+    ];
+    let mut lines: Vec<String> =
+        fragments.map(|fragment| fragment.repeat(LONG / fragment.len())).into();
     lines.push("red cat sees".to_owned());
     let input = lines.join("\n") + "\n";
 
     // Quick, since it is not the translations that count.
-    let quick = ["translate", "run", "--json", "--beam", "1", "--set", "decoding.max_length=3", "--max-source-tokens", "500"];
+    let quick = [
+        "translate",
+        "run",
+        "--json",
+        "--beam",
+        "1",
+        "--set",
+        "decoding.max_length=3",
+        "--max-source-tokens",
+        "500",
+    ];
     let output = workspace.run_with_input(&quick, input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
-    let records: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let records: Vec<Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(records.len(), lines.len());
     for (record, line) in records.iter().zip(&lines) {
         assert!(record["source"] == line.as_str(), "line {} is another", record["line"]);
@@ -82,7 +110,8 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
     assert_eq!(records[5]["translations"][0]["text"], alone["translations"][0]["text"]);
 }
 
-/// A test set is translated as by `translate`, overlong lines in parts; what is to be scored is refused where it is too long.
+/// A test set is translated as by `translate`, overlong lines in parts; what is to be scored is
+/// refused where it is too long.
 #[test]
 fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
     let workspace = Workspace::new();
@@ -91,10 +120,18 @@ fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
     workspace.write("data/long.aa", &text);
     workspace.write("data/long.bb", &text);
     let said = workspace.succeed(&["evaluate", "run", "--split", "long"]);
-    assert!(said.contains("long (2 sentences, 1 of them longer than training saw and translated in parts)"), "{said}");
+    assert!(
+        said.contains(
+            "long (2 sentences, 1 of them longer than training saw and translated in parts)"
+        ),
+        "{said}"
+    );
 
     let score = ["score", "run", "--source", "data/long.aa", "--target", "data/long.bb"];
-    workspace.fail(&score, &["data/long.aa, line 1: ", "tokens, more than 250; --max-tokens N", "--max-tokens"]);
+    workspace.fail(
+        &score,
+        &["data/long.aa, line 1: ", "tokens, more than 250; --max-tokens N", "--max-tokens"],
+    );
     let scores = workspace.succeed(&[&score[..], &["--max-tokens", "5000"]].concat());
     assert_eq!(scores.lines().count(), 2);
 }

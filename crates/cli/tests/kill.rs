@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use common::{Workspace, metrics};
 use sha2::{Digest, Sha256};
 
-/// Checkpoints come thick and fast, so that many kills fall into one; every part of the state is in use.
+/// Checkpoints come thick and fast, so that many kills fall into one; every part of the state is in
+/// use.
 const SETTINGS: [&str; 12] = [
     "--set",
     "training.max_updates=60",
@@ -65,7 +66,11 @@ fn harness(wanted: usize) {
             last_checkpoint_is_whole(&workspace.path(&run));
         }
         let found = files(&workspace.path(&run));
-        assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "files of {run}");
+        assert_eq!(
+            found.keys().collect::<Vec<_>>(),
+            expected.keys().collect::<Vec<_>>(),
+            "files of {run}"
+        );
         for (name, bytes) in &expected {
             assert!(found[name] == *bytes, "{name} of {run} differs");
         }
@@ -87,10 +92,12 @@ enum Moment {
     Saving,
 }
 
-/// Runs one process until it is killed at a random moment, if it is to be; nothing if it came to its end.
+/// Runs one process until it is killed at a random moment, if it is to be; nothing if it came to
+/// its end.
 ///
-/// Of processes that have a checkpoint to begin from, one in four is killed at any moment and the others in the midst of saving; of
-/// those that have none, most are killed while they ready tokenizer and text.
+/// Of processes that have a checkpoint to begin from, one in four is killed at any moment and the
+/// others in the midst of saving; of those that have none, most are killed while they ready
+/// tokenizer and text.
 fn live(workspace: &Workspace, run: &str, random: &mut Random, kill: bool) -> Option<Moment> {
     let mut child = workspace
         .command(&[&["train", "tiny.toml", "--run", run, "--resume"], &SETTINGS[..]].concat())
@@ -104,7 +111,8 @@ fn live(workspace: &Workspace, run: &str, random: &mut Random, kill: bool) -> Op
     } else if !folder.join("checkpoints/last").exists() && random.below(4) > 0 {
         // Up to the first update, and a moment longer.
         let prepared = folder.join("data.json");
-        let begun = wait(&mut child, Duration::from_micros(random.below(200_000)), || prepared.exists());
+        let begun =
+            wait(&mut child, Duration::from_micros(random.below(200_000)), || prepared.exists());
         begun.or_else(|| wait(&mut child, Duration::from_micros(random.below(5_000)), || false))
     } else if random.below(4) == 0 {
         // Any moment of its life, the first milliseconds included.
@@ -148,22 +156,31 @@ fn wait(child: &mut Child, limit: Duration, condition: impl Fn() -> bool) -> Opt
 
 /// Whether a checkpoint or a pointer is being written.
 fn writes(checkpoints: &Path) -> bool {
-    fs::read_dir(checkpoints)
-        .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().first() == Some(&b'.')))
+    fs::read_dir(checkpoints).is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().first() == Some(&b'.'))
+    })
 }
 
-/// Demands that what `last` names is there, or stepped aside, with the content that its state vouches for.
+/// Demands that what `last` names is there, or stepped aside, with the content that its state
+/// vouches for.
 fn last_checkpoint_is_whole(run: &Path) {
     let checkpoints = run.join("checkpoints");
     let Ok(name) = fs::read_to_string(checkpoints.join("last")) else { return };
     let name = name.trim();
-    let path = [name.to_owned(), format!(".{name}.replaced")].map(|name| checkpoints.join(name)).into_iter().find(|path| path.is_dir());
+    let path = [name.to_owned(), format!(".{name}.replaced")]
+        .map(|name| checkpoints.join(name))
+        .into_iter()
+        .find(|path| path.is_dir());
     let path = path.unwrap_or_else(|| panic!("{name} is gone"));
-    let state: serde_json::Value = serde_json::from_slice(&fs::read(path.join("state.json")).expect("state")).expect("JSON");
+    let state: serde_json::Value =
+        serde_json::from_slice(&fs::read(path.join("state.json")).expect("state")).expect("JSON");
     let entries = state["files"].as_object().expect("files");
     assert_eq!(entries.len(), 2);
     for (file, entry) in entries {
-        let hash: String = Sha256::digest(fs::read(path.join(file)).expect("a file")).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash: String = Sha256::digest(fs::read(path.join(file)).expect("a file"))
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         assert_eq!(entry["sha256"], hash, "{file} of {}", path.display());
     }
 }
@@ -172,7 +189,8 @@ fn last_checkpoint_is_whole(run: &Path) {
 fn files(run: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     collect(run, run, &mut found);
-    // The first is compared line by line, the second says when the text was last written, the third is empty.
+    // The first is compared line by line, the second says when the text was last written, the third
+    // is empty.
     for timed in ["metrics.jsonl", "run.lock"] {
         assert!(found.remove(timed).is_some(), "{timed}");
     }

@@ -24,23 +24,53 @@ fn workspace() -> Workspace {
 #[test]
 fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
     let workspace = workspace();
-    let train = [&["train", "tiny.toml", "--run", "run"], &WIDE[..], &["--memory", "160MiB"]].concat();
+    let train =
+        [&["train", "tiny.toml", "--run", "run"], &WIDE[..], &["--memory", "160MiB"]].concat();
     let message = workspace.fail(
         &[&train[..], &["--set", "data.batching.max_tokens=100000"]].concat(),
-        &["batches of 100000 tokens", "may take 160.0 MiB (--memory)", "set data.batching.max_tokens ="],
+        &[
+            "batches of 100000 tokens",
+            "may take 160.0 MiB (--memory)",
+            "set data.batching.max_tokens =",
+        ],
     );
     assert!(!workspace.path("run").exists(), "nothing was trained");
     // The advice is good.
-    let tokens: String = message.split("max_tokens = ").nth(1).expect("advice").chars().take_while(char::is_ascii_digit).collect();
+    let tokens: String = message
+        .split("max_tokens = ")
+        .nth(1)
+        .expect("advice")
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
     assert!((64..100_000).contains(&tokens.parse::<usize>().expect("a number")), "{tokens}");
-    workspace.succeed(&[&train[..], &["--set", &format!("data.batching.max_tokens={tokens}")]].concat());
+    workspace
+        .succeed(&[&train[..], &["--set", &format!("data.batching.max_tokens={tokens}")]].concat());
     // So it is where the batches are not much too large, so that they were tried.
-    let larger = format!("data.batching.max_tokens={}", 4 * tokens.parse::<usize>().expect("a number"));
-    let other = [&["train", "tiny.toml", "--run", "larger"], &WIDE[..], &["--memory", "160MiB", "--set", &larger]].concat();
+    let larger =
+        format!("data.batching.max_tokens={}", 4 * tokens.parse::<usize>().expect("a number"));
+    let other = [
+        &["train", "tiny.toml", "--run", "larger"],
+        &WIDE[..],
+        &["--memory", "160MiB", "--set", &larger],
+    ]
+    .concat();
     workspace.fail(&other, &["set data.batching.max_tokens ="]);
-    workspace.fail(&["train", "tiny.toml", "--run", "other", "--memory", "1MiB"], &["may take 1.0 MiB", "no batch fits"]);
     workspace.fail(
-        &["train", "tiny.toml", "--run", "other", "--memory", "1MiB", "--set", "data.batching.max_tokens=auto"],
+        &["train", "tiny.toml", "--run", "other", "--memory", "1MiB"],
+        &["may take 1.0 MiB", "no batch fits"],
+    );
+    workspace.fail(
+        &[
+            "train",
+            "tiny.toml",
+            "--run",
+            "other",
+            "--memory",
+            "1MiB",
+            "--set",
+            "data.batching.max_tokens=auto",
+        ],
         &["\"auto\"", "not even"],
     );
 }
@@ -50,18 +80,29 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
 fn auto_finds_a_batch_that_fits_and_the_run_keeps_it() {
     let workspace = workspace();
     let auto = ["--set", "data.batching.max_tokens=auto"];
-    assert!(workspace.succeed(&[&["config", "show", "tiny.toml"], &auto[..]].concat()).contains("max_tokens = \"auto\""));
+    assert!(
+        workspace
+            .succeed(&[&["config", "show", "tiny.toml"], &auto[..]].concat())
+            .contains("max_tokens = \"auto\"")
+    );
     let train = [&["train", "tiny.toml", "--run", "run"], &WIDE[..], &auto].concat();
     workspace.succeed(&[&train[..], &["--memory", "200MiB"]].concat());
     let config = fs::read_to_string(workspace.path("run/config.toml")).expect("config");
-    let line = config.lines().find(|line| line.starts_with("max_tokens = ") && !line.contains("250")).expect("a budget").to_owned();
+    let line = config
+        .lines()
+        .find(|line| line.starts_with("max_tokens = ") && !line.contains("250"))
+        .expect("a budget")
+        .to_owned();
     let tokens: usize = line["max_tokens = ".len()..].parse().expect("a number");
     assert!((64..=25_000).contains(&tokens), "{line}");
     // What was found holds for the whole run, however much memory there is later.
     workspace.succeed(&[&train[..], &["--resume", "--set", "training.max_updates=14"]].concat());
     assert!(fs::read_to_string(workspace.path("run/config.toml")).expect("config").contains(&line));
     // A recipe leaves it open in no other way.
-    workspace.fail(&["config", "check", "tiny.toml", "--set", "data.batching.max_tokens=lots"], &["data.batching.max_tokens", "\"auto\""]);
+    workspace.fail(
+        &["config", "check", "tiny.toml", "--set", "data.batching.max_tokens=lots"],
+        &["data.batching.max_tokens", "\"auto\""],
+    );
 }
 
 /// A limit on the addresses of a process, as batch systems set it, is kept too.
@@ -81,15 +122,23 @@ fn auto_fits_where_addresses_are_limited() {
 #[test]
 fn a_run_that_goes_on_with_larger_batches_is_tried_again() {
     let workspace = workspace();
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "run", "--set", "threads=2"], &WIDE[..]].concat());
+    workspace.succeed(
+        &[&["train", "tiny.toml", "--run", "run", "--set", "threads=2"], &WIDE[..]].concat(),
+    );
     let text = "ulimit -v 600000; \"$0\" resume run --set training.max_updates=14 --accept-changes --set data.batching.max_tokens=100000";
     let output = workspace.script(&["sh"], text);
-    assert!(!output.status.success() && stderr(&output).contains("batches of 100000 tokens, but may take"), "{}", stderr(&output));
+    assert!(
+        !output.status.success()
+            && stderr(&output).contains("batches of 100000 tokens, but may take"),
+        "{}",
+        stderr(&output)
+    );
     workspace.succeed(&["resume", "run", "--set", "training.max_updates=14"]);
 }
 
-/// The memory of a process over 10,000 updates of the quickstart's model, with what happens between them: validations and checkpoints.
-/// `cargo test --release --workspace --test memory -- --ignored --nocapture`.
+/// The memory of a process over 10,000 updates of the quickstart's model, with what happens between
+/// them: validations and checkpoints. `cargo test --release --workspace --test memory -- --ignored
+/// --nocapture`.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "ten minutes; see above"]
@@ -112,10 +161,21 @@ fn memory_does_not_grow_over_ten_thousand_updates() {
         .expect("the binary starts");
     let resident = |pid: u32| -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix("kB")?.trim().parse().ok()
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?
+            .trim()
+            .strip_suffix("kB")?
+            .trim()
+            .parse()
+            .ok()
     };
     let metrics = workspace.path("run/metrics.jsonl");
-    let step = || fs::read_to_string(&metrics).map_or(0, |text| text.lines().filter(|line| line.contains("\"log\"")).count() as u64 * 100);
+    let step = || {
+        fs::read_to_string(&metrics).map_or(0, |text| {
+            text.lines().filter(|line| line.contains("\"log\"")).count() as u64 * 100
+        })
+    };
     let (mut early, mut late) = (Vec::new(), Vec::new());
     while child.try_wait().expect("status").is_none() {
         if let Some(kibibytes) = resident(child.id()) {
@@ -128,6 +188,10 @@ fn memory_does_not_grow_over_ten_thousand_updates() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     let most = |samples: &[u64]| *samples.iter().max().expect("samples");
-    println!("resident from update 1,500 to 2,500: {} KiB; from 11,500 to 12,500: {} KiB", most(&early), most(&late));
+    println!(
+        "resident from update 1,500 to 2,500: {} KiB; from 11,500 to 12,500: {} KiB",
+        most(&early),
+        most(&late)
+    );
     assert!(most(&late) as f64 <= 1.01 * most(&early) as f64);
 }

@@ -26,7 +26,10 @@ fn two_processes_do_not_train_in_one_folder() {
     let stopped = workspace.run(&["resume", "run", "--set", "training.max_updates=1"]);
     assert!(stopped.status.success(), "{}", stderr(&stopped));
     assert!(stderr(&stopped).contains(&format!("process {pid}")), "{}", stderr(&stopped));
-    assert!(!stderr(&workspace.run(&["resume", "run", "--set", "training.max_updates=1"])).contains("process"));
+    assert!(
+        !stderr(&workspace.run(&["resume", "run", "--set", "training.max_updates=1"]))
+            .contains("process")
+    );
 }
 
 #[test]
@@ -34,11 +37,20 @@ fn of_processes_that_start_at_once_one_trains() {
     let workspace = Workspace::new();
     workspace.train("whole");
     let start = |_| workspace.spawn(&["train", "tiny.toml", "--run", "run", "--resume"]);
-    let outputs: Vec<Output> =
-        (0..6).map(start).collect::<Vec<Child>>().into_iter().map(|child| child.wait_with_output().expect("ended")).collect();
+    let outputs: Vec<Output> = (0..6)
+        .map(start)
+        .collect::<Vec<Child>>()
+        .into_iter()
+        .map(|child| child.wait_with_output().expect("ended"))
+        .collect();
     for output in &outputs {
         let message = stderr(output);
-        assert!(output.status.success() || message.contains("is in use") || message.contains("a moment ago"), "{message}");
+        assert!(
+            output.status.success()
+                || message.contains("is in use")
+                || message.contains("a moment ago"),
+            "{message}"
+        );
     }
     assert!(outputs.iter().any(|output| output.status.success()));
     assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
@@ -48,8 +60,10 @@ fn of_processes_that_start_at_once_one_trains() {
 #[test]
 fn two_signals_leave_whole_checkpoints() {
     let workspace = Workspace::new();
-    let often = ["--set", "training.checkpoint_every=10", "--set", "data.batching.max_tokens=20000"];
-    let mut child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..], &often].concat());
+    let often =
+        ["--set", "training.checkpoint_every=10", "--set", "data.batching.max_tokens=20000"];
+    let mut child =
+        workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..], &often].concat());
     workspace.wait_for_checkpoint("run");
     signal("-INT", &child);
     // Sooner, it would be taken for the same.
@@ -78,8 +92,12 @@ fn signals_at_once_are_one_and_lose_no_update() {
 #[test]
 fn a_signal_before_the_first_update_says_how_to_go_on() {
     let workspace = Workspace::new();
-    let text = ["aa", "bb"]
-        .map(|side| (format!("data/train.{side}"), fs::read_to_string(workspace.path(&format!("data/train.{side}"))).expect("text")));
+    let text = ["aa", "bb"].map(|side| {
+        (
+            format!("data/train.{side}"),
+            fs::read_to_string(workspace.path(&format!("data/train.{side}"))).expect("text"),
+        )
+    });
     for (name, text) in &text {
         workspace.write(name, text.repeat(2000));
     }
@@ -129,8 +147,13 @@ fn a_reader_that_goes_away_ends_no_training() {
     let workspace = Workspace::new();
     workspace.train("whole");
     for json in [&[][..], &["--json"]] {
-        let mut command = workspace.command(&[&["train", "tiny.toml", "--run", "run"], json].concat());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let mut command =
+            workspace.command(&[&["train", "tiny.toml", "--run", "run"], json].concat());
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("ended");
         assert!(output.status.success(), "{}", stderr(&output));
@@ -178,10 +201,18 @@ fn a_killed_run_resumed_equals_an_uninterrupted_one() {
 #[cfg(unix)]
 fn interrupted_equals_uninterrupted(name: &str, awaited: &str, exit_code: Option<i32>) {
     let workspace = Workspace::new();
-    let long = ["--set", "training.max_updates=120", "--set", "training.log_every=7", "--set", "training.validate_every=40"];
+    let long = [
+        "--set",
+        "training.max_updates=120",
+        "--set",
+        "training.log_every=7",
+        "--set",
+        "training.validate_every=40",
+    ];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &long[..]].concat());
 
-    let mut child = workspace.spawn(&[&["train", "tiny.toml", "--run", "parts"], &long[..]].concat());
+    let mut child =
+        workspace.spawn(&[&["train", "tiny.toml", "--run", "parts"], &long[..]].concat());
     let metrics_file = workspace.path("parts/metrics.jsonl");
     let awaited = workspace.path("parts").join(awaited);
     wait_for("training to begin", || fs::metadata(&awaited).is_ok_and(|file| file.len() > 0));
@@ -196,6 +227,8 @@ fn interrupted_equals_uninterrupted(name: &str, awaited: &str, exit_code: Option
     workspace.succeed(&["resume", "parts"]);
 
     workspace.same_end("whole", "parts", 120);
-    let translations = |run: &str| fs::read(workspace.path(run).join("translations/test.txt")).expect("translations");
+    let translations = |run: &str| {
+        fs::read(workspace.path(run).join("translations/test.txt")).expect("translations")
+    };
     assert_eq!(translations("whole"), translations("parts"));
 }

@@ -9,8 +9,14 @@ use std::path::Path;
 use common::{Workspace, metrics, stdout};
 use serde_json::Value;
 
-const SETTINGS: [&str; 6] =
-    ["--set", "training.max_updates=40", "--set", "training.validate_every=20", "--set", "model.embedding_dropout=0.1"];
+const SETTINGS: [&str; 6] = [
+    "--set",
+    "training.max_updates=40",
+    "--set",
+    "training.validate_every=20",
+    "--set",
+    "model.embedding_dropout=0.1",
+];
 
 /// Demands that two runs are the same but for what the clock says.
 fn assert_same(left: &Path, right: &Path) {
@@ -25,7 +31,10 @@ fn assert_same(left: &Path, right: &Path) {
         "translations/test.txt",
         "scores.json",
     ] {
-        assert!(fs::read(left.join(file)).expect(file) == fs::read(right.join(file)).expect(file), "{file} differs");
+        assert!(
+            fs::read(left.join(file)).expect(file) == fs::read(right.join(file)).expect(file),
+            "{file} differs"
+        );
     }
 }
 
@@ -34,7 +43,9 @@ fn the_number_of_threads_changes_nothing() {
     let workspace = Workspace::new();
     let train = |run: &str, threads: &str| {
         let threads = format!("threads={threads}");
-        workspace.succeed(&[&["train", "tiny.toml", "--run", run, "--set", &threads], &SETTINGS[..]].concat());
+        workspace.succeed(
+            &[&["train", "tiny.toml", "--run", run, "--set", &threads], &SETTINGS[..]].concat(),
+        );
     };
     train("one", "1");
     for threads in ["2", "3", "7"] {
@@ -47,12 +58,18 @@ fn the_number_of_threads_changes_nothing() {
 fn reporting_as_json_changes_nothing() {
     let workspace = Workspace::new();
     workspace.succeed(&[&["train", "tiny.toml", "--run", "plain"], &SETTINGS[..]].concat());
-    let reported = workspace.succeed(&[&["train", "tiny.toml", "--run", "json", "--json"], &SETTINGS[..]].concat());
+    let reported = workspace
+        .succeed(&[&["train", "tiny.toml", "--run", "json", "--json"], &SETTINGS[..]].concat());
     assert_same(&workspace.path("plain"), &workspace.path("json"));
-    let events: Vec<Value> = reported.lines().map(|line| serde_json::from_str(line).expect("every line is JSON")).collect();
+    let events: Vec<Value> = reported
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("every line is JSON"))
+        .collect();
     let recorded = |event: &&Value| matches!(event["event"].as_str(), Some("log" | "validation"));
     assert_eq!(events.iter().filter(recorded).count(), metrics(&workspace.path("json")).len());
-    let report: Value = serde_json::from_slice(&fs::read(workspace.path("json/data.json")).expect("data.json")).expect("JSON");
+    let report: Value =
+        serde_json::from_slice(&fs::read(workspace.path("json/data.json")).expect("data.json"))
+            .expect("JSON");
     assert_eq!((&events[0]["event"], &events[0]["train"]), (&"data".into(), &report["train"]));
 }
 
@@ -60,7 +77,10 @@ fn reporting_as_json_changes_nothing() {
 fn translations(workspace: &Workspace, lines: &[&str]) -> Vec<Value> {
     let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let output = workspace.run_with_input(&["translate", "run", "--json"], input.as_bytes());
-    stdout(&output).lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["translations"].clone()).collect()
+    stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["translations"].clone())
+        .collect()
 }
 
 #[test]
@@ -82,20 +102,25 @@ fn sentences_decoded_together_do_not_change_each_other() {
         assert_equal(&translations(&workspace, &lines[index..=index]), &all[index..=index]);
     }
     // The texts of --json are those that are printed without it.
-    let plain = workspace.run_with_input(&["translate", "run"], (lines.join("\n") + "\n").as_bytes());
-    let texts: Vec<&str> = all.iter().map(|found| found[0]["text"].as_str().expect("text")).collect();
+    let plain =
+        workspace.run_with_input(&["translate", "run"], (lines.join("\n") + "\n").as_bytes());
+    let texts: Vec<&str> =
+        all.iter().map(|found| found[0]["text"].as_str().expect("text")).collect();
     assert_eq!(stdout(&plain).lines().collect::<Vec<_>>(), texts);
     // Batches of one sentence, batches of all.
     let evaluate = |tokens: &str, rows: &str| {
-        let (tokens, rows) = (format!("decoding.batch_tokens={tokens}"), format!("decoding.batch_rows={rows}"));
-        let shown = workspace.succeed(&["evaluate", "run", "--split", "train", "--json", "--set", &tokens, "--set", &rows]);
+        let (tokens, rows) =
+            (format!("decoding.batch_tokens={tokens}"), format!("decoding.batch_rows={rows}"));
+        let shown = workspace.succeed(&[
+            "evaluate", "run", "--split", "train", "--json", "--set", &tokens, "--set", &rows,
+        ]);
         serde_json::from_str::<Value>(&shown).expect("JSON")["results"].clone()
     };
     assert_eq!(evaluate("1", "1"), evaluate("100000", "100000"));
 }
 
-/// Demands the same texts in the same order, with the same scores but for the last bits of f32: the product of two matrices
-/// sums a row in the order that suits the number of rows.
+/// Demands the same texts in the same order, with the same scores but for the last bits of f32: the
+/// product of two matrices sums a row in the order that suits the number of rows.
 fn assert_equal(left: &[Value], right: &[Value]) {
     assert_eq!(left.len(), right.len());
     for (left, right) in left.iter().zip(right) {

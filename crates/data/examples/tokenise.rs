@@ -1,4 +1,5 @@
-//! What a corpus costs when nothing is done but tokenise it: trains a tokenizer on a split, or takes one, and encodes the split.
+//! What a corpus costs when nothing is done but tokenise it: trains a tokenizer on a split, or
+//! takes one, and encodes the split.
 //!
 //! `cargo run --release -p taper-data --example tokenise -- FOLDER STEM SOURCE TARGET [TOKENIZER]`
 //!
@@ -17,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [folder, stem, source, target, tokenizer @ ..] = arguments.as_slice() else {
         return Err("usage: tokenise FOLDER STEM SOURCE TARGET [TOKENIZER]".into());
     };
-    let mut config = DataConfig { dir: folder.into(), train: stem.clone(), ..DataConfig::default() };
+    let mut config =
+        DataConfig { dir: folder.into(), train: stem.clone(), ..DataConfig::default() };
     config.source_language.clone_from(source);
     config.target_language.clone_from(target);
     config.tokenizer.path = tokenizer.first().map(PathBuf::from);
@@ -34,7 +36,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             break;
         }
         let sides = [
-            (tokenizers.source(), chunk.iter().map(|pair| pair.source.as_str()).collect::<Vec<_>>()),
+            (
+                tokenizers.source(),
+                chunk.iter().map(|pair| pair.source.as_str()).collect::<Vec<_>>(),
+            ),
             (tokenizers.target(), chunk.iter().map(|pair| pair.target.as_str()).collect()),
         ];
         let began = Instant::now();
@@ -43,6 +48,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         encoding += began.elapsed().as_secs_f64();
     }
-    println!("{tokens} tokens encoded in {encoding:.1} s, of {:.1} s in all", began.elapsed().as_secs_f64());
+    println!(
+        "{tokens} tokens encoded in {encoding:.1} s, of {:.1} s in all",
+        began.elapsed().as_secs_f64()
+    );
     Ok(())
 }

@@ -53,7 +53,9 @@ impl Batch {
 }
 
 /// Names a batch of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Position {
     /// The epoch, counted from 0.
     pub epoch: u64,
@@ -61,8 +63,8 @@ pub struct Position {
     pub batch: usize,
 }
 
-/// The batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that any
-/// batch can be asked for without those before it.
+/// The batches of one epoch: a function of the data set, the settings, the seed and the epoch, so
+/// that any batch can be asked for without those before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochPlan {
     /// What the data set's subwords are sampled for, where they are.
@@ -83,9 +85,9 @@ mod purpose {
 impl EpochPlan {
     /// Plans an epoch.
     ///
-    /// Pairs are shuffled, then ordered by length times a random factor within `1 ± length_noise / 2`, then
-    /// cut into batches as full as the budget allows, which are shuffled. Pairs of one length thus meet
-    /// others in each epoch. A pair beyond the budget makes a batch by itself.
+    /// Pairs are shuffled, then ordered by length times a random factor within `1 ± length_noise /
+    /// 2`, then cut into batches as full as the budget allows, which are shuffled. Pairs of one
+    /// length thus meet others in each epoch. A pair beyond the budget makes a batch by itself.
     pub fn new(dataset: &Dataset, config: &BatchingConfig, seed: u64, epoch: u64) -> Self {
         // The number of pairs fits: twice a data set is fewer than 2^32.
         let mut order: Vec<u32> = (0..dataset.pairs_in(epoch) as u32).collect();
@@ -96,8 +98,9 @@ impl EpochPlan {
                 order.sort_by_cached_key(|&pair| {
                     let (source, target) = lengths(dataset, pair);
                     let factor = 1.0 + config.length_noise * (noise.unit(u64::from(pair)) - 0.5);
-                    // In 1/16 tokens: fine enough to order by, and an integer to compare. The target
-                    // first, since the decoder and the output layer cost most.
+                    // In 1/16 tokens: fine enough to order by, and an integer to compare. The
+                    // target first, since the decoder and the output layer cost
+                    // most.
                     let scale = |length: usize| (length as f64 * factor * 16.0) as u32;
                     (scale(target), scale(source))
                 });
@@ -107,7 +110,11 @@ impl EpochPlan {
         if config.shuffle {
             Draws::new(seed, epoch, purpose::BATCHES).shuffle(&mut batches);
         }
-        Self { epoch: dataset.samples_subwords().then_some(Epoch { seed, number: epoch }), order, batches }
+        Self {
+            epoch: dataset.samples_subwords().then_some(Epoch { seed, number: epoch }),
+            order,
+            batches,
+        }
     }
 
     /// The number of batches.
@@ -186,7 +193,8 @@ fn cut(dataset: &Dataset, config: &BatchingConfig, order: &[u32]) -> Vec<(u32, u
     let (mut from, mut source_total, mut target_total) = (0, 0, 0);
     for (place, &pair) in order.iter().enumerate() {
         let (source, target) = lengths(dataset, pair);
-        let fits = (source_total + source).max(target_total + target) <= budget && place - from < limit;
+        let fits =
+            (source_total + source).max(target_total + target) <= budget && place - from < limit;
         if !fits && place > from {
             batches.push((from as u32, place as u32));
             (from, source_total, target_total) = (place, 0, 0);

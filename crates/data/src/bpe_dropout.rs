@@ -1,4 +1,5 @@
-//! BPE-dropout (Provilkov et al. 2020, "BPE-Dropout: Simple and Effective Subword Regularization", algorithm 1).
+//! BPE-dropout (Provilkov et al. 2020, "BPE-Dropout: Simple and Effective Subword Regularization",
+//! algorithm 1).
 
 use std::collections::HashMap;
 
@@ -11,9 +12,11 @@ use crate::{Error, Result};
 /// The merges of a BPE tokenizer.
 #[derive(Debug)]
 pub(crate) struct Merges {
-    /// For a pair of neighbours, the rank of their merge (lower goes first) and the token that it makes.
+    /// For a pair of neighbours, the rank of their merge (lower goes first) and the token that it
+    /// makes.
     by_pair: HashMap<(u32, u32), (u32, u32)>,
-    /// The characters of each token, or the token itself where one of them has no id and where it spells no text.
+    /// The characters of each token, or the token itself where one of them has no id and where it
+    /// spells no text.
     characters: Vec<Vec<u32>>,
 }
 
@@ -21,7 +24,8 @@ impl Merges {
     /// Reads the `model` of a `tokenizer.json`.
     ///
     /// # Errors
-    /// When it has no merges, or marks parts of words by prefixes or suffixes, which merges then depend on.
+    /// When it has no merges, or marks parts of words by prefixes or suffixes, which merges then
+    /// depend on.
     pub(crate) fn read(model: &Value) -> Result<Self> {
         for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
             if model[key].as_str().is_some_and(|mark| !mark.is_empty()) {
@@ -30,13 +34,17 @@ impl Merges {
             }
         }
         let vocabulary = model["vocab"].as_object().ok_or_else(|| unreadable("vocabulary"))?;
-        let id = |token: &str| vocabulary.get(token).and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
+        let id = |token: &str| {
+            vocabulary.get(token).and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok())
+        };
         let merges = model["merges"].as_array().ok_or_else(|| unreadable("merges"))?;
         let mut by_pair = HashMap::with_capacity(merges.len());
         for (rank, merge) in (0_u32..).zip(merges) {
             // Both forms are in use: ["a", "b"] and "a b".
             let pair = match merge {
-                Value::Array(pair) => pair.first().and_then(Value::as_str).zip(pair.get(1).and_then(Value::as_str)),
+                Value::Array(pair) => {
+                    pair.first().and_then(Value::as_str).zip(pair.get(1).and_then(Value::as_str))
+                }
                 other => other.as_str().and_then(|text| text.split_once(' ')),
             };
             let (left, right) = pair.ok_or_else(|| unreadable("merges"))?;
@@ -46,20 +54,31 @@ impl Merges {
             };
             by_pair.entry((left, right)).or_insert((rank, whole));
         }
-        let size = vocabulary.values().filter_map(Value::as_u64).max().map_or(0, |id| id as usize + 1);
+        let size =
+            vocabulary.values().filter_map(Value::as_u64).max().map_or(0, |id| id as usize + 1);
         let mut characters: Vec<Vec<u32>> = (0..size as u32).map(|id| vec![id]).collect();
         for (token, whole) in vocabulary.iter().filter(|(token, _)| is_text(token)) {
-            let parts: Option<Vec<u32>> = token.chars().map(|character| id(character.encode_utf8(&mut [0; 4]))).collect();
-            if let (Some(parts), Some(entry)) = (parts, whole.as_u64().and_then(|whole| characters.get_mut(whole as usize))) {
+            let parts: Option<Vec<u32>> =
+                token.chars().map(|character| id(character.encode_utf8(&mut [0; 4]))).collect();
+            if let (Some(parts), Some(entry)) =
+                (parts, whole.as_u64().and_then(|whole| characters.get_mut(whole as usize)))
+            {
                 *entry = parts;
             }
         }
         Ok(Self { by_pair, characters })
     }
 
-    /// Cuts the word that `ids` spell: from characters up, the first merge of those that are left after each has
-    /// been dropped with probability `dropout`, until none is left. Without dropout this is BPE.
-    pub(crate) fn segment(&self, ids: &[u32], dropout: f64, draws: &mut Stream, out: &mut Vec<u32>) {
+    /// Cuts the word that `ids` spell: from characters up, the first merge of those that are left
+    /// after each has been dropped with probability `dropout`, until none is left. Without
+    /// dropout this is BPE.
+    pub(crate) fn segment(
+        &self,
+        ids: &[u32],
+        dropout: f64,
+        draws: &mut Stream,
+        out: &mut Vec<u32>,
+    ) {
         let mut word: Vec<u32> = Vec::with_capacity(ids.len() * 4);
         for id in ids {
             match self.characters.get(*id as usize) {
@@ -67,12 +86,18 @@ impl Merges {
                 None => word.push(*id),
             }
         }
-        // The merge of each neighbouring pair, kept up to date so that a step looks up two pairs at most.
+        // The merge of each neighbouring pair, kept up to date so that a step looks up two pairs at
+        // most.
         let merge = |left: u32, right: u32| self.by_pair.get(&(left, right)).copied();
-        let mut merges: Vec<Option<(u32, u32)>> = word.windows(2).map(|pair| merge(pair[0], pair[1])).collect();
+        let mut merges: Vec<Option<(u32, u32)>> =
+            word.windows(2).map(|pair| merge(pair[0], pair[1])).collect();
         loop {
             let mut first: Option<(u32, u32, usize)> = None;
-            for (place, &(rank, whole)) in merges.iter().enumerate().filter_map(|(place, merge)| Some((place, merge.as_ref()?))) {
+            for (place, &(rank, whole)) in merges
+                .iter()
+                .enumerate()
+                .filter_map(|(place, merge)| Some((place, merge.as_ref()?)))
+            {
                 let kept = draws.unit() >= dropout;
                 if kept && first.is_none_or(|(best, _, _)| rank < best) {
                     first = Some((rank, whole, place));

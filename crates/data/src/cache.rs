@@ -6,12 +6,14 @@
 //! report   JSON
 //! ```
 //!
-//! Integers are little-endian. The key is a hash of everything the content follows from; the checksum is the
-//! SHA-256 of all that comes after the header. Whatever does not fit is rebuilt, never repaired.
+//! Integers are little-endian. The key is a hash of everything the content follows from; the
+//! checksum is the SHA-256 of all that comes after the header. Whatever does not fit is rebuilt,
+//! never repaired.
 //!
-//! **Decision.** Pairs are read from the file one by one when a batch wants them; in memory is only where each begins, 16 bytes a
-//! pair. A mapped file was rejected: what has been touched of it counts as the process's memory, and a disk that goes away ends
-//! the process where a failed read is an error.
+//! **Decision.** Pairs are read from the file one by one when a batch wants them; in memory is only
+//! where each begins, 16 bytes a pair. A mapped file was rejected: what has been touched of it
+//! counts as the process's memory, and a disk that goes away ends the process where a failed read
+//! is an error.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -61,8 +63,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens a cache and reads its report. `None` means that there is none to use: no file, another key,
-    /// another version, or a damaged file.
+    /// Opens a cache and reads its report. `None` means that there is none to use: no file, another
+    /// key, another version, or a damaged file.
     pub(crate) fn open(path: &Path, key: &Key) -> Result<Option<(Self, DataReport)>> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -70,7 +72,9 @@ impl Cache {
             Err(error) => return Err(Error::io(path, error)),
         };
         match check(&file, key) {
-            Ok(Some((index, report))) => Ok(Some((Self { path: path.to_owned(), file, index }, report))),
+            Ok(Some((index, report))) => {
+                Ok(Some((Self { path: path.to_owned(), file, index }, report)))
+            }
             Ok(None) => Ok(None),
             // Shorter than it says.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
@@ -100,7 +104,8 @@ impl Cache {
     }
 }
 
-/// Reads a file to its end: where its pairs stand, and its report; nothing if it is not whole or has another key.
+/// Reads a file to its end: where its pairs stand, and its report; nothing if it is not whole or
+/// has another key.
 fn check(file: &File, key: &Key) -> io::Result<Option<(Vec<Entry>, DataReport)>> {
     let length = file.metadata()?.len();
     let mut header = [0; HEADER_BYTES];
@@ -112,8 +117,10 @@ fn check(file: &File, key: &Key) -> io::Result<Option<(Vec<Entry>, DataReport)>>
     let mut reader = BufReader::with_capacity(BUFFER, Digested { file, digest: Sha256::new() });
     let (pairs, report) = (u64_at(&header, 40), u64_at(&header, 48));
     let mut at = HEADER_BYTES as u64;
-    // Before the checksum is known to be right nothing is believed that would take more memory than the file.
-    let mut index = Vec::with_capacity(usize::try_from(pairs.min(length / HEAD_BYTES as u64)).unwrap_or(0));
+    // Before the checksum is known to be right nothing is believed that would take more memory than
+    // the file.
+    let mut index =
+        Vec::with_capacity(usize::try_from(pairs.min(length / HEAD_BYTES as u64)).unwrap_or(0));
     for _ in 0..pairs {
         let mut head = [0; HEAD_BYTES];
         reader.read_exact(&mut head)?;
@@ -207,8 +214,13 @@ impl CacheWriter {
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let partial = Partial::beside(path);
         let file = File::create(&partial.0).map_err(|error| Error::io(&partial.0, error))?;
-        let mut writer =
-            Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER, file), partial, digest: Sha256::new(), pairs: 0 };
+        let mut writer = Self {
+            path: path.to_owned(),
+            file: BufWriter::with_capacity(BUFFER, file),
+            partial,
+            digest: Sha256::new(),
+            pairs: 0,
+        };
         writer.raw(&[0; HEADER_BYTES])?;
         Ok(writer)
     }
@@ -226,7 +238,8 @@ impl CacheWriter {
 
     /// Writes report and header, and gives the file its name.
     pub(crate) fn finish(mut self, key: &Key, report: &DataReport) -> Result<()> {
-        let report = serde_json::to_vec(report).map_err(|error| Error::io(&self.path, io::Error::other(error)))?;
+        let report = serde_json::to_vec(report)
+            .map_err(|error| Error::io(&self.path, io::Error::other(error)))?;
         self.content(&report)?;
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend(MAGIC);
@@ -237,7 +250,10 @@ impl CacheWriter {
         header.extend(self.digest.finalize_reset());
         self.file.seek(SeekFrom::Start(0)).map_err(|error| Error::io(&self.partial.0, error))?;
         self.raw(&header)?;
-        self.file.flush().and_then(|()| self.file.get_ref().sync_all()).map_err(|error| Error::io(&self.partial.0, error))?;
+        self.file
+            .flush()
+            .and_then(|()| self.file.get_ref().sync_all())
+            .map_err(|error| Error::io(&self.partial.0, error))?;
         self.partial.rename(&self.path)
     }
 
@@ -266,7 +282,9 @@ impl Partial {
         std::fs::rename(&self.0, path).map_err(|error| Error::io(path, error))?;
         // Makes the name durable too. Only Unix lets a directory be opened for this.
         match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
-            Some(parent) => File::open(parent).and_then(|directory| directory.sync_all()).map_err(|error| Error::io(parent, error)),
+            Some(parent) => File::open(parent)
+                .and_then(|directory| directory.sync_all())
+                .map_err(|error| Error::io(parent, error)),
             None => Ok(()),
         }
     }
@@ -283,6 +301,8 @@ impl Drop for Partial {
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = Partial::beside(path);
     let mut file = File::create(&partial.0).map_err(|error| Error::io(&partial.0, error))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|error| Error::io(&partial.0, error))?;
+    file.write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(|error| Error::io(&partial.0, error))?;
     partial.rename(path)
 }

@@ -21,7 +21,8 @@ pub enum DropReason {
     Ratio,
 }
 
-/// How many pairs were dropped for each reason. A pair counts once, under the first reason that holds.
+/// How many pairs were dropped for each reason. A pair counts once, under the first reason that
+/// holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Pairs with an empty source.
@@ -99,7 +100,10 @@ impl Cleaner {
     /// The reason to drop the pair.
     pub fn check_text(&self, source: &str, target: &str) -> Result<(), DropReason> {
         // A character has at most four bytes, so most lines need no count.
-        let too_long = |text: &str| text.len() > self.config.max_characters && text.chars().count() > self.config.max_characters;
+        let too_long = |text: &str| {
+            text.len() > self.config.max_characters
+                && text.chars().count() > self.config.max_characters
+        };
         if source.trim().is_empty() {
             Err(DropReason::EmptySource)
         } else if target.trim().is_empty() {
@@ -127,7 +131,9 @@ impl Cleaner {
             Err(DropReason::TooShort)
         } else if longer > self.config.max_tokens {
             Err(DropReason::TooLong)
-        } else if self.config.max_ratio > 0.0 && longer as f64 > self.config.max_ratio * shorter as f64 {
+        } else if self.config.max_ratio > 0.0
+            && longer as f64 > self.config.max_ratio * shorter as f64
+        {
             Err(DropReason::Ratio)
         } else {
             Ok(())

@@ -7,14 +7,16 @@ use serde::{Deserialize, Serialize};
 use crate::pairs::split_name;
 use crate::{Error, Result};
 
-/// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many as it is asked for.
+/// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many
+/// as it is asked for.
 const LARGEST_VOCABULARY: usize = 1 << 22;
 
 /// Where the text is and what becomes of it on the way to the model.
 ///
-/// With `format = "text"` a split named `train` is the pair of files `{dir}/train.{source_language}` and
-/// `{dir}/train.{target_language}`; each file may end in `.gz` or `.zst`. In the other formats both sides
-/// are in one file, `{dir}/train.tsv`, `.jsonl` or `.parquet`.
+/// With `format = "text"` a split named `train` is the pair of files
+/// `{dir}/train.{source_language}` and `{dir}/train.{target_language}`; each file may end in `.gz`
+/// or `.zst`. In the other formats both sides are in one file, `{dir}/train.tsv`, `.jsonl` or
+/// `.parquet`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
@@ -36,8 +38,9 @@ pub struct DataConfig {
     pub nfkc: bool,
     /// Lowercase the text before it is tokenised.
     pub lowercase: bool,
-    /// So many epochs, the first, teach both directions: each pair as it is and turned round, in batches of either (Ding,
-    /// Wu and Tao 2021, section 3). Those that follow go in the direction that is wanted. Needs `tokenizer.joint`.
+    /// So many epochs, the first, teach both directions: each pair as it is and turned round, in
+    /// batches of either (Ding, Wu and Tao 2021, section 3). Those that follow go in the
+    /// direction that is wanted. Needs `tokenizer.joint`.
     pub bidirectional_epochs: u64,
     /// Which columns or fields hold the two sides, for every format but text.
     pub fields: FieldsConfig,
@@ -101,13 +104,14 @@ pub enum Side {
 
 /// Names the columns or fields of single-file formats.
 ///
-/// In TSV a number is a column counted from 1 and a name is looked up in the first line, which is then a
-/// header. In JSON lines, Parquet and hub data a dot enters a nested object: `translation.de`.
+/// In TSV a number is a column counted from 1 and a name is looked up in the first line, which is
+/// then a header. In JSON lines, Parquet and hub data a dot enters a nested object:
+/// `translation.de`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FieldsConfig {
-    /// The source side. Empty: column 1 of TSV, elsewhere the field named like the language, or else
-    /// `translation.` and the language.
+    /// The source side. Empty: column 1 of TSV, elsewhere the field named like the language, or
+    /// else `translation.` and the language.
     pub source: String,
     /// The target side. Empty: column 2 of TSV, elsewhere as for the source.
     pub target: String,
@@ -131,8 +135,8 @@ pub struct CleaningConfig {
     pub min_tokens: usize,
     /// A side with more tokens drops its pair.
     pub max_tokens: usize,
-    /// A pair whose longer side has more than this many times the tokens of its shorter is dropped; 0 for
-    /// no such limit.
+    /// A pair whose longer side has more than this many times the tokens of its shorter is
+    /// dropped; 0 for no such limit.
     pub max_ratio: f64,
     /// A side with more characters drops its pair before it is tokenised.
     pub max_characters: usize,
@@ -160,24 +164,29 @@ pub enum TokenizerKind {
 pub struct TokenizerConfig {
     /// The algorithm to train.
     pub kind: TokenizerKind,
-    /// One vocabulary for both languages (needed for tied embeddings of encoder and decoder), or one each.
+    /// One vocabulary for both languages (needed for tied embeddings of encoder and decoder), or
+    /// one each.
     pub joint: bool,
-    /// The size of the vocabulary, special tokens and bytes included; of each, where there are two.
+    /// The size of the vocabulary, special tokens and bytes included; of each, where there are
+    /// two.
     pub vocabulary_size: usize,
     /// Spell characters that the vocabulary lacks as bytes, so that no text is unknown.
     pub byte_fallback: bool,
-    /// The share of character occurrences in the training text that get a token of their own; the rarest
-    /// rest is left to bytes.
+    /// The share of character occurrences in the training text that get a token of their own; the
+    /// rarest rest is left to bytes.
     pub character_coverage: f64,
     /// At most this many training pairs, from the first, are used to train the tokenizer.
     pub max_pairs: u64,
-    /// The probability with which a merge of BPE is left out when training text is segmented, anew in each epoch
-    /// (Provilkov et al. 2020); 0 segments as ever. Batches are filled by the tokens of text without dropout.
+    /// The probability with which a merge of BPE is left out when training text is segmented, anew
+    /// in each epoch (Provilkov et al. 2020); 0 segments as ever. Batches are filled by the
+    /// tokens of text without dropout.
     pub dropout: f64,
-    /// The exponent with which segmentations of training text are drawn from a unigram model, anew in each epoch
-    /// (Kudo 2018): the smaller, the more varied; 0 takes the best one. Batches are filled by the tokens of the best.
+    /// The exponent with which segmentations of training text are drawn from a unigram model, anew
+    /// in each epoch (Kudo 2018): the smaller, the more varied; 0 takes the best one. Batches
+    /// are filled by the tokens of the best.
     pub sampling_alpha: f64,
-    /// An existing `tokenizer.json` (for the source side where `target_path` is given) instead of training.
+    /// An existing `tokenizer.json` (for the source side where `target_path` is given) instead of
+    /// training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// An existing `tokenizer.json` for the target side, if `joint` is false.
@@ -206,9 +215,9 @@ impl Default for TokenizerConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchingConfig {
-    /// The most tokens of a batch on either side, end marks included. Batches are packed, so each is a
-    /// token of the text and none is padding. `"auto"` (here [`AUTO`]) leaves it to the program to find what fits
-    /// into memory before training.
+    /// The most tokens of a batch on either side, end marks included. Batches are packed, so each
+    /// is a token of the text and none is padding. `"auto"` (here [`AUTO`]) leaves it to the
+    /// program to find what fits into memory before training.
     #[serde(with = "tokens_or_auto")]
     pub max_tokens: usize,
     /// The most sentence pairs of a batch; 0 for no such limit.
@@ -225,7 +234,14 @@ pub struct BatchingConfig {
 
 impl Default for BatchingConfig {
     fn default() -> Self {
-        Self { max_tokens: 4096, max_sentences: 0, shuffle: true, group_by_length: true, length_noise: 0.2, prefetch: 4 }
+        Self {
+            max_tokens: 4096,
+            max_sentences: 0,
+            shuffle: true,
+            group_by_length: true,
+            length_noise: 0.2,
+            prefetch: 4,
+        }
     }
 }
 
@@ -250,11 +266,20 @@ mod tokens_or_auto {
     use serde::de::{Error, Unexpected, Visitor};
     use serde::{Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(tokens: &usize, serializer: S) -> Result<S::Ok, S::Error> {
-        if *tokens == super::AUTO { serializer.serialize_str("auto") } else { serializer.serialize_u64(*tokens as u64) }
+    pub(super) fn serialize<S: Serializer>(
+        tokens: &usize,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        if *tokens == super::AUTO {
+            serializer.serialize_str("auto")
+        } else {
+            serializer.serialize_u64(*tokens as u64)
+        }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<usize, D::Error> {
         struct Tokens;
 
         impl Visitor<'_> for Tokens {
@@ -271,11 +296,16 @@ mod tokens_or_auto {
             }
 
             fn visit_u64<E: Error>(self, tokens: u64) -> Result<usize, E> {
-                usize::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))
+                usize::try_from(tokens)
+                    .map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))
             }
 
             fn visit_str<E: Error>(self, word: &str) -> Result<usize, E> {
-                if word == "auto" { Ok(super::AUTO) } else { Err(E::invalid_value(Unexpected::Str(word), &self)) }
+                if word == "auto" {
+                    Ok(super::AUTO)
+                } else {
+                    Err(E::invalid_value(Unexpected::Str(word), &self))
+                }
             }
         }
 
@@ -303,13 +333,22 @@ impl DataConfig {
             return wrong("data.train", "is empty; name the training split, for example \"train\"");
         }
         if self.format == Format::Text && self.source_language == self.target_language {
-            return wrong("data.target_language", "is the source language too, so both sides would be the same file");
+            return wrong(
+                "data.target_language",
+                "is the source language too, so both sides would be the same file",
+            );
         }
         if self.format == Format::Hub && !self.hub.dataset.contains('/') {
-            return wrong("data.hub.dataset", "must be an id like \"owner/name\" when data.format is \"hub\"");
+            return wrong(
+                "data.hub.dataset",
+                "must be an id like \"owner/name\" when data.format is \"hub\"",
+            );
         }
         if split_name(&self.train) == split_name(&self.validation) {
-            return wrong("data.validation", "would have the same name in the run's folder as data.train; rename one of the files");
+            return wrong(
+                "data.validation",
+                "would have the same name in the run's folder as data.train; rename one of the files",
+            );
         }
         if self.bidirectional_epochs > 0 && !self.tokenizer.joint {
             return wrong(
@@ -319,7 +358,10 @@ impl DataConfig {
         }
         let cleaning = &self.cleaning;
         if cleaning.max_tokens == 0 || cleaning.max_tokens < cleaning.min_tokens {
-            return wrong("data.cleaning.max_tokens", "must be at least 1 and at least data.cleaning.min_tokens");
+            return wrong(
+                "data.cleaning.max_tokens",
+                "must be at least 1 and at least data.cleaning.min_tokens",
+            );
         }
         if !(cleaning.max_ratio == 0.0 || cleaning.max_ratio >= 1.0) {
             return wrong("data.cleaning.max_ratio", "must be 0 (no limit) or at least 1");
@@ -337,7 +379,10 @@ impl DataConfig {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         let tokenizer = &self.tokenizer;
         if tokenizer.vocabulary_size > LARGEST_VOCABULARY {
-            return wrong("data.tokenizer.vocabulary_size", &format!("must be at most {LARGEST_VOCABULARY}"));
+            return wrong(
+                "data.tokenizer.vocabulary_size",
+                &format!("must be at most {LARGEST_VOCABULARY}"),
+            );
         }
         if tokenizer.max_pairs == 0 {
             return wrong("data.tokenizer.max_pairs", "must be at least 1");
@@ -354,13 +399,22 @@ impl DataConfig {
         // The kind of an existing tokenizer is known once it is read.
         if tokenizer.path.is_none() {
             if tokenizer.dropout > 0.0 && tokenizer.kind != TokenizerKind::Bpe {
-                return wrong("data.tokenizer.dropout", "is for kind = \"bpe\"; with unigram, set data.tokenizer.sampling_alpha");
+                return wrong(
+                    "data.tokenizer.dropout",
+                    "is for kind = \"bpe\"; with unigram, set data.tokenizer.sampling_alpha",
+                );
             }
             if tokenizer.sampling_alpha > 0.0 && tokenizer.kind != TokenizerKind::Unigram {
-                return wrong("data.tokenizer.sampling_alpha", "is for kind = \"unigram\"; with bpe, set data.tokenizer.dropout");
+                return wrong(
+                    "data.tokenizer.sampling_alpha",
+                    "is for kind = \"unigram\"; with bpe, set data.tokenizer.dropout",
+                );
             }
             if tokenizer.target_path.is_some() {
-                return wrong("data.tokenizer.target_path", "needs data.tokenizer.path for the source side");
+                return wrong(
+                    "data.tokenizer.target_path",
+                    "needs data.tokenizer.path for the source side",
+                );
             }
             return Ok(());
         }
@@ -371,10 +425,14 @@ impl DataConfig {
             );
         }
         match (tokenizer.joint, tokenizer.target_path.is_some()) {
-            (true, true) => wrong("data.tokenizer.target_path", "cannot be given while data.tokenizer.joint is true"),
-            (false, false) => {
-                wrong("data.tokenizer.target_path", "is needed besides data.tokenizer.path while data.tokenizer.joint is false")
-            }
+            (true, true) => wrong(
+                "data.tokenizer.target_path",
+                "cannot be given while data.tokenizer.joint is true",
+            ),
+            (false, false) => wrong(
+                "data.tokenizer.target_path",
+                "is needed besides data.tokenizer.path while data.tokenizer.joint is false",
+            ),
             _ => Ok(()),
         }
     }

@@ -23,11 +23,18 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Opens the cache at `path`, if it is whole and has this key, for so many epochs in both directions before the others.
-    pub(crate) fn open(path: &Path, key: &Key, batching: &BatchingConfig, bidirectional_epochs: u64) -> Result<Option<Self>> {
+    /// Opens the cache at `path`, if it is whole and has this key, for so many epochs in both
+    /// directions before the others.
+    pub(crate) fn open(
+        path: &Path,
+        key: &Key,
+        batching: &BatchingConfig,
+        bidirectional_epochs: u64,
+    ) -> Result<Option<Self>> {
         Ok(Cache::open(path, key)?.map(|(cache, report)| {
             let mut dataset = Self { cache, report, sampler: None, bidirectional_epochs };
-            // Batching settings are no part of the cache, so that changing them costs no tokenising.
+            // Batching settings are no part of the cache, so that changing them costs no
+            // tokenising.
             let of = |epoch| EpochPlan::new(&dataset, batching, EXAMPLE, epoch).report(&dataset);
             let one_way = of(bidirectional_epochs);
             dataset.report.batching = match bidirectional_epochs {
@@ -58,14 +65,14 @@ impl Dataset {
         &self.report
     }
 
-    /// The number of pairs that an epoch goes through: those of the data set, and in a bidirectional epoch each of them
-    /// turned round as well.
+    /// The number of pairs that an epoch goes through: those of the data set, and in a
+    /// bidirectional epoch each of them turned round as well.
     pub fn pairs_in(&self, epoch: u64) -> usize {
         if epoch < self.bidirectional_epochs { 2 * self.len() } else { self.len() }
     }
 
-    /// Reads a pair. From [`Dataset::len`] on the pairs come again, turned round: translated from the target language into
-    /// the source language.
+    /// Reads a pair. From [`Dataset::len`] on the pairs come again, turned round: translated from
+    /// the target language into the source language.
     ///
     /// # Errors
     ///
@@ -111,8 +118,8 @@ impl Dataset {
         self.sampler.is_some()
     }
 
-    /// The batch of these pairs, in this order, segmented as `epoch` sees them; without one, or where subwords are
-    /// not sampled, as the tokenizer does.
+    /// The batch of these pairs, in this order, segmented as `epoch` sees them; without one, or
+    /// where subwords are not sampled, as the tokenizer does.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! What can go wrong with data, each with the file, line or key it concerns and what to do about it.
+//! What can go wrong with data, each with the file, line or key it concerns and what to do about
+//! it.
 
 use std::path::{Path, PathBuf};
 
@@ -65,7 +66,9 @@ pub enum Error {
         files: String,
     },
     /// Cleaning left nothing.
-    #[error("split {split:?}: all {read} pairs were dropped ({reasons}); loosen data.cleaning or check the files")]
+    #[error(
+        "split {split:?}: all {read} pairs were dropped ({reasons}); loosen data.cleaning or check the files"
+    )]
     AllDropped {
         /// The split.
         split: String,

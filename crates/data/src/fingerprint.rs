@@ -1,9 +1,10 @@
-//! What the files of a split were when they were last read, so that they need not be read again to know that they are the
-//! same.
+//! What the files of a split were when they were last read, so that they need not be read again to
+//! know that they are the same.
 //!
-//! The content counts, by its SHA-256. Size and time of modification only spare reading: files that have both of them
-//! as recorded are taken to be unchanged, anything else is read. A file that was modified shortly before it was read is
-//! always read again, since it could be modified once more within the grain of the file system's clock.
+//! The content counts, by its SHA-256. Size and time of modification only spare reading: files that
+//! have both of them as recorded are taken to be unchanged, anything else is read. A file that was
+//! modified shortly before it was read is always read again, since it could be modified once more
+//! within the grain of the file system's clock.
 
 use std::fs::File;
 use std::io::Read;
@@ -67,7 +68,8 @@ impl Fingerprint {
         let taken = Self::take(config, split, known.as_ref())?;
         if known.as_ref() != Some(&taken) {
             std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error))?;
-            let json = serde_json::to_vec_pretty(&taken).map_err(|error| Error::io(&path, std::io::Error::other(error)))?;
+            let json = serde_json::to_vec_pretty(&taken)
+                .map_err(|error| Error::io(&path, std::io::Error::other(error)))?;
             write_atomically(&path, &json)?;
         }
         Ok(taken)
@@ -83,7 +85,8 @@ impl Fingerprint {
         if now.text_hash == self.text_hash {
             return Ok(());
         }
-        let files: Vec<String> = now.files.iter().map(|file| file.path.display().to_string()).collect();
+        let files: Vec<String> =
+            now.files.iter().map(|file| file.path.display().to_string()).collect();
         Err(Error::Changed { files: files.join(" and ") })
     }
 
@@ -97,8 +100,8 @@ impl Fingerprint {
     }
 }
 
-/// How the text of the training and validation splits differs from what the run in the folder `run` was prepared with: one
-/// line for each split that does. Writes nothing.
+/// How the text of the training and validation splits differs from what the run in the folder `run`
+/// was prepared with: one line for each split that does. Writes nothing.
 ///
 /// # Errors
 ///
@@ -106,12 +109,18 @@ impl Fingerprint {
 pub fn corpus_changes(config: &DataConfig, run: &Path) -> Result<Vec<String>> {
     let mut changes = Vec::new();
     for split in [&config.train, &config.validation].into_iter().filter(|split| !split.is_empty()) {
-        let Some(known) = Fingerprint::recorded(&run.join(TEXT_FOLDER).join(file_name(split))) else { continue };
+        let Some(known) = Fingerprint::recorded(&run.join(TEXT_FOLDER).join(file_name(split)))
+        else {
+            continue;
+        };
         let now = Fingerprint::take(config, split, Some(&known))?;
         if now.text_hash != known.text_hash {
-            let files: Vec<String> = now.files.iter().map(|file| file.path.display().to_string()).collect();
+            let files: Vec<String> =
+                now.files.iter().map(|file| file.path.display().to_string()).collect();
             let size = match (known.bytes(), now.bytes()) {
-                (before, after) if before == after => format!("other text of the same {after} bytes"),
+                (before, after) if before == after => {
+                    format!("other text of the same {after} bytes")
+                }
                 (before, after) => format!("{after} bytes, but was {before}"),
             };
             changes.push(format!("split {split:?} ({}) is {size}", files.join(", ")));
@@ -120,7 +129,8 @@ pub fn corpus_changes(config: &DataConfig, run: &Path) -> Result<Vec<String>> {
     Ok(changes)
 }
 
-/// Copies to the folder of run `to` the records by which [`corpus_changes`] knows the text of run `from`.
+/// Copies to the folder of run `to` the records by which [`corpus_changes`] knows the text of run
+/// `from`.
 ///
 /// # Errors
 ///
@@ -130,7 +140,8 @@ pub fn copy_text_records(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(&to).map_err(|error| Error::io(&to, error))?;
     for entry in std::fs::read_dir(&from).map_err(|error| Error::io(&from, error))? {
         let record = entry.map_err(|error| Error::io(&from, error))?;
-        let bytes = std::fs::read(record.path()).map_err(|error| Error::io(&record.path(), error))?;
+        let bytes =
+            std::fs::read(record.path()).map_err(|error| Error::io(&record.path(), error))?;
         write_atomically(&to.join(record.file_name()), &bytes)?;
     }
     Ok(())
@@ -183,14 +194,26 @@ mod tests {
 
     fn write(path: &Path, text: &str, modified: SystemTime) {
         std::fs::write(path, text).expect("write");
-        File::options().write(true).open(path).and_then(|file| file.set_modified(modified)).expect("set the time");
+        File::options()
+            .write(true)
+            .open(path)
+            .and_then(|file| file.set_modified(modified))
+            .expect("set the time");
     }
 
     #[test]
     fn content_decides_and_time_only_spares_reading() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let config = DataConfig { dir: folder.path().to_owned(), validation: String::new(), ..DataConfig::default() };
-        let (source, target, run) = (folder.path().join("train.en"), folder.path().join("train.de"), folder.path().join("run"));
+        let config = DataConfig {
+            dir: folder.path().to_owned(),
+            validation: String::new(),
+            ..DataConfig::default()
+        };
+        let (source, target, run) = (
+            folder.path().join("train.en"),
+            folder.path().join("train.de"),
+            folder.path().join("run"),
+        );
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         write(&source, "one\n", long_ago);
         write(&target, "eins\n", long_ago);
@@ -200,13 +223,19 @@ mod tests {
         // Touched, not changed: read again, and the same.
         write(&source, "one\n", long_ago + GRAIN);
         assert_eq!(corpus_changes(&config, &run).expect("touched"), Vec::<String>::new());
-        // Changed behind an unchanged time and size: not read, so not seen. This is what sparing costs.
+        // Changed behind an unchanged time and size: not read, so not seen. This is what sparing
+        // costs.
         write(&source, "two\n", long_ago);
         assert_eq!(corpus_changes(&config, &run).expect("not read"), Vec::<String>::new());
         // The same change with any other time is seen.
         write(&source, "two\n", long_ago + GRAIN);
         let changes = corpus_changes(&config, &run).expect("changed");
-        assert!(changes.len() == 1 && changes[0].contains("train.en") && changes[0].contains("same 9 bytes"), "{changes:?}");
+        assert!(
+            changes.len() == 1
+                && changes[0].contains("train.en")
+                && changes[0].contains("same 9 bytes"),
+            "{changes:?}"
+        );
         write(&source, "three\n", long_ago);
         let changes = corpus_changes(&config, &run).expect("changed");
         assert!(changes[0].contains("11 bytes, but was 9"), "{changes:?}");

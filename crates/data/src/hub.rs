@@ -1,30 +1,55 @@
 //! Data sets on the Hugging Face hub, in the Parquet form that the hub makes of each.
 //!
 //! `candle_datasets::hub::from_hub` fetches the Parquet files of every configuration and split and
-//! does not say which is which, so the listing is filtered here by folder (`{config}/{split}/`) with the
-//! same client and the same cache; the rows are then read through its `FileReader`.
+//! does not say which is which, so the listing is filtered here by folder (`{config}/{split}/`)
+//! with the same client and the same cache.
+//!
+//! The client brings an HTTP and a TLS stack with it, nearly half of all dependencies, so it is the
+//! cargo feature `hub`; without the feature the error says how to get it.
 
 use std::path::PathBuf;
 
-use hf_hub::{HFClientSync, split_id};
-
 use crate::{DataConfig, Error, Result};
 
+/// Says how to get a program that can read data sets of the hub: this one was built without the
+/// feature.
+///
+/// # Errors
+///
+/// Always [`Error::Hub`].
+#[cfg(not(feature = "hub"))]
+pub(crate) fn hub_files(config: &DataConfig, _split: &str) -> Result<Vec<PathBuf>> {
+    Err(Error::Hub {
+        dataset: config.hub.dataset.clone(),
+        message: "this program was built without access to the hub; build it with the cargo feature `hub` \
+                  (cargo install --path crates/cli --features hub), or fetch the Parquet files and set \
+                  data.format = \"parquet\""
+            .to_owned(),
+    })
+}
+
 /// The branch on which the hub keeps the Parquet form of a data set.
+#[cfg(feature = "hub")]
 const REVISION: &str = "refs/convert/parquet";
 
 /// The Parquet files of a split, in order, fetched unless the local cache has them.
+#[cfg(feature = "hub")]
 pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
+    use hf_hub::{HFClientSync, split_id};
+
     let dataset = &config.hub.dataset;
     let failed = |error: &dyn std::fmt::Display| Error::Hub {
         dataset: dataset.clone(),
-        message: format!("{error}; check the id, the network and, for a private data set, the hub token"),
+        message: format!(
+            "{error}; check the id, the network and, for a private data set, the hub token"
+        ),
     };
     let client = HFClientSync::new().map_err(|error| failed(&error))?;
     let (owner, name) = split_id(dataset);
     let repository = client.dataset(owner, name);
     let listing = repository.info().revision(REVISION).send().map_err(|error| failed(&error))?;
-    let names: Vec<String> = listing.siblings.unwrap_or_default().into_iter().map(|sibling| sibling.rfilename).collect();
+    let names: Vec<String> =
+        listing.siblings.unwrap_or_default().into_iter().map(|sibling| sibling.rfilename).collect();
     select_files(&names, &config.hub.config, split)
         .map_err(|message| Error::Hub { dataset: dataset.clone(), message })?
         .into_iter()
@@ -40,8 +65,14 @@ pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>
         .collect()
 }
 
-/// The names under `{configuration}/{split}/`, sorted; the configuration may be left out if there is one.
-fn select_files<'a>(names: &'a [String], configuration: &str, split: &str) -> Result<Vec<&'a str>, String> {
+/// The names under `{configuration}/{split}/`, sorted; the configuration may be left out if there
+/// is one.
+#[cfg(any(feature = "hub", test))]
+fn select_files<'a>(
+    names: &'a [String],
+    configuration: &str,
+    split: &str,
+) -> Result<Vec<&'a str>, String> {
     let mut configurations: Vec<&str> = names.iter().filter_map(|name| folder(name, 0)).collect();
     configurations.sort_unstable();
     configurations.dedup();
@@ -49,20 +80,30 @@ fn select_files<'a>(names: &'a [String], configuration: &str, split: &str) -> Re
         ("", [only]) => *only,
         ("", []) => return Err("has no Parquet form on the hub".to_owned()),
         ("", _) => {
-            return Err(format!("has several configurations; set data.hub.config to one of {}", configurations.join(", ")));
+            return Err(format!(
+                "has several configurations; set data.hub.config to one of {}",
+                configurations.join(", ")
+            ));
         }
         (named, _) => named,
     };
-    let mut files: Vec<&str> =
-        names.iter().map(String::as_str).filter(|name| folder(name, 0) == Some(chosen) && folder(name, 1) == Some(split)).collect();
+    let mut files: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| folder(name, 0) == Some(chosen) && folder(name, 1) == Some(split))
+        .collect();
     files.sort_unstable();
     if files.is_empty() {
-        return Err(format!("has no split {split:?} in configuration {chosen:?} (configurations: {})", configurations.join(", ")));
+        return Err(format!(
+            "has no split {split:?} in configuration {chosen:?} (configurations: {})",
+            configurations.join(", ")
+        ));
     }
     Ok(files)
 }
 
 /// The folder at a depth of a Parquet file's name.
+#[cfg(any(feature = "hub", test))]
 fn folder(name: &str, depth: usize) -> Option<&str> {
     let parts: Vec<&str> = name.split('/').collect();
     let is_data = parts.len() == 3 && name.ends_with(".parquet");
@@ -74,9 +115,15 @@ mod tests {
     use super::select_files;
 
     fn listing() -> Vec<String> {
-        ["README.md", "de-en/train/0001.parquet", "de-en/train/0000.parquet", "de-en/test/0000.parquet", "fr-en/train/0000.parquet"]
-            .map(str::to_owned)
-            .to_vec()
+        [
+            "README.md",
+            "de-en/train/0001.parquet",
+            "de-en/train/0000.parquet",
+            "de-en/test/0000.parquet",
+            "fr-en/train/0000.parquet",
+        ]
+        .map(str::to_owned)
+        .to_vec()
     }
 
     #[test]

@@ -1,20 +1,21 @@
 //! Parallel text in, token-budget batches of ids out: host-side ids, never a tensor.
 //!
-//! A sentence pair travels `PairReader` (bytes to text) → [`Cleaner`] (kept, or dropped for a counted
-//! reason) → [`Tokenizer`] (ids) → [`Dataset`] (a file beside the run) → [`EpochPlan`]
-//! (length-grouped batches whose order is a function of seed and epoch) → [`Prefetcher`] (a thread).
-//! [`prepare`] does all of it up to the data sets; the rest is pulled by the trainer.
+//! A sentence pair travels `PairReader` (bytes to text) → [`Cleaner`] (kept, or dropped for a
+//! counted reason) → [`Tokenizer`] (ids) → [`Dataset`] (a file beside the run) → [`EpochPlan`]
+//! (length-grouped batches whose order is a function of seed and epoch) → [`Prefetcher`] (a
+//! thread). [`prepare`] does all of it up to the data sets; the rest is pulled by the trainer.
 //!
 //! # Decisions
 //!
-//! - **Batches are packed, not padded.** A [`Batch`] concatenates its rows and gives their lengths, so a
-//!   token budget is exact. Rectangles filled with `<pad>` were rejected: [`DataReport`] states
-//!   what they would cost.
-//! - **Order is a function, not a state.** Batch `i` of epoch `e` under seed `s` can be asked for directly,
-//!   so a run resumes from two integers. A stateful generator would have to be saved and replayed.
-//! - **Tokenised once.** Ids live in a file and are read when a batch wants them, so a corpus may exceed memory and a restart
-//!   costs a checksum; the file is keyed by text, tokenizer and cleaning. Time stamps are never the key: they only
-//!   spare reading text that was read before.
+//! - **Batches are packed, not padded.** A [`Batch`] concatenates its rows and gives their lengths,
+//!   so a token budget is exact. Rectangles filled with `<pad>` were rejected: [`DataReport`]
+//!   states what they would cost.
+//! - **Order is a function, not a state.** Batch `i` of epoch `e` under seed `s` can be asked for
+//!   directly, so a run resumes from two integers. A stateful generator would have to be saved and
+//!   replayed.
+//! - **Tokenised once.** Ids live in a file and are read when a batch wants them, so a corpus may
+//!   exceed memory and a restart costs a checksum; the file is keyed by text, tokenizer and
+//!   cleaning. Time stamps are never the key: they only spare reading text that was read before.
 //!
 //! # Example
 //!
@@ -60,7 +61,10 @@ mod unigram_sampling;
 pub use batches::{Batch, EpochPlan, Position};
 pub use cache::Pair;
 pub use cleaning::{Cleaner, DropReason, Dropped};
-pub use config::{AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side, TokenizerConfig, TokenizerKind};
+pub use config::{
+    AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side,
+    TokenizerConfig, TokenizerKind,
+};
 pub use dataset::Dataset;
 pub use error::{Error, Result};
 pub use fingerprint::{copy_text_records, corpus_changes};

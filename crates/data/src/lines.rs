@@ -1,7 +1,7 @@
 //! Lines of a text file, plain or compressed, as bytes on disk define them.
 //!
-//! Only `\n` ends a line; one `\r` before it is dropped. U+2028, U+0085, `\x0b` and a lone `\r` are text:
-//! splitting there, as some libraries do, would silently misalign a parallel corpus.
+//! Only `\n` ends a line; one `\r` before it is dropped. U+2028, U+0085, `\x0b` and a lone `\r` are
+//! text: splitting there, as some libraries do, would silently misalign a parallel corpus.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,8 @@ use crate::{Error, Result};
 /// Bytes read from the disk at a time.
 const BUFFER: usize = 1 << 18;
 
-/// A line without an end would otherwise fill the memory: a small compressed file can hold one of any length.
+/// A line without an end would otherwise fill the memory: a small compressed file can hold one of
+/// any length.
 const LONGEST_LINE: u64 = 1 << 26;
 
 /// Reads a file line by line, `.gz` and `.zst` being decompressed on the way, or a stream.
@@ -31,9 +32,11 @@ impl LineReader {
     /// If the file is missing or cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::Missing { path: path.to_owned(), tried: String::new(), hint: "check the path".to_owned() }
-            }
+            std::io::ErrorKind::NotFound => Error::Missing {
+                path: path.to_owned(),
+                tried: String::new(),
+                hint: "check the path".to_owned(),
+            },
             _ => Error::io(path, source),
         })?;
         let extension = path.extension().and_then(|extension| extension.to_str());
@@ -67,7 +70,8 @@ impl LineReader {
         self.line
     }
 
-    /// The next line without its end, or `None` after the last. A byte-order mark before the first is dropped.
+    /// The next line without its end, or `None` after the last. A byte-order mark before the first
+    /// is dropped.
     ///
     /// # Errors
     ///
@@ -103,14 +107,18 @@ impl LineReader {
     fn fill(&mut self) -> Result<bool> {
         self.buffer.clear();
         let mut limited = self.reader.by_ref().take(LONGEST_LINE);
-        let read = limited.read_until(b'\n', &mut self.buffer).map_err(|source| Error::io(&self.path, source))?;
+        let read = limited
+            .read_until(b'\n', &mut self.buffer)
+            .map_err(|source| Error::io(&self.path, source))?;
         self.line += u64::from(read > 0);
         if read as u64 == LONGEST_LINE && self.buffer.last() != Some(&b'\n') {
             return Err(Error::Record {
                 path: self.path.clone(),
                 unit: "line",
                 line: self.line,
-                message: format!("is longer than {LONGEST_LINE} bytes; is this a text file with one sentence a line?"),
+                message: format!(
+                    "is longer than {LONGEST_LINE} bytes; is this a text file with one sentence a line?"
+                ),
             });
         }
         Ok(read > 0)
@@ -131,7 +139,10 @@ mod tests {
 
     #[test]
     fn only_newline_ends_a_line_and_a_mark_before_the_first_goes() {
-        let lines = LineReader::new("\u{feff}a\u{2028}b\r\n\n\x0bc\u{85}\n\u{feff}d".as_bytes(), "a stream");
+        let lines = LineReader::new(
+            "\u{feff}a\u{2028}b\r\n\n\x0bc\u{85}\n\u{feff}d".as_bytes(),
+            "a stream",
+        );
         let lines: Vec<String> = lines.map(|line| line.expect("UTF-8")).collect();
         assert_eq!(lines, ["a\u{2028}b", "", "\x0bc\u{85}", "\u{feff}d"]);
     }
@@ -144,6 +155,9 @@ mod tests {
         assert!(error.to_string().starts_with("a stream, line 2: not valid UTF-8"), "{error}");
         let endless = BufReader::new(std::io::repeat(b'x'));
         let error = LineReader::new(endless, "a stream").next_line().expect_err("too long");
-        assert!(error.to_string().starts_with("a stream, line 1: is longer than 67108864 bytes"), "{error}");
+        assert!(
+            error.to_string().starts_with("a stream, line 1: is longer than 67108864 bytes"),
+            "{error}"
+        );
     }
 }

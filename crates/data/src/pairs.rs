@@ -18,7 +18,8 @@ pub struct RawPair {
     pub target: String,
 }
 
-/// What a file about a split is called, without its extension: a stem may lie in a subfolder, or anywhere.
+/// What a file about a split is called, without its extension: a stem may lie in a subfolder, or
+/// anywhere.
 #[must_use]
 pub fn split_name(split: &str) -> String {
     split.replace(['/', '\\'], "_")
@@ -46,8 +47,12 @@ impl PairReader {
     pub fn open(config: &DataConfig, split: &str) -> Result<Self> {
         let files = split_files(config, split)?;
         let inner = match (config.format, files.as_slice()) {
-            (Format::Text, [source, target]) => Inner::Text { source: LineReader::open(source)?, target: LineReader::open(target)? },
-            (Format::Tsv | Format::Jsonl, [file]) => Inner::Records(RecordPairs::open(config, file)?),
+            (Format::Text, [source, target]) => {
+                Inner::Text { source: LineReader::open(source)?, target: LineReader::open(target)? }
+            }
+            (Format::Tsv | Format::Jsonl, [file]) => {
+                Inner::Records(RecordPairs::open(config, file)?)
+            }
             _ => Inner::Parquet(ParquetPairs::new(config, files)),
         };
         Ok(Self { inner, line: 0, failed: false })
@@ -80,7 +85,10 @@ impl Iterator for PairReader {
 }
 
 /// One line of each file, or nothing where both end.
-fn next_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Option<(String, String)>> {
+fn next_lines(
+    source: &mut LineReader,
+    target: &mut LineReader,
+) -> Result<Option<(String, String)>> {
     match (source.next_line()?, target.next_line()?) {
         (Some(source), Some(target)) => Ok(Some((source, target))),
         (None, None) => Ok(None),
@@ -94,7 +102,8 @@ fn next_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Option
     }
 }
 
-/// Reads a whole split into memory, every pair in its place. For test sets, whose lines must all be scored.
+/// Reads a whole split into memory, every pair in its place. For test sets, whose lines must all be
+/// scored.
 ///
 /// # Errors
 ///
@@ -114,14 +123,15 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &str) -> Error {
     Error::EmptyCorpus { split: split.to_owned(), files: names.join(" and ") }
 }
 
-/// The files of a split that exist: source and target in text format, one file or more in the others. A
-/// hub data set is fetched into the local hub cache.
+/// The files of a split that exist: source and target in text format, one file or more in the
+/// others. A hub data set is fetched into the local hub cache.
 ///
 /// # Errors
 ///
 /// [`Error::Missing`] with the names that were tried, or [`Error::Hub`].
 pub fn split_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
-    let single = |extension: &str| Ok(vec![find(config, &config.dir.join(format!("{split}.{extension}")))?]);
+    let single =
+        |extension: &str| Ok(vec![find(config, &config.dir.join(format!("{split}.{extension}")))?]);
     match config.format {
         Format::Text => [Side::Source, Side::Target]
             .into_iter()

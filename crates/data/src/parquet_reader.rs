@@ -5,8 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_datasets::hub::FileReader;
-use parquet::file::reader::SerializedFileReader;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
@@ -26,7 +25,12 @@ pub(crate) struct ParquetPairs {
 impl ParquetPairs {
     pub(crate) fn new(config: &DataConfig, mut files: Vec<PathBuf>) -> Self {
         files.reverse();
-        Self { files, current: None, source: field_paths(config, Side::Source), target: field_paths(config, Side::Target) }
+        Self {
+            files,
+            current: None,
+            source: field_paths(config, Side::Source),
+            target: field_paths(config, Side::Target),
+        }
     }
 
     /// The two sides of the next row.
@@ -36,7 +40,12 @@ impl ParquetPairs {
                 if let Some(row) = surviving(path, || rows.next().transpose())? {
                     *number += 1;
                     let text = |paths: &[String]| {
-                        row_text(&row, paths).map_err(|message| Error::Record { path: path.clone(), unit: "row", line: *number, message })
+                        row_text(&row, paths).map_err(|message| Error::Record {
+                            path: path.clone(),
+                            unit: "row",
+                            line: *number,
+                            message,
+                        })
                     };
                     return Ok(Some((text(&self.source)?, text(&self.target)?)));
                 }
@@ -56,12 +65,21 @@ impl ParquetPairs {
         let schema = reader.metadata().file_metadata().schema();
         // Whole top-level columns: a group such as `translation` is kept with both its languages.
         let roots: Vec<&str> = self.source.iter().chain(&self.target).map(|p| root(p)).collect();
-        let wanted: Vec<Arc<Type>> = schema.get_fields().iter().filter(|field| roots.contains(&field.name())).cloned().collect();
+        let wanted: Vec<Arc<Type>> = schema
+            .get_fields()
+            .iter()
+            .filter(|field| roots.contains(&field.name()))
+            .cloned()
+            .collect();
         if wanted.is_empty() {
             let present: Vec<&str> = schema.get_fields().iter().map(|f| f.name()).collect();
             return Err(Error::Malformed {
                 path: path.to_owned(),
-                message: format!("no column {}; it has {}; name the right ones in data.fields", roots.join(" or "), present.join(", ")),
+                message: format!(
+                    "no column {}; it has {}; name the right ones in data.fields",
+                    roots.join(" or "),
+                    present.join(", ")
+                ),
             });
         }
         let name = schema.name().to_owned();
@@ -72,14 +90,18 @@ impl ParquetPairs {
     }
 }
 
-/// What the library makes of the file at `path`. It panics at some files that are damaged, instead of refusing them.
+/// What the library makes of the file at `path`. It panics at some files that are damaged, instead
+/// of refusing them.
 fn surviving<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let reason = match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(found)) => return Ok(found),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the library gave up on it".to_owned(),
     };
-    Err(Error::Malformed { path: path.to_owned(), message: format!("not a readable Parquet file ({reason}); fetch it again") })
+    Err(Error::Malformed {
+        path: path.to_owned(),
+        message: format!("not a readable Parquet file ({reason}); fetch it again"),
+    })
 }
 
 fn root(path: &str) -> &str {

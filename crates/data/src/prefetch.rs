@@ -22,9 +22,11 @@ pub struct Prefetched {
 /// The most batches that are made ahead; the channel takes room for all of them at once.
 const MOST_AHEAD: usize = 1024;
 
-/// Yields batches from a position on, epoch after epoch, without end (unless the data set is empty, or cannot be read any more).
+/// Yields batches from a position on, epoch after epoch, without end (unless the data set is empty,
+/// or cannot be read any more).
 ///
-/// What it yields depends on its arguments alone, not on the thread's timing. Dropping it stops the thread.
+/// What it yields depends on its arguments alone, not on the thread's timing. Dropping it stops the
+/// thread.
 pub struct Prefetcher {
     receiver: Option<Receiver<Result<Prefetched>>>,
     thread: Option<JoinHandle<()>>,
@@ -32,7 +34,12 @@ pub struct Prefetcher {
 
 impl Prefetcher {
     /// Starts at `position`. One past the last batch of an epoch means the first of the next.
-    pub fn new(dataset: Arc<Dataset>, config: &BatchingConfig, seed: u64, position: Position) -> Self {
+    pub fn new(
+        dataset: Arc<Dataset>,
+        config: &BatchingConfig,
+        seed: u64,
+        position: Position,
+    ) -> Self {
         let (sender, receiver) = sync_channel(config.prefetch.clamp(1, MOST_AHEAD));
         let config = config.clone();
         let thread = std::thread::spawn(move || {
@@ -96,8 +103,17 @@ impl Iterator for Walk {
         }
         let position = self.position;
         self.position.batch += 1;
-        let next = if self.position.batch == self.plan.len() { Position { epoch: position.epoch + 1, batch: 0 } } else { self.position };
+        let next = if self.position.batch == self.plan.len() {
+            Position { epoch: position.epoch + 1, batch: 0 }
+        } else {
+            self.position
+        };
         let batch = self.plan.batch(&self.dataset, position.batch);
-        Some(batch.map(|batch| Prefetched { position, next, epoch_batches: self.plan.len(), batch }))
+        Some(batch.map(|batch| Prefetched {
+            position,
+            next,
+            epoch_batches: self.plan.len(),
+            batch,
+        }))
     }
 }

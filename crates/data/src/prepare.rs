@@ -11,8 +11,8 @@ use crate::pairs::empty_corpus;
 use crate::report::SideCounter;
 use crate::subwords::SubwordSampler;
 use crate::{
-    BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair, Result, Side, TokenizerPair,
-    split_files, split_name,
+    BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair,
+    Result, Side, TokenizerPair, split_files, split_name,
 };
 
 /// Pairs that are read before they are tokenised together, in parallel.
@@ -37,9 +37,9 @@ pub struct Prepared {
 
 /// Readies the training and validation splits of a run.
 ///
-/// The folder `run` comes to hold the tokenizers and, under `cache`, the tokenised splits; what it already
-/// holds is used as far as it still fits. Every file of the configuration is looked up before anything is
-/// written.
+/// The folder `run` comes to hold the tokenizers and, under `cache`, the tokenised splits; what it
+/// already holds is used as far as it still fits. Every file of the configuration is looked up
+/// before anything is written.
 ///
 /// # Errors
 ///
@@ -51,7 +51,8 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     if has_validation {
         split_files(config, &config.validation)?;
     }
-    // First of all, so that what the tokenizer is made from is what is recorded, and found changed if it was meanwhile.
+    // First of all, so that what the tokenizer is made from is what is recorded, and found changed
+    // if it was meanwhile.
     let fingerprint = |name: &str| Fingerprint::obtain(config, name, &run.join(TEXT_FOLDER));
     let train_text = fingerprint(&config.train)?;
     let tokenizers = TokenizerPair::obtain(config, run)?;
@@ -61,7 +62,9 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     let split = |name: &str, text: &Fingerprint, bidirectional_epochs: u64| {
         prepare_split(config, &tokenizers, name, text, &cache, bidirectional_epochs)
     };
-    let train = Arc::new(split(&config.train, &train_text, config.bidirectional_epochs)?.with_sampler(sampler));
+    let train = Arc::new(
+        split(&config.train, &train_text, config.bidirectional_epochs)?.with_sampler(sampler),
+    );
     let validation = match has_validation {
         true => Some(Arc::new(split(&config.validation, &fingerprint(&config.validation)?, 0)?)),
         false => None,
@@ -69,8 +72,8 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     Ok(Prepared { tokenizers, train, validation })
 }
 
-/// Tokenises one split into `{cache_directory}/{split}.bin`, or opens that file where it still fits `text`, the
-/// tokenizers and the cleaning.
+/// Tokenises one split into `{cache_directory}/{split}.bin`, or opens that file where it still fits
+/// `text`, the tokenizers and the cleaning.
 ///
 /// # Errors
 ///
@@ -175,13 +178,20 @@ impl<'a> Builder<'a> {
             return Err(empty_corpus(self.config, split));
         }
         if self.kept == 0 {
-            return Err(Error::AllDropped { split: split.to_owned(), read: self.read, reasons: self.dropped.to_string() });
+            return Err(Error::AllDropped {
+                split: split.to_owned(),
+                read: self.read,
+                reasons: self.dropped.to_string(),
+            });
         }
         // Each may come in both directions.
         if self.kept > u64::from(u32::MAX / 2) {
             return Err(Error::Config {
                 key: "data.train",
-                message: format!("split {split:?} keeps {} pairs but at most 2^31 - 1 can be batched; divide it", self.kept),
+                message: format!(
+                    "split {split:?} keeps {} pairs but at most 2^31 - 1 can be batched; divide it",
+                    self.kept
+                ),
             });
         }
         let [source, target] = self.sides;

@@ -24,7 +24,10 @@ impl RecordPairs {
     pub(crate) fn open(config: &DataConfig, path: &Path) -> Result<Self> {
         let mut lines = LineReader::open(path)?;
         let shape = match config.format {
-            Format::Jsonl => Shape::Jsonl { source: field_paths(config, Side::Source), target: field_paths(config, Side::Target) },
+            Format::Jsonl => Shape::Jsonl {
+                source: field_paths(config, Side::Source),
+                target: field_paths(config, Side::Target),
+            },
             _ => tsv_shape(config, &mut lines)?,
         };
         Ok(Self { lines, shape })
@@ -49,8 +52,8 @@ impl RecordPairs {
     }
 }
 
-/// Where a side may stand in a record with named fields: where the configuration says, or else under the
-/// language, at the top or within `translation` as many published corpora have it.
+/// Where a side may stand in a record with named fields: where the configuration says, or else
+/// under the language, at the top or within `translation` as many published corpora have it.
 pub(crate) fn field_paths(config: &DataConfig, side: Side) -> Vec<String> {
     let chosen = match side {
         Side::Source => &config.fields.source,
@@ -64,11 +67,8 @@ pub(crate) fn field_paths(config: &DataConfig, side: Side) -> Vec<String> {
 }
 
 fn tsv_shape(config: &DataConfig, lines: &mut LineReader) -> Result<Shape> {
-    let wanted = [(&config.fields.source, "1"), (&config.fields.target, "2")].map(
-        |(field, default)| {
-            if field.is_empty() { default } else { field.as_str() }
-        },
-    );
+    let wanted = [(&config.fields.source, "1"), (&config.fields.target, "2")]
+        .map(|(field, default)| if field.is_empty() { default } else { field.as_str() });
     // Numbers need no header; a name says that there is one.
     let numbers = wanted.map(|field| field.parse::<usize>().ok().and_then(|n| n.checked_sub(1)));
     if let [Some(source), Some(target)] = numbers {
@@ -76,7 +76,8 @@ fn tsv_shape(config: &DataConfig, lines: &mut LineReader) -> Result<Shape> {
     }
     let header = lines.next_line()?.unwrap_or_default();
     let names: Vec<&str> = header.split('\t').collect();
-    let column = |field: &str, number: Option<usize>| match number {
+    let column = |field: &str, number: Option<usize>| {
+        match number {
         Some(number) => Ok(number),
         None => names.iter().position(|name| *name == field).ok_or_else(|| Error::Record {
             path: lines.path().to_owned(),
@@ -87,19 +88,31 @@ fn tsv_shape(config: &DataConfig, lines: &mut LineReader) -> Result<Shape> {
                 names.join(", ")
             ),
         }),
+    }
     };
-    Ok(Shape::Tsv { source: column(wanted[0], numbers[0])?, target: column(wanted[1], numbers[1])? })
+    Ok(Shape::Tsv {
+        source: column(wanted[0], numbers[0])?,
+        target: column(wanted[1], numbers[1])?,
+    })
 }
 
 fn tsv_sides(line: &str, source: usize, target: usize) -> Result<(String, String), String> {
     let columns: Vec<&str> = line.split('\t').collect();
     match (columns.get(source), columns.get(target)) {
         (Some(source), Some(target)) => Ok(((*source).to_owned(), (*target).to_owned())),
-        _ => Err(format!("has {} tab-separated columns but data.fields needs column {}", columns.len(), source.max(target) + 1)),
+        _ => Err(format!(
+            "has {} tab-separated columns but data.fields needs column {}",
+            columns.len(),
+            source.max(target) + 1
+        )),
     }
 }
 
-fn json_sides(line: &str, source: &[String], target: &[String]) -> Result<(String, String), String> {
+fn json_sides(
+    line: &str,
+    source: &[String],
+    target: &[String],
+) -> Result<(String, String), String> {
     let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
     Ok((json_text(&value, source)?, json_text(&value, target)?))
 }
@@ -107,7 +120,9 @@ fn json_sides(line: &str, source: &[String], target: &[String]) -> Result<(Strin
 fn json_text(record: &Value, paths: &[String]) -> Result<String, String> {
     for path in paths {
         // A key may itself hold a dot; it wins over a nested one.
-        let found = record.get(path).or_else(|| path.split('.').try_fold(record, |value, key| value.get(key)));
+        let found = record
+            .get(path)
+            .or_else(|| path.split('.').try_fold(record, |value, key| value.get(key)));
         match found {
             Some(Value::String(text)) => return Ok(text.clone()),
             Some(other) => return Err(format!("field {path:?} is {other}, not a string")),

@@ -44,7 +44,8 @@ pub struct SideReport {
     pub longest: usize,
     /// Tokens of a sentence on average.
     pub mean_length: f64,
-    /// How many sentences have which number of tokens; without bins after the last that is not empty.
+    /// How many sentences have which number of tokens; without bins after the last that is not
+    /// empty.
     pub histogram: Vec<LengthBin>,
 }
 
@@ -59,7 +60,8 @@ pub struct LengthBin {
     pub pairs: u64,
 }
 
-/// What batches are like, the most of both kinds of epochs where some go in both directions. Tokens include end marks.
+/// What batches are like, the most of both kinds of epochs where some go in both directions. Tokens
+/// include end marks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {
     /// Batches in an epoch in one direction.
@@ -80,12 +82,14 @@ pub struct BatchingReport {
     pub longest_source: usize,
     /// The longest target row.
     pub longest_target: usize,
-    /// The share of `<pad>` if the same batches were filled up to rectangles. Packed batches have none.
+    /// The share of `<pad>` if the same batches were filled up to rectangles. Packed batches have
+    /// none.
     pub padding_cost: f64,
 }
 
 impl BatchingReport {
-    /// The report of a data set whose first `epochs` go in both directions, with batches like `first`, before those of `self`.
+    /// The report of a data set whose first `epochs` go in both directions, with batches like
+    /// `first`, before those of `self`.
     pub(crate) fn after_bidirectional_epochs(self, epochs: u64, first: &Self) -> Self {
         Self {
             bidirectional_epochs: epochs,
@@ -104,7 +108,8 @@ impl BatchingReport {
     pub fn batches_of(&self, epochs: u64) -> u64 {
         let bidirectional = epochs.min(self.bidirectional_epochs);
         let of = |epochs: u64, batches: usize| epochs.saturating_mul(batches as u64);
-        of(bidirectional, self.bidirectional_batches).saturating_add(of(epochs - bidirectional, self.batches))
+        of(bidirectional, self.bidirectional_batches)
+            .saturating_add(of(epochs - bidirectional, self.batches))
     }
 }
 
@@ -144,7 +149,8 @@ impl SideCounter {
     }
 }
 
-/// Bins of ten up to 100 tokens, then doubling: a corpus of sentences and one of documents both fit a page.
+/// Bins of ten up to 100 tokens, then doubling: a corpus of sentences and one of documents both fit
+/// a page.
 fn bin_of(length: usize) -> usize {
     match length {
         0..=100 => length.saturating_sub(1) / 10,

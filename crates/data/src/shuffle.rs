@@ -3,8 +3,8 @@
 /// The increment of SplitMix64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A source of random numbers addressed by index: the same key and index give the same number, whatever
-/// was drawn before.
+/// A source of random numbers addressed by index: the same key and index give the same number,
+/// whatever was drawn before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draws {
     key: u64,
@@ -20,9 +20,9 @@ fn finalise(mut word: u64) -> u64 {
 impl Draws {
     /// Draws for one purpose in one epoch of one seed.
     pub(crate) fn new(seed: u64, epoch: u64, purpose: u64) -> Self {
-        let key = [epoch, purpose]
-            .into_iter()
-            .fold(finalise(seed ^ GOLDEN), |key, word| finalise(key.wrapping_add(GOLDEN) ^ finalise(word.wrapping_add(GOLDEN))));
+        let key = [epoch, purpose].into_iter().fold(finalise(seed ^ GOLDEN), |key, word| {
+            finalise(key.wrapping_add(GOLDEN) ^ finalise(word.wrapping_add(GOLDEN)))
+        });
         Self { key }
     }
 
@@ -39,7 +39,8 @@ impl Draws {
     /// Puts `items` in random order (Fisher and Yates).
     pub(crate) fn shuffle<T>(self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            // The product's high half is uniform in 0..=last but for a bias below 2^-32 at these sizes.
+            // The product's high half is uniform in 0..=last but for a bias below 2^-32 at these
+            // sizes.
             let wide = u128::from(self.bits(last as u64)) * (last as u128 + 1);
             items.swap(last, (wide >> 64) as usize);
         }

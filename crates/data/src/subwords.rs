@@ -1,13 +1,14 @@
 //! Segmenting training text anew in each epoch: subword regularisation.
 //!
 //! A model that sees a word cut in several ways learns what its parts mean, and forgives rare and
-//! misspelt words. BPE leaves out merges at random ([`crate::bpe_dropout`]); a unigram model draws from its own
-//! distribution over segmentations ([`crate::unigram_sampling`]).
+//! misspelt words. BPE leaves out merges at random ([`crate::bpe_dropout`]); a unigram model draws
+//! from its own distribution over segmentations ([`crate::unigram_sampling`]).
 //!
-//! **Decision.** Sentences are segmented from the ids of the tokenised cache, which spell the text, and the merges
-//! or scores that stand in the `tokenizer.json`. So the cache stays as it is, and text is normalised and
-//! cleaned once. The library's own dropout was rejected: it draws from a generator that belongs to the thread, and
-//! a resumed run would see other text. Here a draw is a function of (seed, epoch, line, side) and its place.
+//! **Decision.** Sentences are segmented from the ids of the tokenised cache, which spell the text,
+//! and the merges or scores that stand in the `tokenizer.json`. So the cache stays as it is, and
+//! text is normalised and cleaned once. The library's own dropout was rejected: it draws from a
+//! generator that belongs to the thread, and a resumed run would see other text. Here a draw is a
+//! function of (seed, epoch, line, side) and its place.
 
 use crate::bpe_dropout::Merges;
 use crate::shuffle::Draws;
@@ -17,7 +18,8 @@ use crate::{Error, Result, Tokenizer, TokenizerConfig, TokenizerPair};
 /// The key of these draws, apart from those that order batches.
 const PURPOSE: u64 = 4;
 
-/// What precedes the first character of a word: the mark of SentencePiece, and of byte-level tokenizers.
+/// What precedes the first character of a word: the mark of SentencePiece, and of byte-level
+/// tokenizers.
 const WORD_MARKS: [char; 2] = ['▁', 'Ġ'];
 
 /// Which epoch of which run a batch is segmented for.
@@ -38,7 +40,8 @@ pub(crate) struct Stream {
 impl Stream {
     /// The draws for one side of a line.
     fn new(epoch: Epoch, line: u64, side: u64) -> Self {
-        let key = Draws::new(epoch.seed, epoch.number, PURPOSE).bits(line.wrapping_mul(2).wrapping_add(side));
+        let key = Draws::new(epoch.seed, epoch.number, PURPOSE)
+            .bits(line.wrapping_mul(2).wrapping_add(side));
         Self { draws: Draws::new(key, 0, PURPOSE), next: 0 }
     }
 
@@ -65,18 +68,27 @@ struct SideSampler {
 
 impl SideSampler {
     fn new(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Self> {
-        let file: serde_json::Value = serde_json::from_str(tokenizer.json())
-            .map_err(|error| Error::Tokenizer { action: "read its file", message: error.to_string() })?;
+        let file: serde_json::Value = serde_json::from_str(tokenizer.json()).map_err(|error| {
+            Error::Tokenizer { action: "read its file", message: error.to_string() }
+        })?;
         let model = &file["model"];
         let algorithm = match model["type"].as_str() {
-            Some("BPE") if config.dropout > 0.0 => Algorithm::Bpe { merges: Merges::read(model)?, dropout: config.dropout },
+            Some("BPE") if config.dropout > 0.0 => {
+                Algorithm::Bpe { merges: Merges::read(model)?, dropout: config.dropout }
+            }
             Some("Unigram") if config.sampling_alpha > 0.0 => {
                 Algorithm::Unigram { pieces: Pieces::read(model)?, alpha: config.sampling_alpha }
             }
             kind => {
-                let (key, needed) =
-                    if config.dropout > 0.0 { ("data.tokenizer.dropout", "BPE") } else { ("data.tokenizer.sampling_alpha", "Unigram") };
-                let message = format!("needs a {needed} tokenizer, but the tokenizer.json holds {}", kind.unwrap_or("no model"));
+                let (key, needed) = if config.dropout > 0.0 {
+                    ("data.tokenizer.dropout", "BPE")
+                } else {
+                    ("data.tokenizer.sampling_alpha", "Unigram")
+                };
+                let message = format!(
+                    "needs a {needed} tokenizer, but the tokenizer.json holds {}",
+                    kind.unwrap_or("no model")
+                );
                 return Err(Error::Config { key, message });
             }
         };
@@ -89,10 +101,16 @@ impl SideSampler {
     /// The same text in other tokens.
     fn segment(&self, ids: &[u32], draws: &mut Stream) -> Vec<u32> {
         let mut out = Vec::with_capacity(ids.len() * 2);
-        for word in ids.chunk_by(|_, next| !self.begins.get(*next as usize).copied().unwrap_or(false)) {
+        for word in
+            ids.chunk_by(|_, next| !self.begins.get(*next as usize).copied().unwrap_or(false))
+        {
             match &self.algorithm {
-                Algorithm::Bpe { merges, dropout } => merges.segment(word, *dropout, draws, &mut out),
-                Algorithm::Unigram { pieces, alpha } => pieces.segment(word, *alpha, draws, &mut out),
+                Algorithm::Bpe { merges, dropout } => {
+                    merges.segment(word, *dropout, draws, &mut out)
+                }
+                Algorithm::Unigram { pieces, alpha } => {
+                    pieces.segment(word, *alpha, draws, &mut out)
+                }
             }
         }
         out
@@ -113,38 +131,67 @@ impl SubwordSampler {
     /// A sampler as configured, or none where nothing is to be sampled.
     ///
     /// # Errors
-    /// When the tokenizer is not of the kind that the settings are for, or its file cannot be understood.
-    pub(crate) fn new(tokenizers: &TokenizerPair, config: &TokenizerConfig, max_tokens: usize) -> Result<Option<Self>> {
+    /// When the tokenizer is not of the kind that the settings are for, or its file cannot be
+    /// understood.
+    pub(crate) fn new(
+        tokenizers: &TokenizerPair,
+        config: &TokenizerConfig,
+        max_tokens: usize,
+    ) -> Result<Option<Self>> {
         if config.dropout == 0.0 && config.sampling_alpha == 0.0 {
             return Ok(None);
         }
         let source = SideSampler::new(tokenizers.source(), config)?;
-        let target = if tokenizers.is_joint() { None } else { Some(SideSampler::new(tokenizers.target(), config)?) };
+        let target = if tokenizers.is_joint() {
+            None
+        } else {
+            Some(SideSampler::new(tokenizers.target(), config)?)
+        };
         let is_bpe = |side: &SideSampler| matches!(side.algorithm, Algorithm::Bpe { .. });
         let sides = || std::iter::once(&source).chain(&target);
         let settings = [
             ("data.tokenizer.dropout", config.dropout, "BPE", sides().any(is_bpe)),
-            ("data.tokenizer.sampling_alpha", config.sampling_alpha, "Unigram", !sides().all(is_bpe)),
+            (
+                "data.tokenizer.sampling_alpha",
+                config.sampling_alpha,
+                "Unigram",
+                !sides().all(is_bpe),
+            ),
         ];
         for (key, strength, needed, found) in settings {
             if strength > 0.0 && !found {
-                return Err(Error::Config { key, message: format!("needs a {needed} tokenizer, and there is none: set it to 0") });
+                return Err(Error::Config {
+                    key,
+                    message: format!("needs a {needed} tokenizer, and there is none: set it to 0"),
+                });
             }
         }
         Ok(Some(Self { source, target, max_tokens }))
     }
 
     /// The pair of `line` as this epoch sees it.
-    pub(crate) fn segment(&self, source: Vec<u32>, target: Vec<u32>, epoch: Epoch, line: u64) -> (Vec<u32>, Vec<u32>) {
+    pub(crate) fn segment(
+        &self,
+        source: Vec<u32>,
+        target: Vec<u32>,
+        epoch: Epoch,
+        line: u64,
+    ) -> (Vec<u32>, Vec<u32>) {
         let side = |sampler: &SideSampler, ids: Vec<u32>, side: u64| {
             let sampled = sampler.segment(&ids, &mut Stream::new(epoch, line, side));
             if sampled.len() > self.max_tokens { ids } else { sampled }
         };
-        (side(&self.source, source, 0), side(self.target.as_ref().unwrap_or(&self.source), target, 1))
+        (
+            side(&self.source, source, 0),
+            side(self.target.as_ref().unwrap_or(&self.source), target, 1),
+        )
     }
 }
 
 /// What a `tokenizer.json` lacks.
 pub(crate) fn unreadable(what: &str) -> Error {
-    Error::Tokenizer { action: "prepare sampling", message: format!("its tokenizer.json has no {what} that could be read") }
+    Error::Tokenizer {
+        action: "prepare sampling",
+        message: format!("its tokenizer.json has no {what} that could be read"),
+    }
 }

@@ -1,7 +1,7 @@
 //! Text to ids and back, by the `tokenizers` library and its `tokenizer.json`.
 //!
-//! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1, `<s>` 2,
-//! `</s>` 3. None of them is ever made from text, even from text that spells one.
+//! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
+//! `<s>` 2, `</s>` 3. None of them is ever made from text, even from text that spells one.
 
 use std::fmt;
 use std::path::Path;
@@ -59,9 +59,14 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// If a text cannot be read, if there is none, or if the vocabulary is too small to hold the special
-    /// tokens, the bytes and the characters that `character_coverage` asks for.
-    pub fn train(config: &TokenizerConfig, nfkc: bool, lowercase: bool, texts: impl Iterator<Item = Result<String>>) -> Result<Self> {
+    /// If a text cannot be read, if there is none, or if the vocabulary is too small to hold the
+    /// special tokens, the bytes and the characters that `character_coverage` asks for.
+    pub fn train(
+        config: &TokenizerConfig,
+        nfkc: bool,
+        lowercase: bool,
+        texts: impl Iterator<Item = Result<String>>,
+    ) -> Result<Self> {
         let trained = train(config, nfkc, lowercase, texts)?;
         let json = trained.to_string(true).map_err(fault("write its file"))?;
         Self::from_json(&json, Path::new(JOINT_FILE))
@@ -77,12 +82,15 @@ impl Tokenizer {
             std::io::ErrorKind::NotFound => Error::Missing {
                 path: path.to_owned(),
                 tried: String::new(),
-                hint: "name a tokenizer.json, or leave data.tokenizer.path out to train one".to_owned(),
+                hint: "name a tokenizer.json, or leave data.tokenizer.path out to train one"
+                    .to_owned(),
             },
             _ => Error::io(path, source),
         })?;
-        let json = String::from_utf8(bytes)
-            .map_err(|error| Error::Malformed { path: path.to_owned(), message: format!("not a tokenizer.json ({error})") })?;
+        let json = String::from_utf8(bytes).map_err(|error| Error::Malformed {
+            path: path.to_owned(),
+            message: format!("not a tokenizer.json ({error})"),
+        })?;
         Self::from_json(&json, path)
     }
 
@@ -91,8 +99,10 @@ impl Tokenizer {
             path: path.to_owned(),
             message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
         };
-        // The library panics where its decoder's part is not JSON, and perhaps elsewhere, instead of refusing the file.
-        serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|error| malformed(error.to_string()))?;
+        // The library panics where its decoder's part is not JSON, and perhaps elsewhere, instead
+        // of refusing the file.
+        serde_json::from_str::<serde::de::IgnoredAny>(json)
+            .map_err(|error| malformed(error.to_string()))?;
         let mut inner: tokenizers::Tokenizer = std::panic::catch_unwind(|| json.parse())
             .map_err(|_| malformed("the library gave up on it".to_owned()))?
             .map_err(|error: tokenizers::Error| malformed(error.to_string()))?;
@@ -109,7 +119,8 @@ impl Tokenizer {
         }
         // Text that spells a special token is text. The library does not store this switch.
         inner.set_encode_special_tokens(true);
-        // A foreign file's dropout would cut a text otherwise each time, also to translate it; the recipe has its own, for training.
+        // A foreign file's dropout would cut a text otherwise each time, also to translate it; the
+        // recipe has its own, for training.
         if let ModelWrapper::BPE(bpe) = inner.get_model()
             && bpe.dropout.is_some()
         {
@@ -150,7 +161,8 @@ impl Tokenizer {
     /// If the library refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(fault("encode a text"))?;
-        // In a foreign Unigram model the special tokens are pieces like any other, which text may spell.
+        // In a foreign Unigram model the special tokens are pieces like any other, which text may
+        // spell.
         let plain = |&id: &u32| if (id as usize) < SPECIAL_TOKENS.len() { UNKNOWN } else { id };
         Ok(encoding.get_ids().iter().map(plain).collect())
     }
@@ -171,7 +183,11 @@ impl Tokenizer {
     /// If the library refuses the ids.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         // Also those that a foreign file does not mark as special.
-        let plain: Vec<u32> = ids.iter().copied().filter(|id| *id as usize >= SPECIAL_TOKENS.len() || *id == UNKNOWN).collect();
+        let plain: Vec<u32> = ids
+            .iter()
+            .copied()
+            .filter(|id| *id as usize >= SPECIAL_TOKENS.len() || *id == UNKNOWN)
+            .collect();
         self.inner.decode(&plain, true).map_err(fault("decode ids"))
     }
 
@@ -242,7 +258,9 @@ pub(crate) fn byte_token(byte: u8) -> String {
 /// Whether a token of a vocabulary spells text: special tokens and bytes do not.
 pub(crate) fn is_text(token: &str) -> bool {
     let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
-    let is_byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).is_some_and(|byte| byte_token(byte) == token);
+    let is_byte = digits
+        .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+        .is_some_and(|byte| byte_token(byte) == token);
     !is_byte && !SPECIAL_TOKENS.contains(&token)
 }
 
@@ -277,7 +295,9 @@ impl TokenizerPair {
     pub fn train(config: &DataConfig) -> Result<Self> {
         let settings = &config.tokenizer;
         match (&settings.path, &settings.target_path) {
-            (Some(source), Some(target)) => Ok(Self::separate(Tokenizer::load(source)?, Tokenizer::load(target)?)),
+            (Some(source), Some(target)) => {
+                Ok(Self::separate(Tokenizer::load(source)?, Tokenizer::load(target)?))
+            }
             (Some(path), None) => Ok(Self::joint(Tokenizer::load(path)?)),
             (None, _) if settings.joint => {
                 let texts = training_pairs(config)?.flat_map(|pair| match pair {
@@ -287,8 +307,9 @@ impl TokenizerPair {
                 Tokenizer::train(settings, config.nfkc, config.lowercase, texts).map(Self::joint)
             }
             (None, _) => {
-                let train =
-                    |texts: &mut dyn Iterator<Item = Result<String>>| Tokenizer::train(settings, config.nfkc, config.lowercase, texts);
+                let train = |texts: &mut dyn Iterator<Item = Result<String>>| {
+                    Tokenizer::train(settings, config.nfkc, config.lowercase, texts)
+                };
                 // The corpus is read once for each side rather than held in memory.
                 Ok(Self::separate(
                     train(&mut training_pairs(config)?.map(|pair| Ok(pair?.0)))?,
@@ -314,7 +335,8 @@ impl TokenizerPair {
 
     /// Whether a folder holds tokenizers.
     pub fn exists(directory: &Path) -> bool {
-        directory.join(JOINT_FILE).is_file() || (directory.join(SOURCE_FILE).is_file() && directory.join(TARGET_FILE).is_file())
+        directory.join(JOINT_FILE).is_file()
+            || (directory.join(SOURCE_FILE).is_file() && directory.join(TARGET_FILE).is_file())
     }
 
     /// Loads `tokenizer.json`, or `tokenizer.source.json` and `tokenizer.target.json`.
@@ -375,7 +397,9 @@ impl TokenizerPair {
 }
 
 /// The texts of the training pairs that cleaning keeps before tokens are known.
-fn training_pairs(config: &DataConfig) -> Result<impl Iterator<Item = Result<(String, String)>> + use<>> {
+fn training_pairs(
+    config: &DataConfig,
+) -> Result<impl Iterator<Item = Result<(String, String)>> + use<>> {
     let cleaner = Cleaner::new(&config.cleaning);
     let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
     Ok(PairReader::open(config, &config.train)?

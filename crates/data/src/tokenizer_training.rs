@@ -1,12 +1,13 @@
 //! Trains BPE and Unigram vocabularies, the same from run to run.
 //!
 //! Text is split before each space, around each punctuation mark and around each digit. The split
-//! at punctuation has a second use: `<` is always a piece by itself, so no text can spell a special token
-//! or the name of a byte such as `<0x41>`, and what is decoded is what was encoded.
+//! at punctuation has a second use: `<` is always a piece by itself, so no text can spell a special
+//! token or the name of a byte such as `<0x41>`, and what is decoded is what was encoded.
 //!
-//! The library's Unigram trainer gives another vocabulary in each run: it sums in the order of a hash map and
-//! of its threads, and ranks characters without a score in the order of a hash set. Here it gets its words
-//! sorted, runs on one thread, and those characters are ranked by code point afterwards.
+//! The library's Unigram trainer gives another vocabulary in each run: it sums in the order of a
+//! hash map and of its threads, and ranks characters without a score in the order of a hash set.
+//! Here it gets its words sorted, runs on one thread, and those characters are ranked by code point
+//! afterwards.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +25,9 @@ use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::pre_tokenizers::punctuation::Punctuation;
 use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizerSequence;
 use tokenizers::{
-    AddedToken, DecoderWrapper, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, OffsetReferential, OffsetType,
-    PreTokenizedString, PreTokenizer, PreTokenizerWrapper, SplitDelimiterBehavior,
+    AddedToken, DecoderWrapper, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper,
+    OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper,
+    SplitDelimiterBehavior,
 };
 
 use crate::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
@@ -34,11 +36,12 @@ use crate::{Error, Result, TokenizerConfig, TokenizerKind};
 /// What a space becomes; each word carries it in front.
 const SPACE_MARK: char = '▁';
 
-/// Follows a copy of each word while a Unigram vocabulary is trained, and is taken out of it afterwards: a
-/// noncharacter, which no text should hold.
+/// Follows a copy of each word while a Unigram vocabulary is trained, and is taken out of it
+/// afterwards: a noncharacter, which no text should hold.
 const SENTINEL: char = '\u{FFFF}';
 
-/// Tokens that are fixed before anything is learned: the special ones and, with fallback, the bytes.
+/// Tokens that are fixed before anything is learned: the special ones and, with fallback, the
+/// bytes.
 fn fixed_tokens(byte_fallback: bool) -> Vec<String> {
     let special = SPECIAL_TOKENS.into_iter().map(str::to_owned);
     let bytes = (0..=u8::MAX).filter(|_| byte_fallback).map(byte_token);
@@ -57,7 +60,10 @@ pub(crate) fn train(
     let pre_tokenizer = pre_tokenizer();
     let counts = count_words(texts, normalizer.as_ref(), &pre_tokenizer)?;
     if counts.is_empty() {
-        return Err(Error::Tokenizer { action: "train", message: "there is no text to train on".to_owned() });
+        return Err(Error::Tokenizer {
+            action: "train",
+            message: "there is no text to train on".to_owned(),
+        });
     }
     let alphabet = alphabet(&counts, config.character_coverage);
     let needed = fixed.len() + alphabet.len();
@@ -88,14 +94,16 @@ fn assemble(
     let mut tokenizer = tokenizers::Tokenizer::new(model);
     tokenizer.with_normalizer(normalizer).map_err(fault("set the normalizer"))?;
     tokenizer.with_pre_tokenizer(Some(pre_tokenizer));
-    // Marks turn to spaces before bytes turn to text, so that a mark spelled in bytes stays one, and each
-    // stage sees whole tokens; fusing first would make the first token of everything.
+    // Marks turn to spaces before bytes turn to text, so that a mark spelled in bytes stays one,
+    // and each stage sees whole tokens; fusing first would make the first token of everything.
     tokenizer.with_decoder(Some(DecoderSequence::new(vec![
         DecoderWrapper::Metaspace(metaspace()),
         DecoderWrapper::ByteFallback(ByteFallback::new()),
         DecoderWrapper::Fuse(Fuse::new()),
     ])));
-    tokenizer.add_special_tokens(SPECIAL_TOKENS.map(|token| AddedToken::from(token, true))).map_err(fault("add the special tokens"))?;
+    tokenizer
+        .add_special_tokens(SPECIAL_TOKENS.map(|token| AddedToken::from(token, true)))
+        .map_err(fault("add the special tokens"))?;
     Ok(tokenizer)
 }
 
@@ -158,8 +166,8 @@ fn alphabet(words: &BTreeMap<String, u64>, coverage: f64) -> Vec<char> {
             *counts.entry(character).or_default() += count;
         }
     }
-    // The Unigram trainer puts NUL between words and the sentinel is ours, so neither can be learned; bytes
-    // spell them.
+    // The Unigram trainer puts NUL between words and the sentinel is ours, so neither can be
+    // learned; bytes spell them.
     counts.remove(&'\0');
     counts.remove(&SENTINEL);
     let total: u64 = counts.values().sum();
@@ -184,7 +192,10 @@ fn alphabet(words: &BTreeMap<String, u64>, coverage: f64) -> Vec<char> {
 }
 
 /// Cuts words where a character outside the alphabet stands, and drops that character.
-fn split_at_rare_characters(counts: BTreeMap<String, u64>, alphabet: &[char]) -> BTreeMap<String, u64> {
+fn split_at_rare_characters(
+    counts: BTreeMap<String, u64>,
+    alphabet: &[char],
+) -> BTreeMap<String, u64> {
     let is_rare = |character: char| alphabet.binary_search(&character).is_err();
     let mut split = BTreeMap::new();
     for (word, count) in counts {
@@ -197,14 +208,19 @@ fn split_at_rare_characters(counts: BTreeMap<String, u64>, alphabet: &[char]) ->
     split
 }
 
-fn train_bpe(config: &TokenizerConfig, fixed: &[String], words: BTreeMap<String, u64>) -> Result<BPE> {
+fn train_bpe(
+    config: &TokenizerConfig,
+    fixed: &[String],
+    words: BTreeMap<String, u64>,
+) -> Result<BPE> {
     let trainer = BpeTrainer::builder()
         .vocab_size(config.vocabulary_size)
         .min_frequency(2)
         .show_progress(false)
         .special_tokens(fixed.iter().map(|token| AddedToken::from(token.as_str(), true)).collect())
         .build();
-    let counts: AHashMap<CompactString, u64> = words.into_iter().map(|(word, count)| (CompactString::from(word), count)).collect();
+    let counts: AHashMap<CompactString, u64> =
+        words.into_iter().map(|(word, count)| (CompactString::from(word), count)).collect();
     let mut model = BPE::default();
     trainer.do_train(&counts, &mut model).map_err(fault("train byte-pair encoding"))?;
     model.unk_token = Some(SPECIAL_TOKENS[UNKNOWN as usize].to_owned());
@@ -212,24 +228,35 @@ fn train_bpe(config: &TokenizerConfig, fixed: &[String], words: BTreeMap<String,
     Ok(model)
 }
 
-fn train_unigram(config: &TokenizerConfig, fixed: &[String], words: BTreeMap<String, u64>) -> Result<Unigram> {
+fn train_unigram(
+    config: &TokenizerConfig,
+    fixed: &[String],
+    words: BTreeMap<String, u64>,
+) -> Result<Unigram> {
     let action = "train the unigram model";
     // The sentinel takes a place among the trainer's pieces, if it occurs.
     let marked = words.values().any(|count| *count > 1);
     let trainer = UnigramTrainer::builder()
         .vocab_size(
-            u32::try_from(config.vocabulary_size - fixed.len() + usize::from(marked))
-                .map_err(|_| Error::Config { key: "data.tokenizer.vocabulary_size", message: "is more than 2^32".to_owned() })?,
+            u32::try_from(config.vocabulary_size - fixed.len() + usize::from(marked)).map_err(
+                |_| Error::Config {
+                    key: "data.tokenizer.vocabulary_size",
+                    message: "is more than 2^32".to_owned(),
+                },
+            )?,
         )
         .show_progress(false)
         .build()
         .map_err(|error| Error::Tokenizer { action, message: error.to_string() })?;
     let sentences = words.into_iter().flat_map(with_sentinel).collect();
-    let pool =
-        rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| Error::Tokenizer { action, message: error.to_string() })?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .build()
+        .map_err(|error| Error::Tokenizer { action, message: error.to_string() })?;
     let mut model = Unigram::default();
     pool.install(|| trainer.do_train(sentences, &mut model)).map_err(fault(action))?;
-    let mut pieces: Vec<(String, f64)> = model.iter().filter(|(piece, _)| !piece.contains(SENTINEL)).cloned().collect();
+    let mut pieces: Vec<(String, f64)> =
+        model.iter().filter(|(piece, _)| !piece.contains(SENTINEL)).cloned().collect();
     rank_unscored_characters(&mut pieces);
     let vocabulary = fixed.iter().map(|token| (token.clone(), 0.0)).chain(pieces).collect();
     Unigram::from(vocabulary, Some(UNKNOWN as usize), config.byte_fallback).map_err(fault(action))
@@ -237,9 +264,9 @@ fn train_unigram(config: &TokenizerConfig, fixed: &[String], words: BTreeMap<Str
 
 /// A word with its count, and once more with the sentinel after it where it occurs more than once.
 ///
-/// The trainer's candidates are the substrings of its distinct words that two different characters follow.
-/// Nothing but the separator follows a whole word that begins no other, so without the sentinel such
-/// words, however frequent, would never be candidates.
+/// The trainer's candidates are the substrings of its distinct words that two different characters
+/// follow. Nothing but the separator follows a whole word that begins no other, so without the
+/// sentinel such words, however frequent, would never be candidates.
 fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, u32)> {
     let marked = (count > 1).then(|| (format!("{word}{SENTINEL}"), 1));
     let rest = count - u64::from(marked.is_some());
@@ -247,8 +274,8 @@ fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, 
     std::iter::once(plain).chain(marked)
 }
 
-/// Gives the characters without a learned score, which the trainer ranks at random just above the lowest
-/// score, those same scores in the order of their code points.
+/// Gives the characters without a learned score, which the trainer ranks at random just above the
+/// lowest score, those same scores in the order of their code points.
 fn rank_unscored_characters(pieces: &mut [(String, f64)]) {
     const STEP: f64 = 0.0001; // the trainer's distance between two of them
     let lowest = pieces.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);

@@ -1,5 +1,5 @@
-//! Sampling of segmentations from a unigram model (Kudo 2018, "Subword Regularization: Improving Neural Network
-//! Translation Models with Multiple Subword Candidates").
+//! Sampling of segmentations from a unigram model (Kudo 2018, "Subword Regularization: Improving
+//! Neural Network Translation Models with Multiple Subword Candidates").
 
 use std::collections::HashMap;
 
@@ -26,10 +26,17 @@ impl Pieces {
     /// When it has no pieces with scores.
     pub(crate) fn read(model: &Value) -> Result<Self> {
         let vocabulary = model["vocab"].as_array().ok_or_else(|| unreadable("vocabulary"))?;
-        let mut pieces = Self { by_text: HashMap::new(), texts: Vec::with_capacity(vocabulary.len()), longest: 0 };
+        let mut pieces = Self {
+            by_text: HashMap::new(),
+            texts: Vec::with_capacity(vocabulary.len()),
+            longest: 0,
+        };
         for (id, entry) in (0_u32..).zip(vocabulary) {
-            let (text, score) =
-                entry.get(0).and_then(Value::as_str).zip(entry.get(1).and_then(Value::as_f64)).ok_or_else(|| unreadable("scores"))?;
+            let (text, score) = entry
+                .get(0)
+                .and_then(Value::as_str)
+                .zip(entry.get(1).and_then(Value::as_f64))
+                .ok_or_else(|| unreadable("scores"))?;
             let spells = !text.is_empty() && is_text(text);
             pieces.texts.push(spells.then(|| text.to_owned()));
             if spells {
@@ -40,8 +47,9 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// Cuts the word that `ids` spell, drawing a segmentation with probability proportional to its own in the model,
-    /// to the power `alpha`. Ids that spell no text stay, and are not cut across.
+    /// Cuts the word that `ids` spell, drawing a segmentation with probability proportional to its
+    /// own in the model, to the power `alpha`. Ids that spell no text stay, and are not cut
+    /// across.
     pub(crate) fn segment(&self, ids: &[u32], alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) {
         let text = |id: u32| self.texts.get(id as usize).and_then(Option::as_deref);
         for run in ids.chunk_by(|&left, &right| text(left).is_some() && text(right).is_some()) {
@@ -58,12 +66,17 @@ impl Pieces {
         let mut forward = vec![f64::NEG_INFINITY; word.len() + 1];
         forward[0] = 0.0;
         let mut arriving: Vec<Vec<(usize, u32, f64)>> = vec![Vec::new(); word.len() + 1];
-        let ends: Vec<usize> = word.char_indices().map(|(at, character)| at + character.len_utf8()).collect();
+        let ends: Vec<usize> =
+            word.char_indices().map(|(at, character)| at + character.len_utf8()).collect();
         for (start, _) in word.char_indices() {
             if forward[start] == f64::NEG_INFINITY {
                 continue;
             }
-            for &end in ends.iter().skip_while(|&&end| end <= start).take_while(|&&end| end - start <= self.longest) {
+            for &end in ends
+                .iter()
+                .skip_while(|&&end| end <= start)
+                .take_while(|&&end| end - start <= self.longest)
+            {
                 if let Some(&(id, score)) = self.by_text.get(&word[start..end]) {
                     let weight = forward[start] + alpha * score;
                     arriving[end].push((start, id, weight));

@@ -25,7 +25,13 @@ fn variants(base: &BatchingConfig) -> Vec<BatchingConfig> {
     for max_tokens in [1, 17, 120, 100_000] {
         for max_sentences in [0, 1, 5] {
             for (shuffle, group_by_length) in [(true, true), (true, false), (false, false)] {
-                variants.push(BatchingConfig { max_tokens, max_sentences, shuffle, group_by_length, ..base.clone() });
+                variants.push(BatchingConfig {
+                    max_tokens,
+                    max_sentences,
+                    shuffle,
+                    group_by_length,
+                    ..base.clone()
+                });
             }
         }
     }
@@ -126,7 +132,8 @@ fn any_position_resumes_exactly() {
     let config = BatchingConfig { max_tokens: 900, ..fixture.config.clone() };
     let start = |position| Prefetcher::new(Arc::clone(&fixture.dataset), &config, 4, position);
     let epoch = EpochPlan::new(&fixture.dataset, &config, 4, 0).len();
-    let whole: Vec<_> = start(Position::default()).take(2 * epoch + 3).map(Result::unwrap).collect();
+    let whole: Vec<_> =
+        start(Position::default()).take(2 * epoch + 3).map(Result::unwrap).collect();
     assert!(whole.last().unwrap().position.epoch >= 1);
     for (index, item) in whole.iter().enumerate().take(whole.len() - 2) {
         let mut resumed = start(item.next);

@@ -1,4 +1,5 @@
-//! Epochs that go in both directions: each pair as it is and turned round, then the others as without them.
+//! Epochs that go in both directions: each pair as it is and turned round, then the others as
+//! without them.
 
 mod common;
 
@@ -11,7 +12,10 @@ const SEED: u64 = 5;
 const EPOCHS: u64 = 2;
 
 /// The corpus, with that many epochs in both directions, and without any.
-fn prepared(directory: &Path, change: impl Fn(&mut DataConfig)) -> (DataConfig, Prepared, Prepared) {
+fn prepared(
+    directory: &Path,
+    change: impl Fn(&mut DataConfig),
+) -> (DataConfig, Prepared, Prepared) {
     let mut config = common::corpus(directory);
     change(&mut config);
     let run = directory.join("run");
@@ -35,7 +39,11 @@ fn rows(data: &Prepared, batches: &[Batch]) -> Vec<(usize, String, String)> {
         for (place, &line) in batch.indices.iter().enumerate() {
             let of_source = source.split_off(..batch.source_lengths[place]).unwrap();
             let of_target = target.split_off(..batch.target_lengths[place]).unwrap();
-            rows.push((line, tokenizer.decode(of_source).unwrap(), tokenizer.decode(of_target).unwrap()));
+            rows.push((
+                line,
+                tokenizer.decode(of_source).unwrap(),
+                tokenizer.decode(of_target).unwrap(),
+            ));
         }
     }
     rows.sort();
@@ -47,21 +55,28 @@ fn the_first_epochs_have_each_pair_in_both_directions() {
     // With subwords sampled, what is the same is the text.
     for dropout in [0.0, 0.3] {
         let directory = tempfile::tempdir().unwrap();
-        let (config, both, one_way) = prepared(directory.path(), |config| config.tokenizer.dropout = dropout);
+        let (config, both, one_way) =
+            prepared(directory.path(), |config| config.tokenizer.dropout = dropout);
         let forward = rows(&one_way, &epoch(&one_way, &config, 0));
-        let turned = forward.iter().map(|(line, source, target)| (*line, target.clone(), source.clone()));
+        let turned =
+            forward.iter().map(|(line, source, target)| (*line, target.clone(), source.clone()));
         let mut expected: Vec<_> = forward.iter().cloned().chain(turned).collect();
         expected.sort();
         assert_eq!(expected.len(), 1200);
         for number in 0..EPOCHS {
             let batches = epoch(&both, &config, number);
             assert_eq!(rows(&both, &batches), expected, "epoch {number}");
-            let fits = |batch: &Batch| batch.source_tokens().max(batch.target_tokens()) <= config.batching.max_tokens;
+            let fits = |batch: &Batch| {
+                batch.source_tokens().max(batch.target_tokens()) <= config.batching.max_tokens
+            };
             // The budget counts the text without dropout.
             assert!(dropout > 0.0 || batches.iter().all(fits));
             // Both directions meet in a batch; they do not take turns.
             let mixed = |batch: &&Batch| {
-                let sources: Vec<String> = rows(&both, &[(*batch).clone()]).into_iter().map(|(_, source, _)| source).collect();
+                let sources: Vec<String> = rows(&both, &[(*batch).clone()])
+                    .into_iter()
+                    .map(|(_, source, _)| source)
+                    .collect();
                 let english = |text: &String| forward.iter().any(|(_, source, _)| source == text);
                 sources.iter().any(english) && !sources.iter().all(english)
             };
@@ -73,14 +88,16 @@ fn the_first_epochs_have_each_pair_in_both_directions() {
 #[test]
 fn the_epochs_that_follow_and_the_validation_are_as_ever() {
     let directory = tempfile::tempdir().unwrap();
-    let (config, both, one_way) = prepared(directory.path(), |config| config.tokenizer.dropout = 0.2);
+    let (config, both, one_way) =
+        prepared(directory.path(), |config| config.tokenizer.dropout = 0.2);
     for number in EPOCHS..EPOCHS + 3 {
         assert_eq!(epoch(&both, &config, number), epoch(&one_way, &config, number));
     }
     let validation = |data: &Prepared| {
         let dataset = data.validation.clone().unwrap();
         let plan = EpochPlan::new(&dataset, &config.batching, SEED, 0);
-        let batches: Vec<Batch> = (0..plan.len()).map(|batch| plan.batch(&dataset, batch).unwrap()).collect();
+        let batches: Vec<Batch> =
+            (0..plan.len()).map(|batch| plan.batch(&dataset, batch).unwrap()).collect();
         (batches, dataset.report().clone())
     };
     assert_eq!(validation(&both), validation(&one_way));
@@ -90,7 +107,10 @@ fn the_epochs_that_follow_and_the_validation_are_as_ever() {
 fn the_batches_can_be_had_from_any_place_on() {
     let directory = tempfile::tempdir().unwrap();
     let (config, both, _) = prepared(directory.path(), |_| ());
-    let from = |position| Prefetcher::new(Arc::clone(&both.train), &config.batching, SEED, position).map(Result::unwrap);
+    let from = |position| {
+        Prefetcher::new(Arc::clone(&both.train), &config.batching, SEED, position)
+            .map(Result::unwrap)
+    };
     let (first, other) = (epoch(&both, &config, 0).len(), epoch(&both, &config, EPOCHS).len());
     let all: Vec<_> = from(Position::default()).take(2 * first + other + 3).collect();
     assert_eq!(all[2 * first].position, Position { epoch: EPOCHS, batch: 0 });
@@ -106,12 +126,18 @@ fn the_report_knows_both_kinds_of_epochs() {
     let directory = tempfile::tempdir().unwrap();
     let (_, both, one_way) = prepared(directory.path(), |config| config.batching.shuffle = false);
     let (report, plain) = (both.train.report().batching, one_way.train.report().batching);
-    assert_eq!((report.batches, plain.bidirectional_epochs, plain.bidirectional_batches), (plain.batches, 0, 0));
+    assert_eq!(
+        (report.batches, plain.bidirectional_epochs, plain.bidirectional_batches),
+        (plain.batches, 0, 0)
+    );
     assert_eq!(report.bidirectional_epochs, EPOCHS);
     assert!(report.bidirectional_batches > report.batches);
     let longest = plain.longest_source.max(plain.longest_target);
     assert_eq!((report.longest_source, report.longest_target), (longest, longest));
     let (first, other) = (report.bidirectional_batches as u64, report.batches as u64);
-    assert_eq!([0, 1, 2, 5].map(|epochs| report.batches_of(epochs)), [0, first, 2 * first, 2 * first + 3 * other]);
+    assert_eq!(
+        [0, 1, 2, 5].map(|epochs| report.batches_of(epochs)),
+        [0, first, 2 * first, 2 * first + 3 * other]
+    );
     assert_eq!((plain.batches_of(3), report.batches_of(u64::MAX)), (3 * other, u64::MAX));
 }

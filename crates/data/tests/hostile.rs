@@ -1,4 +1,5 @@
-//! Damaged files of every kind are read or refused; none ends the program, and none takes its memory.
+//! Damaged files of every kind are read or refused; none ends the program, and none takes its
+//! memory.
 //!
 //! A few thousand cases of each kind run with the other tests; a million of each with
 //! `cargo test --release -p taper-data --test hostile -- --ignored`.
@@ -53,19 +54,25 @@ fn lines_come_back(cases: u32) {
     let folder = tempfile::tempdir().unwrap();
     let config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
     assault_with_text(cases, 6, |lines| {
-        // Only \n ends a line; a \r before it goes with it, and a mark at the very beginning is not text.
-        let plain: Vec<String> = lines.iter().map(|line| line.replace('\n', " ").trim_end_matches('\r').replace('\u{feff}', "")).collect();
+        // Only \n ends a line; a \r before it goes with it, and a mark at the very beginning is not
+        // text.
+        let plain: Vec<String> = lines
+            .iter()
+            .map(|line| line.replace('\n', " ").trim_end_matches('\r').replace('\u{feff}', ""))
+            .collect();
         let bytes: String = plain.iter().map(|line| format!("{line}\n")).collect();
         fs::write(folder.path().join("train.en"), &bytes).unwrap();
         fs::write(folder.path().join("train.de"), &bytes).unwrap();
-        let pairs: Vec<_> = PairReader::open(&config, "train").unwrap().map(Result::unwrap).collect();
+        let pairs: Vec<_> =
+            PairReader::open(&config, "train").unwrap().map(Result::unwrap).collect();
         assert_eq!(pairs.iter().map(|pair| pair.source.as_str()).collect::<Vec<_>>(), plain);
     });
 }
 
 fn small_tokenizer() -> Tokenizer {
     let config = TokenizerConfig { vocabulary_size: 300, ..TokenizerConfig::default() };
-    let texts = common::sentences(60).into_iter().flat_map(|(source, target)| [Ok(source), Ok(target)]);
+    let texts =
+        common::sentences(60).into_iter().flat_map(|(source, target)| [Ok(source), Ok(target)]);
     Tokenizer::train(&config, false, false, texts).unwrap()
 }
 
@@ -83,7 +90,10 @@ fn texts_are_encoded(cases: u32) {
     assault_with_text(cases, 3, |lines| {
         for line in lines {
             let ids = tokenizer.encode(line).unwrap();
-            assert!(ids.iter().all(|id| *id > 3 && (*id as usize) < tokenizer.vocabulary_size()), "{ids:?}");
+            assert!(
+                ids.iter().all(|id| *id > 3 && (*id as usize) < tokenizer.vocabulary_size()),
+                "{ids:?}"
+            );
             assert_eq!(tokenizer.decode(&ids).unwrap().trim(), line.trim());
         }
     });

@@ -64,8 +64,10 @@ fn ids_are_those_of_the_text() {
         let prepared = prepare(&config, &run).unwrap();
         let pairs = common::sentences(600);
         for index in [0, 17, 599] {
-            let source = prepared.tokenizers.source().decode(&prepared.train.pair(index).unwrap().source);
-            let target = prepared.tokenizers.target().decode(&prepared.train.pair(index).unwrap().target);
+            let source =
+                prepared.tokenizers.source().decode(&prepared.train.pair(index).unwrap().source);
+            let target =
+                prepared.tokenizers.target().decode(&prepared.train.pair(index).unwrap().target);
             assert_eq!((source.unwrap(), target.unwrap()), pairs[index]);
         }
         assert_eq!(prepared.validation.unwrap().len(), 40);
@@ -99,7 +101,10 @@ fn the_cache_is_kept_until_its_causes_change() {
     // An open cache outlives its replacement.
     assert_eq!(first.train.len(), 600);
     assert_eq!(first.train.pair(0).unwrap().source, third.train.pair(0).unwrap().source);
-    let names: Vec<_> = std::fs::read_dir(run.join("cache")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> = std::fs::read_dir(run.join("cache"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(names.len(), 2, "no temporary file is left: {names:?}");
 }
 

@@ -36,7 +36,13 @@ fn only_a_newline_ends_a_line() {
     let pairs = read_pairs(&config(directory.path(), Format::Text), "train").unwrap();
     assert_eq!(
         sides(&pairs),
-        [("one\u{2028}still one", "eins"), ("two\u{b}\u{85}two", "zwei"), ("three\rthree", "drei"), ("", "leer"), ("last", "letzte"),]
+        [
+            ("one\u{2028}still one", "eins"),
+            ("two\u{b}\u{85}two", "zwei"),
+            ("three\rthree", "drei"),
+            ("", "leer"),
+            ("last", "letzte"),
+        ]
     );
     assert_eq!(pairs[4].line, 5);
 }
@@ -96,7 +102,8 @@ fn tsv_takes_columns_by_number_and_by_name() {
 #[test]
 fn json_lines_take_plain_and_nested_fields() {
     let directory = tempfile::tempdir().unwrap();
-    let text = "{\"translation\": {\"en\": \"a\\tb\", \"de\": \"x\"}}\n\n{\"en\": \"c\", \"de\": \"y\"}\n";
+    let text =
+        "{\"translation\": {\"en\": \"a\\tb\", \"de\": \"x\"}}\n\n{\"en\": \"c\", \"de\": \"y\"}\n";
     write(directory.path(), "train.jsonl", text);
     let mut config = config(directory.path(), Format::Jsonl);
     assert_eq!(sides(&read_pairs(&config, "train").unwrap()), [("a\tb", "x"), ("c", "y")]);

@@ -1,4 +1,5 @@
-//! Training text segmented anew in each epoch: the same text, other tokens, the same each time it is asked for.
+//! Training text segmented anew in each epoch: the same text, other tokens, the same each time it
+//! is asked for.
 
 mod common;
 
@@ -6,7 +7,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use taper_data::{Batch, DataConfig, EpochPlan, Position, Prefetcher, Prepared, Tokenizer, TokenizerKind, prepare};
+use taper_data::{
+    Batch, DataConfig, EpochPlan, Position, Prefetcher, Prepared, Tokenizer, TokenizerKind, prepare,
+};
 
 const SEED: u64 = 11;
 
@@ -21,7 +24,10 @@ fn config(directory: &Path, kind: TokenizerKind, strength: f64) -> DataConfig {
 }
 
 /// Prepared data with sampling of the given strength, and without any.
-fn prepared(kind: TokenizerKind, strength: f64) -> (tempfile::TempDir, DataConfig, Prepared, Prepared) {
+fn prepared(
+    kind: TokenizerKind,
+    strength: f64,
+) -> (tempfile::TempDir, DataConfig, Prepared, Prepared) {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path(), kind, strength);
     let mut plain = config.clone();
@@ -52,7 +58,9 @@ fn texts(tokenizer: &Tokenizer, ids: &[u32], lengths: &[usize]) -> Vec<String> {
 
 #[test]
 fn each_epoch_sees_the_same_text_in_other_tokens() {
-    for (kind, strength) in [(TokenizerKind::Bpe, 0.1), (TokenizerKind::Bpe, 0.6), (TokenizerKind::Unigram, 0.2)] {
+    for (kind, strength) in
+        [(TokenizerKind::Bpe, 0.1), (TokenizerKind::Bpe, 0.6), (TokenizerKind::Unigram, 0.2)]
+    {
         let (_directory, config, with, without) = prepared(kind, strength);
         let (sampled, plain) = (epoch(&with, &config, SEED, 3), epoch(&without, &config, SEED, 3));
         assert_eq!(sampled.len(), plain.len());
@@ -60,15 +68,24 @@ fn each_epoch_sees_the_same_text_in_other_tokens() {
         for (sampled, plain) in sampled.iter().zip(&plain) {
             assert_eq!(sampled.indices, plain.indices);
             let source = with.tokenizers.source();
-            assert_eq!(texts(source, &sampled.source, &sampled.source_lengths), texts(source, &plain.source, &plain.source_lengths));
+            assert_eq!(
+                texts(source, &sampled.source, &sampled.source_lengths),
+                texts(source, &plain.source, &plain.source_lengths)
+            );
             let target = with.tokenizers.target();
             assert_eq!(
                 texts(target, &sampled.target_out, &sampled.target_lengths),
                 texts(target, &plain.target_out, &plain.target_lengths)
             );
-            differing += usize::from(sampled.source != plain.source && sampled.target_out != plain.target_out);
+            differing += usize::from(
+                sampled.source != plain.source && sampled.target_out != plain.target_out,
+            );
         }
-        assert!(differing * 10 > plain.len() * 9, "{kind:?}: {differing} of {} batches differ", plain.len());
+        assert!(
+            differing * 10 > plain.len() * 9,
+            "{kind:?}: {differing} of {} batches differ",
+            plain.len()
+        );
         let tokens = |batches: &[Batch]| batches.iter().map(Batch::target_tokens).sum::<usize>();
         assert!(tokens(&sampled) > tokens(&plain), "{kind:?}");
     }
@@ -79,9 +96,16 @@ fn each_epoch_sees_the_same_text_in_other_tokens() {
 fn bytes_stay_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let markup = |number: usize| format!("<0x{number:02X}> of <0xABCDEF> and 0123456789");
-    let pairs: Vec<_> = (0..256).map(|number| (markup(number), markup(255 - number))).chain([("鿫".to_owned(), "鿫".to_owned())]).collect();
+    let pairs: Vec<_> = (0..256)
+        .map(|number| (markup(number), markup(255 - number)))
+        .chain([("鿫".to_owned(), "鿫".to_owned())])
+        .collect();
     common::write_split(directory.path(), "train", &pairs);
-    let mut config = DataConfig { dir: directory.path().to_owned(), validation: String::new(), ..DataConfig::default() };
+    let mut config = DataConfig {
+        dir: directory.path().to_owned(),
+        validation: String::new(),
+        ..DataConfig::default()
+    };
     config.tokenizer.vocabulary_size = 330;
     config.tokenizer.character_coverage = 0.999;
     let without = prepare(&config, &directory.path().join("run")).unwrap();
@@ -113,9 +137,15 @@ fn epochs_and_seeds_differ_and_nothing_else_matters() {
         let rows = |batches: &[Batch]| -> BTreeSet<(usize, Vec<u32>)> {
             let row = |batch: &Batch, place: usize| {
                 let from: usize = batch.source_lengths[..place].iter().sum();
-                (batch.indices[place], batch.source[from..from + batch.source_lengths[place]].to_vec())
+                (
+                    batch.indices[place],
+                    batch.source[from..from + batch.source_lengths[place]].to_vec(),
+                )
             };
-            batches.iter().flat_map(|batch| (0..batch.sentences()).map(move |place| row(batch, place))).collect()
+            batches
+                .iter()
+                .flat_map(|batch| (0..batch.sentences()).map(move |place| row(batch, place)))
+                .collect()
         };
         config.batching.max_tokens = 33;
         assert_eq!(rows(&epoch(&with, &config, SEED, 0)), rows(&first));
@@ -125,7 +155,9 @@ fn epochs_and_seeds_differ_and_nothing_else_matters() {
         let middle = Position { epoch: 2, batch: plan.len() / 2 };
         let resumed = Prefetcher::new(Arc::clone(&with.train), &config.batching, SEED, middle);
         let expected = epoch(&with, &config, SEED, 2);
-        for (item, expected) in resumed.take(plan.len() - middle.batch).zip(&expected[middle.batch..]) {
+        for (item, expected) in
+            resumed.take(plan.len() - middle.batch).zip(&expected[middle.batch..])
+        {
             assert_eq!(&item.unwrap().batch, expected);
         }
     }
@@ -156,7 +188,8 @@ fn more_dropout_gives_more_tokens_and_none_beyond_the_limit() {
         config.cleaning.max_tokens = max_tokens;
         let data = prepare(&config, &directory.path().join("run")).unwrap();
         let batches = epoch(&data, &config, SEED, 0);
-        let longest = batches.iter().flat_map(|batch| &batch.target_lengths).max().copied().unwrap();
+        let longest =
+            batches.iter().flat_map(|batch| &batch.target_lengths).max().copied().unwrap();
         (batches.iter().map(Batch::target_tokens).sum::<usize>(), longest)
     };
     let (few, _) = count(0.1, 250);
@@ -169,9 +202,11 @@ fn more_dropout_gives_more_tokens_and_none_beyond_the_limit() {
 
 #[test]
 fn a_drawn_segmentation_has_its_probability() {
-    // Two pieces spell "ab" in two ways: "a" "b" with weight (1/8)², "ab" with 1/4; with alpha 0.5 that is 1/8 to 1/2.
+    // Two pieces spell "ab" in two ways: "a" "b" with weight (1/8)², "ab" with 1/4; with alpha 0.5
+    // that is 1/8 to 1/2.
     let directory = tempfile::tempdir().unwrap();
-    let pairs: Vec<(String, String)> = (0..4000).map(|_| ("ab".to_owned(), "ab".to_owned())).collect();
+    let pairs: Vec<(String, String)> =
+        (0..4000).map(|_| ("ab".to_owned(), "ab".to_owned())).collect();
     common::write_split(directory.path(), "train", &pairs);
     let eighth = 0.125_f64.ln();
     let file = serde_json::json!({
@@ -188,20 +223,35 @@ fn a_drawn_segmentation_has_its_probability() {
     std::fs::write(&path, file.to_string()).unwrap();
     // That the special tokens are pieces too is no way to spell them.
     assert_eq!(Tokenizer::load(&path).unwrap().encode("ab</s>a").unwrap(), [6, 1, 4]);
-    let mut config = DataConfig { dir: directory.path().to_owned(), validation: String::new(), ..DataConfig::default() };
+    let mut config = DataConfig {
+        dir: directory.path().to_owned(),
+        validation: String::new(),
+        ..DataConfig::default()
+    };
     config.tokenizer.path = Some(path);
     config.tokenizer.sampling_alpha = 0.5;
     let data = prepare(&config, &directory.path().join("run")).unwrap();
-    let lengths: Vec<usize> = epoch(&data, &config, SEED, 0).iter().flat_map(|batch| batch.source_lengths.clone()).collect();
+    let lengths: Vec<usize> = epoch(&data, &config, SEED, 0)
+        .iter()
+        .flat_map(|batch| batch.source_lengths.clone())
+        .collect();
     let whole = lengths.iter().filter(|&&length| length == 2).count() as f64 / lengths.len() as f64;
     assert!((whole - 0.8).abs() < 0.03, "{whole}");
 
     config.tokenizer.dropout = 0.1;
     let error = prepare(&config, &directory.path().join("run")).unwrap_err().to_string();
-    assert!(error.contains("data.tokenizer.dropout: needs a BPE tokenizer, and there is none"), "{error}");
+    assert!(
+        error.contains("data.tokenizer.dropout: needs a BPE tokenizer, and there is none"),
+        "{error}"
+    );
     config.tokenizer.sampling_alpha = 0.0;
     let error = prepare(&config, &directory.path().join("run")).unwrap_err().to_string();
-    assert!(error.contains("data.tokenizer.dropout: needs a BPE tokenizer, but the tokenizer.json holds Unigram"), "{error}");
+    assert!(
+        error.contains(
+            "data.tokenizer.dropout: needs a BPE tokenizer, but the tokenizer.json holds Unigram"
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -212,8 +262,14 @@ fn settings_are_checked() {
         let error = config.validate().unwrap_err().to_string();
         assert!(error.contains(fragment), "{error}");
     };
-    refused(|config| config.tokenizer.dropout = 1.0, "data.tokenizer.dropout: must be at least 0 and below 1");
-    refused(|config| config.tokenizer.sampling_alpha = -1.0, "data.tokenizer.sampling_alpha: must be 0");
+    refused(
+        |config| config.tokenizer.dropout = 1.0,
+        "data.tokenizer.dropout: must be at least 0 and below 1",
+    );
+    refused(
+        |config| config.tokenizer.sampling_alpha = -1.0,
+        "data.tokenizer.sampling_alpha: must be 0",
+    );
     refused(|config| config.tokenizer.sampling_alpha = 0.1, "with bpe, set data.tokenizer.dropout");
     refused(
         |config| {

@@ -2,7 +2,10 @@
 
 mod common;
 
-use taper_data::{DataConfig, Error, SPECIAL_TOKENS, Tokenizer, TokenizerConfig, TokenizerKind, TokenizerPair, UNKNOWN};
+use taper_data::{
+    DataConfig, Error, SPECIAL_TOKENS, Tokenizer, TokenizerConfig, TokenizerKind, TokenizerPair,
+    UNKNOWN,
+};
 
 const KINDS: [TokenizerKind; 2] = [TokenizerKind::Bpe, TokenizerKind::Unigram];
 
@@ -63,7 +66,10 @@ fn a_dropout_in_a_file_does_not_count() {
     assert_ne!(with_dropout, json);
     std::fs::write(&path, with_dropout).unwrap();
     let text = "the dog sees a house.";
-    assert_eq!(Tokenizer::load(&path).unwrap().encode(text).unwrap(), tokenizer.encode(text).unwrap());
+    assert_eq!(
+        Tokenizer::load(&path).unwrap().encode(text).unwrap(),
+        tokenizer.encode(text).unwrap()
+    );
 }
 
 #[test]
@@ -75,7 +81,8 @@ fn every_character_survives() {
         .collect();
     for kind in KINDS {
         let tokenizer = trained(kind);
-        let lines: Vec<String> = all.chunks(97).map(|chunk| format!("a{}z", chunk.iter().collect::<String>())).collect();
+        let lines: Vec<String> =
+            all.chunks(97).map(|chunk| format!("a{}z", chunk.iter().collect::<String>())).collect();
         let rows = tokenizer.encode_batch(&lines).unwrap();
         for (text, line) in tokenizer.decode_batch(&rows).unwrap().iter().zip(&lines) {
             assert_eq!(text, line, "{kind:?}");
@@ -136,7 +143,8 @@ fn normalisation_is_part_of_the_tokenizer() {
 #[test]
 fn without_byte_fallback_unseen_characters_are_unknown() {
     for kind in KINDS {
-        let config = TokenizerConfig { byte_fallback: false, vocabulary_size: 150, ..settings(kind) };
+        let config =
+            TokenizerConfig { byte_fallback: false, vocabulary_size: 150, ..settings(kind) };
         let tokenizer = Tokenizer::train(&config, false, false, texts()).unwrap();
         let ids = tokenizer.encode("the 🦊").unwrap();
         assert!(ids.contains(&UNKNOWN), "{kind:?} {ids:?}");

@@ -7,15 +7,16 @@ use taper_model::{Pass, Sequences, Transformer};
 use crate::tokens::START;
 use crate::{DecodingError, Result};
 
-/// The most weights of a head that are computed at once, padding counted: 2^18 are 1 MiB a head, and enough for hundreds of sentences of
-/// usual length. A translation with more of its own is aligned alone.
+/// The most weights of a head that are computed at once, padding counted: 2^18 are 1 MiB a head,
+/// and enough for hundreds of sentences of usual length. A translation with more of its own is
+/// aligned alone.
 const AT_ONCE: usize = 1 << 18;
 
 /// The alignment of one translation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Alignment {
-    /// The source token that each target token attends to most, as (source, target) positions from 0; `</s>`
-    /// of either side takes no part.
+    /// The source token that each target token attends to most, as (source, target) positions from
+    /// 0; `</s>` of either side takes no part.
     pub pairs: Vec<(usize, usize)>,
     /// For each target token the weight of each source token, `</s>` last; they sum to 1.
     pub weights: Vec<Vec<f32>>,
@@ -23,25 +24,38 @@ pub struct Alignment {
 
 /// Aligns each of `targets`, without `<s>` and `</s>`, with its source, which ends with `</s>`.
 ///
-/// The weights are those of the last decoder layer but one (of the only one, if there is one), mean over its
-/// heads, at the position that predicts the token: Garg et al. 2019, "Jointly Learning to Align and Translate
-/// with Transformer Models", find that attention there follows alignments best.
+/// The weights are those of the last decoder layer but one (of the only one, if there is one), mean
+/// over its heads, at the position that predicts the token: Garg et al. 2019, "Jointly Learning to
+/// Align and Translate with Transformer Models", find that attention there follows alignments best.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], and whatever the model reports.
-pub fn align(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Vec<Alignment>> {
+pub fn align(
+    model: &Transformer,
+    sources: &[&[u32]],
+    targets: &[&[u32]],
+) -> Result<Vec<Alignment>> {
     let mut aligned = Vec::with_capacity(sources.len());
     align_with(model, sources, targets, |alignment| aligned.push(alignment))?;
     Ok(aligned)
 }
 
-/// As [`align`], calling `each` with one alignment after the other, so that only what it keeps of them is held in memory.
+/// As [`align`], calling `each` with one alignment after the other, so that only what it keeps of
+/// them is held in memory.
 ///
 /// # Errors
 /// As [`align`].
-pub fn align_with(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]], mut each: impl FnMut(Alignment)) -> Result<()> {
+pub fn align_with(
+    model: &Transformer,
+    sources: &[&[u32]],
+    targets: &[&[u32]],
+    mut each: impl FnMut(Alignment),
+) -> Result<()> {
     if sources.len() != targets.len() {
-        return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
+        return Err(DecodingError::UnequalCounts {
+            sources: sources.len(),
+            targets: targets.len(),
+        });
     }
     let mut done = 0;
     while done < sources.len() {
@@ -53,7 +67,8 @@ pub fn align_with(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]], m
     Ok(())
 }
 
-/// How many sentences, at least one, may be aligned together: each takes as much as one with the longest source and target would.
+/// How many sentences, at least one, may be aligned together: each takes as much as one with the
+/// longest source and target would.
 fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
     let (mut longest_source, mut longest_target) = (0, 0);
     let fits = |(before, (source, target)): &(usize, (&&[u32], &&[u32]))| {
@@ -64,7 +79,11 @@ fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
     sources.iter().zip(targets).enumerate().take_while(fits).count()
 }
 
-fn align_batch(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Vec<Alignment>> {
+fn align_batch(
+    model: &Transformer,
+    sources: &[&[u32]],
+    targets: &[&[u32]],
+) -> Result<Vec<Alignment>> {
     let weights = attention(model, sources, targets)?;
     // (B, T, S) row-major, with the lengths of the longest.
     let (_, queries, keys) = weights.dims3().map_err(failed)?;
@@ -75,10 +94,16 @@ fn align_batch(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> R
         .zip(targets)
         .enumerate()
         .map(|(sentence, (source, target))| {
-            let weights: Vec<Vec<f32>> =
-                rows[sentence * queries..][..target.len()].iter().map(|row| row[..source.len()].to_vec()).collect();
+            let weights: Vec<Vec<f32>> = rows[sentence * queries..][..target.len()]
+                .iter()
+                .map(|row| row[..source.len()].to_vec())
+                .collect();
             let words = source.len().saturating_sub(1);
-            let pairs = weights.iter().enumerate().filter_map(|(target, row)| Some((heaviest(&row[..words])?, target))).collect();
+            let pairs = weights
+                .iter()
+                .enumerate()
+                .filter_map(|(target, row)| Some((heaviest(&row[..words])?, target)))
+                .collect();
             Alignment { pairs, weights }
         })
         .collect())
@@ -86,13 +111,26 @@ fn align_batch(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> R
 
 /// The weights of the chosen layer, the only ones that are kept, mean over heads: `(B, T, S)`.
 fn attention(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Tensor> {
-    let memory = model.encode(&Sequences::pack(sources), &Pass::evaluate()).map_err(|error| DecodingError::model("encode", error))?;
+    let memory = model
+        .encode(&Sequences::pack(sources), &Pass::evaluate())
+        .map_err(|error| DecodingError::model("encode", error))?;
     let inputs: Vec<Vec<u32>> = targets.iter().map(|target| [&[START], *target].concat()).collect();
     let chosen = model.config().decoder_layers.saturating_sub(2);
-    let pass = Pass::evaluate_with_attention_of(&format!("decoder.layers.{chosen}.cross_attention"));
-    model.decode(&Sequences::pack(&inputs), &memory, &pass).map_err(|error| DecodingError::model("align", error))?;
-    let record = pass.into_attention().pop().ok_or_else(|| DecodingError::model("align", "no layer attends to the source"))?;
-    record.weights.to_device(&Device::Cpu).and_then(|all| all.to_dtype(DType::F32)).and_then(|all| all.mean(1)).map_err(failed)
+    let pass =
+        Pass::evaluate_with_attention_of(&format!("decoder.layers.{chosen}.cross_attention"));
+    model
+        .decode(&Sequences::pack(&inputs), &memory, &pass)
+        .map_err(|error| DecodingError::model("align", error))?;
+    let record = pass
+        .into_attention()
+        .pop()
+        .ok_or_else(|| DecodingError::model("align", "no layer attends to the source"))?;
+    record
+        .weights
+        .to_device(&Device::Cpu)
+        .and_then(|all| all.to_dtype(DType::F32))
+        .and_then(|all| all.mean(1))
+        .map_err(failed)
 }
 
 fn failed(error: candle_core::Error) -> DecodingError {
@@ -101,7 +139,8 @@ fn failed(error: candle_core::Error) -> DecodingError {
 
 /// The place of the largest weight, the first among equals.
 fn heaviest(weights: &[f32]) -> Option<usize> {
-    (0..weights.len()).reduce(|best, place| if weights[place] > weights[best] { place } else { best })
+    (0..weights.len())
+        .reduce(|best, place| if weights[place] > weights[best] { place } else { best })
 }
 
 #[cfg(test)]

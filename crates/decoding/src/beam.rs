@@ -2,14 +2,16 @@
 //!
 //! At each position the continuations of a sentence's live hypotheses are ordered by total
 //! log-probability. One that ends with `</s>` is finished if it is among the best `beam_size`, and
-//! dropped otherwise; the best `beam_size` of the others are the live hypotheses of the next position,
-//! so that finishing narrows no beam. The best `n_best` finished ones by normalised score are kept.
+//! dropped otherwise; the best `beam_size` of the others are the live hypotheses of the next
+//! position, so that finishing narrows no beam. The best `n_best` finished ones by normalised score
+//! are kept.
 //!
 //! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
-//! at most 0, so a live total `L ≤ 0` can only fall, and length penalty and reward are largest at the
-//! maximum length `m`: no descendant can score above `score(L, m + 1)`. Where that bound, for the best
-//! `L`, does not exceed the worst kept score of a full list, the list is what running on to the
-//! maximum length would give. With `patience` a sentence stops earlier, once enough have finished.
+//! at most 0, so a live total `L ≤ 0` can only fall, and length penalty and reward are largest at
+//! the maximum length `m`: no descendant can score above `score(L, m + 1)`. Where that bound, for
+//! the best `L`, does not exceed the worst kept score of a full list, the list is what running on
+//! to the maximum length would give. With `patience` a sentence stops earlier, once enough have
+//! finished.
 
 use crate::rules::{Rules, looks_back};
 use crate::select::{Candidate, best_tokens};
@@ -34,7 +36,8 @@ struct Live {
     /// Its last token, the next model input.
     token: u32,
     log_probability: f64,
-    /// What beams are ordered by: the log-probability, after the repetition penalty if there is one.
+    /// What beams are ordered by: the log-probability, after the repetition penalty if there is
+    /// one.
     rank: f64,
 }
 
@@ -105,7 +108,10 @@ impl<'a> Search<'a> {
             if token == END {
                 if place < config.beam_size {
                     self.finished_count += 1;
-                    self.keep(Hypothesis::finished(self.tokens(node), log_probability, rank, config), config.n_best);
+                    self.keep(
+                        Hypothesis::finished(self.tokens(node), log_probability, rank, config),
+                        config.n_best,
+                    );
                 }
             } else if self.live.len() < config.beam_size {
                 self.live.push(Live { node: self.nodes.len(), token, log_probability, rank });
@@ -131,7 +137,8 @@ impl<'a> Search<'a> {
         if self.finished.len() < config.n_best {
             return false;
         }
-        let enough = config.patience > 0.0 && self.finished_count as f64 >= (config.beam_size as f64 * config.patience).round();
+        let enough = config.patience > 0.0
+            && self.finished_count as f64 >= (config.beam_size as f64 * config.patience).round();
         let bound = config.score(best_live.rank, self.limits.max_length.saturating_add(1));
         enough || self.finished.last().is_some_and(|worst| bound <= worst.score)
     }
@@ -157,26 +164,42 @@ impl<'a> Search<'a> {
 /// # Errors
 /// [`DecodingError::NotADistribution`] and [`DecodingError::DeadEnd`] with the index of the source,
 /// and whatever the model reports.
-pub fn beam_search<M: StepModel>(model: &M, sources: &[&[u32]], config: &DecodingConfig) -> Result<Vec<Vec<Hypothesis>>> {
+pub fn beam_search<M: StepModel>(
+    model: &M,
+    sources: &[&[u32]],
+    config: &DecodingConfig,
+) -> Result<Vec<Vec<Hypothesis>>> {
     beam(model, &Sentence::plain(sources), config)
 }
 
-pub(crate) fn beam<M: StepModel>(model: &M, sentences: &[Sentence<'_>], config: &DecodingConfig) -> Result<Vec<Vec<Hypothesis>>> {
+pub(crate) fn beam<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    config: &DecodingConfig,
+) -> Result<Vec<Vec<Hypothesis>>> {
     let mut results: Vec<Vec<Hypothesis>> = vec![Vec::new(); sentences.len()];
     if sentences.is_empty() {
         return Ok(results);
     }
     let longest = model.longest_output();
-    let mut active: Vec<Search<'_>> =
-        sentences.iter().enumerate().map(|(index, sentence)| Search::new(index, *sentence, sentence.limits(config, longest))).collect();
+    let mut active: Vec<Search<'_>> = sentences
+        .iter()
+        .enumerate()
+        .map(|(index, sentence)| Search::new(index, *sentence, sentence.limits(config, longest)))
+        .collect();
     let sources: Vec<&[u32]> = sentences.iter().map(|sentence| sentence.source).collect();
     let mut state = model.start(&sources)?;
     let mut position = 0;
     while !active.is_empty() {
-        let inputs: Vec<u32> = active.iter().flat_map(|search| search.live.iter().map(|live| live.token)).collect();
-        let rows: Vec<(&Search<'_>, usize)> =
-            active.iter().flat_map(|search| search.live.iter().map(move |live| (search, live.node))).collect();
-        let candidates = step_rows(model, &mut state, &inputs, |row, logits| candidates(logits, rows[row], position, config))?;
+        let inputs: Vec<u32> =
+            active.iter().flat_map(|search| search.live.iter().map(|live| live.token)).collect();
+        let rows: Vec<(&Search<'_>, usize)> = active
+            .iter()
+            .flat_map(|search| search.live.iter().map(move |live| (search, live.node)))
+            .collect();
+        let candidates = step_rows(model, &mut state, &inputs, |row, logits| {
+            candidates(logits, rows[row], position, config)
+        })?;
 
         let mut kept_rows = Vec::with_capacity(inputs.len());
         let mut still_active = Vec::with_capacity(active.len());
@@ -208,8 +231,14 @@ pub(crate) fn beam<M: StepModel>(model: &M, sentences: &[Sentence<'_>], config: 
 /// The best allowed tokens of a live row after `position` output tokens.
 ///
 /// One more than the beam is wide: `</s>` takes no place from the hypotheses that go on.
-fn candidates(logits: &[f32], (search, node): (&Search<'_>, usize), position: usize, config: &DecodingConfig) -> Result<Vec<Candidate>> {
+fn candidates(
+    logits: &[f32],
+    (search, node): (&Search<'_>, usize),
+    position: usize,
+    config: &DecodingConfig,
+) -> Result<Vec<Candidate>> {
     let history = if looks_back(config) { search.tokens(node) } else { Vec::new() };
     let rules = Rules::after(position, &history, &search.sentence, search.limits, config);
-    best_tokens(logits, config.beam_size + 1, &rules).ok_or(DecodingError::NotADistribution { sentence: search.index, position })
+    best_tokens(logits, config.beam_size + 1, &rules)
+        .ok_or(DecodingError::NotADistribution { sentence: search.index, position })
 }

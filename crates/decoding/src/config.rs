@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DecodingError, Result, length_penalty};
 
-/// Far wider than any beam is of use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model Errors: Cat Got Your Tongue?").
+/// Far wider than any beam is of use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model
+/// Errors: Cat Got Your Tongue?").
 const WIDEST_BEAM: usize = 1 << 16;
 
 /// How to search for translations.
@@ -15,21 +16,22 @@ const WIDEST_BEAM: usize = 1 << 16;
 pub struct DecodingConfig {
     /// Hypotheses that are followed at once; 1 is greedy search.
     pub beam_size: usize,
-    /// Translations to return per sentence, best first; at most `beam_size`, unless they are drawn.
-    /// The fewer, the earlier the search can stop.
+    /// Translations to return per sentence, best first; at most `beam_size`, unless they are
+    /// drawn. The fewer, the earlier the search can stop.
     pub n_best: usize,
     /// The exponent `α` of the length penalty; 0 compares plain log-probabilities, which favours
     /// short output.
     pub length_penalty: f64,
     /// What the exponent is applied to.
     pub length_penalty_form: LengthPenaltyForm,
-    /// Added to the score for each token, `</s>` counted: for models whose output is too short whatever
-    /// `α` is, because their probabilities are flat (He et al. 2016, "Improved Neural Machine Translation
-    /// with SMT Features", section 3; Murray and Chiang 2018, "Correcting Length Bias in Neural Machine Translation").
+    /// Added to the score for each token, `</s>` counted: for models whose output is too short
+    /// whatever `α` is, because their probabilities are flat (He et al. 2016, "Improved Neural
+    /// Machine Translation with SMT Features", section 3; Murray and Chiang 2018, "Correcting
+    /// Length Bias in Neural Machine Translation").
     pub length_reward: f64,
     /// A sentence's beam stops once `beam_size * patience` hypotheses have finished (Kasai et al.
-    /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier where
-    /// nothing can change the result any more. 0 stops only then.
+    /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier
+    /// where nothing can change the result any more. 0 stops only then.
     pub patience: f64,
     /// Output tokens allowed per source token; both counted without `</s>`.
     pub max_length_ratio: f64,
@@ -98,8 +100,8 @@ pub struct SamplingConfig {
     pub temperature: f64,
     /// Draw among this many of the likeliest tokens; 0 among all.
     pub top_k: usize,
-    /// Draw among the fewest likeliest tokens that together have at least this probability (Holtzman
-    /// et al. 2020, "The Curious Case of Neural Text Degeneration"); 1 among all.
+    /// Draw among the fewest likeliest tokens that together have at least this probability
+    /// (Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration"); 1 among all.
     pub top_p: f64,
     /// A draw is a function of this seed, the sentence's number, the sample and the position.
     pub seed: u64,
@@ -150,11 +152,19 @@ impl DecodingConfig {
         not_negative("patience", self.patience)?;
         not_negative("sampling.temperature", self.sampling.temperature)?;
         if !(self.sampling.top_p > 0.0 && self.sampling.top_p <= 1.0) {
-            return Err(refused("sampling.top_p", self.sampling.top_p, "above 0 and at most 1".to_owned()));
+            return Err(refused(
+                "sampling.top_p",
+                self.sampling.top_p,
+                "above 0 and at most 1".to_owned(),
+            ));
         }
         // Beyond these, logits would be more than a float holds.
         if !(0.01..=100.0).contains(&self.repetition_penalty) {
-            return Err(refused("repetition_penalty", self.repetition_penalty, "from 0.01 to 100".to_owned()));
+            return Err(refused(
+                "repetition_penalty",
+                self.repetition_penalty,
+                "from 0.01 to 100".to_owned(),
+            ));
         }
         if self.n_best > self.beam_size && !self.sampling.is_active() {
             let expected = format!("at most decoding.beam_size, {}", self.beam_size);
@@ -167,9 +177,9 @@ impl DecodingConfig {
         Ok(())
     }
 
-    /// What hypotheses of different lengths are compared by: a log-probability of `length` tokens, `</s>`
-    /// counted, over the length penalty, and the length reward of each token. Of a total that is not above 0
-    /// it grows with the length.
+    /// What hypotheses of different lengths are compared by: a log-probability of `length` tokens,
+    /// `</s>` counted, over the length penalty, and the length reward of each token. Of a total
+    /// that is not above 0 it grows with the length.
     pub fn score(&self, log_probability: f64, length: usize) -> f64 {
         let penalty = match self.length_penalty_form {
             LengthPenaltyForm::Gnmt => length_penalty(length, self.length_penalty),

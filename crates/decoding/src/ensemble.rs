@@ -21,7 +21,9 @@ impl<'m, M: StepModel> Ensemble<'m, M> {
     pub fn new(models: &'m [M]) -> Result<Self> {
         let sizes: Vec<usize> = models.iter().map(StepModel::vocabulary_size).collect();
         match sizes.as_slice() {
-            [first, rest @ ..] if rest.iter().all(|size| size == first) => Ok(Self { models, vocabulary_size: *first }),
+            [first, rest @ ..] if rest.iter().all(|size| size == first) => {
+                Ok(Self { models, vocabulary_size: *first })
+            }
             _ => Err(DecodingError::Ensemble { sizes }),
         }
     }
@@ -42,13 +44,21 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         self.models.iter().map(|model| model.start(sources)).collect()
     }
 
-    fn step(&self, state: &mut Self::State, tokens: &[u32], mut read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    fn step(
+        &self,
+        state: &mut Self::State,
+        tokens: &[u32],
+        mut read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
         // Sums of `f32` are exact in `f64`, so that the mean of equal logits is that logit.
         let mut sums = vec![0.0_f64; tokens.len() * self.vocabulary_size];
         for (model, state) in self.models.iter().zip(state) {
             let mut done = 0;
             model.step(state, tokens, |logits| {
-                sums[done..].iter_mut().zip(logits).for_each(|(sum, &logit)| *sum += f64::from(logit));
+                sums[done..]
+                    .iter_mut()
+                    .zip(logits)
+                    .for_each(|(sum, &logit)| *sum += f64::from(logit));
                 done = (done + logits.len()).min(sums.len());
                 Ok(())
             })?;

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// Why decoding failed. A `sentence` is a 0-based index into the sources of the call that failed, unless a caller
-/// has put its own number there.
+/// Why decoding failed. A `sentence` is a 0-based index into the sources of the call that failed,
+/// unless a caller has put its own number there.
 #[derive(Debug, Error)]
 pub enum DecodingError {
     /// A configuration value is out of range.
@@ -65,7 +65,9 @@ pub enum DecodingError {
     },
 
     /// A target to begin with is longer than the model's outputs can be.
-    #[error("the prefix of sentence {sentence} has {tokens} tokens, but the model has positions for outputs of {longest}; shorten it")]
+    #[error(
+        "the prefix of sentence {sentence} has {tokens} tokens, but the model has positions for outputs of {longest}; shorten it"
+    )]
     LongPrefix {
         /// Which sentence.
         sentence: usize,
@@ -133,12 +135,16 @@ pub enum DecodingError {
 
 impl DecodingError {
     /// Wraps the error of a [`StepModel`](crate::StepModel) that failed to do `action`.
-    pub fn model(action: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn model(
+        action: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
         let source = source.into();
         Self::Model { action, source }
     }
 
-    /// Which sentence it is about, where it is about one; a caller puts the number there that its own reader knows the sentence by.
+    /// Which sentence it is about, where it is about one; a caller puts the number there that its
+    /// own reader knows the sentence by.
     pub fn sentence_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::NotADistribution { sentence, .. }

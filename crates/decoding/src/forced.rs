@@ -25,7 +25,12 @@ impl ForcedScore {
     fn new(token_log_probabilities: Vec<f64>, config: &DecodingConfig) -> Self {
         let length = token_log_probabilities.len();
         let log_probability = token_log_probabilities.iter().fold(0.0, |sum, x| sum + x);
-        Self { token_log_probabilities, log_probability, score: config.score(log_probability, length), length }
+        Self {
+            token_log_probabilities,
+            log_probability,
+            score: config.score(log_probability, length),
+            length,
+        }
     }
 
     /// The score of no output for an empty source, which is certain without a model.
@@ -38,14 +43,23 @@ impl ForcedScore {
 /// which ends with `</s>`. Targets may hold tokens that a search would not produce, as `<unk>`.
 ///
 /// Tokens go through the same steps and the same normalisation as in a search, so that the result
-/// for a search's own output is the search's own number (but for a repetition penalty, which is the search's alone). A row leaves the batch when it ends.
+/// for a search's own output is the search's own number (but for a repetition penalty, which is the
+/// search's alone). A row leaves the batch when it ends.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
 /// [`DecodingError::NotADistribution`], and whatever the model reports.
-pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u32]], config: &DecodingConfig) -> Result<Vec<ForcedScore>> {
+pub fn forced_scores<M: StepModel>(
+    model: &M,
+    sources: &[&[u32]],
+    targets: &[&[u32]],
+    config: &DecodingConfig,
+) -> Result<Vec<ForcedScore>> {
     if sources.len() != targets.len() {
-        return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
+        return Err(DecodingError::UnequalCounts {
+            sources: sources.len(),
+            targets: targets.len(),
+        });
     }
     for (sentence, target) in targets.iter().enumerate() {
         check_target(sentence, target, model.vocabulary_size())?;
@@ -54,7 +68,8 @@ pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u
         return Ok(Vec::new());
     }
 
-    let mut scores: Vec<Vec<f64>> = targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
+    let mut scores: Vec<Vec<f64>> =
+        targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
     // The sentence that each model row belongs to.
     let mut active: Vec<usize> = (0..sources.len()).collect();
     let mut state = model.start(sources)?;
@@ -70,7 +85,8 @@ pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u
         let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, |row, logits| {
             let sentence = active[row];
             let token = targets[sentence].get(position).copied().unwrap_or(END);
-            let row = Row::new(logits).ok_or(DecodingError::NotADistribution { sentence, position })?;
+            let row =
+                Row::new(logits).ok_or(DecodingError::NotADistribution { sentence, position })?;
             Ok(row.log_probability(token))
         })?;
         for (&sentence, step_score) in active.iter().zip(step_scores) {
@@ -78,7 +94,8 @@ pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u
         }
 
         let old_rows = active.len();
-        let kept_rows: Vec<usize> = (0..old_rows).filter(|&row| position < targets[active[row]].len()).collect();
+        let kept_rows: Vec<usize> =
+            (0..old_rows).filter(|&row| position < targets[active[row]].len()).collect();
         active = kept_rows.iter().map(|&row| active[row]).collect();
         if !active.is_empty() {
             select_if_changed(model, &mut state, old_rows, &kept_rows)?;
@@ -90,9 +107,13 @@ pub fn forced_scores<M: StepModel>(model: &M, sources: &[&[u32]], targets: &[&[u
 
 /// Refuses ids that cannot stand inside a translation.
 pub(crate) fn check_target(sentence: usize, target: &[u32], vocabulary: usize) -> Result<()> {
-    let refused = target.iter().enumerate().find(|&(_, &token)| token as usize >= vocabulary || matches!(token, crate::PAD | START | END));
+    let refused = target.iter().enumerate().find(|&(_, &token)| {
+        token as usize >= vocabulary || matches!(token, crate::PAD | START | END)
+    });
     match refused {
         None => Ok(()),
-        Some((position, &token)) => Err(DecodingError::Target { sentence, position, token, vocabulary }),
+        Some((position, &token)) => {
+            Err(DecodingError::Target { sentence, position, token, vocabulary })
+        }
     }
 }

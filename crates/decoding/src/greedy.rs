@@ -7,19 +7,31 @@ use crate::{DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 /// Translates one batch by taking the likeliest allowed token at each position, the lowest id
 /// among equals.
 ///
-/// Equal to [`beam_search`](crate::beam_search) with a beam of 1 where neither length penalty nor reward are set. With them that beam
-/// follows the second likeliest token past a `</s>`, and may end with a longer output whose score is better.
+/// Equal to [`beam_search`](crate::beam_search) with a beam of 1 where neither length penalty nor
+/// reward are set. With them that beam follows the second likeliest token past a `</s>`, and may
+/// end with a longer output whose score is better.
 ///
 /// `sources` end with `</s>`; each gives one hypothesis, in their order. A sentence leaves the
 /// batch as soon as it ends.
 ///
 /// # Errors
 /// [`NotADistribution`](crate::DecodingError::NotADistribution) and
-/// [`DeadEnd`](crate::DecodingError::DeadEnd) with the index of the source, and whatever the model reports.
-pub fn greedy_search<M: StepModel>(model: &M, sources: &[&[u32]], config: &DecodingConfig) -> Result<Vec<Hypothesis>> {
+/// [`DeadEnd`](crate::DecodingError::DeadEnd) with the index of the source, and whatever the model
+/// reports.
+pub fn greedy_search<M: StepModel>(
+    model: &M,
+    sources: &[&[u32]],
+    config: &DecodingConfig,
+) -> Result<Vec<Hypothesis>> {
     Ok(greedy(model, &Sentence::plain(sources), config)?.into_iter().flatten().collect())
 }
 
-pub(crate) fn greedy<M: StepModel>(model: &M, sentences: &[Sentence<'_>], config: &DecodingConfig) -> Result<Vec<Vec<Hypothesis>>> {
-    walk(model, sentences, 1, config, |logits, rules, _| Some(best_tokens(logits, 1, rules)?.first().copied()))
+pub(crate) fn greedy<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    config: &DecodingConfig,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    walk(model, sentences, 1, config, |logits, rules, _| {
+        Some(best_tokens(logits, 1, rules)?.first().copied())
+    })
 }

@@ -20,9 +20,14 @@ pub struct Hypothesis {
 }
 
 impl Hypothesis {
-    /// Scores `tokens` (without `</s>`). `log_probability` is their total with `</s>`, and `rank` what
-    /// the search made of it, the same where no repetition penalty is asked for.
-    pub(crate) fn finished(tokens: Vec<u32>, log_probability: f64, rank: f64, config: &DecodingConfig) -> Self {
+    /// Scores `tokens` (without `</s>`). `log_probability` is their total with `</s>`, and `rank`
+    /// what the search made of it, the same where no repetition penalty is asked for.
+    pub(crate) fn finished(
+        tokens: Vec<u32>,
+        log_probability: f64,
+        rank: f64,
+        config: &DecodingConfig,
+    ) -> Self {
         let length = tokens.len() + 1;
         Self { tokens, log_probability, score: config.score(rank, length), length }
     }

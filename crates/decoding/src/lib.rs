@@ -1,4 +1,5 @@
-//! Greedy search, beam search, sampling and forced scoring over any model that predicts one token at a time.
+//! Greedy search, beam search, sampling and forced scoring over any model that predicts one token
+//! at a time.
 //!
 //! The searches know a model only through [`StepModel`]: start from sources, step all rows by one
 //! token, keep some rows. They run on the host over plain `f32` rows. The alternative, searching
@@ -12,13 +13,14 @@
 //!   by the order of hypotheses and then by the lowest token id.
 //! - A hypothesis' log-probability is that of the model's full distribution, whatever tokens the
 //!   search forbids, so [`Translator::score`] of an output gives the number the search gave it.
-//! - Stopping is exact, unless `patience` asks for less: the result is the one that running the beam to
-//!   its maximum length gives.
-//! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample and
-//!   the position.
+//! - Stopping is exact, unless `patience` asks for less: the result is the one that running the
+//!   beam to its maximum length gives.
+//! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample
+//!   and the position.
 //!
-//! Reading order: [`StepModel`], then `rules.rs` (what may come next), `select.rs` (one row of logits to
-//! candidates), `beam.rs`, `walk.rs` (greedy search and sampling), and [`Translator`], which forms the batches.
+//! Reading order: [`StepModel`], then `rules.rs` (what may come next), `select.rs` (one row of
+//! logits to candidates), `beam.rs`, `walk.rs` (greedy search and sampling), and [`Translator`],
+//! which forms the batches.
 //!
 //! ```
 //! use taper_decoding::{DecodingConfig, Result, StepModel, Translator};

@@ -28,7 +28,13 @@ impl Rules {
     ///
     /// At the maximum length `</s>` is forced and its log-probability counted, so that every
     /// hypothesis is a whole sentence with a true score.
-    pub(crate) fn after(length: usize, history: &[u32], sentence: &Sentence<'_>, limits: OutputLimits, config: &DecodingConfig) -> Self {
+    pub(crate) fn after(
+        length: usize,
+        history: &[u32],
+        sentence: &Sentence<'_>,
+        limits: OutputLimits,
+        config: &DecodingConfig,
+    ) -> Self {
         let mut repeated = Vec::new();
         if config.repetition_penalty != 1.0 {
             repeated.extend_from_slice(history);
@@ -84,7 +90,12 @@ fn run_ends(history: &[u32], size: usize) -> Vec<u32> {
         return Vec::new();
     }
     let beginning = &history[history.len() + 1 - size..];
-    history.windows(size).filter_map(|run| run.split_last()).filter(|(_, start)| *start == beginning).map(|(last, _)| *last).collect()
+    history
+        .windows(size)
+        .filter_map(|run| run.split_last())
+        .filter(|(_, start)| *start == beginning)
+        .map(|(last, _)| *last)
+        .collect()
 }
 
 #[cfg(test)]
@@ -107,6 +118,9 @@ mod tests {
         let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
         let rules = Rules::after(3, &[4, 5, 4], &sentence, sentence.limits(&config, None), &config);
         let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];
-        assert_eq!(rules.penalised(&logits).expect("penalised"), [0.0, 0.0, 0.0, 0.0, 1.5, -6.0, 1.0]);
+        assert_eq!(
+            rules.penalised(&logits).expect("penalised"),
+            [0.0, 0.0, 0.0, 0.0, 1.5, -6.0, 1.0]
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Sampling: each token drawn from the model's distribution, sharpened or cut as configured.
 //!
-//! A draw is a function of (seed, sentence number, sample, position). So a translation depends neither
-//! on the sentences beside it nor on how they are batched, and asking for more samples leaves the first
-//! ones as they were.
+//! A draw is a function of (seed, sentence number, sample, position). So a translation depends
+//! neither on the sentences beside it nor on how they are batched, and asking for more samples
+//! leaves the first ones as they were.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,11 @@ use crate::walk::walk;
 use crate::{DecodingConfig, Hypothesis, Result, SamplingConfig, Sentence, StepModel};
 
 /// Draws `n_best` translations of each sentence, best score first.
-pub(crate) fn sample<M: StepModel>(model: &M, sentences: &[Sentence<'_>], config: &DecodingConfig) -> Result<Vec<Vec<Hypothesis>>> {
+pub(crate) fn sample<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    config: &DecodingConfig,
+) -> Result<Vec<Vec<Hypothesis>>> {
     let sampling = &config.sampling;
     walk(model, sentences, config.n_best, config, |logits, rules, row| {
         let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
@@ -23,23 +27,33 @@ pub(crate) fn sample<M: StepModel>(model: &M, sentences: &[Sentence<'_>], config
     })
 }
 
-/// The token at which the probability cumulated over rising ids passes `uniform`, which is in `[0, 1)`.
+/// The token at which the probability cumulated over rising ids passes `uniform`, which is in `[0,
+/// 1)`.
 ///
 /// `None` where the row is no distribution, `Some(None)` where nothing is possible.
-fn draw(logits: &[f32], rules: &Rules, sampling: &SamplingConfig, uniform: f64) -> Option<Option<Candidate>> {
+fn draw(
+    logits: &[f32],
+    rules: &Rules,
+    sampling: &SamplingConfig,
+    uniform: f64,
+) -> Option<Option<Candidate>> {
     let weighed = Weighed::new(logits, rules)?;
     if let Some(token) = rules.forced {
         return Some(weighed.possible(token).then(|| weighed.candidate(token)));
     }
-    let admitted = (0..).zip(weighed.logits().iter().copied()).filter(|&(token, logit)| logit != f32::NEG_INFINITY && rules.admits(token));
-    let mut tokens: Vec<Weight> = admitted.map(|(token, logit)| Weight { token, logit, weight: 0.0 }).collect();
+    let admitted = (0..)
+        .zip(weighed.logits().iter().copied())
+        .filter(|&(token, logit)| logit != f32::NEG_INFINITY && rules.admits(token));
+    let mut tokens: Vec<Weight> =
+        admitted.map(|(token, logit)| Weight { token, logit, weight: 0.0 }).collect();
     if sampling.top_k > 0 && sampling.top_k < tokens.len() {
         tokens.select_nth_unstable_by(sampling.top_k, Weight::likeliest_first);
         tokens.truncate(sampling.top_k);
     }
     let max = tokens.iter().fold(f32::NEG_INFINITY, |max, entry| max.max(entry.logit));
     for entry in &mut tokens {
-        entry.weight = f64::from(exponential((f64::from(entry.logit - max) / sampling.temperature) as f32));
+        entry.weight =
+            f64::from(exponential((f64::from(entry.logit - max) / sampling.temperature) as f32));
     }
     if sampling.top_p < 1.0 {
         tokens.sort_unstable_by(Weight::likeliest_first);
@@ -52,8 +66,8 @@ fn draw(logits: &[f32], rules: &Rules, sampling: &SamplingConfig, uniform: f64) 
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
-    // The middle of the interval that the draw stands for: its lower end, 0, would choose the first token however
-    // unlikely it is.
+    // The middle of the interval that the draw stands for: its lower end, 0, would choose the first
+    // token however unlikely it is.
     let uniform = uniform + f64::EPSILON / 4.0;
     let drawn = reached(&tokens, |sum| sum > uniform * total);
     Some(tokens.get(drawn).map(|entry| weighed.candidate(entry.token)))
@@ -73,7 +87,8 @@ impl Weight {
     }
 }
 
-/// The first place at which the sum of weights so far is `enough`; the last where rounding keeps it below.
+/// The first place at which the sum of weights so far is `enough`; the last where rounding keeps it
+/// below.
 fn reached(tokens: &[Weight], enough: impl Fn(f64) -> bool) -> usize {
     let mut cumulated = 0.0;
     let place = tokens.iter().position(|entry| {
@@ -107,18 +122,26 @@ mod tests {
         let weights: Vec<f64> = LOGITS[4..].iter().map(|&x| (f64::from(x) / 2.0).exp()).collect();
         let total: f64 = weights.iter().sum();
         let count = 20_000;
-        let draws: Vec<u32> = (0..count).map(|i| drawn(&sampling, (f64::from(i) + 0.5) / f64::from(count))).collect();
+        let draws: Vec<u32> =
+            (0..count).map(|i| drawn(&sampling, (f64::from(i) + 0.5) / f64::from(count))).collect();
         for (token, weight) in (4..).zip(weights) {
-            let share = draws.iter().filter(|&&drawn| drawn == token).count() as f64 / f64::from(count);
+            let share =
+                draws.iter().filter(|&&drawn| drawn == token).count() as f64 / f64::from(count);
             assert!((share - weight / total).abs() < 1e-3, "{token}: {share} {}", weight / total);
         }
     }
 
     #[test]
     fn cuts_keep_the_likeliest() {
-        let with = |top_k, top_p| SamplingConfig { temperature: 1.0, top_k, top_p, ..SamplingConfig::default() };
+        let with = |top_k, top_p| SamplingConfig {
+            temperature: 1.0,
+            top_k,
+            top_p,
+            ..SamplingConfig::default()
+        };
         let all = |sampling: &SamplingConfig| -> Vec<u32> {
-            let mut tokens: Vec<u32> = (0..1000).map(|i| drawn(sampling, f64::from(i) / 1000.0)).collect();
+            let mut tokens: Vec<u32> =
+                (0..1000).map(|i| drawn(sampling, f64::from(i) / 1000.0)).collect();
             tokens.sort_unstable();
             tokens.dedup();
             tokens

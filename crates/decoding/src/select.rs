@@ -21,7 +21,9 @@ pub(crate) struct Candidate {
 pub(crate) fn best_tokens(logits: &[f32], count: usize, rules: &Rules) -> Option<Vec<Candidate>> {
     let weighed = Weighed::new(logits, rules)?;
     if let Some(token) = rules.forced {
-        return Some(weighed.possible(token).then(|| weighed.candidate(token)).into_iter().collect());
+        return Some(
+            weighed.possible(token).then(|| weighed.candidate(token)).into_iter().collect(),
+        );
     }
     let mut best = Best::new(count.min(logits.len()));
     let row = weighed.ranked();
@@ -50,9 +52,11 @@ impl Best {
         Self { count, sorted: Vec::with_capacity(count + 1) }
     }
 
-    /// Whether `logit` has no place among them. Ids come in rising order, so an equal logit loses to the one that is kept.
+    /// Whether `logit` has no place among them. Ids come in rising order, so an equal logit loses
+    /// to the one that is kept.
     fn beats(&self, logit: f32) -> bool {
-        self.sorted.len() == self.count && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
+        self.sorted.len() == self.count
+            && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
     }
 
     fn insert(&mut self, logit: f32, token: u32) {
@@ -80,7 +84,8 @@ impl<'a> Row<'a> {
         Some(Self { logits, maxima, normalizer })
     }
 
-    /// The log-probability of a token. Rounding must not lift it above 0: the searches rely on totals that never rise.
+    /// The log-probability of a token. Rounding must not lift it above 0: the searches rely on
+    /// totals that never rise.
     pub(crate) fn log_probability(&self, token: u32) -> f64 {
         (f64::from(self.logits[token as usize]) - self.normalizer).min(0.0)
     }
@@ -118,7 +123,11 @@ impl<'a> Weighed<'a> {
     }
 
     pub(crate) fn candidate(&self, token: u32) -> Candidate {
-        Candidate { token, log_probability: self.model.log_probability(token), rank: self.ranked().log_probability(token) }
+        Candidate {
+            token,
+            log_probability: self.model.log_probability(token),
+            rank: self.ranked().log_probability(token),
+        }
     }
 }
 
@@ -150,7 +159,9 @@ mod tests {
         for levels in [7, 1000] {
             let logits: Vec<f32> = (0..1003_u64).map(|i| (i * i * 31 % levels) as f32).collect();
             let mut expected: Vec<u32> = (UNKNOWN..1003).filter(|&token| token != 2).collect();
-            expected.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b)));
+            expected.sort_by(|&a, &b| {
+                logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b))
+            });
             for count in [1, 5, 6, 200] {
                 let best = best_tokens(&logits, count, &anything()).expect("finite");
                 let tokens: Vec<u32> = best.iter().map(|candidate| candidate.token).collect();

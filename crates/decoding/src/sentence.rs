@@ -16,13 +16,19 @@ pub struct Sentence<'a> {
 impl<'a> Sentence<'a> {
     /// Sentences without prefixes, numbered from 0.
     pub fn plain<S: AsRef<[u32]>>(sources: &'a [S]) -> Vec<Self> {
-        sources.iter().zip(0..).map(|(source, number)| Self { source: source.as_ref(), prefix: &[], number }).collect()
+        sources
+            .iter()
+            .zip(0..)
+            .map(|(source, number)| Self { source: source.as_ref(), prefix: &[], number })
+            .collect()
     }
 
-    /// How long the output may be, of a model that takes at most `longest` tokens; a prefix may exceed the configuration's limits.
+    /// How long the output may be, of a model that takes at most `longest` tokens; a prefix may
+    /// exceed the configuration's limits.
     pub(crate) fn limits(&self, config: &DecodingConfig, longest: Option<usize>) -> OutputLimits {
         let limits = config.output_limits(self.source.len().saturating_sub(1));
-        let max_length = limits.max_length.max(self.prefix.len()).min(longest.unwrap_or(usize::MAX));
+        let max_length =
+            limits.max_length.max(self.prefix.len()).min(longest.unwrap_or(usize::MAX));
         OutputLimits { min_length: limits.min_length.min(max_length), max_length }
     }
 }

@@ -18,18 +18,36 @@ impl StepModel for Inference {
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<DecodeState> {
-        Inference::start(self, &Sequences::pack(sources)).map_err(|error| DecodingError::model("start", error))
+        Inference::start(self, &Sequences::pack(sources))
+            .map_err(|error| DecodingError::model("start", error))
     }
 
-    fn step(&self, state: &mut DecodeState, tokens: &[u32], mut read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    fn step(
+        &self,
+        state: &mut DecodeState,
+        tokens: &[u32],
+        mut read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
         let failed = |error: candle_core::Error| DecodingError::model("step", error);
-        for block in Inference::step(self, state, tokens).map_err(|error| DecodingError::model("step", error))? {
+        for block in Inference::step(self, state, tokens)
+            .map_err(|error| DecodingError::model("step", error))?
+        {
             let logits = block.map_err(|error| DecodingError::model("step", error))?; // (rows, V)
-            let logits = logits.to_device(&Device::Cpu).and_then(|logits| logits.contiguous()).map_err(failed)?;
+            let logits = logits
+                .to_device(&Device::Cpu)
+                .and_then(|logits| logits.contiguous())
+                .map_err(failed)?;
             let (storage, layout) = logits.storage_and_layout();
             match (&*storage, layout.contiguous_offsets()) {
-                (Storage::Cpu(host), Some((from, to))) => read(&host.as_slice::<f32>().map_err(failed)?[from..to])?,
-                _ => return Err(DecodingError::model("step", "its output did not arrive on the host")),
+                (Storage::Cpu(host), Some((from, to))) => {
+                    read(&host.as_slice::<f32>().map_err(failed)?[from..to])?
+                }
+                _ => {
+                    return Err(DecodingError::model(
+                        "step",
+                        "its output did not arrive on the host",
+                    ));
+                }
             }
         }
         Ok(())

@@ -7,7 +7,10 @@ use crate::forced::check_target;
 use crate::greedy::greedy;
 use crate::sampling::sample;
 use crate::tokens::END;
-use crate::{DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, Sentence, StepModel, forced_scores};
+use crate::{
+    DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, Sentence, StepModel,
+    forced_scores,
+};
 
 /// The source that the model sees for an empty line with a translation to score or to go on with.
 const ONLY_END: &[u32] = &[END];
@@ -73,12 +76,12 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.translate_sentences(&Sentence::plain(sources), on_chunk)
     }
 
-    /// As [`translate_with`](Self::translate_with), for sentences with prefixes and numbers of their own. An empty
-    /// source with a prefix is given to the model as only `</s>`.
+    /// As [`translate_with`](Self::translate_with), for sentences with prefixes and numbers of
+    /// their own. An empty source with a prefix is given to the model as only `</s>`.
     ///
     /// # Errors
-    /// As [`translate`](Self::translate); [`DecodingError::Target`] and [`DecodingError::LongPrefix`] for a prefix that no translation
-    /// can hold.
+    /// As [`translate`](Self::translate); [`DecodingError::Target`] and
+    /// [`DecodingError::LongPrefix`] for a prefix that no translation can hold.
     pub fn translate_sentences(
         &self,
         sentences: &[Sentence<'_>],
@@ -90,9 +93,12 @@ impl<'m, M: StepModel> Translator<'m, M> {
             check_length(index, sentence.prefix, self.model.longest_output())?;
         }
         let (empty, mut order): (Vec<usize>, Vec<usize>) =
-            (0..sentences.len()).partition(|&index| is_empty(sentences[index].source) && sentences[index].prefix.is_empty());
+            (0..sentences.len()).partition(|&index| {
+                is_empty(sentences[index].source) && sentences[index].prefix.is_empty()
+            });
         order.sort_by_key(|&index| std::cmp::Reverse(sentences[index].source.len()));
-        let lengths: Vec<usize> = order.iter().map(|&index| sentences[index].source.len()).collect();
+        let lengths: Vec<usize> =
+            order.iter().map(|&index| sentences[index].source.len()).collect();
         let batches = batches(&lengths, self.config.rows_per_sentence(), &self.config);
 
         let mut collector = Collector::new(sentences.len(), on_chunk);
@@ -102,8 +108,13 @@ impl<'m, M: StepModel> Translator<'m, M> {
         }
         for batch in batches {
             let indices = &order[batch];
-            let chunk: Vec<Sentence<'_>> =
-                indices.iter().map(|&index| Sentence { source: or_only_end(sentences[index].source), ..sentences[index] }).collect();
+            let chunk: Vec<Sentence<'_>> = indices
+                .iter()
+                .map(|&index| Sentence {
+                    source: or_only_end(sentences[index].source),
+                    ..sentences[index]
+                })
+                .collect();
             let results = self.translate_chunk(&chunk).map_err(|error| error.in_batch(indices))?;
             collector.finish(indices, results);
         }
@@ -132,13 +143,18 @@ impl<'m, M: StepModel> Translator<'m, M> {
         on_chunk: impl FnMut(FinishedChunk<'_, ForcedScore>),
     ) -> Result<Vec<ForcedScore>> {
         if sources.len() != targets.len() {
-            return Err(DecodingError::UnequalCounts { sources: sources.len(), targets: targets.len() });
+            return Err(DecodingError::UnequalCounts {
+                sources: sources.len(),
+                targets: targets.len(),
+            });
         }
         check_sources(sources.iter().map(Vec::as_slice))?;
-        let (empty, mut order): (Vec<usize>, Vec<usize>) =
-            (0..sources.len()).partition(|&index| is_empty(&sources[index]) && targets[index].is_empty());
+        let (empty, mut order): (Vec<usize>, Vec<usize>) = (0..sources.len())
+            .partition(|&index| is_empty(&sources[index]) && targets[index].is_empty());
         // Targets of about one length end together, which keeps the rows of a batch busy.
-        order.sort_by_key(|&index| std::cmp::Reverse((sources[index].len().max(1), targets[index].len())));
+        order.sort_by_key(|&index| {
+            std::cmp::Reverse((sources[index].len().max(1), targets[index].len()))
+        });
         let lengths: Vec<usize> = order.iter().map(|&index| sources[index].len().max(1)).collect();
 
         let mut collector = Collector::new(sources.len(), on_chunk);
@@ -147,10 +163,12 @@ impl<'m, M: StepModel> Translator<'m, M> {
         }
         for batch in batches(&lengths, 1, &self.config) {
             let indices = &order[batch];
-            let chunk_sources: Vec<&[u32]> = indices.iter().map(|&index| or_only_end(&sources[index])).collect();
-            let chunk_targets: Vec<&[u32]> = indices.iter().map(|&i| targets[i].as_slice()).collect();
-            let results =
-                forced_scores(self.model, &chunk_sources, &chunk_targets, &self.config).map_err(|error| error.in_batch(indices))?;
+            let chunk_sources: Vec<&[u32]> =
+                indices.iter().map(|&index| or_only_end(&sources[index])).collect();
+            let chunk_targets: Vec<&[u32]> =
+                indices.iter().map(|&i| targets[i].as_slice()).collect();
+            let results = forced_scores(self.model, &chunk_sources, &chunk_targets, &self.config)
+                .map_err(|error| error.in_batch(indices))?;
             collector.finish(indices, results);
         }
         Ok(collector.into_results())
@@ -217,13 +235,19 @@ fn check_sources<'a>(sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
 /// Refuses a prefix that leaves the model no position for `</s>`.
 fn check_length(sentence: usize, prefix: &[u32], longest: Option<usize>) -> Result<()> {
     match longest {
-        Some(longest) if prefix.len() > longest => Err(DecodingError::LongPrefix { sentence, tokens: prefix.len(), longest }),
+        Some(longest) if prefix.len() > longest => {
+            Err(DecodingError::LongPrefix { sentence, tokens: prefix.len(), longest })
+        }
         _ => Ok(()),
     }
 }
 
 /// Cuts sentences of the given lengths, in order, into batches within the configured budgets.
-fn batches(lengths: &[usize], rows_per_sentence: usize, config: &DecodingConfig) -> Vec<Range<usize>> {
+fn batches(
+    lengths: &[usize],
+    rows_per_sentence: usize,
+    config: &DecodingConfig,
+) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let mut start = 0;
     let mut tokens = 0_usize;

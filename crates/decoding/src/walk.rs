@@ -19,10 +19,12 @@ pub(crate) struct Growing<'a> {
     rank: f64,
 }
 
-/// Grows `copies` outputs for each sentence until all have ended, taking the token that `choose` picks from
-/// a row of logits at each position. Returns the outputs of each sentence, best score first.
+/// Grows `copies` outputs for each sentence until all have ended, taking the token that `choose`
+/// picks from a row of logits at each position. Returns the outputs of each sentence, best score
+/// first.
 ///
-/// `choose` answers `None` where the row is no distribution, and `Some(None)` where nothing is possible.
+/// `choose` answers `None` where the row is no distribution, and `Some(None)` where nothing is
+/// possible.
 pub(crate) fn walk<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
@@ -55,8 +57,11 @@ pub(crate) fn walk<M: StepModel>(
     let rows: Vec<usize> = active.iter().map(|row| row.index).collect();
     select_if_changed(model, &mut state, sentences.len(), &rows)?;
     while !active.is_empty() {
-        let inputs: Vec<u32> = active.iter().map(|row| row.tokens.last().copied().unwrap_or(START)).collect();
-        let chosen = step_rows(model, &mut state, &inputs, |row, logits| next(logits, &active[row], config, &choose))?;
+        let inputs: Vec<u32> =
+            active.iter().map(|row| row.tokens.last().copied().unwrap_or(START)).collect();
+        let chosen = step_rows(model, &mut state, &inputs, |row, logits| {
+            next(logits, &active[row], config, &choose)
+        })?;
 
         let old_rows = active.len();
         let mut kept_rows = Vec::with_capacity(old_rows);
@@ -65,7 +70,12 @@ pub(crate) fn walk<M: StepModel>(
             row.log_probability += candidate.log_probability;
             row.rank += candidate.rank;
             if candidate.token == END {
-                finished[row.index].push(Hypothesis::finished(row.tokens, row.log_probability, row.rank, config));
+                finished[row.index].push(Hypothesis::finished(
+                    row.tokens,
+                    row.log_probability,
+                    row.rank,
+                    config,
+                ));
             } else {
                 row.tokens.push(candidate.token);
                 kept_rows.push(old_row);
@@ -93,5 +103,7 @@ fn next(
 ) -> Result<Candidate> {
     let (sentence, position) = (row.index, row.tokens.len());
     let rules = Rules::after(position, &row.tokens, &row.sentence, row.limits, config);
-    choose(logits, &rules, row).ok_or(DecodingError::NotADistribution { sentence, position })?.ok_or(DecodingError::DeadEnd { sentence })
+    choose(logits, &rules, row)
+        .ok_or(DecodingError::NotADistribution { sentence, position })?
+        .ok_or(DecodingError::DeadEnd { sentence })
 }

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{HashModel, random_sources};
-use taper_decoding::{DecodingConfig, DecodingError, END, Ensemble, Hypothesis, SamplingConfig, Sentence, Translator};
+use taper_decoding::{
+    DecodingConfig, DecodingError, END, Ensemble, Hypothesis, SamplingConfig, Sentence, Translator,
+};
 
 /// A model whose outputs are long enough to steer.
 fn model(seed: u64) -> HashModel {
@@ -13,12 +15,21 @@ fn model(seed: u64) -> HashModel {
     model
 }
 
-fn translate(model: &HashModel, config: &DecodingConfig, sources: &[Vec<u32>]) -> Vec<Vec<Hypothesis>> {
+fn translate(
+    model: &HashModel,
+    config: &DecodingConfig,
+    sources: &[Vec<u32>],
+) -> Vec<Vec<Hypothesis>> {
     Translator::new(model, config.clone()).expect("valid").translate(sources).expect("decodes")
 }
 
 fn prefixed<'a>(sources: &'a [Vec<u32>], prefixes: &'a [Vec<u32>]) -> Vec<Sentence<'a>> {
-    sources.iter().zip(prefixes).zip(0..).map(|((source, prefix), number)| Sentence { source, prefix, number }).collect()
+    sources
+        .iter()
+        .zip(prefixes)
+        .zip(0..)
+        .map(|((source, prefix), number)| Sentence { source, prefix, number })
+        .collect()
 }
 
 fn greedy() -> DecodingConfig {
@@ -48,7 +59,8 @@ fn a_low_temperature_and_one_candidate_are_greedy_search() {
 fn cuts_that_cut_nothing_change_nothing() {
     let (model, sources) = (model(42), random_sources(30, 42));
     let expected = translate(&model, &sampled(sampling(1.0, 5), 1), &sources);
-    // The largest share that is not all: tokens are put in another order to be cut, and all of them stay.
+    // The largest share that is not all: tokens are put in another order to be cut, and all of them
+    // stay.
     for (top_k, top_p) in [(12, 1.0), (0, 1.0 - f64::EPSILON)] {
         let all = SamplingConfig { top_k, top_p, ..sampling(1.0, 5) };
         assert_eq!(translate(&model, &sampled(all, 1), &sources), expected, "{top_k} {top_p}");
@@ -61,7 +73,10 @@ fn samples_depend_on_seed_and_sentence_alone() {
     let config = sampled(sampling(1.0, 5), 3);
     let together = translate(&model, &config, &sources);
     for batch_rows in [1, 7, 20] {
-        assert_eq!(translate(&model, &DecodingConfig { batch_rows, ..config.clone() }, &sources), together);
+        assert_eq!(
+            translate(&model, &DecodingConfig { batch_rows, ..config.clone() }, &sources),
+            together
+        );
     }
     // A sentence by itself, with the number that it has in the file.
     let translator = Translator::new(&model, config).expect("valid");
@@ -109,10 +124,19 @@ fn an_output_as_prefix_gives_that_output() {
         let translator = Translator::new(&model, config.clone()).expect("valid");
         let found = translator.translate(&sources).expect("decodes");
         // Of a beam, the whole output may be beaten by a longer one that the search had pruned.
-        let shares: &[usize] = if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
+        let shares: &[usize] =
+            if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
         for share in shares {
-            let prefixes: Vec<Vec<u32>> = found.iter().map(|list| list[0].tokens[..list[0].tokens.len() * share / 2].to_vec()).collect();
-            assert_eq!(translator.translate_sentences(&prefixed(&sources, &prefixes), |_| {}).expect("decodes"), found);
+            let prefixes: Vec<Vec<u32>> = found
+                .iter()
+                .map(|list| list[0].tokens[..list[0].tokens.len() * share / 2].to_vec())
+                .collect();
+            assert_eq!(
+                translator
+                    .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
+                    .expect("decodes"),
+                found
+            );
         }
     }
 }
@@ -121,10 +145,17 @@ fn an_output_as_prefix_gives_that_output() {
 fn every_output_begins_with_its_prefix() {
     let (model, mut sources) = (model(47), random_sources(20, 47));
     sources[3] = vec![END];
-    let prefixes: Vec<Vec<u32>> = (0..20_u32).map(|i| (0..i % 4).map(|k| 4 + (i + 3 * k) % 8).collect()).collect();
-    for config in [greedy(), DecodingConfig { n_best: 4, ..DecodingConfig::default() }, sampled(sampling(1.0, 9), 4)] {
+    let prefixes: Vec<Vec<u32>> =
+        (0..20_u32).map(|i| (0..i % 4).map(|k| 4 + (i + 3 * k) % 8).collect()).collect();
+    for config in [
+        greedy(),
+        DecodingConfig { n_best: 4, ..DecodingConfig::default() },
+        sampled(sampling(1.0, 9), 4),
+    ] {
         let translator = Translator::new(&model, config).expect("valid");
-        let found = translator.translate_sentences(&prefixed(&sources, &prefixes), |_| {}).expect("decodes");
+        let found = translator
+            .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
+            .expect("decodes");
         for (list, prefix) in found.iter().zip(&prefixes) {
             assert!(!list.is_empty());
             assert!(list.iter().all(|hypothesis| hypothesis.tokens.starts_with(prefix)));
@@ -133,8 +164,10 @@ fn every_output_begins_with_its_prefix() {
     // A prefix may be longer than outputs otherwise get.
     let short = DecodingConfig { max_length: 2, ..greedy() };
     let long = vec![vec![4, 5, 6, 7, 4, 5]];
-    let found =
-        Translator::new(&model, short).expect("valid").translate_sentences(&prefixed(&sources[..1], &long), |_| {}).expect("decodes");
+    let found = Translator::new(&model, short)
+        .expect("valid")
+        .translate_sentences(&prefixed(&sources[..1], &long), |_| {})
+        .expect("decodes");
     assert_eq!(found[0][0].tokens, long[0]);
 }
 
@@ -143,8 +176,13 @@ fn prefixes_are_checked() {
     let (model, sources) = (model(48), random_sources(2, 48));
     let translator = Translator::new(&model, greedy()).expect("valid");
     let prefixes = [vec![4], vec![5, END]];
-    let error = translator.translate_sentences(&prefixed(&sources, &prefixes), |_| {}).expect_err("</s> within");
-    assert!(matches!(error, DecodingError::Target { sentence: 1, position: 1, token: END, .. }), "{error}");
+    let error = translator
+        .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
+        .expect_err("</s> within");
+    assert!(
+        matches!(error, DecodingError::Target { sentence: 1, position: 1, token: END, .. }),
+        "{error}"
+    );
 }
 
 #[test]
@@ -155,20 +193,34 @@ fn no_output_is_longer_than_the_model_takes() {
     let two = [HashModel { longest: Some(9), end_bias: -9.0, ..model(56) }, short];
     let ensemble = Ensemble::new(&two).expect("one vocabulary");
     let short = &two[1];
-    for config in [greedy(), DecodingConfig { n_best: 4, ..DecodingConfig::default() }, sampled(sampling(1.0, 9), 4)] {
+    for config in [
+        greedy(),
+        DecodingConfig { n_best: 4, ..DecodingConfig::default() },
+        sampled(sampling(1.0, 9), 4),
+    ] {
         // The end gives way to no minimum.
         let config = DecodingConfig { min_length: 7, ..config };
         let alone = translate(short, &config, &sources);
-        let together = Translator::new(&ensemble, config).expect("valid").translate(&sources).expect("decodes");
-        assert!(alone.iter().chain(&together).flatten().all(|hypothesis| hypothesis.tokens.len() == 5));
+        let together = Translator::new(&ensemble, config)
+            .expect("valid")
+            .translate(&sources)
+            .expect("decodes");
+        assert!(
+            alone.iter().chain(&together).flatten().all(|hypothesis| hypothesis.tokens.len() == 5)
+        );
     }
     let prefixes = [vec![4, 5, 6, 7, 4], vec![4, 5, 6, 7, 4, 5]];
     let prefixed = |count: usize, model| {
-        Translator::new(model, greedy()).expect("valid").translate_sentences(&prefixed(&sources[..count], &prefixes[..count]), |_| {})
+        Translator::new(model, greedy())
+            .expect("valid")
+            .translate_sentences(&prefixed(&sources[..count], &prefixes[..count]), |_| {})
     };
     assert_eq!(prefixed(1, short).expect("fits")[0][0].tokens, prefixes[0]);
     let error = prefixed(2, short).expect_err("too long");
-    assert!(matches!(error, DecodingError::LongPrefix { sentence: 1, tokens: 6, longest: 5 }), "{error}");
+    assert!(
+        matches!(error, DecodingError::LongPrefix { sentence: 1, tokens: 6, longest: 5 }),
+        "{error}"
+    );
     assert!(prefixed(2, &long).expect("no limit")[1][0].tokens.starts_with(&prefixes[1]));
 }
 
@@ -193,7 +245,11 @@ fn no_run_comes_twice() {
         for config in [base.clone(), greedy(), sampled(sampling(1.0, 3), 3)] {
             let config = DecodingConfig { no_repeat_ngram: size, ..config };
             for hypothesis in translate(&model, &config, &sources).iter().flatten() {
-                assert!(longest_repeated_run(&hypothesis.tokens) < size, "{size}: {:?}", hypothesis.tokens);
+                assert!(
+                    longest_repeated_run(&hypothesis.tokens) < size,
+                    "{size}: {:?}",
+                    hypothesis.tokens
+                );
             }
         }
     }
@@ -237,12 +293,17 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
     let ensemble = Ensemble::new(&models).expect("one vocabulary");
     let targets: Vec<Vec<u32>> = (0..10_u32).map(|i| vec![4 + i % 8]).collect();
     let score = |sources: &[Vec<u32>], targets: &[Vec<u32>]| {
-        Translator::new(&ensemble, greedy()).expect("valid").score(sources, targets).expect("scores")
+        Translator::new(&ensemble, greedy())
+            .expect("valid")
+            .score(sources, targets)
+            .expect("scores")
     };
-    // Per token, the sum over the vocabulary of the geometric means normalises the one of the token.
+    // Per token, the sum over the vocabulary of the geometric means normalises the one of the
+    // token.
     let single = |model: &HashModel, target: &[u32]| {
         let translator = Translator::new(model, greedy()).expect("valid");
-        translator.score(&sources[..1], &[target.to_vec()]).expect("scores")[0].token_log_probabilities[0]
+        translator.score(&sources[..1], &[target.to_vec()]).expect("scores")[0]
+            .token_log_probabilities[0]
     };
     let means: Vec<f64> = (1..12)
         .filter(|&token| token != 2 && token != END)

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use common::{HashModel, random_sources, short_outputs};
 use taper_decoding::{
-    DecodingConfig, END, Hypothesis, LengthPenaltyForm, START, StepModel, UNKNOWN, beam_search, forced_scores, greedy_search,
-    length_penalty,
+    DecodingConfig, END, Hypothesis, LengthPenaltyForm, START, StepModel, UNKNOWN, beam_search,
+    forced_scores, greedy_search, length_penalty,
 };
 
 fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
@@ -55,7 +55,11 @@ fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<S
 
 /// Beam search written for clarity: one sentence, whole prefixes, no early stopping. Returns the
 /// n-best list and how many rows it took to find.
-fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (Vec<Vec<u32>>, usize) {
+fn patient_beam(
+    model: &HashModel,
+    source: &[u32],
+    config: &DecodingConfig,
+) -> (Vec<Vec<u32>>, usize) {
     let limits = config.output_limits(source.len() - 1);
     let mut live: Vec<Scored> = vec![(Vec::new(), 0.0)];
     let mut finished: Vec<(f64, Vec<u32>)> = Vec::new();
@@ -66,7 +70,11 @@ fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (
         for (prefix, total) in &live {
             let row = log_softmax(model, source, prefix);
             for token in END..model.vocabulary as u32 {
-                let allowed = if token == END { length >= limits.min_length } else { length < limits.max_length };
+                let allowed = if token == END {
+                    length >= limits.min_length
+                } else {
+                    length < limits.max_length
+                };
                 if allowed {
                     continuations.push((prefix.clone(), token, total + row[token as usize]));
                 }
@@ -78,9 +86,13 @@ fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (
                 finished.push((config.score(*total, prefix.len() + 1), prefix.clone()));
             }
         }
-        let going_on = continuations.into_iter().filter(|(_, token, _)| *token != END).take(config.beam_size);
-        live = going_on.map(|(prefix, token, total)| ([prefix, vec![token]].concat(), total)).collect();
-        // What patience asks for, where it does; the rest of the time this runs to the maximum length.
+        let going_on =
+            continuations.into_iter().filter(|(_, token, _)| *token != END).take(config.beam_size);
+        live = going_on
+            .map(|(prefix, token, total)| ([prefix, vec![token]].concat(), total))
+            .collect();
+        // What patience asks for, where it does; the rest of the time this runs to the maximum
+        // length.
         if config.patience > 0.0 && finished.len() >= config.beam_size {
             break;
         }
@@ -94,7 +106,8 @@ fn patient_beam(model: &HashModel, source: &[u32], config: &DecodingConfig) -> (
 #[test]
 fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
     const MAX_LENGTH: usize = 4;
-    for (alpha, reward) in [(0.0, 0.0), (0.6, 0.0), (1.0, 0.0), (2.0, 0.0), (0.0, 1.5), (1.0, 0.5)] {
+    for (alpha, reward) in [(0.0, 0.0), (0.6, 0.0), (1.0, 0.0), (2.0, 0.0), (0.0, 1.5), (1.0, 0.5)]
+    {
         for (seed, min_length) in [(1, 0), (2, 0), (3, 2), (4, 0)] {
             let model = HashModel::new(seed);
             let sources = random_sources(3, seed);
@@ -108,13 +121,18 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
             };
             let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
             for (source, found) in sources.iter().zip(found) {
-                let mut all: Vec<(f64, f64, Vec<u32>)> = enumerate(&model, source, min_length, MAX_LENGTH)
-                    .into_iter()
-                    .map(|(tokens, total)| {
-                        let length = tokens.len() + 1;
-                        (total / length_penalty(length, alpha) + reward * length as f64, total, tokens)
-                    })
-                    .collect();
+                let mut all: Vec<(f64, f64, Vec<u32>)> =
+                    enumerate(&model, source, min_length, MAX_LENGTH)
+                        .into_iter()
+                        .map(|(tokens, total)| {
+                            let length = tokens.len() + 1;
+                            (
+                                total / length_penalty(length, alpha) + reward * length as f64,
+                                total,
+                                tokens,
+                            )
+                        })
+                        .collect();
                 all.sort_by(|a, b| b.0.total_cmp(&a.0));
                 assert_eq!(found.len(), 7);
                 for (hypothesis, (score, total, tokens)) in found.iter().zip(all) {
@@ -172,7 +190,12 @@ fn patience_stops_when_enough_have_finished() {
             let mut model = HashModel::new(seed);
             model.end_bias = 1.0;
             let sources = random_sources(4, seed);
-            let exact = DecodingConfig { length_penalty: 1.0, length_penalty_form: form, n_best: 2, ..short_outputs(4, 12) };
+            let exact = DecodingConfig {
+                length_penalty: 1.0,
+                length_penalty_form: form,
+                n_best: 2,
+                ..short_outputs(4, 12)
+            };
             let config = DecodingConfig { patience: 1.0, ..exact.clone() };
             beam_search(&model, &slices(&sources), &exact).expect("decodes");
             exact_rows += model.rows_stepped.swap(0, Ordering::Relaxed);
@@ -194,7 +217,11 @@ fn a_beam_of_one_is_greedy_search() {
         // Few levels make ties at nearly every position.
         model.levels = if seed % 2 == 0 { 3 } else { 1 << 20 };
         let sources = random_sources(16, seed);
-        let config = DecodingConfig { beam_size: 1, min_length: (seed % 3) as usize, ..DecodingConfig::default() };
+        let config = DecodingConfig {
+            beam_size: 1,
+            min_length: (seed % 3) as usize,
+            ..DecodingConfig::default()
+        };
         let greedy = greedy_search(&model, &slices(&sources), &config).expect("decodes");
         let beam = beam_search(&model, &slices(&sources), &config).expect("decodes");
         let beam: Vec<Hypothesis> = beam.into_iter().flatten().collect();
@@ -226,8 +253,13 @@ fn forced_token_scores_are_the_log_softmax() {
     let model = HashModel::new(6);
     let source = [7, 9, END];
     let target = [5, UNKNOWN, 4];
-    let forced = forced_scores(&model, &[&source], &[&target], &DecodingConfig { length_penalty: 0.0, ..DecodingConfig::default() })
-        .expect("scores");
+    let forced = forced_scores(
+        &model,
+        &[&source],
+        &[&target],
+        &DecodingConfig { length_penalty: 0.0, ..DecodingConfig::default() },
+    )
+    .expect("scores");
     for (position, &score) in forced[0].token_log_probabilities.iter().enumerate() {
         let token = target.get(position).copied().unwrap_or(END);
         let expected = log_softmax(&model, &source, &target[..position])[token as usize];
@@ -256,8 +288,13 @@ fn lengths_stay_within_their_limits_and_special_tokens_never_come() {
     let mut model = HashModel::new(9);
     model.end_bias = -20.0;
     let sources = random_sources(20, 9);
-    let mut config =
-        DecodingConfig { beam_size: 3, max_length_ratio: 1.5, max_length_offset: 2, max_length: 12, ..DecodingConfig::default() };
+    let mut config = DecodingConfig {
+        beam_size: 3,
+        max_length_ratio: 1.5,
+        max_length_offset: 2,
+        max_length: 12,
+        ..DecodingConfig::default()
+    };
     // `</s>` is very unlikely here: outputs reach their maximum and end there with their score.
     let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
     for (source, list) in sources.iter().zip(found) {
@@ -297,8 +334,13 @@ fn length_penalty_and_reward_are_those_of_the_papers() {
     assert_eq!(length_penalty(7, 1.0), 2.0);
     assert_eq!(length_penalty(19, 0.5), 2.0);
     assert_eq!(length_penalty(100, 0.0), 1.0);
-    let power = DecodingConfig { length_penalty: 0.5, length_penalty_form: LengthPenaltyForm::Power, ..DecodingConfig::default() };
+    let power = DecodingConfig {
+        length_penalty: 0.5,
+        length_penalty_form: LengthPenaltyForm::Power,
+        ..DecodingConfig::default()
+    };
     assert_eq!(power.score(-8.0, 16), -2.0);
-    let rewarded = DecodingConfig { length_penalty: 0.0, length_reward: 0.25, ..DecodingConfig::default() };
+    let rewarded =
+        DecodingConfig { length_penalty: 0.0, length_reward: 0.25, ..DecodingConfig::default() };
     assert_eq!(rewarded.score(-8.0, 16), -4.0);
 }

@@ -1,40 +1,75 @@
 //! The equivalences of search, with real Transformers behind it.
 
 use candle_core::{DType, Device};
-use taper_decoding::{DecodingConfig, END, Ensemble, Hypothesis, SamplingConfig, Translator, align, beam_search, greedy_search};
+use taper_decoding::{
+    DecodingConfig, END, Ensemble, Hypothesis, SamplingConfig, Translator, align, beam_search,
+    greedy_search,
+};
 use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::{Kernel, Products};
 
-/// A model with random weights: its outputs are varied, and what search does to them must still be consistent.
+/// A model with random weights: its outputs are varied, and what search does to them must still be
+/// consistent.
 fn model(norm: NormPlacement, positions: Positions) -> Transformer {
-    let config =
-        ModelConfig { d_model: 32, d_ff: 48, heads: 4, encoder_layers: 2, decoder_layers: 2, norm, positions, ..Default::default() };
+    let config = ModelConfig {
+        d_model: 32,
+        d_ff: 48,
+        heads: 4,
+        encoder_layers: 2,
+        decoder_layers: 2,
+        norm,
+        positions,
+        ..Default::default()
+    };
     Transformer::new(&config, 23, 23, 3, &Device::Cpu, DType::F32).expect("a valid model")
 }
 
 fn each(check: impl Fn(&Transformer, &str)) {
     for norm in [NormPlacement::Pre, NormPlacement::Post] {
-        for positions in [Positions::Sinusoidal, Positions::Learned, Positions::T5, Positions::Rotary, Positions::Alibi] {
+        for positions in [
+            Positions::Sinusoidal,
+            Positions::Learned,
+            Positions::T5,
+            Positions::Rotary,
+            Positions::Alibi,
+        ] {
             check(&model(norm, positions), &format!("{norm:?} {positions:?}"));
         }
     }
 }
 
 fn sources() -> Vec<Vec<u32>> {
-    (0..13_u32).map(|i| (0..1 + i * 5 % 9).map(|t| 4 + (7 * i + 3 * t) % 19).chain([END]).collect()).collect()
+    (0..13_u32)
+        .map(|i| (0..1 + i * 5 % 9).map(|t| 4 + (7 * i + 3 * t) % 19).chain([END]).collect())
+        .collect()
 }
 
 fn config(beam_size: usize) -> DecodingConfig {
-    DecodingConfig { beam_size, n_best: beam_size, max_length_ratio: 1.0, max_length_offset: 4, ..DecodingConfig::default() }
+    DecodingConfig {
+        beam_size,
+        n_best: beam_size,
+        max_length_ratio: 1.0,
+        max_length_offset: 4,
+        ..DecodingConfig::default()
+    }
 }
 
-fn translate(model: &Transformer, config: DecodingConfig, sources: &[Vec<u32>]) -> Vec<Vec<Hypothesis>> {
+fn translate(
+    model: &Transformer,
+    config: DecodingConfig,
+    sources: &[Vec<u32>],
+) -> Vec<Vec<Hypothesis>> {
     Translator::new(&model.inference(), config).expect("valid").translate(sources).expect("decodes")
 }
 
 fn assert_close(ours: &Hypothesis, theirs: &Hypothesis, name: &str) {
     assert_eq!(ours.tokens, theirs.tokens, "{name}");
-    assert!((ours.log_probability - theirs.log_probability).abs() < 1e-4, "{name}: {} {}", ours.log_probability, theirs.log_probability);
+    assert!(
+        (ours.log_probability - theirs.log_probability).abs() < 1e-4,
+        "{name}: {} {}",
+        ours.log_probability,
+        theirs.log_probability
+    );
 }
 
 #[test]
@@ -43,7 +78,8 @@ fn a_batch_is_its_sentences() {
         for beam_size in [1, 4] {
             let together = translate(model, config(beam_size), &sources());
             for (source, expected) in sources().iter().zip(&together) {
-                let alone = translate(model, config(beam_size), std::slice::from_ref(source)).remove(0);
+                let alone =
+                    translate(model, config(beam_size), std::slice::from_ref(source)).remove(0);
                 if Kernel::best(Products::F32) == Kernel::Gemm {
                     assert_close(&alone[0], &expected[0], name);
                 } else {
@@ -73,9 +109,14 @@ fn a_beam_of_one_is_greedy() {
 #[test]
 fn outputs_end_where_learned_positions_do() {
     let of_positions = |max_positions| {
-        let config =
-            ModelConfig { max_positions, positions: Positions::Learned, ..model(NormPlacement::Pre, Positions::Learned).config().clone() };
-        Transformer::new(&config, 23, 23, 3, &Device::Cpu, DType::F32).expect("a valid model").inference()
+        let config = ModelConfig {
+            max_positions,
+            positions: Positions::Learned,
+            ..model(NormPlacement::Pre, Positions::Learned).config().clone()
+        };
+        Transformer::new(&config, 23, 23, 3, &Device::Cpu, DType::F32)
+            .expect("a valid model")
+            .inference()
     };
     let members = [of_positions(12), of_positions(8)];
     let ensemble = Ensemble::new(&members).expect("one vocabulary");
@@ -84,9 +125,15 @@ fn outputs_end_where_learned_positions_do() {
     for config in [config(1), config(4), DecodingConfig { sampling: drawn, ..config(2) }] {
         // A minimum that no position is left for, so that all outputs reach the end.
         let config = DecodingConfig { min_length: 20, max_length_offset: 30, ..config };
-        let alone = Translator::new(&members[0], config.clone()).expect("valid").translate(&sources).expect("decodes");
+        let alone = Translator::new(&members[0], config.clone())
+            .expect("valid")
+            .translate(&sources)
+            .expect("decodes");
         assert!(alone.iter().flatten().all(|hypothesis| hypothesis.tokens.len() == 11));
-        let together = Translator::new(&ensemble, config).expect("valid").translate(&sources).expect("decodes");
+        let together = Translator::new(&ensemble, config)
+            .expect("valid")
+            .translate(&sources)
+            .expect("decodes");
         assert!(together.iter().flatten().all(|hypothesis| hypothesis.tokens.len() == 7));
     }
 }
@@ -98,11 +145,16 @@ fn the_forced_score_is_the_beams() {
         let translator = Translator::new(&inference, config(4)).expect("valid");
         let found = translator.translate(&sources()).expect("decodes");
         for rank in 0..4 {
-            let targets: Vec<Vec<u32>> = found.iter().map(|hypotheses| hypotheses[rank].tokens.clone()).collect();
+            let targets: Vec<Vec<u32>> =
+                found.iter().map(|hypotheses| hypotheses[rank].tokens.clone()).collect();
             let forced = translator.score(&sources(), &targets).expect("scores");
             for (forced, hypotheses) in forced.iter().zip(&found) {
                 let expected = hypotheses[rank].log_probability;
-                assert!((forced.log_probability - expected).abs() < 1e-4, "{name}: {} {expected}", forced.log_probability);
+                assert!(
+                    (forced.log_probability - expected).abs() < 1e-4,
+                    "{name}: {} {expected}",
+                    forced.log_probability
+                );
             }
         }
     });
@@ -115,7 +167,10 @@ fn one_model_several_times_is_that_model() {
         for (count, beam_size) in [(2, 1), (2, 4), (3, 1), (3, 4)] {
             let ensemble = Ensemble::new(&same[..count]).expect("one vocabulary");
             let alone = translate(model, config(beam_size), &sources());
-            let together = Translator::new(&ensemble, config(beam_size)).expect("valid").translate(&sources()).expect("decodes");
+            let together = Translator::new(&ensemble, config(beam_size))
+                .expect("valid")
+                .translate(&sources())
+                .expect("decodes");
             assert_eq!(alone, together, "{name}, {count} times");
         }
     });
@@ -125,7 +180,10 @@ fn one_model_several_times_is_that_model() {
 fn an_alignment_has_a_source_token_for_each_target_token() {
     each(|model, name| {
         let sources = sources();
-        let targets: Vec<Vec<u32>> = translate(model, config(4), &sources).into_iter().map(|mut found| found.remove(0).tokens).collect();
+        let targets: Vec<Vec<u32>> = translate(model, config(4), &sources)
+            .into_iter()
+            .map(|mut found| found.remove(0).tokens)
+            .collect();
         let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
         let outputs: Vec<&[u32]> = targets.iter().map(Vec::as_slice).collect();
         let aligned = align(model, &slices, &outputs).expect("aligns");
@@ -153,16 +211,23 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
 #[test]
 fn alignments_keep_their_order_over_batches() {
     let model = model(NormPlacement::Pre, Positions::Sinusoidal);
-    let short: Vec<Vec<u32>> = (0..40_u32).map(|i| (0..3 + i % 5).map(|t| 4 + (5 * i + t) % 19).chain([END]).collect()).collect();
+    let short: Vec<Vec<u32>> = (0..40_u32)
+        .map(|i| (0..3 + i % 5).map(|t| 4 + (5 * i + t) % 19).chain([END]).collect())
+        .collect();
     let mut sources = short;
     sources[7] = (0..600_u32).map(|t| 4 + t % 19).chain([END]).collect();
-    let targets: Vec<Vec<u32>> = sources.iter().map(|source| source[..source.len() - 1].iter().rev().copied().collect()).collect();
+    let targets: Vec<Vec<u32>> = sources
+        .iter()
+        .map(|source| source[..source.len() - 1].iter().rev().copied().collect())
+        .collect();
     let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
     let outputs: Vec<&[u32]> = targets.iter().map(Vec::as_slice).collect();
     let aligned = align(&model, &slices, &outputs).expect("aligns");
     assert_eq!(aligned.len(), sources.len());
     for (place, alignment) in aligned.iter().enumerate() {
-        let alone = align(&model, &slices[place..=place], &outputs[place..=place]).expect("aligns").remove(0);
+        let alone = align(&model, &slices[place..=place], &outputs[place..=place])
+            .expect("aligns")
+            .remove(0);
         assert_eq!(alignment.pairs, alone.pairs, "sentence {place}");
     }
 }

@@ -5,7 +5,9 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use common::{HashModel, mix, random_sources};
-use taper_decoding::{DecodingConfig, DecodingError, END, Result, StepModel, Translator, greedy_search};
+use taper_decoding::{
+    DecodingConfig, DecodingError, END, Result, StepModel, Translator, greedy_search,
+};
 
 #[test]
 fn results_do_not_depend_on_batches_and_come_in_input_order() {
@@ -14,7 +16,13 @@ fn results_do_not_depend_on_batches_and_come_in_input_order() {
         model.levels = 5;
         let sources = random_sources(40, 21);
         let translate = |batch_tokens, batch_rows| {
-            let config = DecodingConfig { beam_size, n_best: beam_size, batch_tokens, batch_rows, ..DecodingConfig::default() };
+            let config = DecodingConfig {
+                beam_size,
+                n_best: beam_size,
+                batch_tokens,
+                batch_rows,
+                ..DecodingConfig::default()
+            };
             model.starts.store(0, Ordering::Relaxed);
             let translator = Translator::new(&model, config).expect("valid");
             let found = translator.translate(&sources).expect("decodes");
@@ -147,7 +155,12 @@ impl StepModel for Diverged {
         self.inner.start(sources)
     }
 
-    fn step(&self, state: &mut Vec<u64>, tokens: &[u32], mut read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    fn step(
+        &self,
+        state: &mut Vec<u64>,
+        tokens: &[u32],
+        mut read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
         let mut logits = Vec::new();
         self.inner.step(state, tokens, |block| {
             logits.extend_from_slice(block);
@@ -177,7 +190,10 @@ fn a_nan_is_reported_with_its_sentence() {
         let config = DecodingConfig { beam_size, batch_tokens: 30, ..DecodingConfig::default() };
         let translator = Translator::new(&model, config).expect("valid");
         let error = translator.translate(&sources).expect_err("NaN");
-        assert!(matches!(error, DecodingError::NotADistribution { sentence: 13, position: 0 }), "{error}");
+        assert!(
+            matches!(error, DecodingError::NotADistribution { sentence: 13, position: 0 }),
+            "{error}"
+        );
     }
 }
 
@@ -189,7 +205,8 @@ fn unusable_input_is_refused_with_its_place() {
     assert!(error.to_string().contains("source 1 ends with token 6"), "{error}");
     for bad in [0, 2, END, 8, 1000] {
         let sources = [vec![5, END], vec![5, 6, 7, END]];
-        let error = translator.score(&sources, &[vec![4, 5, bad], vec![4]]).expect_err("bad target");
+        let error =
+            translator.score(&sources, &[vec![4, 5, bad], vec![4]]).expect_err("bad target");
         assert!(
             matches!(error, DecodingError::Target { sentence: 0, position: 2, token, vocabulary: 8 }
                 if token == bad),
@@ -216,7 +233,8 @@ fn unusable_input_is_refused_with_its_place() {
 
 #[test]
 fn configurations_are_checked() {
-    let parsed: DecodingConfig = serde_json::from_str(r#"{"beam_size": 3, "n_best": 2}"#).expect("parses");
+    let parsed: DecodingConfig =
+        serde_json::from_str(r#"{"beam_size": 3, "n_best": 2}"#).expect("parses");
     assert_eq!((parsed.beam_size, parsed.n_best), (3, 2));
     assert_eq!(parsed.length_penalty, 0.6);
     let unknown = serde_json::from_str::<DecodingConfig>(r#"{"beam": 3}"#);

@@ -1,8 +1,9 @@
 //! Damaged and hostile input for the tests of the other crates.
 //!
-//! A parser survives random bytes easily: it refuses the first of them. [`assault`] therefore starts from valid input and
-//! damages it a little, so that most of it is still understood when the damage is met. The cases are the same in each run; a
-//! case that fails is reduced to the smallest that still does, and printed.
+//! A parser survives random bytes easily: it refuses the first of them. [`assault`] therefore
+//! starts from valid input and damages it a little, so that most of it is still understood when the
+//! damage is met. The cases are the same in each run; a case that fails is reduced to the smallest
+//! that still does, and printed.
 //!
 //! Only for `[dev-dependencies]`: a failure is a panic here.
 
@@ -13,8 +14,8 @@ use proptest::prelude::{Just, Strategy, any};
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-/// How much the memory of the process may grow over all cases. Far more than any test input needs, far less than what a
-/// length field of four damaged bytes can ask for.
+/// How much the memory of the process may grow over all cases. Far more than any test input needs,
+/// far less than what a length field of four damaged bytes can ask for.
 const MOST_GROWTH: u64 = 1 << 30;
 
 /// Fragments that have been the end of many a parser.
@@ -91,8 +92,9 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Calls `survives` with `cases` damaged copies of `seeds`, each of which is valid input. To survive is not to panic and not
-/// to make the process grow: what the input means, and whether it is refused, does not matter.
+/// Calls `survives` with `cases` damaged copies of `seeds`, each of which is valid input. To
+/// survive is not to panic and not to make the process grow: what the input means, and whether it
+/// is refused, does not matter.
 ///
 /// # Panics
 /// With the smallest input found that is not survived.
@@ -106,13 +108,14 @@ pub fn assault(cases: u32, seeds: &[&[u8]], survives: impl Fn(&[u8])) {
     run(cases, input, |bytes| survives(&bytes));
 }
 
-/// Calls `survives` with `cases` lists of up to `lines` lines of text: made of letters, of every plane of Unicode, of
-/// control and combining characters, of what special tokens look like.
+/// Calls `survives` with `cases` lists of up to `lines` lines of text: made of letters, of every
+/// plane of Unicode, of control and combining characters, of what special tokens look like.
 ///
 /// # Panics
 /// With the smallest list found that is not survived.
 pub fn assault_with_text(cases: u32, lines: usize, survives: impl Fn(&[String])) {
-    let fragment = select(FRAGMENTS.as_slice()).prop_map(|fragment| String::from_utf8_lossy(fragment).into_owned());
+    let fragment = select(FRAGMENTS.as_slice())
+        .prop_map(|fragment| String::from_utf8_lossy(fragment).into_owned());
     let line = proptest::prop_oneof![
         2 => "[a-zé ,.!]{0,40}".prop_map(|text| text),
         2 => any::<String>(),
@@ -125,14 +128,17 @@ pub fn assault_with_text(cases: u32, lines: usize, survives: impl Fn(&[String]))
 fn run<T: fmt::Debug>(cases: u32, input: impl Strategy<Value = T>, survives: impl Fn(T)) {
     let before = peak();
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let mut runner =
+        TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let ended = runner.run(&input, |input| {
         survives(input);
         Ok::<(), TestCaseError>(())
     });
     match ended {
         Ok(()) => {}
-        Err(TestError::Fail(reason, input)) => panic!("not survived: {reason}; the smallest such input is {input:?}"),
+        Err(TestError::Fail(reason, input)) => {
+            panic!("not survived: {reason}; the smallest such input is {input:?}")
+        }
         Err(TestError::Abort(reason)) => panic!("given up: {reason}"),
     }
     // Linux counts in batches for each thread: the peak it tells may even fall a little.
@@ -144,7 +150,8 @@ fn run<T: fmt::Debug>(cases: u32, input: impl Strategy<Value = T>, survives: imp
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let kibibytes =
+        line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     kibibytes.unwrap_or(0) * 1024
 }
 
@@ -169,10 +176,15 @@ mod tests {
 
     #[test]
     fn a_fault_is_found_and_reduced() {
-        let fails = catch_unwind(AssertUnwindSafe(|| assault(5000, &[b"abc"], |bytes| assert!(!bytes.contains(&b'\t')))));
-        let message = *fails.expect_err("a tab is among the fragments").downcast::<String>().expect("text");
+        let fails = catch_unwind(AssertUnwindSafe(|| {
+            assault(5000, &[b"abc"], |bytes| assert!(!bytes.contains(&b'\t')))
+        }));
+        let message =
+            *fails.expect_err("a tab is among the fragments").downcast::<String>().expect("text");
         assert!(message.contains("not survived"), "{message}");
-        let fails = catch_unwind(AssertUnwindSafe(|| assault_with_text(2000, 3, |lines| assert!(lines.len() < 3))));
+        let fails = catch_unwind(AssertUnwindSafe(|| {
+            assault_with_text(2000, 3, |lines| assert!(lines.len() < 3))
+        }));
         assert!(fails.is_err());
     }
 }

@@ -54,7 +54,11 @@ impl Bleu {
     ///
     /// # Errors
     /// When there is nothing to score, the line counts differ, or an option is out of range.
-    pub fn corpus<S: AsRef<str>>(&self, hypotheses: &[S], references: &[Vec<S>]) -> Result<BleuScore, MetricError> {
+    pub fn corpus<S: AsRef<str>>(
+        &self,
+        hypotheses: &[S],
+        references: &[Vec<S>],
+    ) -> Result<BleuScore, MetricError> {
         self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
     }
 
@@ -62,7 +66,11 @@ impl Bleu {
     ///
     /// # Errors
     /// As [`Self::corpus`].
-    pub fn sentence<R: AsRef<str>>(&self, hypothesis: &str, references: &[R]) -> Result<BleuScore, MetricError> {
+    pub fn sentence<R: AsRef<str>>(
+        &self,
+        hypothesis: &str,
+        references: &[R],
+    ) -> Result<BleuScore, MetricError> {
         let references = references.iter().map(AsRef::as_ref).collect();
         self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
     }
@@ -75,7 +83,11 @@ impl Bleu {
         let sums = statistics.sums(self)?;
         let signature = Signature::new(self, statistics.references(), Trials::default());
         let looks_tokenized = !self.force && statistics.look_tokenized();
-        Ok(BleuScore { signature: signature.to_string(), looks_tokenized, ..self.score_of_sums(&sums) })
+        Ok(BleuScore {
+            signature: signature.to_string(),
+            looks_tokenized,
+            ..self.score_of_sums(&sums)
+        })
     }
 
     /// The score of sums, not yet signed.
@@ -139,8 +151,10 @@ impl Bleu {
         if precisions.is_empty() {
             return 0.0;
         }
-        let logarithms: f64 = precisions.iter().map(|precision| floored_log(precision.wide())).sum();
-        brevity_penalty(sums[0].wide(), sums[1].wide()) * (logarithms / precisions.len() as f64).exp()
+        let logarithms: f64 =
+            precisions.iter().map(|precision| floored_log(precision.wide())).sum();
+        brevity_penalty(sums[0].wide(), sums[1].wide())
+            * (logarithms / precisions.len() as f64).exp()
     }
 }
 
@@ -162,7 +176,11 @@ impl Metric for Bleu {
 
     fn check(&self) -> Result<(), MetricError> {
         if !(1..=HIGHEST_ORDER).contains(&self.max_order) {
-            return Err(MetricError::InvalidOption { option: "max_order", value: self.max_order.to_string(), expected: "give 1 to 100" });
+            return Err(MetricError::InvalidOption {
+                option: "max_order",
+                value: self.max_order.to_string(),
+                expected: "give 1 to 100",
+            });
         }
         if let Smoothing::Floor(value) | Smoothing::AddK(value) = self.smoothing
             && !(value.is_finite() && value >= 0.0)
@@ -182,7 +200,12 @@ impl Metric for Bleu {
 
     /// Smoothing and effective order are about sums.
     fn counted(&self) -> String {
-        format!("BLEU|{}|tok:{}|order:{}", Field::case(self.lowercase), self.tokenizer, self.max_order)
+        format!(
+            "BLEU|{}|tok:{}|order:{}",
+            Field::case(self.lowercase),
+            self.tokenizer,
+            self.max_order
+        )
     }
 
     fn counter(&self) -> Box<dyn SegmentCounter + '_> {
@@ -196,7 +219,9 @@ impl Metric for Bleu {
     /// sacreBLEU adds k to NumPy's whole numbers here, which drops the fraction of k.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         match self.smoothing {
-            Smoothing::AddK(value) => Self { smoothing: Smoothing::AddK(value.trunc()), ..self.clone() }.value(sums),
+            Smoothing::AddK(value) => {
+                Self { smoothing: Smoothing::AddK(value.trunc()), ..self.clone() }.value(sums)
+            }
             _ => self.value(sums),
         }
     }

@@ -47,7 +47,8 @@ impl BleuScore {
 
     /// What stands after the score: precisions, brevity penalty and lengths.
     pub(crate) fn details(&self) -> String {
-        let precisions: Vec<String> = self.precisions.iter().map(|precision| format!("{precision:.1}")).collect();
+        let precisions: Vec<String> =
+            self.precisions.iter().map(|precision| format!("{precision:.1}")).collect();
         format!(
             "{} (BP = {:.3} ratio = {:.3} hyp_len = {} ref_len = {})",
             precisions.join("/"),

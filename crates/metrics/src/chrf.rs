@@ -40,7 +40,14 @@ pub struct Chrf {
 
 impl Default for Chrf {
     fn default() -> Self {
-        Self { char_order: 6, word_order: 0, beta: 2, lowercase: false, whitespace: false, eps_smoothing: false }
+        Self {
+            char_order: 6,
+            word_order: 0,
+            beta: 2,
+            lowercase: false,
+            whitespace: false,
+            eps_smoothing: false,
+        }
     }
 }
 
@@ -54,7 +61,11 @@ impl Chrf {
     ///
     /// # Errors
     /// When there is nothing to score, the line counts differ, or an option is out of range.
-    pub fn corpus<S: AsRef<str>>(&self, hypotheses: &[S], references: &[Vec<S>]) -> Result<ChrfScore, MetricError> {
+    pub fn corpus<S: AsRef<str>>(
+        &self,
+        hypotheses: &[S],
+        references: &[Vec<S>],
+    ) -> Result<ChrfScore, MetricError> {
         self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
     }
 
@@ -62,7 +73,11 @@ impl Chrf {
     ///
     /// # Errors
     /// As [`Self::corpus`].
-    pub fn sentence<R: AsRef<str>>(&self, hypothesis: &str, references: &[R]) -> Result<ChrfScore, MetricError> {
+    pub fn sentence<R: AsRef<str>>(
+        &self,
+        hypothesis: &str,
+        references: &[R],
+    ) -> Result<ChrfScore, MetricError> {
         let references = references.iter().map(AsRef::as_ref).collect();
         self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
     }
@@ -85,7 +100,8 @@ impl Chrf {
         let factor = R::of(f64::from(self.beta).powi(2));
         let weight = R::of(1.0 + f64::from(self.beta).powi(2));
         let (zero, epsilon) = (R::of(0.0), R::of(EPSILON));
-        let ratio_or_epsilon = |matches: R, total: R| if total > zero { matches / total } else { epsilon };
+        let ratio_or_epsilon =
+            |matches: R, total: R| if total > zero { matches / total } else { epsilon };
         let (mut smoothed, mut precisions, mut recalls) = (zero, zero, zero);
         let mut effective = 0_u32;
         for counts in sums.chunks_exact(COUNTS_PER_ORDER) {
@@ -93,7 +109,11 @@ impl Chrf {
             let precision = ratio_or_epsilon(matches, hypothesis);
             let recall = ratio_or_epsilon(matches, reference);
             let denominator = factor * precision + recall;
-            smoothed += if denominator > zero { weight * precision * recall / denominator } else { epsilon };
+            smoothed += if denominator > zero {
+                weight * precision * recall / denominator
+            } else {
+                epsilon
+            };
             if hypothesis > zero && reference > zero {
                 precisions += precision;
                 recalls += recall;
@@ -145,7 +165,11 @@ impl Metric for Chrf {
         }
         for (option, order) in [("char_order", self.char_order), ("word_order", self.word_order)] {
             if order > HIGHEST_ORDER {
-                return Err(MetricError::InvalidOption { option, value: order.to_string(), expected: "give at most 100" });
+                return Err(MetricError::InvalidOption {
+                    option,
+                    value: order.to_string(),
+                    expected: "give at most 100",
+                });
             }
         }
         Ok(())

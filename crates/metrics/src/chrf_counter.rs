@@ -52,10 +52,14 @@ impl<'a> ChrfCounter<'a> {
         self.words.count_reference(&self.reference.words, word_order);
         self.words.add_matches(word_matches);
         let (hypothesis, reference) = (&self.hypothesis, &self.reference);
-        let characters = (1..=char_order).map(|order| (order, hypothesis.characters.len(), reference.characters.len()));
-        let words = (1..=word_order).map(|order| (order, hypothesis.words.len(), reference.words.len()));
+        let characters = (1..=char_order)
+            .map(|order| (order, hypothesis.characters.len(), reference.characters.len()));
+        let words =
+            (1..=word_order).map(|order| (order, hypothesis.words.len(), reference.words.len()));
         let counts = self.row.chunks_exact_mut(COUNTS_PER_ORDER).zip(&self.matches);
-        for ((order, hypothesis, reference), (counts, &matches)) in characters.chain(words).zip(counts) {
+        for ((order, hypothesis, reference), (counts, &matches)) in
+            characters.chain(words).zip(counts)
+        {
             counts[1] = ngram_total(reference, order);
             counts[0] = if counts[1] > 0.0 { ngram_total(hypothesis, order) } else { 0.0 };
             counts[2] = matches;

@@ -31,7 +31,8 @@ pub(crate) struct EditDistance {
     columns: usize,
     /// Row i has seen i words of the hypothesis.
     rows: Vec<Row>,
-    /// Distances, row by row, of the columns that are kept: a whole matrix of two documents would not fit into memory.
+    /// Distances, row by row, of the columns that are kept: a whole matrix of two documents would
+    /// not fit into memory.
     matrix: Vec<u32>,
     /// Two rows of a rearrangement, of all columns.
     row: Vec<u32>,
@@ -53,7 +54,12 @@ impl EditDistance {
         for (&word, rows) in hypothesis.iter().zip(self.rows.windows(2)) {
             let [above, row] = rows else { continue };
             let (done, rest) = self.matrix.split_at_mut(row.start);
-            fill_row(word, reference, (above, &done[above.start..]), (row, &mut rest[..row.kept.len()]));
+            fill_row(
+                word,
+                reference,
+                (above, &done[above.start..]),
+                (row, &mut rest[..row.kept.len()]),
+            );
         }
     }
 
@@ -64,11 +70,17 @@ impl EditDistance {
 
     /// The distance of a rearranged hypothesis that agrees with the matrix's own on the
     /// words before `first_changed`.
-    pub(crate) fn total_from(&mut self, rearranged: &[u32], reference: &[u32], first_changed: usize) -> u32 {
+    pub(crate) fn total_from(
+        &mut self,
+        rearranged: &[u32],
+        reference: &[u32],
+        first_changed: usize,
+    ) -> u32 {
         self.row.resize(self.columns, UNREACHED);
         self.next_row.resize(self.columns, UNREACHED);
         let first = &self.rows[first_changed];
-        self.row[first.kept.clone()].copy_from_slice(&self.matrix[first.start..first.start + first.kept.len()]);
+        self.row[first.kept.clone()]
+            .copy_from_slice(&self.matrix[first.start..first.start + first.kept.len()]);
         for (&word, rows) in rearranged.iter().zip(self.rows.windows(2)).skip(first_changed) {
             let [above, row] = rows else { continue };
             let cells = &mut self.next_row[row.kept.clone()];
@@ -90,7 +102,11 @@ impl EditDistance {
         self.reference_errors.resize(reference.len(), true);
         let cell = |row: usize, column: usize| {
             let Row { kept, start, .. } = &self.rows[row];
-            if kept.contains(&column) { self.matrix[start + column - kept.start] } else { UNREACHED }
+            if kept.contains(&column) {
+                self.matrix[start + column - kept.start]
+            } else {
+                UNREACHED
+            }
         };
         let (mut row, mut column) = (hypothesis.len(), reference.len());
         while column > 0 {
@@ -128,12 +144,16 @@ impl EditDistance {
         &self.reference_errors
     }
 
-    /// Lays the beam along the diagonal, wide enough that neighbouring rows overlap, and returns how many cells are kept.
-    /// The first row is known in all columns.
+    /// Lays the beam along the diagonal, wide enough that neighbouring rows overlap, and returns
+    /// how many cells are kept. The first row is known in all columns.
     fn lay_beam(&mut self, rows: usize, columns: usize) -> usize {
         let ratio = if rows == 0 { 1.0 } else { columns as f64 / rows as f64 };
         let half_step = ratio / 2.0;
-        let width = if half_step > BEAM_WIDTH as f64 { (half_step + BEAM_WIDTH as f64).ceil() as usize } else { BEAM_WIDTH };
+        let width = if half_step > BEAM_WIDTH as f64 {
+            (half_step + BEAM_WIDTH as f64).ceil() as usize
+        } else {
+            BEAM_WIDTH
+        };
         let beam = |row: usize| {
             let diagonal = (row as f64 * ratio).floor() as usize;
             let end = if row == rows { columns + 1 } else { (columns + 1).min(diagonal + width) };
@@ -157,9 +177,14 @@ impl EditDistance {
     }
 }
 
-/// Computes the cells of a row that lie in the beam; the others are unreached already. Each row comes with its cells, from
-/// the first that is kept.
-fn fill_row(word: u32, reference: &[u32], (above, cells_above): (&Row, &[u32]), (row, cells): (&Row, &mut [u32])) {
+/// Computes the cells of a row that lie in the beam; the others are unreached already. Each row
+/// comes with its cells, from the first that is kept.
+fn fill_row(
+    word: u32,
+    reference: &[u32],
+    (above, cells_above): (&Row, &[u32]),
+    (row, cells): (&Row, &mut [u32]),
+) {
     let mut left = UNREACHED;
     let Range { mut start, end } = row.beam.clone();
     if start == 0 {
@@ -167,7 +192,9 @@ fn fill_row(word: u32, reference: &[u32], (above, cells_above): (&Row, &[u32]), 
         cells[0] = left;
         start = 1;
     }
-    let cells = cells[start - row.kept.start..end - row.kept.start].iter_mut().zip(&reference[start - 1..end - 1]);
+    let cells = cells[start - row.kept.start..end - row.kept.start]
+        .iter_mut()
+        .zip(&reference[start - 1..end - 1]);
     let pairs_above = cells_above[start - 1 - above.kept.start..end - above.kept.start].windows(2);
     for ((cell, &other), above) in cells.zip(pairs_above) {
         let substituted = above[0] + u32::from(word != other);

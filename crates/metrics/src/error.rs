@@ -72,7 +72,9 @@ pub enum MetricError {
         found: String,
     },
     /// Two systems to compare do not have the same segments.
-    #[error("system {system} has {found} segments but the baseline has {expected}; compare translations of the same text")]
+    #[error(
+        "system {system} has {found} segments but the baseline has {expected}; compare translations of the same text"
+    )]
     SegmentCount {
         /// One-based number of the system.
         system: usize,
@@ -84,13 +86,20 @@ pub enum MetricError {
 }
 
 /// Checks that every reference stream is as long as the hypotheses, and that both exist.
-pub(crate) fn check_line_counts<H, R>(hypotheses: &[H], references: &[Vec<R>]) -> Result<(), MetricError> {
+pub(crate) fn check_line_counts<H, R>(
+    hypotheses: &[H],
+    references: &[Vec<R>],
+) -> Result<(), MetricError> {
     if references.is_empty() {
         return Err(MetricError::NoReferences);
     }
     for (index, reference) in references.iter().enumerate() {
         if reference.len() != hypotheses.len() {
-            return Err(MetricError::LineCount { reference: index + 1, expected: hypotheses.len(), found: reference.len() });
+            return Err(MetricError::LineCount {
+                reference: index + 1,
+                expected: hypotheses.len(),
+                found: reference.len(),
+            });
         }
     }
     if hypotheses.is_empty() {

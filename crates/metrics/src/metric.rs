@@ -26,7 +26,8 @@ pub trait Metric: Send + Sync {
     /// How many statistics a segment has.
     fn columns(&self) -> usize;
 
-    /// What is counted: the metric, and those of its options by which a segment's statistics may be others.
+    /// What is counted: the metric, and those of its options by which a segment's statistics may be
+    /// others.
     fn counted(&self) -> String {
         let fields: String = self.fields().iter().map(|field| format!("|{field}")).collect();
         self.name() + &fields
@@ -70,7 +71,10 @@ pub struct Segment<'a> {
 ///
 /// # Errors
 /// When there is nothing to score, no reference, or a reference stream of another length.
-pub fn segments<'a, S: AsRef<str>>(hypotheses: &'a [S], references: &'a [Vec<S>]) -> Result<Vec<Segment<'a>>, MetricError> {
+pub fn segments<'a, S: AsRef<str>>(
+    hypotheses: &'a [S],
+    references: &'a [Vec<S>],
+) -> Result<Vec<Segment<'a>>, MetricError> {
     check_line_counts(hypotheses, references)?;
     let segment = |(index, hypothesis): (usize, &'a S)| Segment {
         hypothesis: hypothesis.as_ref(),
@@ -84,10 +88,16 @@ pub fn segments<'a, S: AsRef<str>>(hypotheses: &'a [S], references: &'a [Vec<S>]
 ///
 /// # Errors
 /// As [`segments`], and when a segment has no reference at all.
-pub fn ragged_segments<'a, S: AsRef<str>>(hypotheses: &'a [S], references: &'a [Vec<Option<S>>]) -> Result<Vec<Segment<'a>>, MetricError> {
+pub fn ragged_segments<'a, S: AsRef<str>>(
+    hypotheses: &'a [S],
+    references: &'a [Vec<Option<S>>],
+) -> Result<Vec<Segment<'a>>, MetricError> {
     check_line_counts(hypotheses, references)?;
     let segment = |(index, hypothesis): (usize, &'a S)| {
-        let references: Vec<&str> = references.iter().filter_map(|stream| stream[index].as_ref().map(AsRef::as_ref)).collect();
+        let references: Vec<&str> = references
+            .iter()
+            .filter_map(|stream| stream[index].as_ref().map(AsRef::as_ref))
+            .collect();
         if references.is_empty() {
             return Err(MetricError::SegmentWithoutReference { segment: index + 1 });
         }

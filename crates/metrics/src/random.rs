@@ -80,7 +80,9 @@ fn seed_words(seed: u64) -> [u64; 4] {
     let mut pool = [seed as u32, (seed >> 32) as u32, 0, 0].map(&mut hash);
     for source in 0..POOL {
         for target in (0..POOL).filter(|&target| target != source) {
-            let mixed = pool[target].wrapping_mul(0xca01_f9dd).wrapping_sub(hash(pool[source]).wrapping_mul(0x4973_f715));
+            let mixed = pool[target]
+                .wrapping_mul(0xca01_f9dd)
+                .wrapping_sub(hash(pool[source]).wrapping_mul(0x4973_f715));
             pool[target] = mixed ^ (mixed >> 16);
         }
     }
@@ -112,7 +114,17 @@ mod tests {
         assert_eq!(draws(4_294_967_303, 1000), [870, 770, 875, 111, 258]);
         assert_eq!(draws(u64::MAX, 1000), [547, 680, 950, 845, 358]);
         // A bound near 2^32, where many draws are rejected.
-        assert_eq!(draws(9, 3_000_000_000), [1_264_642_082, 2_610_747_611, 860_451_626, 2_002_560_669, 2_148_223_888, 2_745_808_736]);
+        assert_eq!(
+            draws(9, 3_000_000_000),
+            [
+                1_264_642_082,
+                2_610_747_611,
+                860_451_626,
+                2_002_560_669,
+                2_148_223_888,
+                2_745_808_736
+            ]
+        );
         assert_eq!(draws(12345, 1), [0, 0]);
     }
 }

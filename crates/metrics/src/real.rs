@@ -9,7 +9,13 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 /// A number that formulas compute with.
 pub(crate) trait Real:
-    Copy + PartialOrd + Add<Output = Self> + AddAssign + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+    Copy
+    + PartialOrd
+    + Add<Output = Self>
+    + AddAssign
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
 {
     /// A constant of a formula.
     fn of(value: f64) -> Self;
@@ -49,7 +55,12 @@ pub enum Sample {
 
 impl Sample {
     /// Computes in double precision between two doubles, else in single.
-    fn combine(self, other: Self, double: impl Fn(f64, f64) -> f64, single: impl Fn(f32, f32) -> f32) -> Self {
+    fn combine(
+        self,
+        other: Self,
+        double: impl Fn(f64, f64) -> f64,
+        single: impl Fn(f32, f32) -> f32,
+    ) -> Self {
         match (self, other) {
             (Self::Double(left), Self::Double(right)) => Self::Double(double(left, right)),
             (left, right) => Self::Single(single(left.narrow(), right.narrow())),

@@ -54,7 +54,12 @@ pub struct Comparison {
 ///
 /// # Errors
 /// When `resamples` is zero or there are no segments, or other options counted them.
-pub fn confidence(metric: &dyn Metric, statistics: &Statistics, resamples: usize, seed: u64) -> Result<Confidence, MetricError> {
+pub fn confidence(
+    metric: &dyn Metric,
+    statistics: &Statistics,
+    resamples: usize,
+    seed: u64,
+) -> Result<Confidence, MetricError> {
     let samples = bootstrap(metric, &[statistics], resamples, seed)?;
     Ok(samples[0].confidence_alone())
 }
@@ -63,7 +68,12 @@ pub fn confidence(metric: &dyn Metric, statistics: &Statistics, resamples: usize
 ///
 /// # Errors
 /// As [`confidence`], and when the systems do not have the same number of segments.
-pub fn paired_bootstrap(metric: &dyn Metric, systems: &[&Statistics], resamples: usize, seed: u64) -> Result<Vec<Comparison>, MetricError> {
+pub fn paired_bootstrap(
+    metric: &dyn Metric,
+    systems: &[&Statistics],
+    resamples: usize,
+    seed: u64,
+) -> Result<Vec<Comparison>, MetricError> {
     let scores = scores(metric, systems)?;
     let samples = bootstrap(metric, systems, resamples, seed)?;
     let compare = |(index, (&score, system)): (usize, (&f64, &Samples))| Comparison {
@@ -111,7 +121,12 @@ fn scores(metric: &dyn Metric, systems: &[&Statistics]) -> Result<Vec<f64>, Metr
 }
 
 /// Scores of the systems over the same resamples of their segments, drawn with replacement.
-fn bootstrap(metric: &dyn Metric, systems: &[&Statistics], resamples: usize, seed: u64) -> Result<Vec<Samples>, MetricError> {
+fn bootstrap(
+    metric: &dyn Metric,
+    systems: &[&Statistics],
+    resamples: usize,
+    seed: u64,
+) -> Result<Vec<Samples>, MetricError> {
     check_trials("resamples", resamples)?;
     let Some(first) = systems.first() else {
         return Ok(Vec::new());
@@ -164,7 +179,12 @@ fn shuffled_differences(
 ) -> Result<Vec<f64>, MetricError> {
     let (baseline_sums, system_sums) = (baseline.sums(metric)?, system.sums(metric)?);
     let columns = metric.columns();
-    let changes: Vec<f64> = baseline.rows().flatten().zip(system.rows().flatten()).map(|(left, right)| left - right).collect();
+    let changes: Vec<f64> = baseline
+        .rows()
+        .flatten()
+        .zip(system.rows().flatten())
+        .map(|(left, right)| left - right)
+        .collect();
     let segments = system.segments();
     let words = segments.div_ceil(64);
     let mut bits = BitStream { generator: Generator::new(seed), pending: 0, pending_bits: 0 };
@@ -233,7 +253,11 @@ const MOST_TRIALS: usize = 100_000_000;
 /// Refuses to draw nothing, or more than there is room for.
 fn check_trials(option: &'static str, count: usize) -> Result<(), MetricError> {
     if !(1..=MOST_TRIALS).contains(&count) {
-        return Err(MetricError::InvalidOption { option, value: count.to_string(), expected: "give 1 or more, at most 100,000,000" });
+        return Err(MetricError::InvalidOption {
+            option,
+            value: count.to_string(),
+            expected: "give 1 or more, at most 100,000,000",
+        });
     }
     Ok(())
 }

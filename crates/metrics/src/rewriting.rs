@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 
 /// The entities that mteval and Tercom undo, in that order: `&amp;lt;` becomes `<`.
-pub(crate) const ENTITIES: [(&str, &str); 4] = [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
+pub(crate) const ENTITIES: [(&str, &str); 4] =
+    [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
 
 /// Two text buffers that passes write to in turn, kept to save allocations.
 #[derive(Debug, Default, Clone)]
@@ -50,7 +51,9 @@ pub(crate) fn replace_all<'a>(line: &'a str, replacements: &[(&str, &str)]) -> C
 /// Sets ASCII punctuation apart that always stands alone: all but the apostrophe, comma,
 /// dash and stop.
 pub(crate) fn western_marks(buffers: &mut Buffers) {
-    let is_mark = |character: char| character.is_ascii_punctuation() && !matches!(character, '\'' | ',' | '-' | '.');
+    let is_mark = |character: char| {
+        character.is_ascii_punctuation() && !matches!(character, '\'' | ',' | '-' | '.')
+    };
     buffers.pass(|input, output| isolate(input, output, is_mark));
 }
 
@@ -58,13 +61,19 @@ pub(crate) fn western_marks(buffers: &mut Buffers) {
 pub(crate) fn western_stops(buffers: &mut Buffers) {
     let is_stop = |character| matches!(character, '.' | ',');
     buffers.pass(|input, output| {
-        separate(input, output, Side::Second, |first, second| is_stop(second) && !first.is_ascii_digit());
+        separate(input, output, Side::Second, |first, second| {
+            is_stop(second) && !first.is_ascii_digit()
+        });
     });
     buffers.pass(|input, output| {
-        separate(input, output, Side::First, |first, second| is_stop(first) && !second.is_ascii_digit());
+        separate(input, output, Side::First, |first, second| {
+            is_stop(first) && !second.is_ascii_digit()
+        });
     });
     buffers.pass(|input, output| {
-        separate(input, output, Side::Second, |first, second| second == '-' && first.is_ascii_digit());
+        separate(input, output, Side::Second, |first, second| {
+            second == '-' && first.is_ascii_digit()
+        });
     });
 }
 
@@ -89,7 +98,12 @@ pub(crate) enum Side {
 }
 
 /// Sets a mark apart from its neighbour in each matching pair, left to right, without overlap.
-pub(crate) fn separate(input: &str, output: &mut String, side: Side, matches: impl Fn(char, char) -> bool) {
+pub(crate) fn separate(
+    input: &str,
+    output: &mut String,
+    side: Side,
+    matches: impl Fn(char, char) -> bool,
+) {
     let mut characters = input.chars().peekable();
     while let Some(first) = characters.next() {
         let Some(second) = characters.next_if(|&second| matches(first, second)) else {

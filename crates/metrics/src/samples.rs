@@ -37,7 +37,9 @@ impl Samples {
     pub(crate) fn confidence_alone(&self) -> Confidence {
         let mean = exact_mean(&self.to_double());
         match self {
-            Self::Single(scores) => Confidence { mean: f64::from(mean as f32), half_width: half_width(&sorted(scores)) },
+            Self::Single(scores) => {
+                Confidence { mean: f64::from(mean as f32), half_width: half_width(&sorted(scores)) }
+            }
             Self::Double(scores) => Confidence { mean, half_width: half_width(&sorted(scores)) },
         }
     }
@@ -54,12 +56,15 @@ impl Samples {
 pub(crate) fn bootstrap_p_value(baseline: &Samples, system: &Samples, actual: f64) -> f64 {
     /// Differences are centred on their mean, which stands for no difference.
     fn centred<R: Real>(baseline: &[R], system: &[R]) -> Vec<R> {
-        let differences: Vec<R> = baseline.iter().zip(system).map(|(&left, &right)| absolute(right - left)).collect();
+        let differences: Vec<R> =
+            baseline.iter().zip(system).map(|(&left, &right)| absolute(right - left)).collect();
         let mean = mean(&differences);
         differences.into_iter().map(|difference| difference - mean).collect()
     }
     match (baseline, system) {
-        (Samples::Single(baseline), Samples::Single(system)) => p_value(&centred(baseline, system), actual.abs() as f32),
+        (Samples::Single(baseline), Samples::Single(system)) => {
+            p_value(&centred(baseline, system), actual.abs() as f32)
+        }
         _ => p_value(&centred(&baseline.to_double(), &system.to_double()), actual.abs()),
     }
 }

@@ -41,7 +41,12 @@ impl Score {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with_confidence(metric: &dyn Metric, statistics: &Statistics, resamples: usize, seed: u64) -> Result<Self, MetricError> {
+    pub fn with_confidence(
+        metric: &dyn Metric,
+        statistics: &Statistics,
+        resamples: usize,
+        seed: u64,
+    ) -> Result<Self, MetricError> {
         let trials = Trials { bootstrap: Some(resamples), seed: Some(seed), ..Trials::default() };
         Ok(Self {
             signature: Signature::new(metric, statistics.references(), trials),
@@ -53,14 +58,17 @@ impl Score {
     /// The score alone, with its confidence interval if it has one: `38.2 (μ = 36.2 ± 24.4)`.
     pub fn number(&self, decimals: usize) -> String {
         match self.shown_confidence() {
-            Some(confidence) => format!("{:.decimals$} ({})", self.value, confidence.text(decimals)),
+            Some(confidence) => {
+                format!("{:.decimals$} ({})", self.value, confidence.text(decimals))
+            }
             None => format!("{:.decimals$}", self.value),
         }
     }
 
     /// The line that reports the score, with its long signature or the short one.
     pub fn line(&self, decimals: usize, short: bool) -> String {
-        let signature = if short { format!("{:#}", self.signature) } else { self.signature.to_string() };
+        let signature =
+            if short { format!("{:#}", self.signature) } else { self.signature.to_string() };
         let separator = if self.details.is_empty() { "" } else { " " };
         format!("{}|{signature} = {}{separator}{}", self.name, self.number(decimals), self.details)
     }

@@ -76,7 +76,12 @@ impl Field {
 /// Displays as `name:value`; with the alternate flag, under its short name.
 impl fmt::Display for Field {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}", if formatter.alternate() { self.short } else { self.name }, self.value)
+        write!(
+            formatter,
+            "{}:{}",
+            if formatter.alternate() { self.short } else { self.name },
+            self.value
+        )
     }
 }
 

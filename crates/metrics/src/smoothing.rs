@@ -54,7 +54,11 @@ impl FromStr for Smoothing {
             "floor" => Ok(Self::Floor(0.1)),
             "add-k" => Ok(Self::AddK(1.0)),
             "exp" => Ok(Self::Exp),
-            _ => Err(MetricError::UnknownName { kind: "smoothing", name: name.to_owned(), choices: "exp, floor, add-k, none" }),
+            _ => Err(MetricError::UnknownName {
+                kind: "smoothing",
+                name: name.to_owned(),
+                choices: "exp, floor, add-k, none",
+            }),
         }
     }
 }

@@ -48,7 +48,8 @@ impl Statistics {
         }
         let columns = metric.columns();
         let mut values = vec![0.0; segments.len() * columns];
-        let count = |counter: &mut Box<dyn SegmentCounter + '_>, (segments, rows): (&[Segment<'_>], &mut [f64])| {
+        let count = |counter: &mut Box<dyn SegmentCounter + '_>,
+                     (segments, rows): (&[Segment<'_>], &mut [f64])| {
             for (segment, row) in segments.iter().zip(rows.chunks_exact_mut(columns)) {
                 counter.count(segment, row);
             }
@@ -58,7 +59,10 @@ impl Statistics {
         } else {
             // Each row has its place, so the threads' order leaves no trace.
             let rows = values.par_chunks_mut(SEGMENTS_PER_TASK * columns);
-            segments.par_chunks(SEGMENTS_PER_TASK).zip(rows).for_each_init(|| metric.counter(), count);
+            segments
+                .par_chunks(SEGMENTS_PER_TASK)
+                .zip(rows)
+                .for_each_init(|| metric.counter(), count);
         }
         let counts = segments.iter().map(|segment| ReferenceCount::Fixed(segment.references.len()));
         Ok(Self {
@@ -66,7 +70,10 @@ impl Statistics {
             columns,
             values,
             references: counts.fold(ReferenceCount::Unknown, ReferenceCount::combine),
-            tokenized_endings: segments.iter().filter(|segment| segment.hypothesis.ends_with(" .")).count() as u64,
+            tokenized_endings: segments
+                .iter()
+                .filter(|segment| segment.hypothesis.ends_with(" ."))
+                .count() as u64,
         })
     }
 
@@ -76,7 +83,10 @@ impl Statistics {
     /// When they were counted with other options.
     pub fn append(&mut self, other: &Self) -> Result<(), MetricError> {
         if self.counted != other.counted {
-            return Err(MetricError::StatisticsMismatch { expected: self.counted.clone(), found: other.counted.clone() });
+            return Err(MetricError::StatisticsMismatch {
+                expected: self.counted.clone(),
+                found: other.counted.clone(),
+            });
         }
         self.values.extend_from_slice(&other.values);
         self.references = self.references.combine(other.references);
@@ -124,7 +134,10 @@ impl Statistics {
     pub(crate) fn check(&self, metric: &dyn Metric) -> Result<(), MetricError> {
         metric.check()?;
         if self.counted != metric.counted() {
-            return Err(MetricError::StatisticsMismatch { expected: metric.counted(), found: self.counted.clone() });
+            return Err(MetricError::StatisticsMismatch {
+                expected: metric.counted(),
+                found: self.counted.clone(),
+            });
         }
         if self.values.is_empty() {
             return Err(MetricError::EmptyCorpus);

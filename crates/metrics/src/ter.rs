@@ -32,7 +32,11 @@ impl Ter {
     ///
     /// # Errors
     /// When there is nothing to score or the line counts differ.
-    pub fn corpus<S: AsRef<str>>(&self, hypotheses: &[S], references: &[Vec<S>]) -> Result<TerScore, MetricError> {
+    pub fn corpus<S: AsRef<str>>(
+        &self,
+        hypotheses: &[S],
+        references: &[Vec<S>],
+    ) -> Result<TerScore, MetricError> {
         self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
     }
 
@@ -40,7 +44,11 @@ impl Ter {
     ///
     /// # Errors
     /// As [`Self::corpus`].
-    pub fn sentence<R: AsRef<str>>(&self, hypothesis: &str, references: &[R]) -> Result<TerScore, MetricError> {
+    pub fn sentence<R: AsRef<str>>(
+        &self,
+        hypothesis: &str,
+        references: &[R],
+    ) -> Result<TerScore, MetricError> {
         let references = references.iter().map(AsRef::as_ref).collect();
         self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
     }
@@ -52,7 +60,12 @@ impl Ter {
     pub fn score(&self, statistics: &Statistics) -> Result<TerScore, MetricError> {
         let sums = statistics.sums(self)?;
         let signature = Signature::new(self, statistics.references(), Trials::default());
-        Ok(TerScore { score: self.value(&sums), edits: sums[0] as u64, reference_length: sums[1], signature: signature.to_string() })
+        Ok(TerScore {
+            score: self.value(&sums),
+            edits: sums[0] as u64,
+            reference_length: sums[1],
+            signature: signature.to_string(),
+        })
     }
 }
 

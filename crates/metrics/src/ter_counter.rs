@@ -98,8 +98,10 @@ impl<'a> TerCounter<'a> {
             let first = hypothesis_start.saturating_sub(MAX_SHIFT_DISTANCE);
             let last = (hypothesis_start + MAX_SHIFT_DISTANCE).min(self.reference.len() - 1);
             for reference_start in first..=last {
-                let pairs = self.shifted[hypothesis_start..].iter().zip(&self.reference[reference_start..]);
-                let longest = pairs.take(MAX_SHIFT_SIZE).take_while(|(left, right)| left == right).count();
+                let pairs =
+                    self.shifted[hypothesis_start..].iter().zip(&self.reference[reference_start..]);
+                let longest =
+                    pairs.take(MAX_SHIFT_SIZE).take_while(|(left, right)| left == right).count();
                 for length in 1..=longest {
                     let block = Block { hypothesis_start, reference_start, length };
                     if !self.is_worth_shifting(block) {
@@ -112,7 +114,11 @@ impl<'a> TerCounter<'a> {
                             continue;
                         }
                         let first_changed = shift(&self.shifted, block, target, &mut self.tried);
-                        let after = i64::from(self.distance.total_from(&self.tried, &self.reference, first_changed));
+                        let after = i64::from(self.distance.total_from(
+                            &self.tried,
+                            &self.reference,
+                            first_changed,
+                        ));
                         let rank = (before - after, length, Reverse((hypothesis_start, target)));
                         *tried += 1;
                         if best.is_none_or(|best| rank > best) {
@@ -134,8 +140,10 @@ impl<'a> TerCounter<'a> {
     fn is_worth_shifting(&self, block: Block) -> bool {
         let Block { hypothesis_start, reference_start, length } = block;
         let target = self.distance.insertion_point(reference_start + 1);
-        self.distance.hypothesis_errors()[hypothesis_start..hypothesis_start + length].contains(&true)
-            && self.distance.reference_errors()[reference_start..reference_start + length].contains(&true)
+        self.distance.hypothesis_errors()[hypothesis_start..hypothesis_start + length]
+            .contains(&true)
+            && self.distance.reference_errors()[reference_start..reference_start + length]
+                .contains(&true)
             && !(hypothesis_start < target && target <= hypothesis_start + length)
     }
 }

@@ -33,25 +33,37 @@ impl Ter {
             buffers.pass(|input, output| output.push_str(&replace_all(input, &[("'s ", " 's ")])));
             western_stops(buffers);
             if self.asian_support {
-                buffers.pass(|input, output| isolate(input, output, |character| is_asian(character) || is_asian_mark(character)));
+                buffers.pass(|input, output| {
+                    isolate(input, output, |character| {
+                        is_asian(character) || is_asian_mark(character)
+                    })
+                });
             }
         } else {
             buffers.start().push_str(&line);
         }
         if self.no_punct {
-            let removed = |character| is_mark(character) || self.asian_support && is_asian_mark(character);
-            buffers.pass(|input, output| output.extend(input.chars().filter(|&character| !removed(character))));
+            let removed =
+                |character| is_mark(character) || self.asian_support && is_asian_mark(character);
+            buffers.pass(|input, output| {
+                output.extend(input.chars().filter(|&character| !removed(character)))
+            });
         }
         Cow::Borrowed(buffers.text())
     }
 
     /// The same for a reference, which sacreBLEU rewrites twice: what the first time has set
     /// apart by unusual space, or taken out of an entity, the second time finds.
-    pub(crate) fn rewrite_reference<'a>(&self, line: &'a str, buffers: &'a mut Buffers) -> Cow<'a, str> {
+    pub(crate) fn rewrite_reference<'a>(
+        &self,
+        line: &'a str,
+        buffers: &'a mut Buffers,
+    ) -> Cow<'a, str> {
         if !(self.normalized || self.no_punct) {
             return self.rewrite(line, buffers);
         }
-        let words: Vec<String> = text::split(&self.rewrite(line, buffers)).map(str::to_owned).collect();
+        let words: Vec<String> =
+            text::split(&self.rewrite(line, buffers)).map(str::to_owned).collect();
         Cow::Owned(self.rewrite(&words.join(" "), buffers).into_owned())
     }
 }

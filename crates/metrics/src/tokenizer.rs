@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use crate::error::MetricError;
-use crate::rewriting::{Buffers, ENTITIES, Side, isolate, replace_all, separate, western_marks, western_stops};
+use crate::rewriting::{
+    Buffers, ENTITIES, Side, isolate, replace_all, separate, western_marks, western_stops,
+};
 use crate::text;
 
 /// How a line becomes tokens; the `tok` field of a BLEU signature.
@@ -38,7 +40,8 @@ const LINE_MARKUP: [(&str, &str); 3] = [("<skipped>", ""), ("-\n", ""), ("\n", "
 
 impl Tokenizer {
     /// Every tokenizer, in the order of their names in messages.
-    pub const ALL: [Self; 5] = [Self::V13a, Self::None, Self::Character, Self::Chinese, Self::International];
+    pub const ALL: [Self; 5] =
+        [Self::V13a, Self::None, Self::Character, Self::Chinese, Self::International];
 
     /// The name that signatures use.
     pub fn name(self) -> &'static str {
@@ -83,10 +86,14 @@ impl Tokenizer {
             Self::International => {
                 buffers.start().push_str(line);
                 buffers.pass(|input, output| {
-                    separate(input, output, Side::Second, |first, second| is_punctuation(second) && !is_number(first));
+                    separate(input, output, Side::Second, |first, second| {
+                        is_punctuation(second) && !is_number(first)
+                    });
                 });
                 buffers.pass(|input, output| {
-                    separate(input, output, Side::First, |first, second| is_punctuation(first) && !is_number(second));
+                    separate(input, output, Side::First, |first, second| {
+                        is_punctuation(first) && !is_number(second)
+                    });
                 });
                 buffers.pass(|input, output| isolate(input, output, is_symbol));
             }
@@ -109,8 +116,14 @@ impl FromStr for Tokenizer {
             return Ok(tokenizer);
         }
         match UNSUPPORTED.into_iter().find(|(unsupported, ..)| *unsupported == name) {
-            Some((name, needs, instead)) => Err(MetricError::UnsupportedTokenizer { name, needs, instead }),
-            None => Err(MetricError::UnknownName { kind: "tokenizer", name: name.to_owned(), choices: "13a, none, char, zh, intl" }),
+            Some((name, needs, instead)) => {
+                Err(MetricError::UnsupportedTokenizer { name, needs, instead })
+            }
+            None => Err(MetricError::UnknownName {
+                kind: "tokenizer",
+                name: name.to_owned(),
+                choices: "13a, none, char, zh, intl",
+            }),
         }
     }
 }

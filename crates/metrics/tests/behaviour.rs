@@ -1,16 +1,28 @@
 //! Streaming, summing, printing and the refusals.
 
 use taper_metrics::{
-    Bleu, Chrf, Metric, MetricError, ReferenceCount, SIGNATURE_VERSION, Score, Segment, Smoothing, Statistics, Ter, Tokenizer,
-    ragged_segments, segments,
+    Bleu, Chrf, Metric, MetricError, ReferenceCount, SIGNATURE_VERSION, Score, Segment, Smoothing,
+    Statistics, Ter, Tokenizer, ragged_segments, segments,
 };
 
-const HYPOTHESES: [&str; 3] = ["The ferry leaves at seven.", "Nobody answered the second letter", "Rain, then 3.5 hours of sun!"];
+const HYPOTHESES: [&str; 3] = [
+    "The ferry leaves at seven.",
+    "Nobody answered the second letter",
+    "Rain, then 3.5 hours of sun!",
+];
 
 fn references() -> Vec<Vec<&'static str>> {
     vec![
-        vec!["The ferry departs at seven.", "Nobody has answered the second letter.", "Rain, and then 3.5 hours of sun."],
-        vec!["At seven the ferry leaves.", "The second letter was never answered.", "First rain, then sun for 3.5 hours!"],
+        vec![
+            "The ferry departs at seven.",
+            "Nobody has answered the second letter.",
+            "Rain, and then 3.5 hours of sun.",
+        ],
+        vec![
+            "At seven the ferry leaves.",
+            "The second letter was never answered.",
+            "First rain, then sun for 3.5 hours!",
+        ],
     ]
 }
 
@@ -40,10 +52,17 @@ fn a_perfect_score_prints_in_full() -> Result<(), MetricError> {
         "BLEU = 100.0 100.0/100.0/100.0/100.0 \
          (BP = 1.000 ratio = 1.000 hyp_len = 19 ref_len = 19)"
     );
-    assert!(bleu.line(2).starts_with(&format!("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{SIGNATURE_VERSION} = 100.00 ")));
+    assert!(bleu.line(2).starts_with(&format!(
+        "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{SIGNATURE_VERSION} = 100.00 "
+    )));
     let chrf = Chrf::plus_plus().corpus(&HYPOTHESES, &[HYPOTHESES.to_vec()])?;
     assert_eq!(chrf.to_string(), "chrF2++ = 100.00");
-    assert_eq!(chrf.line(1), format!("chrF2++|nrefs:1|case:mixed|eff:yes|nc:6|nw:2|space:no|version:{SIGNATURE_VERSION} = 100.0"));
+    assert_eq!(
+        chrf.line(1),
+        format!(
+            "chrF2++|nrefs:1|case:mixed|eff:yes|nc:6|nw:2|space:no|version:{SIGNATURE_VERSION} = 100.0"
+        )
+    );
     Ok(())
 }
 
@@ -55,7 +74,10 @@ fn unequal_line_counts_are_refused() {
     let expected = MetricError::LineCount { reference: 2, expected: 3, found: 2 };
     assert_eq!(error, Err(expected.clone()));
     assert_eq!(Chrf::default().corpus(&HYPOTHESES, &references), Err(expected.clone()));
-    assert_eq!(expected.to_string(), "reference 2 has 2 lines but the hypotheses have 3; line i of each must be the same segment");
+    assert_eq!(
+        expected.to_string(),
+        "reference 2 has 2 lines but the hypotheses have 3; line i of each must be the same segment"
+    );
 }
 
 #[test]
@@ -72,7 +94,10 @@ fn nothing_to_score_is_refused() -> Result<(), MetricError> {
     let bare = Segment { hypothesis: "a", references: vec![] };
     assert_eq!(Statistics::count(&bleu, &[bare]), Err(refusal));
     let missing: [Vec<Option<&str>>; 1] = [vec![Some("a"), None]];
-    assert_eq!(ragged_segments(&["a", "b"], &missing), Err(MetricError::SegmentWithoutReference { segment: 2 }));
+    assert_eq!(
+        ragged_segments(&["a", "b"], &missing),
+        Err(MetricError::SegmentWithoutReference { segment: 2 })
+    );
     Ok(())
 }
 
@@ -103,13 +128,17 @@ fn statistics_of_other_metrics_and_options_are_refused() {
     ];
     for (index, other) in others.into_iter().enumerate() {
         let found = Statistics::new(other);
-        let mismatch = MetricError::StatisticsMismatch { expected: bleu.counted(), found: other.counted() };
+        let mismatch =
+            MetricError::StatisticsMismatch { expected: bleu.counted(), found: other.counted() };
         assert_eq!(Statistics::new(&bleu).append(&found), Err(mismatch.clone()), "{index}");
         assert_eq!(bleu.score(&found), Err(mismatch), "{index}");
     }
     // Of as many columns as BLEU of order 5.
     let order_5 = Bleu { max_order: 5, ..bleu };
-    assert!(matches!(order_5.score(&Statistics::new(&chrf)), Err(MetricError::StatisticsMismatch { .. })));
+    assert!(matches!(
+        order_5.score(&Statistics::new(&chrf)),
+        Err(MetricError::StatisticsMismatch { .. })
+    ));
 }
 
 #[test]
@@ -163,8 +192,14 @@ fn names_are_read_back() {
 #[test]
 fn tokenizers_with_a_model_are_refused_with_a_way_out() {
     for name in ["ja-mecab", "ko-mecab", "spm", "flores101", "flores200", "spBLEU-1K"] {
-        let message = name.parse::<Tokenizer>().map_err(|error| error.to_string()).expect_err("not supported");
-        assert!(message.contains(name) && message.contains("needs") && message.contains("`none`"), "{message}");
+        let message = name
+            .parse::<Tokenizer>()
+            .map_err(|error| error.to_string())
+            .expect_err("not supported");
+        assert!(
+            message.contains(name) && message.contains("needs") && message.contains("`none`"),
+            "{message}"
+        );
     }
 }
 

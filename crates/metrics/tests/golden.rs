@@ -58,8 +58,15 @@ impl Corpus {
 
 impl<Options: std::fmt::Debug> Case<Options> {
     /// An explanation of how a result differs from this case, if it does.
-    fn difference(&self, corpus: &Corpus, sacrebleu: &str, (score, line, signature): (f64, String, String)) -> Option<String> {
-        let expected_signature = self.signature.replace(&format!("version:{sacrebleu}"), &format!("version:{SIGNATURE_VERSION}"));
+    fn difference(
+        &self,
+        corpus: &Corpus,
+        sacrebleu: &str,
+        (score, line, signature): (f64, String, String),
+    ) -> Option<String> {
+        let expected_signature = self
+            .signature
+            .replace(&format!("version:{sacrebleu}"), &format!("version:{SIGNATURE_VERSION}"));
         let same = score == self.score && line == self.line && signature == expected_signature;
         (!same).then(|| {
             format!(

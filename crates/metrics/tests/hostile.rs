@@ -1,4 +1,5 @@
-//! Any text can be scored: BLEU and chrF are numbers from 0 to 100, TER is one from 0 on, and a text is no edit away from itself.
+//! Any text can be scored: BLEU and chrF are numbers from 0 to 100, TER is one from 0 on, and a
+//! text is no edit away from itself.
 //!
 //! A few thousand cases run with the other tests; a million with
 //! `cargo test --release -p taper-metrics --test hostile -- --ignored`.

@@ -6,7 +6,9 @@ mod common;
 
 use serde::Deserialize;
 use serde_json::Value;
-use taper_metrics::{Bleu, Chrf, Metric, SIGNATURE_VERSION, Score, Smoothing, Statistics, Ter, segments};
+use taper_metrics::{
+    Bleu, Chrf, Metric, SIGNATURE_VERSION, Score, Smoothing, Statistics, Ter, segments,
+};
 
 use common::{TestResult, golden};
 
@@ -55,9 +57,13 @@ fn scores_equal_sacrebleu() -> TestResult {
             "CHRF" => Box::new(serde_json::from_value::<Chrf>(options)?),
             _ => Box::new(serde_json::from_value::<Ter>(options)?),
         };
-        let statistics = Statistics::count(&*metric, &segments(&case.hypotheses, &case.references)?)?;
+        let statistics =
+            Statistics::count(&*metric, &segments(&case.hypotheses, &case.references)?)?;
         let score = Score::new(&*metric, &statistics)?;
-        let signature = case.signature.replace(&format!("version:{}", suite.sacrebleu), &format!("version:{SIGNATURE_VERSION}"));
+        let signature = case.signature.replace(
+            &format!("version:{}", suite.sacrebleu),
+            &format!("version:{SIGNATURE_VERSION}"),
+        );
         let expected_line = case.line.replacen(" = ", &format!("|{signature} = "), 1);
         assert_eq!(score.value, case.score, "{} {:?}", case.line, case.options);
         assert_eq!(score.line(2, false), expected_line);

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 use taper_metrics::resampling::{Comparison, paired_bootstrap, paired_randomization};
-use taper_metrics::{Bleu, Chrf, Metric, MetricError, SIGNATURE_VERSION, Score, Statistics, Ter, segments};
+use taper_metrics::{
+    Bleu, Chrf, Metric, MetricError, SIGNATURE_VERSION, Score, Statistics, Ter, segments,
+};
 
 use common::{TestResult, golden};
 
@@ -63,7 +65,12 @@ struct Expected {
 impl From<Comparison> for Expected {
     fn from(comparison: Comparison) -> Self {
         let Comparison { score, p_value, confidence } = comparison;
-        Self { score, p_value, mean: confidence.map(|c| c.mean), half_width: confidence.map(|c| c.half_width) }
+        Self {
+            score,
+            p_value,
+            mean: confidence.map(|c| c.mean),
+            half_width: confidence.map(|c| c.half_width),
+        }
     }
 }
 
@@ -71,7 +78,8 @@ impl Expected {
     /// The same but for trials that tie with the actual difference.
     fn is_within_ties(&self, other: &Self) -> bool {
         let p_values = self.p_value.zip(other.p_value);
-        self.score == other.score && p_values.is_none_or(|(left, right)| (left - right).abs() <= 0.02)
+        self.score == other.score
+            && p_values.is_none_or(|(left, right)| (left - right).abs() <= 0.02)
     }
 }
 
@@ -92,7 +100,10 @@ impl Case {
     }
 
     fn statistics(&self, metric: &dyn Metric, set: &Set) -> Result<Vec<Statistics>, MetricError> {
-        set.systems.iter().map(|system| Statistics::count(metric, &segments(system, &set.references)?)).collect()
+        set.systems
+            .iter()
+            .map(|system| Statistics::count(metric, &segments(system, &set.references)?))
+            .collect()
     }
 }
 
@@ -106,28 +117,53 @@ fn intervals_and_p_values_equal_sacrebleu() -> TestResult {
         let statistics = case.statistics(&*metric, &golden.sets[&case.set])?;
         let systems: Vec<&Statistics> = statistics.iter().collect();
         if let Some(expected) = &case.single {
-            let score = Score::with_confidence(&*metric, &statistics[0], expected.resamples, case.seed)?;
+            let score =
+                Score::with_confidence(&*metric, &statistics[0], expected.resamples, case.seed)?;
             let confidence = score.confidence.ok_or("no interval")?;
-            let line = expected.line.replace(&format!("version:{}", golden.sacrebleu), &format!("version:{SIGNATURE_VERSION}"));
-            if (confidence.mean, confidence.half_width, &score.line(9, false)) != (expected.mean, expected.half_width, &line) {
-                differences.push(format!("{} {} interval:\n  {confidence:?}\n  {}\n  {line}", case.set, case.metric, score.line(9, false)));
+            let line = expected.line.replace(
+                &format!("version:{}", golden.sacrebleu),
+                &format!("version:{SIGNATURE_VERSION}"),
+            );
+            if (confidence.mean, confidence.half_width, &score.line(9, false))
+                != (expected.mean, expected.half_width, &line)
+            {
+                differences.push(format!(
+                    "{} {} interval:\n  {confidence:?}\n  {}\n  {line}",
+                    case.set,
+                    case.metric,
+                    score.line(9, false)
+                ));
             }
         }
         let bootstrap = paired_bootstrap(&*metric, &systems, case.bootstrap.trials, case.seed)?;
-        let randomization = paired_randomization(&*metric, &systems, case.randomization.trials, case.seed)?;
-        for (kind, expected, got) in [("bootstrap", &case.bootstrap, bootstrap), ("randomization", &case.randomization, randomization)] {
+        let randomization =
+            paired_randomization(&*metric, &systems, case.randomization.trials, case.seed)?;
+        for (kind, expected, got) in [
+            ("bootstrap", &case.bootstrap, bootstrap),
+            ("randomization", &case.randomization, randomization),
+        ] {
             let got: Vec<Expected> = got.into_iter().map(Expected::from).collect();
             let same = if case.has_inexact_sums() && kind == "randomization" {
-                got.iter().zip(&expected.results).all(|(got, expected)| got.is_within_ties(expected))
+                got.iter()
+                    .zip(&expected.results)
+                    .all(|(got, expected)| got.is_within_ties(expected))
             } else {
                 got == expected.results
             };
             if !same {
-                differences.push(format!("{} {} {kind}:\n  {:?}\n  {got:?}", case.set, case.metric, expected.results));
+                differences.push(format!(
+                    "{} {} {kind}:\n  {:?}\n  {got:?}",
+                    case.set, case.metric, expected.results
+                ));
             }
         }
     }
-    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} differences\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
     Ok(())
 }
 
@@ -140,7 +176,9 @@ fn what_cannot_be_resampled_is_refused() -> TestResult {
     let unequal = Err(MetricError::SegmentCount { system: 2, expected: 2, found: 1 });
     assert_eq!(paired_bootstrap(&bleu, &[&two, &one], 10, 1), unequal);
     assert_eq!(paired_randomization(&bleu, &[&two, &one], 10, 1), unequal);
-    for nothing in [paired_bootstrap(&bleu, &[&two], 0, 1), paired_randomization(&bleu, &[&two], 0, 1)] {
+    for nothing in
+        [paired_bootstrap(&bleu, &[&two], 0, 1), paired_randomization(&bleu, &[&two], 0, 1)]
+    {
         assert!(matches!(nothing, Err(MetricError::InvalidOption { .. })), "{nothing:?}");
     }
     Ok(())

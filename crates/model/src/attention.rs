@@ -7,7 +7,10 @@ use candle_core::{Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Attention, Products, Seen, composed, cross_attention, decoding_attention, rotary, self_attention};
+use taper_ops::{
+    Attention, Products, Seen, composed, cross_attention, decoding_attention, rotary,
+    self_attention,
+};
 
 /// Self-attention: one projection makes query, key and value.
 #[derive(Debug, Clone)]
@@ -23,7 +26,12 @@ pub(crate) struct SelfAttention {
 }
 
 impl SelfAttention {
-    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig, causal: bool) -> Result<Self> {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        causal: bool,
+    ) -> Result<Self> {
         let width = config.d_model;
         Ok(Self {
             qkv: Linear::new(build, &format!("{name}.qkv"), width, 3 * width, 3)?,
@@ -46,7 +54,12 @@ impl SelfAttention {
         }
     }
 
-    fn spec(&self, lengths: &Arc<[usize]>, positions: &PreparedPositions, pass: &Pass) -> Attention {
+    fn spec(
+        &self,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Attention {
         Attention {
             heads: self.heads,
             query_lengths: lengths.clone(),
@@ -72,16 +85,25 @@ impl SelfAttention {
         let spec = self.spec(lengths, positions, pass);
         if pass.records_attention(&self.name) {
             let width = x.dim(1)?;
-            let weights =
-                composed::attention_weights(&qkv.narrow(1, 0, width)?, &qkv.narrow(1, width, width)?, positions.bias.as_ref(), &spec)?;
+            let weights = composed::attention_weights(
+                &qkv.narrow(1, 0, width)?,
+                &qkv.narrow(1, width, width)?,
+                positions.bias.as_ref(),
+                &spec,
+            )?;
             pass.record(&self.name, weights);
         }
-        self.out.onto(&self_attention(pass.tape(), &qkv, positions.bias.as_ref(), &spec)?, residual, pass)
+        self.out.onto(
+            &self_attention(pass.tape(), &qkv, positions.bias.as_ref(), &spec)?,
+            residual,
+            pass,
+        )
     }
 
     /// One new token for each row, seeing itself and the tokens before it.
     ///
-    /// `x (R, D)`; `blocks` holds keys and values `(R_j, 2·D)` of each token so far and gets those of this one, which `history` counts already.
+    /// `x (R, D)`; `blocks` holds keys and values `(R_j, 2·D)` of each token so far and gets those
+    /// of this one, which `history` counts already.
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -94,7 +116,12 @@ impl SelfAttention {
         let qkv = self.project(x, positions.rotary.as_ref(), pass)?;
         blocks.push(qkv.narrow(1, width, 2 * width)?.contiguous()?);
         let query = qkv.narrow(1, 0, width)?.contiguous()?;
-        let seen = Seen::Past { blocks, history, bias: positions.bias.as_ref(), slopes: positions.slopes.as_ref() };
+        let seen = Seen::Past {
+            blocks,
+            history,
+            bias: positions.bias.as_ref(),
+            slopes: positions.slopes.as_ref(),
+        };
         self.out.onto(&decoding_attention(&query, seen, self.heads)?, residual, pass)
     }
 }
@@ -132,7 +159,8 @@ impl CrossAttention {
         self.kv.forward(memory, pass)
     }
 
-    /// Row `r` of `x (R, D)`, a token being decoded, attends to rows `rows[r]` of `key_value (M, 2·D)`.
+    /// Row `r` of `x (R, D)`, a token being decoded, attends to rows `rows[r]` of `key_value (M,
+    /// 2·D)`.
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -142,7 +170,11 @@ impl CrossAttention {
         pass: &Pass,
     ) -> Result<Tensor> {
         let query = self.q.forward(x, pass)?;
-        self.out.onto(&decoding_attention(&query, Seen::Source { key_value, rows }, self.heads)?, residual, pass)
+        self.out.onto(
+            &decoding_attention(&query, Seen::Source { key_value, rows }, self.heads)?,
+            residual,
+            pass,
+        )
     }
 
     /// `x (N, D)` attends to `key_value (M, 2·D)`.
@@ -166,8 +198,20 @@ impl CrossAttention {
             products: self.products,
         };
         if pass.records_attention(&self.name) {
-            pass.record(&self.name, composed::attention_weights(&query, &key_value.narrow(1, 0, x.dim(1)?)?, None, &spec)?);
+            pass.record(
+                &self.name,
+                composed::attention_weights(
+                    &query,
+                    &key_value.narrow(1, 0, x.dim(1)?)?,
+                    None,
+                    &spec,
+                )?,
+            );
         }
-        self.out.onto(&cross_attention(pass.tape(), &query, key_value, None, &spec)?, residual, pass)
+        self.out.onto(
+            &cross_attention(pass.tape(), &query, key_value, None, &spec)?,
+            residual,
+            pass,
+        )
     }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use taper_ops::Activation;
 use taper_ops::rng::name_key;
 
-/// The frame around every sublayer: layer norm before or after, dropout, and the residual connection.
+/// The frame around every sublayer: layer norm before or after, dropout, and the residual
+/// connection.
 #[derive(Debug, Clone)]
 struct Sublayer {
     norm: LayerNorm,
@@ -33,7 +34,12 @@ impl Sublayer {
     }
 
     /// `f` gets its input, and what its result is to be added to.
-    fn run(&self, x: &Tensor, pass: &Pass, f: impl FnOnce(&Tensor, Residual<'_>) -> Result<Tensor>) -> Result<Tensor> {
+    fn run(
+        &self,
+        x: &Tensor,
+        pass: &Pass,
+        f: impl FnOnce(&Tensor, Residual<'_>) -> Result<Tensor>,
+    ) -> Result<Tensor> {
         let residual = Residual { x, dropout: pass.dropout(self.dropout, self.site) };
         match self.placement {
             NormPlacement::Pre => f(&self.norm.forward(x, pass)?, residual),
@@ -64,7 +70,8 @@ impl FeedForward {
     }
 
     fn forward(&self, x: &Tensor, residual: Residual<'_>, pass: &Pass) -> Result<Tensor> {
-        let inner = self.up.activated(x, self.activation, pass.dropout(self.dropout, self.site), pass)?;
+        let inner =
+            self.up.activated(x, self.activation, pass.dropout(self.dropout, self.site), pass)?;
         self.down.onto(&inner, residual, pass)
     }
 }
@@ -85,10 +92,18 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig, kind: StackKind) -> Result<Self> {
+    fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        kind: StackKind,
+    ) -> Result<Self> {
         let named = |part: &str| format!("{name}.{part}");
         let attention = named("self_attention");
-        let self_attention = (Sublayer::new(build, &attention, config)?, SelfAttention::new(build, &attention, config, kind.is_causal())?);
+        let self_attention = (
+            Sublayer::new(build, &attention, config)?,
+            SelfAttention::new(build, &attention, config, kind.is_causal())?,
+        );
         let cross_attention = if kind.attends_to_encoder() {
             let name = named("cross_attention");
             Some((Sublayer::new(build, &name, config)?, CrossAttention::new(build, &name, config)?))
@@ -96,13 +111,17 @@ impl Block {
             None
         };
         let name = named("feed_forward");
-        let feed_forward = (Sublayer::new(build, &name, config)?, FeedForward::new(build, &name, config)?);
+        let feed_forward =
+            (Sublayer::new(build, &name, config)?, FeedForward::new(build, &name, config)?);
         Ok(Self { self_attention, cross_attention, feed_forward })
     }
 
     /// Keys and values for this layer's attention to the encoder.
     pub(crate) fn key_value(&self, memory: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
-        self.cross_attention.as_ref().map(|(_, attention)| attention.key_value(memory, pass)).transpose()
+        self.cross_attention
+            .as_ref()
+            .map(|(_, attention)| attention.key_value(memory, pass))
+            .transpose()
     }
 
     fn forward(
@@ -114,10 +133,13 @@ impl Block {
         pass: &Pass,
     ) -> Result<Tensor> {
         let (frame, attention) = &self.self_attention;
-        let mut x = frame.run(x, pass, |x, residual| attention.forward(x, residual, lengths, positions, pass))?;
+        let mut x = frame
+            .run(x, pass, |x, residual| attention.forward(x, residual, lengths, positions, pass))?;
         if let (Some((frame, attention)), Some(to)) = (&self.cross_attention, attended) {
             let lengths = (to.query_lengths, to.key_lengths);
-            x = frame.run(&x, pass, |x, residual| attention.attend(x, residual, to.key_value, lengths, pass))?;
+            x = frame.run(&x, pass, |x, residual| {
+                attention.attend(x, residual, to.key_value, lengths, pass)
+            })?;
         }
         let (frame, feed_forward) = &self.feed_forward;
         frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
@@ -133,9 +155,12 @@ impl Block {
         pass: &Pass,
     ) -> Result<Tensor> {
         let (frame, attention) = &self.self_attention;
-        let mut x = frame.run(x, pass, |x, residual| attention.step(x, residual, past, positions, pass))?;
-        if let (Some((frame, attention)), Some((key_value, rows))) = (&self.cross_attention, source) {
-            x = frame.run(&x, pass, |x, residual| attention.step(x, residual, key_value, rows, pass))?;
+        let mut x =
+            frame.run(x, pass, |x, residual| attention.step(x, residual, past, positions, pass))?;
+        if let (Some((frame, attention)), Some((key_value, rows))) = (&self.cross_attention, source)
+        {
+            x = frame
+                .run(&x, pass, |x, residual| attention.step(x, residual, key_value, rows, pass))?;
         }
         let (frame, feed_forward) = &self.feed_forward;
         frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
@@ -170,11 +195,24 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig, layers: usize, kind: StackKind) -> Result<Self> {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        layers: usize,
+        kind: StackKind,
+    ) -> Result<Self> {
         let relative = Relative::new(build, name, config, kind.is_causal())?;
-        let blocks = (0..layers).map(|i| Block::new(build, &format!("{name}.layers.{i}"), config, kind)).collect::<Result<_>>()?;
+        let blocks = (0..layers)
+            .map(|i| Block::new(build, &format!("{name}.layers.{i}"), config, kind))
+            .collect::<Result<_>>()?;
         let final_norm = match config.norm {
-            NormPlacement::Pre => Some(LayerNorm::new(build, &format!("{name}.final_norm"), config.d_model, config.norm_epsilon)?),
+            NormPlacement::Pre => Some(LayerNorm::new(
+                build,
+                &format!("{name}.final_norm"),
+                config.d_model,
+                config.norm_epsilon,
+            )?),
             NormPlacement::Post => None,
         };
         Ok(Self { blocks, relative, final_norm })
@@ -195,7 +233,9 @@ impl Stack {
                 None => None,
             };
             let attended = match (&key_value, memory) {
-                (Some(key_value), Some((_, key_lengths))) => Some(Attended { key_value, query_lengths: lengths, key_lengths }),
+                (Some(key_value), Some((_, key_lengths))) => {
+                    Some(Attended { key_value, query_lengths: lengths, key_lengths })
+                }
                 _ => None,
             };
             x = block.forward(&x, lengths, positions, attended.as_ref(), pass)?;

@@ -22,11 +22,14 @@ pub enum Positions {
     /// Sine and cosine interleaved, added to the embedding (Vaswani et al. 2017, section 3.5).
     #[default]
     Sinusoidal,
-    /// Sines in the first half of the width, cosines in the second, as Tensor2Tensor and Marian lay them out.
+    /// Sines in the first half of the width, cosines in the second, as Tensor2Tensor and Marian lay
+    /// them out.
     SinusoidalHalves,
-    /// A trained table, added to the embedding (Gehring et al. 2017); limits the length to `max_positions`.
+    /// A trained table, added to the embedding (Gehring et al. 2017); limits the length to
+    /// `max_positions`.
     Learned,
-    /// A trained bias by bucketed distance on the scores of self-attention (Raffel et al. 2020, section 2.1).
+    /// A trained bias by bucketed distance on the scores of self-attention (Raffel et al. 2020,
+    /// section 2.1).
     T5,
     /// Queries and keys of self-attention rotated by their position (Su et al. 2021).
     Rotary,
@@ -70,7 +73,8 @@ impl From<ActivationKind> for taper_ops::Activation {
     }
 }
 
-/// The shape of an encoder-decoder Transformer. The default is the "base" model of Vaswani et al. 2017, table 3, in Pre-LN.
+/// The shape of an encoder-decoder Transformer. The default is the "base" model of Vaswani et al.
+/// 2017, table 3, in Pre-LN.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelConfig {
@@ -144,12 +148,16 @@ impl ModelConfig {
     /// The trained scalars of a model of this shape, known before memory is taken for any.
     #[must_use]
     pub fn parameters(&self, vocab_source: usize, vocab_target: usize) -> u64 {
-        // In f64, which is exact for any that fit into a machine, and has no overflow for those that do not.
-        let [width, inner, heads, positions] = [self.d_model, self.d_ff, self.heads, self.max_positions].map(|n| n as f64);
-        let linear = |inputs: f64, outputs: f64| inputs * outputs + if self.biases { outputs } else { 0.0 };
+        // In f64, which is exact for any that fit into a machine, and has no overflow for those
+        // that do not.
+        let [width, inner, heads, positions] =
+            [self.d_model, self.d_ff, self.heads, self.max_positions].map(|n| n as f64);
+        let linear =
+            |inputs: f64, outputs: f64| inputs * outputs + if self.biases { outputs } else { 0.0 };
         let norm = 2.0 * width;
         let self_attention = linear(width, 3.0 * width) + linear(width, width);
-        let cross_attention = linear(width, width) + linear(width, 2.0 * width) + linear(width, width);
+        let cross_attention =
+            linear(width, width) + linear(width, 2.0 * width) + linear(width, width);
         let feed_forward = linear(width, inner) + linear(inner, width);
         let encoder_layer = self_attention + feed_forward + 2.0 * norm;
         let decoder_layer = self_attention + cross_attention + feed_forward + 3.0 * norm;
@@ -161,11 +169,16 @@ impl ModelConfig {
         let of_each_stack = match self.positions {
             Positions::Learned => positions * width,
             Positions::T5 => BUCKETS as f64 * heads,
-            Positions::Sinusoidal | Positions::SinusoidalHalves | Positions::Rotary | Positions::Alibi => 0.0,
+            Positions::Sinusoidal
+            | Positions::SinusoidalHalves
+            | Positions::Rotary
+            | Positions::Alibi => 0.0,
         };
         let final_norm = if self.norm == NormPlacement::Pre { norm } else { 0.0 };
-        let layers = self.encoder_layers as f64 * encoder_layer + self.decoder_layers as f64 * decoder_layer;
-        (layers + 2.0 * (of_each_stack + final_norm) + width * embeddings.iter().sum::<f64>()) as u64
+        let layers =
+            self.encoder_layers as f64 * encoder_layer + self.decoder_layers as f64 * decoder_layer;
+        (layers + 2.0 * (of_each_stack + final_norm) + width * embeddings.iter().sum::<f64>())
+            as u64
     }
 
     /// Checks that the numbers fit together.
@@ -174,17 +187,26 @@ impl ModelConfig {
     /// Names the field, its value and what it must be.
     pub fn validate(&self, joint_vocabulary: bool) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in [("d_model", self.d_model), ("d_ff", self.d_ff), ("heads", self.heads), ("max_positions", self.max_positions)]
-        {
+        for (name, value) in [
+            ("d_model", self.d_model),
+            ("d_ff", self.d_ff),
+            ("heads", self.heads),
+            ("max_positions", self.max_positions),
+        ] {
             if value == 0 {
                 return refuse(format!("model.{name} = 0: it must be at least 1"));
             }
         }
         if self.encoder_layers == 0 || self.decoder_layers == 0 {
-            return refuse("model.encoder_layers and model.decoder_layers must both be at least 1".into());
+            return refuse(
+                "model.encoder_layers and model.decoder_layers must both be at least 1".into(),
+            );
         }
         if !self.d_model.is_multiple_of(self.heads) {
-            return refuse(format!("model.heads = {} does not divide model.d_model = {}", self.heads, self.d_model));
+            return refuse(format!(
+                "model.heads = {} does not divide model.d_model = {}",
+                self.heads, self.d_model
+            ));
         }
         let head = self.d_model / self.heads;
         if self.positions == Positions::Rotary && !head.is_multiple_of(2) {
@@ -192,8 +214,13 @@ impl ModelConfig {
                 "model.positions = \"rotary\" needs an even width of a head, and model.d_model / model.heads is {head}"
             ));
         }
-        if matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves) && !self.d_model.is_multiple_of(2) {
-            return refuse(format!("sinusoidal model.positions need an even model.d_model, not {}", self.d_model));
+        if matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves)
+            && !self.d_model.is_multiple_of(2)
+        {
+            return refuse(format!(
+                "sinusoidal model.positions need an even model.d_model, not {}",
+                self.d_model
+            ));
         }
         if self.tied == Tied::All && !joint_vocabulary {
             return refuse(
@@ -207,11 +234,16 @@ impl ModelConfig {
             ("residual_dropout", self.residual_dropout),
         ] {
             if !(0.0..1.0).contains(&rate) {
-                return refuse(format!("model.{name} = {rate} is not a rate: it must be at least 0 and below 1"));
+                return refuse(format!(
+                    "model.{name} = {rate} is not a rate: it must be at least 0 and below 1"
+                ));
             }
         }
         if !(self.norm_epsilon > 0.0 && self.norm_epsilon.is_finite()) {
-            return refuse(format!("model.norm_epsilon = {}: it must be a small positive number", self.norm_epsilon));
+            return refuse(format!(
+                "model.norm_epsilon = {}: it must be a small positive number",
+                self.norm_epsilon
+            ));
         }
         Ok(())
     }

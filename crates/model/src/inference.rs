@@ -14,16 +14,19 @@ const ROWS: usize = 32;
 
 /// A model made ready to decode.
 ///
-/// It shares the model's weights, and packs each when it is first used: a model that is trained on needs a new one.
+/// It shares the model's weights, and packs each when it is first used: a model that is trained on
+/// needs a new one.
 #[derive(Debug)]
 pub struct Inference {
     model: Transformer,
     packs: Arc<PackedWeights>,
 }
 
-/// What the decoder remembers of the tokens so far. Rows are hypotheses; several may share a source.
+/// What the decoder remembers of the tokens so far. Rows are hypotheses; several may share a
+/// source.
 ///
-/// Keys and values are written once and stay where they are: `history` tells which of them a row has for its past.
+/// Keys and values are written once and stay where they are: `history` tells which of them a row
+/// has for its past.
 #[derive(Debug, Clone)]
 pub struct DecodeState {
     /// Keys and values of the sources, a tensor `(M, 2·D)` for each layer.
@@ -99,15 +102,25 @@ impl Inference {
                 first - length..first
             };
             let sources = source.lengths.iter().map(rows).collect();
-            Ok(DecodeState { memory: key_values, blocks: vec![Vec::new(); layers.len()], history: Vec::new(), sources })
+            Ok(DecodeState {
+                memory: key_values,
+                blocks: vec![Vec::new(); layers.len()],
+                history: Vec::new(),
+                sources,
+            })
         })
     }
 
-    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks `(rows, V)` that are computed as they are asked for.
+    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks `(rows,
+    /// V)` that are computed as they are asked for.
     ///
     /// # Errors
     /// When there is not one token for each row, or a token is not in the vocabulary.
-    pub fn step(&self, state: &mut DecodeState, tokens: &[u32]) -> Result<impl Iterator<Item = Result<Tensor, ModelError>>, ModelError> {
+    pub fn step(
+        &self,
+        state: &mut DecodeState,
+        tokens: &[u32],
+    ) -> Result<impl Iterator<Item = Result<Tensor, ModelError>>, ModelError> {
         let rows = state.rows();
         if tokens.len() != rows {
             return Err(ModelError::Tokens { tokens: tokens.len(), rows });
@@ -127,10 +140,21 @@ impl Inference {
         let mut x = self.model.embed_step(tokens, position, &pass)?;
         let positions = match &decoder.relative {
             Relative::Nothing => PreparedPositions::default(),
-            Relative::Rotary => PreparedPositions { rotary: Some(vec![position as u32; tokens.len()].into()), ..Default::default() },
-            Relative::Alibi(slopes) => PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() },
+            Relative::Rotary => PreparedPositions {
+                rotary: Some(vec![position as u32; tokens.len()].into()),
+                ..Default::default()
+            },
+            Relative::Alibi(slopes) => {
+                PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
+            }
             Relative::Bias { table, causal } => PreparedPositions {
-                bias: Some(bias(table.get(&pass), position..position + 1, position + 1, *causal, &pass)?),
+                bias: Some(bias(
+                    table.get(&pass),
+                    position..position + 1,
+                    position + 1,
+                    *causal,
+                    &pass,
+                )?),
                 ..Default::default()
             },
         };

@@ -1,11 +1,13 @@
-//! The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) and its variants, on packed sequences.
+//! The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) and its variants, on packed
+//! sequences.
 //!
-//! **Decision.** A model owns its parameters in an ordered store, and layers hold two views of each: one tracked by
-//! autodiff for training, one detached for evaluation, in the same storage. The alternative, two copies of the model,
-//! would let them drift apart.
+//! **Decision.** A model owns its parameters in an ordered store, and layers hold two views of
+//! each: one tracked by autodiff for training, one detached for evaluation, in the same storage.
+//! The alternative, two copies of the model, would let them drift apart.
 //!
-//! **Initialisation.** Linear layers are Xavier uniform with fused projections drawn as their parts, biases are zero, embeddings are
-//! normal with deviation `1/√d_model`, layer norms are one and zero. Each value is a function of (seed, name, index).
+//! **Initialisation.** Linear layers are Xavier uniform with fused projections drawn as their
+//! parts, biases are zero, embeddings are normal with deviation `1/√d_model`, layer norms are one
+//! and zero. Each value is a function of (seed, name, index).
 //!
 //! ```
 //! use candle_core::{DType, Device};

@@ -31,18 +31,25 @@ struct Recorder {
 pub struct AttentionRecord {
     /// The layer's full name, such as `decoder.layers.0.cross_attention`.
     pub layer: String,
-    /// `(B, H, Tq, Tk)`, zero for keys beyond their sequence; the rows of queries beyond theirs mean nothing.
+    /// `(B, H, Tq, Tk)`, zero for keys beyond their sequence; the rows of queries beyond theirs
+    /// mean nothing.
     pub weights: Tensor,
 }
 
 impl Pass {
-    /// A training pass: dropout is drawn from (seed, step, micro-batch, layer), so that it can be repeated.
+    /// A training pass: dropout is drawn from (seed, step, micro-batch, layer), so that it can be
+    /// repeated.
     #[must_use]
     pub fn train(seed: u64, step: u64, micro_batch: u64) -> Self {
-        Self { dropout_key: Some(mix(seed, &[0x6472_6f70, step, micro_batch])), tape: Some(Tape::new()), ..Self::default() }
+        Self {
+            dropout_key: Some(mix(seed, &[0x6472_6f70, step, micro_batch])),
+            tape: Some(Tape::new()),
+            ..Self::default()
+        }
     }
 
-    /// The same pass with the composed operations and Candle's autodiff: slow, and the oracle of the fused ones.
+    /// The same pass with the composed operations and Candle's autodiff: slow, and the oracle of
+    /// the fused ones.
     #[must_use]
     pub fn composed(self) -> Self {
         Self { tape: None, ..self }
@@ -72,7 +79,10 @@ impl Pass {
     /// As [`Pass::evaluate`], and the attention weights of the layer of this full name are kept.
     #[must_use]
     pub fn evaluate_with_attention_of(layer: &str) -> Self {
-        Self { recorder: Some(Recorder { only: Some(layer.to_owned()), ..Recorder::default() }), ..Self::default() }
+        Self {
+            recorder: Some(Recorder { only: Some(layer.to_owned()), ..Recorder::default() }),
+            ..Self::default()
+        }
     }
 
     /// Whether gradients are wanted.
@@ -91,10 +101,16 @@ impl Pass {
     ///
     /// # Errors
     /// When a parameter gets no gradient, or the device has no memory left.
-    pub fn backward(self, loss: &Tensor, store: &ParameterStore, gradients: &mut Gradients) -> Result<()> {
+    pub fn backward(
+        self,
+        loss: &Tensor,
+        store: &ParameterStore,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
         match self.tape {
             Some(tape) if tape.knows(loss) => tape.backward(loss, store, gradients),
-            // Its graph would end at the first fused operation, and the gradients before that be lost.
+            // Its graph would end at the first fused operation, and the gradients before that be
+            // lost.
             Some(tape) if !tape.is_empty() => candle_core::bail!(
                 "the loss does not follow from the fused operations before it: use bf16 or f32 on the CPU, or composed operations"
             ),
@@ -110,12 +126,17 @@ impl Pass {
     }
 
     pub(crate) fn records_attention(&self, layer: &str) -> bool {
-        self.recorder.as_ref().is_some_and(|recorder| recorder.only.as_deref().is_none_or(|only| only == layer))
+        self.recorder
+            .as_ref()
+            .is_some_and(|recorder| recorder.only.as_deref().is_none_or(|only| only == layer))
     }
 
     pub(crate) fn record(&self, layer: &str, weights: Tensor) {
         if let Some(recorder) = &self.recorder {
-            recorder.records.borrow_mut().push(AttentionRecord { layer: layer.to_owned(), weights });
+            recorder
+                .records
+                .borrow_mut()
+                .push(AttentionRecord { layer: layer.to_owned(), weights });
         }
     }
 

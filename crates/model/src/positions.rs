@@ -11,7 +11,8 @@ pub(crate) const BUCKETS: usize = 32;
 /// Distance from which T5 has one bucket.
 const FAR: usize = 128;
 
-/// `PE(p, 2i) = sin(p / 10000^(2i/D))`, `PE(p, 2i+1) = cos(…)` (Vaswani et al. 2017, section 3.5): `(count, D)`.
+/// `PE(p, 2i) = sin(p / 10000^(2i/D))`, `PE(p, 2i+1) = cos(…)` (Vaswani et al. 2017, section 3.5):
+/// `(count, D)`.
 ///
 /// With `halves`, all sines come first and then all cosines.
 #[must_use]
@@ -20,7 +21,8 @@ pub fn sinusoids(count: usize, width: usize, halves: bool) -> Vec<f32> {
     let mut out = Vec::with_capacity(count * width);
     for position in 0..count {
         for column in 0..width {
-            let (pair, sine) = if halves { (column % half, column < half) } else { (column / 2, column % 2 == 0) };
+            let (pair, sine) =
+                if halves { (column % half, column < half) } else { (column / 2, column % 2 == 0) };
             let angle = position as f64 / 10_000_f64.powf(2.0 * pair as f64 / width as f64);
             out.push(if sine { angle.sin() } else { angle.cos() } as f32);
         }
@@ -28,8 +30,9 @@ pub fn sinusoids(count: usize, width: usize, halves: bool) -> Vec<f32> {
     out
 }
 
-/// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence from `2^(-8/n)`; for a number of
-/// heads that is no power of two, the sequence of the next lower power, then every other slope of the next higher.
+/// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence from `2^(-8/n)`;
+/// for a number of heads that is no power of two, the sequence of the next lower power, then every
+/// other slope of the next higher.
 #[must_use]
 pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     let power = |count: usize| (1..=count).map(move |i| 2_f64.powf(-8.0 * i as f64 / count as f64));
@@ -40,11 +43,15 @@ pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     power(lower).chain(power(2 * lower).step_by(2).take(heads - lower)).collect()
 }
 
-/// T5's bucket of the distance from a query to a key (Raffel et al. 2020, section 2.1): exact up to half the buckets,
-/// then logarithmic up to [`FAR`]. A causal stack gives all buckets to the past.
+/// T5's bucket of the distance from a query to a key (Raffel et al. 2020, section 2.1): exact up to
+/// half the buckets, then logarithmic up to [`FAR`]. A causal stack gives all buckets to the past.
 #[must_use]
 pub fn t5_bucket(query: usize, key: usize, causal: bool) -> usize {
-    let (side, buckets) = if causal { (0, BUCKETS) } else { (if key > query { BUCKETS / 2 } else { 0 }, BUCKETS / 2) };
+    let (side, buckets) = if causal {
+        (0, BUCKETS)
+    } else {
+        (if key > query { BUCKETS / 2 } else { 0 }, BUCKETS / 2)
+    };
     let distance = if causal { query.saturating_sub(key) } else { query.abs_diff(key) };
     let exact = buckets / 2;
     if distance < exact {
@@ -71,7 +78,11 @@ impl Added {
             Positions::Sinusoidal => Self::Sinusoids(Sinusoids::new(config.d_model, false)),
             Positions::SinusoidalHalves => Self::Sinusoids(Sinusoids::new(config.d_model, true)),
             Positions::Learned => Self::Learned {
-                table: build.embedding(&format!("{name}.weight"), config.max_positions, config.d_model)?,
+                table: build.embedding(
+                    &format!("{name}.weight"),
+                    config.max_positions,
+                    config.d_model,
+                )?,
                 count: config.max_positions,
             },
             Positions::T5 | Positions::Rotary | Positions::Alibi => Self::Nothing,
@@ -79,13 +90,20 @@ impl Added {
     }
 
     /// The table for at least `longest` positions, or none.
-    pub(crate) fn table(&self, longest: usize, pass: &Pass, device: &Device) -> Result<Option<Tensor>> {
+    pub(crate) fn table(
+        &self,
+        longest: usize,
+        pass: &Pass,
+        device: &Device,
+    ) -> Result<Option<Tensor>> {
         match self {
             Self::Nothing => Ok(None),
             Self::Sinusoids(sinusoids) => Ok(Some(sinusoids.table(longest, device)?)),
             Self::Learned { table, count } => {
                 if longest > *count {
-                    candle_core::bail!("a sequence of {longest} tokens, but the learned position table ends at max_positions = {count}");
+                    candle_core::bail!(
+                        "a sequence of {longest} tokens, but the learned position table ends at max_positions = {count}"
+                    );
                 }
                 Ok(Some(table.get(pass).clone()))
             }
@@ -93,7 +111,8 @@ impl Added {
     }
 }
 
-/// The table of [`sinusoids`] for the longest sequence so far. Decoding asks for one more position at each step.
+/// The table of [`sinusoids`] for the longest sequence so far. Decoding asks for one more position
+/// at each step.
 #[derive(Debug, Clone)]
 pub(crate) struct Sinusoids {
     width: usize,
@@ -114,7 +133,11 @@ impl Sinusoids {
             return Ok(table.clone());
         }
         let count = longest.next_power_of_two();
-        let table = Tensor::from_vec(sinusoids(count, self.width, self.halves), (count, self.width), device)?;
+        let table = Tensor::from_vec(
+            sinusoids(count, self.width, self.halves),
+            (count, self.width),
+            device,
+        )?;
         *made = Some(table.clone());
         Ok(table)
     }
@@ -134,12 +157,26 @@ pub(crate) enum Relative {
 }
 
 impl Relative {
-    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig, causal: bool) -> Result<Self> {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        causal: bool,
+    ) -> Result<Self> {
         Ok(match config.positions {
             Positions::Rotary => Self::Rotary,
             Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
-            Positions::T5 => Self::Bias { table: build.embedding(&format!("{name}.relative_bias.weight"), BUCKETS, config.heads)?, causal },
-            Positions::Sinusoidal | Positions::SinusoidalHalves | Positions::Learned => Self::Nothing,
+            Positions::T5 => Self::Bias {
+                table: build.embedding(
+                    &format!("{name}.relative_bias.weight"),
+                    BUCKETS,
+                    config.heads,
+                )?,
+                causal,
+            },
+            Positions::Sinusoidal | Positions::SinusoidalHalves | Positions::Learned => {
+                Self::Nothing
+            }
         })
     }
 
@@ -148,19 +185,32 @@ impl Relative {
         let longest = sequences.lengths.iter().copied().max().unwrap_or(0);
         Ok(match self {
             Self::Nothing => PreparedPositions::default(),
-            Self::Rotary => PreparedPositions { rotary: Some(sequences.positions()), ..Default::default() },
-            Self::Alibi(slopes) => PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() },
-            Self::Bias { table, causal } => {
-                PreparedPositions { bias: Some(bias(table.get(pass), 0..longest, longest, *causal, pass)?), ..Default::default() }
+            Self::Rotary => {
+                PreparedPositions { rotary: Some(sequences.positions()), ..Default::default() }
             }
+            Self::Alibi(slopes) => {
+                PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
+            }
+            Self::Bias { table, causal } => PreparedPositions {
+                bias: Some(bias(table.get(pass), 0..longest, longest, *causal, pass)?),
+                ..Default::default()
+            },
         })
     }
 }
 
 /// `(H, queries, keys)` from T5's table, for the given query positions.
-pub(crate) fn bias(table: &Tensor, queries: std::ops::Range<usize>, keys: usize, causal: bool, pass: &Pass) -> Result<Tensor> {
+pub(crate) fn bias(
+    table: &Tensor,
+    queries: std::ops::Range<usize>,
+    keys: usize,
+    causal: bool,
+    pass: &Pass,
+) -> Result<Tensor> {
     let count = queries.len();
-    let buckets: Arc<[u32]> = queries.flat_map(|query| (0..keys).map(move |key| t5_bucket(query, key, causal) as u32)).collect();
+    let buckets: Arc<[u32]> = queries
+        .flat_map(|query| (0..keys).map(move |key| t5_bucket(query, key, causal) as u32))
+        .collect();
     taper_ops::relative_bias(pass.tape(), table, &buckets, count, keys)
 }
 

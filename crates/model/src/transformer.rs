@@ -15,11 +15,13 @@ use taper_ops::{CrossEntropy, Embedding, LossSums, ParameterStore, Products};
 pub struct Objective {
     /// Probability mass of the target distribution that is spread over the whole vocabulary.
     pub label_smoothing: f64,
-    /// Above 0, the factor α of R-Drop (Liang et al. 2021, section 2.2): the batch passes twice, with different dropout, and the loss of a
-    /// token is `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) + KL(p₂‖p₁)) / 2`.
+    /// Above 0, the factor α of R-Drop (Liang et al. 2021, section 2.2): the batch passes twice,
+    /// with different dropout, and the loss of a token is `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) +
+    /// KL(p₂‖p₁)) / 2`.
     ///
-    /// The paper adds the divergences to the sum of the cross entropies and not to their mean: its α is twice this one, for twice this
-    /// loss. The mean keeps losses, gradients and clipping on the scale of one pass.
+    /// The paper adds the divergences to the sum of the cross entropies and not to their mean: its
+    /// α is twice this one, for twice this loss. The mean keeps losses, gradients and clipping
+    /// on the scale of one pass.
     pub r_drop: f64,
 }
 
@@ -46,7 +48,8 @@ pub struct LossOutput {
     pub smoothed_sum: f64,
     /// Sum of the negative log-likelihood over target tokens, in nats.
     pub nll_sum: f64,
-    /// Sum of the divergences `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2` over target tokens, in nats; 0 with one pass.
+    /// Sum of the divergences `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2` over target tokens, in nats; 0 with
+    /// one pass.
     pub divergence_sum: f64,
     /// Target tokens whose true class scored highest; half of one is none.
     pub correct: usize,
@@ -88,9 +91,11 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Makes a model with freshly drawn parameters: one seed, one model, on any device and number of threads.
+    /// Makes a model with freshly drawn parameters: one seed, one model, on any device and number
+    /// of threads.
     ///
-    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products; parameters are f32.
+    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
+    /// parameters are f32.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -111,7 +116,8 @@ impl Transformer {
         self.compute
     }
 
-    /// As [`Transformer::new`] with every parameter zero, to be loaded: drawing takes longer than reading.
+    /// As [`Transformer::new`] with every parameter zero, to be loaded: drawing takes longer than
+    /// reading.
     ///
     /// # Errors
     /// As [`Transformer::new`].
@@ -157,8 +163,10 @@ impl Transformer {
         };
         let source_positions = Added::new(build, "encoder.positions", config)?;
         let target_positions = Added::new(build, "decoder.positions", config)?;
-        let encoder = Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?;
-        let decoder = Stack::new(build, "decoder", config, config.decoder_layers, StackKind::Decoder)?;
+        let encoder =
+            Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?;
+        let decoder =
+            Stack::new(build, "decoder", config, config.decoder_layers, StackKind::Decoder)?;
         Ok(Self {
             config: config.clone(),
             store,
@@ -206,13 +214,30 @@ impl Transformer {
         self.store.device()
     }
 
-    fn embed(&self, table: &Weight, added: &Added, sequences: &Sequences, site: &str, pass: &Pass) -> Result<Tensor, ModelError> {
+    fn embed(
+        &self,
+        table: &Weight,
+        added: &Added,
+        sequences: &Sequences,
+        site: &str,
+        pass: &Pass,
+    ) -> Result<Tensor, ModelError> {
         if !sequences.is_consistent() {
-            return Err(ModelError::Lengths { ids: sequences.ids.len(), lengths: sequences.lengths.iter().sum() });
+            return Err(ModelError::Lengths {
+                ids: sequences.ids.len(),
+                lengths: sequences.lengths.iter().sum(),
+            });
         }
         let longest = sequences.lengths.iter().copied().max().unwrap_or(0);
         let positions = added.table(longest, pass, self.device())?;
-        self.embed_at(table, positions.as_ref(), sequences.ids.as_slice().into(), sequences.positions(), site, pass)
+        self.embed_at(
+            table,
+            positions.as_ref(),
+            sequences.ids.as_slice().into(),
+            sequences.positions(),
+            site,
+            pass,
+        )
     }
 
     fn embed_at(
@@ -224,17 +249,35 @@ impl Transformer {
         site: &str,
         pass: &Pass,
     ) -> Result<Tensor, ModelError> {
-        let scale = if self.config.scale_embeddings { (self.config.d_model as f64).sqrt() } else { 1.0 };
+        let scale =
+            if self.config.scale_embeddings { (self.config.d_model as f64).sqrt() } else { 1.0 };
         let dropout = pass.dropout(self.config.embedding_dropout, name_key(site));
-        let out = taper_ops::embedding(pass.tape(), table.get(pass), positions, &Embedding { ids, positions: at, scale, dropout })?;
+        let out = taper_ops::embedding(
+            pass.tape(),
+            table.get(pass),
+            positions,
+            &Embedding { ids, positions: at, scale, dropout },
+        )?;
         Ok(to_compute(out, self.compute)?)
     }
 
     /// Embeds one new target token for each row, all at `position`: `(R, D)`.
-    pub(crate) fn embed_step(&self, tokens: &[u32], position: usize, pass: &Pass) -> Result<Tensor, ModelError> {
+    pub(crate) fn embed_step(
+        &self,
+        tokens: &[u32],
+        position: usize,
+        pass: &Pass,
+    ) -> Result<Tensor, ModelError> {
         let table = self.target_positions.table(position + 1, pass, self.device())?;
         let at = vec![position as u32; tokens.len()];
-        self.embed_at(&self.target_embedding, table.as_ref(), tokens.into(), at.into(), "decoder.embedding", pass)
+        self.embed_at(
+            &self.target_embedding,
+            table.as_ref(),
+            tokens.into(),
+            at.into(),
+            "decoder.embedding",
+            pass,
+        )
     }
 
     /// Runs the encoder.
@@ -242,7 +285,13 @@ impl Transformer {
     /// # Errors
     /// When an id is not in the vocabulary, or a sequence is longer than learned positions reach.
     pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<Memory, ModelError> {
-        let x = self.embed(&self.source_embedding, &self.source_positions, source, "encoder.embedding", pass)?;
+        let x = self.embed(
+            &self.source_embedding,
+            &self.source_positions,
+            source,
+            "encoder.embedding",
+            pass,
+        )?;
         let lengths: Arc<[usize]> = source.lengths.as_slice().into();
         let positions = self.encoder.relative.prepare(source, pass)?;
         let hidden = self.encoder.forward(x, &lengths, &positions, None, pass)?;
@@ -256,11 +305,28 @@ impl Transformer {
     ///
     /// # Errors
     /// As [`Transformer::encode`]; and when the numbers of sequences differ.
-    pub fn decode(&self, target: &Sequences, memory: &Memory, pass: &Pass) -> Result<Tensor, ModelError> {
-        let x = self.embed(&self.target_embedding, &self.target_positions, target, "decoder.embedding", pass)?;
+    pub fn decode(
+        &self,
+        target: &Sequences,
+        memory: &Memory,
+        pass: &Pass,
+    ) -> Result<Tensor, ModelError> {
+        let x = self.embed(
+            &self.target_embedding,
+            &self.target_positions,
+            target,
+            "decoder.embedding",
+            pass,
+        )?;
         let lengths: Arc<[usize]> = target.lengths.as_slice().into();
         let positions = self.decoder.relative.prepare(target, pass)?;
-        Ok(self.decoder.forward(x, &lengths, &positions, Some((&memory.hidden, &memory.lengths)), pass)?)
+        Ok(self.decoder.forward(
+            x,
+            &lengths,
+            &positions,
+            Some((&memory.hidden, &memory.lengths)),
+            pass,
+        )?)
     }
 
     /// The output projection, in f32: `(N, D)` → `(N, V)`.
@@ -274,7 +340,8 @@ impl Transformer {
 
     /// The objective on a batch; `loss` is `scale` times its sum over the target tokens.
     ///
-    /// For the mean over the tokens of an update, `scale` is one over their number, over all micro-batches.
+    /// For the mean over the tokens of an update, `scale` is one over their number, over all
+    /// micro-batches.
     ///
     /// # Errors
     /// As [`Transformer::decode`]; and when a target is not in the vocabulary.
@@ -292,8 +359,15 @@ impl Transformer {
         if objective.passes() == 1 {
             return self.loss_of_rows(source, target_in, target_out, &spec(scale), pass);
         }
-        // Elements are dropped by their number in the batch: in one of twice the size, the second pass drops others than the first.
-        let rows = self.loss_of_rows(&source.twice(), &target_in.twice(), &target_out.repeat(2), &spec(scale / 2.0), pass)?;
+        // Elements are dropped by their number in the batch: in one of twice the size, the second
+        // pass drops others than the first.
+        let rows = self.loss_of_rows(
+            &source.twice(),
+            &target_in.twice(),
+            &target_out.repeat(2),
+            &spec(scale / 2.0),
+            pass,
+        )?;
         Ok(LossOutput {
             loss: rows.loss,
             smoothed_sum: rows.smoothed_sum / 2.0,
@@ -315,8 +389,21 @@ impl Transformer {
         let memory = self.encode(source, pass)?;
         let hidden = self.decode(target_in, &memory, pass)?;
         let (loss, LossSums { smoothed, nll, correct, divergence }) =
-            taper_ops::smoothed_cross_entropy(pass.tape(), &hidden, self.output.get(pass), target_out, spec)?;
+            taper_ops::smoothed_cross_entropy(
+                pass.tape(),
+                &hidden,
+                self.output.get(pass),
+                target_out,
+                spec,
+            )?;
         let tokens = target_out.len();
-        Ok(LossOutput { loss, smoothed_sum: smoothed, nll_sum: nll, divergence_sum: divergence, correct, tokens })
+        Ok(LossOutput {
+            loss,
+            smoothed_sum: smoothed,
+            nll_sum: nll,
+            divergence_sum: divergence,
+            correct,
+            tokens,
+        })
     }
 }

@@ -35,8 +35,8 @@ impl Weight {
 
 /// Makes the parameters of a model under their full names, from a seed.
 ///
-/// Each value is a function of (seed, name, index), so that a model does not depend on the order in which its
-/// layers are made, nor on threads.
+/// Each value is a function of (seed, name, index), so that a model does not depend on the order in
+/// which its layers are made, nor on threads.
 pub(crate) struct Builder<'a> {
     pub(crate) store: &'a mut ParameterStore,
     /// Without one, values are zero.
@@ -46,7 +46,12 @@ pub(crate) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn add(&mut self, name: &str, shape: &[usize], value: impl Fn(&Counter, u64) -> f32) -> Result<Weight> {
+    fn add(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        value: impl Fn(&Counter, u64) -> f32,
+    ) -> Result<Weight> {
         let count: usize = shape.iter().product();
         let values = match self.seed.map(|seed| Counter::new(mix(seed, &[name_key(name)]))) {
             Some(counter) => (0..count as u64).map(|i| value(&counter, i)).collect(),
@@ -58,8 +63,15 @@ impl Builder<'_> {
 
     /// Xavier uniform (Glorot and Bengio 2010): `±√(6 / (fan_in + fan_out))`.
     ///
-    /// A fused projection of `parts` matrices is drawn as those matrices would be, each with its own fan-out.
-    pub(crate) fn matrix(&mut self, name: &str, outputs: usize, inputs: usize, parts: usize) -> Result<Weight> {
+    /// A fused projection of `parts` matrices is drawn as those matrices would be, each with its
+    /// own fan-out.
+    pub(crate) fn matrix(
+        &mut self,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        parts: usize,
+    ) -> Result<Weight> {
         let bound = (6.0 / (inputs + outputs / parts) as f32).sqrt();
         self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
     }
@@ -91,9 +103,19 @@ pub(crate) struct Residual<'a> {
 }
 
 impl Linear {
-    pub(crate) fn new(build: &mut Builder<'_>, name: &str, inputs: usize, outputs: usize, parts: usize) -> Result<Self> {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+        parts: usize,
+    ) -> Result<Self> {
         let weight = build.matrix(&format!("{name}.weight"), outputs, inputs, parts)?;
-        let bias = if build.biases { Some(build.constant(&format!("{name}.bias"), &[outputs], 0.0)?) } else { None };
+        let bias = if build.biases {
+            Some(build.constant(&format!("{name}.bias"), &[outputs], 0.0)?)
+        } else {
+            None
+        };
         Ok(Self { weight, bias, products: build.products })
     }
 
@@ -102,7 +124,13 @@ impl Linear {
     }
 
     /// `dropout(activation(x Wᵀ + b))`.
-    pub(crate) fn activated(&self, x: &Tensor, activation: Activation, dropout: Dropout, pass: &Pass) -> Result<Tensor> {
+    pub(crate) fn activated(
+        &self,
+        x: &Tensor,
+        activation: Activation,
+        dropout: Dropout,
+        pass: &Pass,
+    ) -> Result<Tensor> {
         self.run(x, None, activation, dropout, pass)
     }
 
@@ -111,7 +139,14 @@ impl Linear {
         self.run(x, Some(residual.x), Activation::Identity, residual.dropout, pass)
     }
 
-    fn run(&self, x: &Tensor, residual: Option<&Tensor>, activation: Activation, dropout: Dropout, pass: &Pass) -> Result<Tensor> {
+    fn run(
+        &self,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        activation: Activation,
+        dropout: Dropout,
+        pass: &Pass,
+    ) -> Result<Tensor> {
         let spec = taper_ops::Linear { activation, dropout, products: self.products };
         self.weight.apply(x, self.bias.as_ref().map(|bias| bias.get(pass)), residual, &spec, pass)
     }
@@ -126,7 +161,12 @@ pub(crate) struct LayerNorm {
 }
 
 impl LayerNorm {
-    pub(crate) fn new(build: &mut Builder<'_>, name: &str, width: usize, epsilon: f64) -> Result<Self> {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        width: usize,
+        epsilon: f64,
+    ) -> Result<Self> {
         Ok(Self {
             weight: build.constant(&format!("{name}.weight"), &[width], 1.0)?,
             bias: build.constant(&format!("{name}.bias"), &[width], 0.0)?,
@@ -135,6 +175,12 @@ impl LayerNorm {
     }
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        taper_ops::layer_norm(pass.tape(), x, self.weight.get(pass), self.bias.get(pass), self.epsilon)
+        taper_ops::layer_norm(
+            pass.tape(),
+            x,
+            self.weight.get(pass),
+            self.bias.get(pass),
+            self.epsilon,
+        )
     }
 }

@@ -1,19 +1,35 @@
-//! Equivalences that hold whatever the numbers are: cached decoding is full decoding, a batch is its sentences,
-//! a training step reaches every parameter, and a seed is a model.
+//! Equivalences that hold whatever the numbers are: cached decoding is full decoding, a batch is
+//! its sentences, a training step reaches every parameter, and a seed is a model.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
-    DecodeState, Inference, ModelConfig, ModelError, NormPlacement, Objective, Pass, Positions, Sequences, Tied, Transformer,
+    DecodeState, Inference, ModelConfig, ModelError, NormPlacement, Objective, Pass, Positions,
+    Sequences, Tied, Transformer,
 };
 use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-const ALL_POSITIONS: [Positions; 6] =
-    [Positions::Sinusoidal, Positions::SinusoidalHalves, Positions::Learned, Positions::T5, Positions::Rotary, Positions::Alibi];
+const ALL_POSITIONS: [Positions; 6] = [
+    Positions::Sinusoidal,
+    Positions::SinusoidalHalves,
+    Positions::Learned,
+    Positions::T5,
+    Positions::Rotary,
+    Positions::Alibi,
+];
 
 fn config(norm: NormPlacement, positions: Positions) -> ModelConfig {
-    ModelConfig { d_model: 24, d_ff: 40, heads: 3, encoder_layers: 2, decoder_layers: 2, norm, positions, ..Default::default() }
+    ModelConfig {
+        d_model: 24,
+        d_ff: 40,
+        heads: 3,
+        encoder_layers: 2,
+        decoder_layers: 2,
+        norm,
+        positions,
+        ..Default::default()
+    }
 }
 
 fn model(norm: NormPlacement, positions: Positions) -> Transformer {
@@ -36,14 +52,22 @@ fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5, 4, 6, 7], &[2, 16, 17, 18, 4]];
 
-fn full_logits(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Tensor, taper_model::ModelError> {
+fn full_logits(
+    model: &Transformer,
+    sources: &[&[u32]],
+    targets: &[&[u32]],
+) -> Result<Tensor, taper_model::ModelError> {
     let pass = Pass::evaluate();
     let memory = model.encode(&Sequences::pack(sources), &pass)?;
     model.logits(&model.decode(&Sequences::pack(targets), &memory, &pass)?, &pass)
 }
 
 /// The logits of all rows.
-fn step(inference: &Inference, state: &mut DecodeState, tokens: &[u32]) -> Result<Tensor, ModelError> {
+fn step(
+    inference: &Inference,
+    state: &mut DecodeState,
+    tokens: &[u32],
+) -> Result<Tensor, ModelError> {
     let blocks = inference.step(state, tokens)?.collect::<Result<Vec<_>, _>>()?;
     Ok(Tensor::cat(&blocks, 0)?)
 }
@@ -51,10 +75,16 @@ fn step(inference: &Inference, state: &mut DecodeState, tokens: &[u32]) -> Resul
 #[test]
 fn parameters_are_counted_before_they_are_made() -> TestResult {
     every(|made, name| {
-        for (tied, biases, vocab_source) in [(Tied::All, true, 19), (Tied::Decoder, false, 23), (Tied::None, true, 23)] {
+        for (tied, biases, vocab_source) in
+            [(Tied::All, true, 19), (Tied::Decoder, false, 23), (Tied::None, true, 23)]
+        {
             let config = ModelConfig { tied, biases, decoder_layers: 3, ..made.config().clone() };
             let model = Transformer::blank(&config, vocab_source, 19, &Device::Cpu, DType::F32)?;
-            assert_eq!(config.parameters(vocab_source, 19), model.parameters().len() as u64, "{name} {tied:?} {biases}");
+            assert_eq!(
+                config.parameters(vocab_source, 19),
+                model.parameters().len() as u64,
+                "{name} {tied:?} {biases}"
+            );
         }
         Ok(())
     })?;
@@ -71,7 +101,10 @@ fn cached_decoding_is_full_decoding() -> TestResult {
         let mut state = inference.start(&Sequences::pack(&SOURCES))?;
         for t in 0..5 {
             let tokens: Vec<u32> = TARGETS.iter().map(|target| target[t]).collect();
-            let error = largest_difference(&step(&inference, &mut state, &tokens)?, &full.narrow(1, t, 1)?.squeeze(1)?);
+            let error = largest_difference(
+                &step(&inference, &mut state, &tokens)?,
+                &full.narrow(1, t, 1)?.squeeze(1)?,
+            );
             assert!(error < 2e-5, "{name}: step {t}: {error}");
         }
         Ok(())
@@ -89,7 +122,9 @@ fn selected_rows_carry_their_past() -> TestResult {
         step(&inference, &mut state, &[12, 13, 16])?;
         state.select(&[2, 1, 0])?;
         let logits = step(&inference, &mut state, &[17, 5, 6])?;
-        for (row, (source, target)) in [(2, [2, 16, 17]), (0, [2, 13, 5]), (0, [2, 12, 6])].into_iter().enumerate() {
+        for (row, (source, target)) in
+            [(2, [2, 16, 17]), (0, [2, 13, 5]), (0, [2, 12, 6])].into_iter().enumerate()
+        {
             let full = full_logits(model, &[SOURCES[source]], &[&target])?;
             let error = largest_difference(&logits.get(row)?, &full.get(2)?);
             assert!(error < 2e-5, "{name}: row {row}: {error}");
@@ -115,23 +150,41 @@ fn a_batch_is_its_sentences() -> TestResult {
 #[test]
 fn every_parameter_gets_a_gradient_and_a_step_can_be_repeated() -> TestResult {
     every(|model, name| {
-        let out: Vec<u32> = TARGETS.iter().flat_map(|target| target[1..].iter().copied().chain([3])).collect();
+        let out: Vec<u32> =
+            TARGETS.iter().flat_map(|target| target[1..].iter().copied().chain([3])).collect();
         let run = |step| {
             let pass = Pass::train(5, step, 0);
-            let output =
-                model.loss(&Sequences::pack(&SOURCES), &Sequences::pack(&TARGETS), &out, &Objective::smoothed(0.1), 1.0, &pass).unwrap();
+            let output = model
+                .loss(
+                    &Sequences::pack(&SOURCES),
+                    &Sequences::pack(&TARGETS),
+                    &out,
+                    &Objective::smoothed(0.1),
+                    1.0,
+                    &pass,
+                )
+                .unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
-            pass.backward(&output.loss, model.parameters(), &mut gradients).unwrap_or_else(|error| panic!("{name}: {error}"));
+            pass.backward(&output.loss, model.parameters(), &mut gradients)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             (output.smoothed_sum, gradients)
         };
         let (loss, mut gradients) = run(1);
         for parameter in model.parameters().parameters() {
             let gradient = gradients.flat()?.narrow(0, parameter.offset(), parameter.len())?;
             let norm = gradient.sqr()?.sum_all()?.to_scalar::<f32>()?;
-            assert!(norm > 0.0 && norm.is_finite(), "{name}: gradient of {} has norm {norm}", parameter.name());
+            assert!(
+                norm > 0.0 && norm.is_finite(),
+                "{name}: gradient of {} has norm {norm}",
+                parameter.name()
+            );
         }
         assert_eq!(loss.to_bits(), run(1).0.to_bits(), "{name}: the same step gives another loss");
-        assert_ne!(loss.to_bits(), run(2).0.to_bits(), "{name}: another step drops the same elements");
+        assert_ne!(
+            loss.to_bits(),
+            run(2).0.to_bits(),
+            "{name}: another step drops the same elements"
+        );
         Ok(())
     })
 }
@@ -158,7 +211,10 @@ fn attention_can_be_seen() -> TestResult {
     let names: Vec<&str> = records.iter().map(|record| record.layer.as_str()).collect();
     assert_eq!(names.len(), 2 + 4);
     assert_eq!(names[0], "encoder.layers.0.self_attention");
-    let cross = records.iter().find(|record| record.layer == "decoder.layers.1.cross_attention").ok_or("no cross attention")?;
+    let cross = records
+        .iter()
+        .find(|record| record.layer == "decoder.layers.1.cross_attention")
+        .ok_or("no cross attention")?;
     assert_eq!(cross.weights.dims(), [3, 3, 5, 5]);
     let sums = cross.weights.sum(3)?.flatten_all()?.to_vec1::<f32>()?;
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5));
@@ -168,18 +224,33 @@ fn attention_can_be_seen() -> TestResult {
     model.decode(&Sequences::pack(&TARGETS), &memory, &pass)?;
     let only = pass.into_attention();
     assert_eq!((only.len(), &only[0].layer), (1, &cross.layer));
-    assert_eq!(only[0].weights.flatten_all()?.to_vec1::<f32>()?, cross.weights.flatten_all()?.to_vec1::<f32>()?);
+    assert_eq!(
+        only[0].weights.flatten_all()?.to_vec1::<f32>()?,
+        cross.weights.flatten_all()?.to_vec1::<f32>()?
+    );
     Ok(())
 }
 
 #[test]
 fn impossible_configurations_are_named() {
     let refused = |config: ModelConfig, joint: usize| {
-        Transformer::new(&config, joint, 19, 1, &Device::Cpu, DType::F32).map(|_| ()).unwrap_err().to_string()
+        Transformer::new(&config, joint, 19, 1, &Device::Cpu, DType::F32)
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
     };
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
-    assert!(refused(ModelConfig { heads: 5, ..base.clone() }, 19).contains("model.heads = 5 does not divide model.d_model = 24"));
+    assert!(
+        refused(ModelConfig { heads: 5, ..base.clone() }, 19)
+            .contains("model.heads = 5 does not divide model.d_model = 24")
+    );
     assert!(refused(base.clone(), 18).contains("tied"));
-    assert!(refused(ModelConfig { residual_dropout: 1.0, ..base.clone() }, 19).contains("residual_dropout = 1"));
-    assert!(refused(ModelConfig { heads: 8, positions: Positions::Rotary, ..base }, 19).contains("even width of a head"));
+    assert!(
+        refused(ModelConfig { residual_dropout: 1.0, ..base.clone() }, 19)
+            .contains("residual_dropout = 1")
+    );
+    assert!(
+        refused(ModelConfig { heads: 8, positions: Positions::Rotary, ..base }, 19)
+            .contains("even width of a head")
+    );
 }

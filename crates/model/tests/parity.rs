@@ -1,22 +1,37 @@
-//! Loss, logits and every gradient against PyTorch, from the golden files of `scripts/golden/transformer.py`.
+//! Loss, logits and every gradient against PyTorch, from the golden files of
+//! `scripts/golden/transformer.py`.
 
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
-use taper_model::{ActivationKind, ModelConfig, NormPlacement, Objective, Pass, Sequences, Tied, Transformer};
+use taper_model::{
+    ActivationKind, ModelConfig, NormPlacement, Objective, Pass, Sequences, Tied, Transformer,
+};
 use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn golden(name: &str) -> HashMap<String, Tensor> {
     let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
-    candle_core::safetensors::load(&path, &Device::Cpu).unwrap_or_else(|error| panic!("{path}: {error}"))
+    candle_core::safetensors::load(&path, &Device::Cpu)
+        .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The distance of two tensors relative to the size of the second.
 fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     assert_eq!(ours.dims(), theirs.dims());
-    let norm = |x: &Tensor| x.to_dtype(DType::F64).unwrap().sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt();
-    let difference = (ours.to_dtype(DType::F64).unwrap() - theirs.to_dtype(DType::F64).unwrap()).unwrap();
+    let norm = |x: &Tensor| {
+        x.to_dtype(DType::F64)
+            .unwrap()
+            .sqr()
+            .unwrap()
+            .sum_all()
+            .unwrap()
+            .to_scalar::<f64>()
+            .unwrap()
+            .sqrt()
+    };
+    let difference =
+        (ours.to_dtype(DType::F64).unwrap() - theirs.to_dtype(DType::F64).unwrap()).unwrap();
     norm(&difference) / norm(theirs).max(1e-12)
 }
 
@@ -32,28 +47,39 @@ fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) 
     let file = golden(name);
     let model = Transformer::new(&config, vocab_source, 37, 1, device, DType::F32)?;
     for parameter in model.parameters().parameters() {
-        let value = file.get(parameter.name()).unwrap_or_else(|| panic!("the golden file has no {}", parameter.name()));
+        let value = file
+            .get(parameter.name())
+            .unwrap_or_else(|| panic!("the golden file has no {}", parameter.name()));
         parameter.var().set(&value.to_device(device)?)?;
     }
     let gradients_stored = file.keys().filter(|key| key.starts_with("grad.")).count();
-    assert_eq!(gradients_stored, model.parameters().parameters().len(), "the golden file has other parameters");
+    assert_eq!(
+        gradients_stored,
+        model.parameters().parameters().len(),
+        "the golden file has other parameters"
+    );
 
-    let source = Sequences { ids: ids(&file["source_ids"]), lengths: lengths(&file["source_lengths"]) };
-    let target_in = Sequences { ids: ids(&file["target_in_ids"]), lengths: lengths(&file["target_lengths"]) };
+    let source =
+        Sequences { ids: ids(&file["source_ids"]), lengths: lengths(&file["source_lengths"]) };
+    let target_in =
+        Sequences { ids: ids(&file["target_in_ids"]), lengths: lengths(&file["target_lengths"]) };
     let target_out = ids(&file["target_out_ids"]);
 
     let evaluate = Pass::evaluate();
     let memory = model.encode(&source, &evaluate)?;
-    let encoder_error = relative(&memory.hidden().to_device(&Device::Cpu)?, &file["encoder_output"]);
+    let encoder_error =
+        relative(&memory.hidden().to_device(&Device::Cpu)?, &file["encoder_output"]);
     assert!(encoder_error < 1e-5, "{name}: encoder output {encoder_error}");
     let logits = model.logits(&model.decode(&target_in, &memory, &evaluate)?, &evaluate)?;
     let logits_error = relative(&logits.to_device(&Device::Cpu)?, &file["logits"]);
     assert!(logits_error < 1e-5, "{name}: logits {logits_error}");
 
-    // The model's dropout rates are zero, so that a training pass is deterministic and tracks gradients.
+    // The model's dropout rates are zero, so that a training pass is deterministic and tracks
+    // gradients.
     let scale = 1.0 / target_out.len() as f64;
     let pass = Pass::train(1, 1, 0);
-    let output = model.loss(&source, &target_in, &target_out, &Objective::smoothed(0.1), scale, &pass)?;
+    let output =
+        model.loss(&source, &target_in, &target_out, &Objective::smoothed(0.1), scale, &pass)?;
     let (loss, nll) = (file["loss"].to_scalar::<f32>()?, file["nll"].to_scalar::<f32>()?);
     assert!((output.smoothed_sum * scale / f64::from(loss) - 1.0).abs() < 1e-5, "{name}: loss");
     assert!((output.nll_sum * scale / f64::from(nll) - 1.0).abs() < 1e-5, "{name}: nll");
@@ -63,7 +89,8 @@ fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) 
     pass.backward(&output.loss, model.parameters(), &mut gradients)?;
     let flat = gradients.flat()?.to_device(&Device::Cpu)?;
     for parameter in model.parameters().parameters() {
-        let ours = flat.narrow(0, parameter.offset(), parameter.len())?.reshape(parameter.shape())?;
+        let ours =
+            flat.narrow(0, parameter.offset(), parameter.len())?.reshape(parameter.shape())?;
         let error = relative(&ours, &file[&format!("grad.{}", parameter.name())]);
         assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
     }
@@ -88,9 +115,19 @@ fn small() -> ModelConfig {
 fn all(device: &Device) -> TestResult {
     check("transformer-pre", small(), 37, device)?;
     check("transformer-post", ModelConfig { norm: NormPlacement::Post, ..small() }, 37, device)?;
-    let untied = ModelConfig { activation: ActivationKind::Gelu, tied: Tied::None, decoder_layers: 1, ..small() };
+    let untied = ModelConfig {
+        activation: ActivationKind::Gelu,
+        tied: Tied::None,
+        decoder_layers: 1,
+        ..small()
+    };
     check("transformer-untied-gelu", untied, 41, device)?;
-    let swish = ModelConfig { activation: ActivationKind::Swish, tied: Tied::Decoder, norm: NormPlacement::Post, ..small() };
+    let swish = ModelConfig {
+        activation: ActivationKind::Swish,
+        tied: Tied::Decoder,
+        norm: NormPlacement::Post,
+        ..small()
+    };
     check("transformer-decoder-tied-swish", swish, 41, device)
 }
 

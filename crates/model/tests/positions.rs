@@ -1,22 +1,34 @@
-//! Position encodings and single attention layers against direct formulas and PyTorch (`scripts/golden/{positions,attention}.py`).
+//! Position encodings and single attention layers against direct formulas and PyTorch
+//! (`scripts/golden/{positions,attention}.py`).
 
 use candle_core::{DType, Device, Tensor, Var};
 use std::collections::HashMap;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
-use taper_ops::{Attention, Dropout, Linear, Products, Tape, cross_attention, linear, rotary, self_attention};
+use taper_ops::{
+    Attention, Dropout, Linear, Products, Tape, cross_attention, linear, rotary, self_attention,
+};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn golden(name: &str) -> HashMap<String, Tensor> {
     let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
-    candle_core::safetensors::load(&path, &Device::Cpu).unwrap_or_else(|error| panic!("{path}: {error}"))
+    candle_core::safetensors::load(&path, &Device::Cpu)
+        .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// ‖ours - theirs‖, absolute.
 fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {
     assert_eq!(ours.dims(), theirs.dims());
     let wide = |x: &Tensor| x.to_dtype(DType::F64).unwrap();
-    (wide(ours) - wide(theirs)).unwrap().sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt()
+    (wide(ours) - wide(theirs))
+        .unwrap()
+        .sqr()
+        .unwrap()
+        .sum_all()
+        .unwrap()
+        .to_scalar::<f64>()
+        .unwrap()
+        .sqrt()
 }
 
 fn norm(x: &Tensor) -> f64 {
@@ -37,13 +49,25 @@ fn sinusoids_are_the_formula() -> TestResult {
 #[test]
 fn rotary_turns_pairs_by_their_position() -> TestResult {
     let file = golden("positions");
-    let offset = file["rotary.offset"].flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?[0] as u32;
+    let offset =
+        file["rotary.offset"].flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?[0] as u32;
     for part in ["query", "key"] {
         let (heads, length, width) = file[&format!("rotary.{part}")].dims3()?;
-        let rows = |key: &str| file[key].transpose(0, 1)?.contiguous()?.reshape((length, heads * width));
-        for (start, expected) in [(0, format!("rotary.{part}_rotated")), (offset, format!("rotary.{part}_rotated_from_offset"))] {
+        let rows =
+            |key: &str| file[key].transpose(0, 1)?.contiguous()?.reshape((length, heads * width));
+        for (start, expected) in [
+            (0, format!("rotary.{part}_rotated")),
+            (offset, format!("rotary.{part}_rotated_from_offset")),
+        ] {
             let positions = (start..start + length as u32).collect();
-            let ours = rotary(None, &rows(&format!("rotary.{part}"))?, &positions, heads, heads * width, 1)?;
+            let ours = rotary(
+                None,
+                &rows(&format!("rotary.{part}"))?,
+                &positions,
+                heads,
+                heads * width,
+                1,
+            )?;
             let error = distance(&ours, &rows(&expected)?);
             assert!(error < 3e-6, "{expected}: {error}");
         }
@@ -56,7 +80,10 @@ fn alibi_slopes_are_the_papers() -> TestResult {
     let file = golden("positions");
     for heads in [4, 6, 8] {
         let ours = Tensor::from_vec(alibi_slopes(heads), heads, &Device::Cpu)?;
-        assert!(distance(&ours, &file[&format!("alibi.slopes.{heads}")].flatten_all()?) < 1e-6, "{heads} heads");
+        assert!(
+            distance(&ours, &file[&format!("alibi.slopes.{heads}")].flatten_all()?) < 1e-6,
+            "{heads} heads"
+        );
     }
     Ok(())
 }
@@ -68,14 +95,20 @@ fn t5_buckets_are_the_papers() -> TestResult {
     for (causal, key) in [(false, "t5.buckets.bidirectional"), (true, "t5.buckets.causal")] {
         for (&relative, expected) in relative.iter().zip(file[key].to_vec1::<u32>()?) {
             let (query, position) = (1000_i64, 1000 + relative);
-            assert_eq!(t5_bucket(query as usize, position as usize, causal), expected as usize, "{key}, key - query = {relative}");
+            assert_eq!(
+                t5_bucket(query as usize, position as usize, causal),
+                expected as usize,
+                "{key}, key - query = {relative}"
+            );
         }
     }
     Ok(())
 }
 
 fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool) -> Attention {
-    let lengths = |key: &str| file[key].to_vec1::<u32>().unwrap().into_iter().map(|length| length as usize).collect();
+    let lengths = |key: &str| {
+        file[key].to_vec1::<u32>().unwrap().into_iter().map(|length| length as usize).collect()
+    };
     Attention {
         heads: 4,
         query_lengths: lengths(queries),
@@ -88,15 +121,18 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
     }
 }
 
-/// Runs `f` on variables, and checks its result within 3e-6 and all gradients within 1e-5 of their size.
+/// Runs `f` on variables, and checks its result within 3e-6 and all gradients within 1e-5 of their
+/// size.
 fn check(
     file: &HashMap<String, Tensor>,
     case: &str,
     names: &[&str],
     f: impl Fn(Option<&Tape>, &HashMap<String, Var>) -> candle_core::Result<Tensor>,
 ) -> TestResult {
-    let vars: HashMap<String, Var> =
-        names.iter().map(|name| (name.to_string(), Var::from_tensor(&file[&format!("{case}.{name}")]).unwrap())).collect();
+    let vars: HashMap<String, Var> = names
+        .iter()
+        .map(|name| (name.to_string(), Var::from_tensor(&file[&format!("{case}.{name}")]).unwrap()))
+        .collect();
     let tape = Tape::new();
     let out = f(Some(&tape), &vars)?;
     let error = distance(&out, &file[&format!("{case}.output")]);
@@ -105,13 +141,29 @@ fn check(
     for name in names {
         let expected = &file[&format!("{case}.grad.{name}")];
         let error = distance(&gradients.get(&vars[*name])?.ok_or(*name)?, expected);
-        assert!(error < 1e-5 * norm(expected), "{case}: gradient of {name}: {error} of {}", norm(expected));
+        assert!(
+            error < 1e-5 * norm(expected),
+            "{case}: gradient of {name}: {error} of {}",
+            norm(expected)
+        );
     }
     Ok(())
 }
 
-fn project(tape: Option<&Tape>, x: &Tensor, vars: &HashMap<String, Var>, name: &str) -> candle_core::Result<Tensor> {
-    linear(tape, x, &vars[&format!("{name}.weight")], Some(&vars[&format!("{name}.bias")]), None, &Linear::default())
+fn project(
+    tape: Option<&Tape>,
+    x: &Tensor,
+    vars: &HashMap<String, Var>,
+    name: &str,
+) -> candle_core::Result<Tensor> {
+    linear(
+        tape,
+        x,
+        &vars[&format!("{name}.weight")],
+        Some(&vars[&format!("{name}.bias")]),
+        None,
+        &Linear::default(),
+    )
 }
 
 #[test]
@@ -119,14 +171,31 @@ fn attention_is_pytorchs() -> TestResult {
     let file = golden("attention");
     for (case, causal) in [("self", false), ("self_causal", true)] {
         let spec = spec(&file, &format!("{case}.lengths"), &format!("{case}.lengths"), causal);
-        check(&file, case, &["input", "qkv.weight", "qkv.bias", "out.weight", "out.bias"], |tape, vars| {
-            project(tape, &self_attention(tape, &project(tape, &vars["input"], vars, "qkv")?, None, &spec)?, vars, "out")
-        })?;
+        check(
+            &file,
+            case,
+            &["input", "qkv.weight", "qkv.bias", "out.weight", "out.bias"],
+            |tape, vars| {
+                project(
+                    tape,
+                    &self_attention(
+                        tape,
+                        &project(tape, &vars["input"], vars, "qkv")?,
+                        None,
+                        &spec,
+                    )?,
+                    vars,
+                    "out",
+                )
+            },
+        )?;
     }
     let spec = spec(&file, "cross.query_lengths", "cross.key_lengths", false);
-    let names = ["query", "key", "q.weight", "q.bias", "kv.weight", "kv.bias", "out.weight", "out.bias"];
+    let names =
+        ["query", "key", "q.weight", "q.bias", "kv.weight", "kv.bias", "out.weight", "out.bias"];
     check(&file, "cross", &names, |tape, vars| {
-        let (query, key_value) = (project(tape, &vars["query"], vars, "q")?, project(tape, &vars["key"], vars, "kv")?);
+        let (query, key_value) =
+            (project(tape, &vars["query"], vars, "q")?, project(tape, &vars["key"], vars, "kv")?);
         project(tape, &cross_attention(tape, &query, &key_value, None, &spec)?, vars, "out")
     })
 }

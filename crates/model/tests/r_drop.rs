@@ -11,7 +11,10 @@ const OUT: [u32; 10] = [12, 13, 14, 15, 3, 5, 3, 16, 17, 3];
 /// Rates of dropout on embeddings, attention weights, feed-forward layers and residuals.
 type Rates = [f64; 4];
 
-fn model([embedding_dropout, attention_dropout, feed_forward_dropout, residual_dropout]: Rates, compute: DType) -> Transformer {
+fn model(
+    [embedding_dropout, attention_dropout, feed_forward_dropout, residual_dropout]: Rates,
+    compute: DType,
+) -> Transformer {
     let config = ModelConfig {
         d_model: 24,
         d_ff: 40,
@@ -31,7 +34,8 @@ fn model([embedding_dropout, attention_dropout, feed_forward_dropout, residual_d
 fn run(model: &Transformer, r_drop: f64, pass: Pass) -> (LossOutput, Vec<f32>) {
     let (source, target) = (Sequences::pack(&SOURCES), Sequences::pack(&TARGETS));
     let objective = Objective { r_drop, ..Objective::smoothed(0.1) };
-    let output = model.loss(&source, &target, &OUT, &objective, 1.0 / OUT.len() as f64, &pass).unwrap();
+    let output =
+        model.loss(&source, &target, &OUT, &objective, 1.0 / OUT.len() as f64, &pass).unwrap();
     let mut gradients = Gradients::new(model.parameters()).unwrap();
     pass.backward(&output.loss, model.parameters(), &mut gradients).unwrap();
     let gradient = gradients.flat().unwrap().to_vec1().unwrap();
@@ -39,7 +43,8 @@ fn run(model: &Transformer, r_drop: f64, pass: Pass) -> (LossOutput, Vec<f32>) {
 }
 
 fn distance(a: &[f32], b: &[f32]) -> f32 {
-    let square = |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>();
+    let square =
+        |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>();
     (square(&mut a.iter().zip(b).map(|(a, b)| a - b)) / square(&mut b.iter().copied())).sqrt()
 }
 
@@ -54,7 +59,11 @@ fn without_dropout_it_is_the_ordinary_loss() {
     for (once, twice) in [(once.smoothed_sum, twice.smoothed_sum), (once.nll_sum, twice.nll_sum)] {
         assert!((once / twice - 1.0).abs() < 1e-6, "{once} {twice}");
     }
-    assert!(distance(&twice_gradient, &gradient) < 1e-5, "{}", distance(&twice_gradient, &gradient));
+    assert!(
+        distance(&twice_gradient, &gradient) < 1e-5,
+        "{}",
+        distance(&twice_gradient, &gradient)
+    );
 }
 
 #[test]
@@ -63,9 +72,16 @@ fn every_kind_of_dropout_sets_the_passes_apart() {
         let mut rates = [0.0; 4];
         rates[kind] = 0.3;
         let (output, _) = run(&model(rates, DType::F32), 1.0, Pass::train(5, 1, 0));
-        assert!(output.divergence_sum > 1e-3 * OUT.len() as f64, "kind {kind}: {}", output.divergence_sum);
+        assert!(
+            output.divergence_sum > 1e-3 * OUT.len() as f64,
+            "kind {kind}: {}",
+            output.divergence_sum
+        );
         let loss = f64::from(output.loss.to_scalar::<f32>().unwrap()) * OUT.len() as f64;
-        assert!((loss / (output.smoothed_sum + output.divergence_sum) - 1.0).abs() < 1e-5, "kind {kind}: {loss}");
+        assert!(
+            (loss / (output.smoothed_sum + output.divergence_sum) - 1.0).abs() < 1e-5,
+            "kind {kind}: {loss}"
+        );
     }
 }
 
@@ -75,7 +91,14 @@ fn fused_and_composed_operations_agree_on_it() {
     let (fused, gradient) = run(&model, 2.5, Pass::train(5, 1, 0));
     let (composed, composed_gradient) = run(&model, 2.5, Pass::train(5, 1, 0).composed());
     assert!((fused.divergence_sum / composed.divergence_sum - 1.0).abs() < 1e-4);
-    assert!(distance(&gradient, &composed_gradient) < 1e-4, "{}", distance(&gradient, &composed_gradient));
+    assert!(
+        distance(&gradient, &composed_gradient) < 1e-4,
+        "{}",
+        distance(&gradient, &composed_gradient)
+    );
     let (_, plain) = run(&model, 0.0, Pass::train(5, 1, 0));
-    assert!(distance(&plain, &composed_gradient) > 0.1, "the divergence has no part in the gradient");
+    assert!(
+        distance(&plain, &composed_gradient) > 0.1,
+        "the divergence has no part in the gradient"
+    );
 }

@@ -1,8 +1,10 @@
-//! The time of every operation, forward and backward, in the sizes of the tiny and the base model; fused beside composed of Candle's
-//! primitives, and matrix products by each kernel that the machine has.
+//! The time of every operation, forward and backward, in the sizes of the tiny and the base model;
+//! fused beside composed of Candle's primitives, and matrix products by each kernel that the
+//! machine has.
 //!
-//! `cargo bench -p taper-ops` runs all, `cargo bench -p taper-ops -- attention` those whose name has the word in it, and `--threads`
-//! is not an option: `RAYON_NUM_THREADS=1` in the environment is.
+//! `cargo bench -p taper-ops` runs all, `cargo bench -p taper-ops -- attention` those whose name
+//! has the word in it, and `--threads` is not an option: `RAYON_NUM_THREADS=1` in the environment
+//! is.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use divan::counter::ItemsCount;
@@ -10,7 +12,8 @@ use divan::{Bencher, black_box};
 use taper_ops::products::multiply;
 use taper_ops::rng::Counter;
 use taper_ops::{
-    Activation, AdamStep, Attention, CrossEntropy, Dropout, Embedding, Kernel, Linear, ParameterStore, Products, Tape, composed,
+    Activation, AdamStep, Attention, CrossEntropy, Dropout, Embedding, Kernel, Linear,
+    ParameterStore, Products, Tape, composed,
 };
 
 #[global_allocator]
@@ -36,8 +39,10 @@ struct Size {
     heads: usize,
 }
 
-const SIZES: [Size; 2] =
-    [Size { name: "tiny", width: 128, hidden: 256, heads: 4 }, Size { name: "base", width: 512, hidden: 2048, heads: 8 }];
+const SIZES: [Size; 2] = [
+    Size { name: "tiny", width: 128, hidden: 256, heads: 4 },
+    Size { name: "base", width: 512, hidden: 2048, heads: 8 },
+];
 
 /// How an operation is computed.
 #[derive(Clone, Copy, PartialEq)]
@@ -82,8 +87,12 @@ fn without_products() -> Vec<Case> {
 
 fn random(shape: &[usize], key: u64) -> Var {
     let counter = Counter::new(key);
-    let values: Vec<f32> = (0..shape.iter().product::<usize>() as u64).map(|i| 0.05 * counter.normal_at(i) as f32).collect();
-    Tensor::from_vec(values, shape, &Device::Cpu).and_then(|values| Var::from_tensor(&values)).expect("memory")
+    let values: Vec<f32> = (0..shape.iter().product::<usize>() as u64)
+        .map(|i| 0.05 * counter.normal_at(i) as f32)
+        .collect();
+    Tensor::from_vec(values, shape, &Device::Cpu)
+        .and_then(|values| Var::from_tensor(&values))
+        .expect("memory")
 }
 
 fn lengths() -> std::sync::Arc<[usize]> {
@@ -91,10 +100,16 @@ fn lengths() -> std::sync::Arc<[usize]> {
 }
 
 /// Forward and backward. The adjoint of the result is all ones.
-fn run(bencher: Bencher<'_, '_>, case: &Case, fused: impl Fn(&Tape) -> Result<Tensor>, composed: impl Fn() -> Result<Tensor>) {
+fn run(
+    bencher: Bencher<'_, '_>,
+    case: &Case,
+    fused: impl Fn(&Tape) -> Result<Tensor>,
+    composed: impl Fn() -> Result<Tensor>,
+) {
     let bencher = bencher.counter(ItemsCount::new(TOKENS));
     if case.way == Way::Composed {
-        return bencher.bench_local(|| composed().and_then(|out| out.backward()).expect("a gradient"));
+        return bencher
+            .bench_local(|| composed().and_then(|out| out.backward()).expect("a gradient"));
     }
     let ones = fused(&Tape::new()).and_then(|out| out.ones_like()).expect("a result");
     bencher.bench_local(|| {
@@ -107,8 +122,13 @@ fn run(bencher: Bencher<'_, '_>, case: &Case, fused: impl Fn(&Tape) -> Result<Te
 #[divan::bench(args = all(), max_time = 1)]
 fn linear_with_activation_and_dropout(bencher: Bencher<'_, '_>, case: &Case) {
     let Size { width, hidden, .. } = case.size;
-    let (x, weight, bias) = (random(&[TOKENS, width], 1), random(&[hidden, width], 2), random(&[hidden], 3));
-    let spec = Linear { activation: Activation::Relu, dropout: Dropout::new(0.1, 1), products: case.products() };
+    let (x, weight, bias) =
+        (random(&[TOKENS, width], 1), random(&[hidden, width], 2), random(&[hidden], 3));
+    let spec = Linear {
+        activation: Activation::Relu,
+        dropout: Dropout::new(0.1, 1),
+        products: case.products(),
+    };
     run(
         bencher,
         case,
@@ -120,9 +140,11 @@ fn linear_with_activation_and_dropout(bencher: Bencher<'_, '_>, case: &Case) {
 #[divan::bench(args = all(), max_time = 1)]
 fn linear_onto_a_residual(bencher: Bencher<'_, '_>, case: &Case) {
     let Size { width, hidden, .. } = case.size;
-    let (x, weight, bias) = (random(&[TOKENS, hidden], 1), random(&[width, hidden], 2), random(&[width], 3));
+    let (x, weight, bias) =
+        (random(&[TOKENS, hidden], 1), random(&[width, hidden], 2), random(&[width], 3));
     let residual = random(&[TOKENS, width], 4);
-    let spec = Linear { dropout: Dropout::new(0.1, 1), products: case.products(), ..Default::default() };
+    let spec =
+        Linear { dropout: Dropout::new(0.1, 1), products: case.products(), ..Default::default() };
     run(
         bencher,
         case,
@@ -169,7 +191,8 @@ fn embedding(bencher: Bencher<'_, '_>, case: &Case) {
         scale: (case.size.width as f64).sqrt(),
         dropout: Dropout::new(0.1, 1),
     };
-    let (table, positions) = (random(&[CLASSES, case.size.width], 1), random(&[SENTENCE, case.size.width], 2));
+    let (table, positions) =
+        (random(&[CLASSES, case.size.width], 1), random(&[SENTENCE, case.size.width], 2));
     run(
         bencher,
         case,
@@ -180,13 +203,21 @@ fn embedding(bencher: Bencher<'_, '_>, case: &Case) {
 
 #[divan::bench(args = all(), max_time = 2)]
 fn cross_entropy(bencher: Bencher<'_, '_>, case: &Case) {
-    let (hidden, weight) = (random(&[TOKENS, case.size.width], 1), random(&[CLASSES, case.size.width], 2));
+    let (hidden, weight) =
+        (random(&[TOKENS, case.size.width], 1), random(&[CLASSES, case.size.width], 2));
     let targets: Vec<u32> = (0..TOKENS as u32).map(|i| i * 7 % CLASSES as u32).collect();
-    let spec = CrossEntropy { smoothing: 0.1, r_drop: 0.0, scale: 1.0 / TOKENS as f64, products: case.products() };
+    let spec = CrossEntropy {
+        smoothing: 0.1,
+        r_drop: 0.0,
+        scale: 1.0 / TOKENS as f64,
+        products: case.products(),
+    };
     run(
         bencher,
         case,
-        |tape| Ok(taper_ops::smoothed_cross_entropy(Some(tape), &hidden, &weight, &targets, &spec)?.0),
+        |tape| {
+            Ok(taper_ops::smoothed_cross_entropy(Some(tape), &hidden, &weight, &targets, &spec)?.0)
+        },
         || Ok(composed::smoothed_cross_entropy(&hidden, &weight, &targets, &spec)?.0),
     );
 }
@@ -196,10 +227,19 @@ fn cross_entropy(bencher: Bencher<'_, '_>, case: &Case) {
 fn adam(bencher: Bencher<'_, '_>, case: &Case) {
     let Size { width, hidden, .. } = case.size;
     let mut store = ParameterStore::new(&Device::Cpu);
-    for (name, rows, columns) in [("table", CLASSES, width), ("qkv", 3 * width, width), ("up", hidden, width), ("down", width, hidden)] {
+    for (name, rows, columns) in [
+        ("table", CLASSES, width),
+        ("qkv", 3 * width, width),
+        ("up", hidden, width),
+        ("down", width, hidden),
+    ] {
         store.add(name, &[rows, columns], vec![0.01; rows * columns]).expect("memory");
     }
-    let buffer = |value: f32| Tensor::full(value, store.len(), &Device::Cpu).and_then(|x| x.to_dtype(DType::F32)).expect("memory");
+    let buffer = |value: f32| {
+        Tensor::full(value, store.len(), &Device::Cpu)
+            .and_then(|x| x.to_dtype(DType::F32))
+            .expect("memory")
+    };
     let (gradients, mut first, mut second) = (buffer(0.1), buffer(0.0), buffer(0.0));
     let step = AdamStep {
         learning_rate: 1e-4,
@@ -211,9 +251,15 @@ fn adam(bencher: Bencher<'_, '_>, case: &Case) {
         step: 10,
         gradient_scale: 0.5,
     };
-    let update = if case.way == Way::Composed { taper_ops::optimizer::composed_adam_step } else { taper_ops::adam_step };
+    let update = if case.way == Way::Composed {
+        taper_ops::optimizer::composed_adam_step
+    } else {
+        taper_ops::adam_step
+    };
     let bencher = bencher.counter(ItemsCount::new(store.len()));
-    bencher.bench_local(|| update(&store, &gradients, &mut first, &mut second, &step).expect("an update"));
+    bencher.bench_local(|| {
+        update(&store, &gradients, &mut first, &mut second, &step).expect("an update")
+    });
 }
 
 /// A matrix product: rows, summed dimension, columns.
@@ -226,7 +272,8 @@ struct Product {
 
 impl std::fmt::Display for Product {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ((m, k, n), rounding) = (self.shape, if self.products == Products::F32 { "f32" } else { "bf16" });
+        let ((m, k, n), rounding) =
+            (self.shape, if self.products == Products::F32 { "f32" } else { "bf16" });
         write!(f, "{m} x {k} x {n} {rounding} {}", self.kernel.name())
     }
 }
@@ -234,9 +281,16 @@ impl std::fmt::Display for Product {
 /// Each product by each kernel that serves.
 fn products() -> Vec<Product> {
     let shapes = [(TOKENS, 128, 256), (TOKENS, 512, 2048), (512, TOKENS, 2048)];
-    let ways = [Products::F32, Products::Bf16].into_iter().flat_map(|products| Kernel::ALL.map(|kernel| (kernel, products)));
+    let ways = [Products::F32, Products::Bf16]
+        .into_iter()
+        .flat_map(|products| Kernel::ALL.map(|kernel| (kernel, products)));
     let ways: Vec<_> = ways.filter(|(kernel, products)| kernel.serves(*products)).collect();
-    shapes.into_iter().flat_map(|shape| ways.iter().map(move |&(kernel, products)| Product { shape, kernel, products })).collect()
+    shapes
+        .into_iter()
+        .flat_map(|shape| {
+            ways.iter().map(move |&(kernel, products)| Product { shape, kernel, products })
+        })
+        .collect()
 }
 
 /// The count is of multiplications and additions.
@@ -249,5 +303,7 @@ fn matrix_product(bencher: Bencher<'_, '_>, case: &Product) {
     };
     let (a, b) = (values(m * k, 1), values(k * n, 2));
     let bencher = bencher.counter(ItemsCount::new(2 * m * k * n));
-    bencher.bench_local(|| multiply(case.kernel, case.products, case.shape, black_box(&a), black_box(&b)));
+    bencher.bench_local(|| {
+        multiply(case.kernel, case.products, case.shape, black_box(&a), black_box(&b))
+    });
 }

@@ -1,8 +1,9 @@
 //! Scaled dot-product attention over packed sequences (Vaswani et al. 2017, section 3.2).
 //!
-//! Sequences are packed: row `n` of a tensor is a real token, and lengths say where each sequence ends. There is no
-//! padding to mask; a query sees the keys of its own sequence alone, and under a causal mask those up to its own
-//! position. Each (sequence, head) is a small product that fits in cache; sequences run in parallel.
+//! Sequences are packed: row `n` of a tensor is a real token, and lengths say where each sequence
+//! ends. There is no padding to mask; a query sees the keys of its own sequence alone, and under a
+//! causal mask those up to its own position. Each (sequence, head) is a small product that fits in
+//! cache; sequences run in parallel.
 
 use crate::dropout::{Dropout, mask_rows};
 use crate::parallel::{Shared, combined, filled, multiply};
@@ -25,26 +26,32 @@ pub struct Attention {
     pub key_lengths: Arc<[usize]>,
     /// Whether a query sees no key after its own position.
     pub causal: bool,
-    /// Position of the first query of each sequence among its keys: 0 but for decoding with a cache.
+    /// Position of the first query of each sequence among its keys: 0 but for decoding with a
+    /// cache.
     pub query_start: usize,
     /// ALiBi's slope for each head: `-slope · |i - j|` is added to a score (Press et al. 2022).
     pub slopes: Option<Arc<[f64]>>,
     /// Dropout on the attention weights.
     pub dropout: Dropout,
-    /// How the operands of the products are rounded, forward and backward. Those of short sequences are not: rounding and packing would
-    /// take longer than the product.
+    /// How the operands of the products are rounded, forward and backward. Those of short
+    /// sequences are not: rounding and packing would take longer than the product.
     pub products: Products,
 }
 
 /// Self-attention on packed projections.
 ///
 /// # Shapes
-/// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)`; `bias (H, T, T)` with `T` at least the longest
-/// sequence, added to the scores of every sequence → `(N, D)`.
+/// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)`; `bias (H, T, T)` with `T` at
+/// least the longest sequence, added to the scores of every sequence → `(N, D)`.
 ///
 /// # Errors
 /// When lengths do not sum to `N`, heads do not divide `D`, or the bias is too small.
-pub fn self_attention(tape: Option<&Tape>, qkv: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
+pub fn self_attention(
+    tape: Option<&Tape>,
+    qkv: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Attention,
+) -> Result<Tensor> {
     let width = qkv.dim(1)? / 3;
     check(spec, (qkv.dim(0)?, qkv.dim(0)?), width, 3 * width == qkv.dim(1)?)?;
     check_bias(spec, bias)?;
@@ -89,11 +96,18 @@ pub fn self_attention(tape: Option<&Tape>, qkv: &Tensor, bias: Option<&Tensor>, 
 /// Attention of one set of sequences to another.
 ///
 /// # Shapes
-/// `query (N, D)`, `key_value (M, 2·D)`: key and value side by side; `bias (H, Tq, Tk)` as for [`self_attention`] → `(N, D)`.
+/// `query (N, D)`, `key_value (M, 2·D)`: key and value side by side; `bias (H, Tq, Tk)` as for
+/// [`self_attention`] → `(N, D)`.
 ///
 /// # Errors
 /// As [`self_attention`].
-pub fn cross_attention(tape: Option<&Tape>, query: &Tensor, key_value: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
+pub fn cross_attention(
+    tape: Option<&Tape>,
+    query: &Tensor,
+    key_value: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Attention,
+) -> Result<Tensor> {
     let width = query.dim(1)?;
     check(spec, (query.dim(0)?, key_value.dim(0)?), width, 2 * width == key_value.dim(1)?)?;
     check_bias(spec, bias)?;
@@ -102,7 +116,11 @@ pub fn cross_attention(tape: Option<&Tape>, query: &Tensor, key_value: &Tensor, 
         return crate::composed::cross_attention(query, key_value, bias, spec);
     }
     let fused = Fused::new(spec, width);
-    let at = [Columns { stride: width, column: 0 }, Columns { stride: 2 * width, column: 0 }, Columns { stride: 2 * width, column: width }];
+    let at = [
+        Columns { stride: width, column: 0 },
+        Columns { stride: 2 * width, column: 0 },
+        Columns { stride: 2 * width, column: width },
+    ];
     for_real!(query, T => {
         let (query_host, key_host) = (Host::new(query)?, Host::new(key_value)?);
         let (query_values, key_values) = (query_host.elements::<T>()?, key_host.elements::<T>()?);
@@ -131,19 +149,34 @@ pub fn cross_attention(tape: Option<&Tape>, query: &Tensor, key_value: &Tensor, 
     })
 }
 
-fn give_bias<T: Real>(adjoints: &mut crate::tape::Adjoints<'_>, bias: Option<&Tensor>, gradient: Option<Vec<T>>) -> Result<()> {
+fn give_bias<T: Real>(
+    adjoints: &mut crate::tape::Adjoints<'_>,
+    bias: Option<&Tensor>,
+    gradient: Option<Vec<T>>,
+) -> Result<()> {
     match (bias, gradient) {
         (Some(bias), Some(gradient)) => adjoints.give(bias, gradient),
         _ => Ok(()),
     }
 }
 
-fn check(spec: &Attention, (queries, keys): (usize, usize), width: usize, packed: bool) -> Result<()> {
+fn check(
+    spec: &Attention,
+    (queries, keys): (usize, usize),
+    width: usize,
+    packed: bool,
+) -> Result<()> {
     let total = |lengths: &[usize]| lengths.iter().sum::<usize>();
     if !packed || spec.heads == 0 || !width.is_multiple_of(spec.heads) {
-        candle_core::bail!("attention: {} heads do not divide width {width}, or the projections do not fit together", spec.heads);
+        candle_core::bail!(
+            "attention: {} heads do not divide width {width}, or the projections do not fit together",
+            spec.heads
+        );
     }
-    if total(&spec.query_lengths) != queries || total(&spec.key_lengths) != keys || spec.query_lengths.len() != spec.key_lengths.len() {
+    if total(&spec.query_lengths) != queries
+        || total(&spec.key_lengths) != keys
+        || spec.query_lengths.len() != spec.key_lengths.len()
+    {
         candle_core::bail!(
             "attention: {queries} queries and {keys} keys, but lengths sum to {} and {}",
             total(&spec.query_lengths),
@@ -159,7 +192,11 @@ fn check_bias(spec: &Attention, bias: Option<&Tensor>) -> Result<()> {
     if let Some(bias) = bias {
         let shape = bias.dims3()?;
         if shape.0 != spec.heads || shape.1 < queries || shape.2 < keys {
-            candle_core::bail!("attention: bias {:?} for {} heads, {queries} queries and {keys} keys", bias.shape(), spec.heads);
+            candle_core::bail!(
+                "attention: bias {:?} for {} heads, {queries} queries and {keys} keys",
+                bias.shape(),
+                spec.heads
+            );
         }
     }
     Ok(())
@@ -168,7 +205,13 @@ fn check_bias(spec: &Attention, bias: Option<&Tensor>) -> Result<()> {
 /// The element of the dropout mask for (query row, head, key position).
 ///
 /// Stated once, because the composed path must drop the same weights.
-pub(crate) fn mask_index(query_row: usize, heads: usize, head: usize, longest_key: usize, key: usize) -> usize {
+pub(crate) fn mask_index(
+    query_row: usize,
+    heads: usize,
+    head: usize,
+    longest_key: usize,
+    key: usize,
+) -> usize {
     (query_row * heads + head) * longest_key + key
 }
 
@@ -214,7 +257,8 @@ impl Columns {
     }
 }
 
-/// Pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with heads of 32 and of 64.
+/// Pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with heads of 32
+/// and of 64.
 const LONG: usize = 48 * 48;
 
 /// Query, key and value.
@@ -250,23 +294,33 @@ impl Fused {
     }
 
     fn weight_count(&self) -> usize {
-        self.spans.last().map_or(0, |span| span.weights + self.spec.heads * span.queries * span.keys)
+        self.spans
+            .last()
+            .map_or(0, |span| span.weights + self.spec.heads * span.queries * span.keys)
     }
 
     fn scale<T: Real>(&self) -> T {
         T::of(1.0 / (self.head_width as f64).sqrt())
     }
 
-    /// `softmax(scale · Q Kᵀ + biases) V` of each sequence and head, and the softmax's results before dropout: `(H, queries, keys)`
-    /// of each sequence in turn.
-    fn forward<T: Real>(&self, values: [&[T]; 3], at: [Columns; 3], bias: Option<&Tensor>) -> Result<(Vec<T>, Vec<T>)> {
+    /// `softmax(scale · Q Kᵀ + biases) V` of each sequence and head, and the softmax's results
+    /// before dropout: `(H, queries, keys)` of each sequence in turn.
+    fn forward<T: Real>(
+        &self,
+        values: [&[T]; 3],
+        at: [Columns; 3],
+        bias: Option<&Tensor>,
+    ) -> Result<(Vec<T>, Vec<T>)> {
         let bias_host = bias.map(Host::new).transpose()?;
         let bias = match (&bias_host, bias) {
             (Some(host), Some(bias)) => Some((host.elements::<T>()?, bias.dim(2)?)),
             _ => None,
         };
         let (width, dh) = (self.width(), self.head_width);
-        let one_sequence = |dropped: &mut Vec<T>, span: &Span, to_out: Shared<T>, to_weights: Shared<T>| {
+        let one_sequence = |dropped: &mut Vec<T>,
+                            span: &Span,
+                            to_out: Shared<T>,
+                            to_weights: Shared<T>| {
             let (tq, tk) = (span.queries, span.keys);
             let out_at = Columns { stride: width, column: 0 };
             if tq == 0 || tk == 0 {
@@ -277,9 +331,18 @@ impl Fused {
                 let first = span.weights + head * tq * tk;
                 let query = (values[QUERY], at[QUERY].head(span.query, head, dh));
                 let key = (values[KEY], at[KEY].head(span.key, head, dh).transposed());
-                // SAFETY: each sequence has its own weights, and the product writes those of this head.
+                // SAFETY: each sequence has its own weights, and the product writes those of this
+                // head.
                 let weights = unsafe {
-                    raw_product((tq, dh, tk), query, key, (to_weights, square.at(first)), Into::Replace, how, None);
+                    raw_product(
+                        (tq, dh, tk),
+                        query,
+                        key,
+                        (to_weights, square.at(first)),
+                        Into::Replace,
+                        how,
+                        None,
+                    );
                     to_weights.range(first..first + tq * tk)
                 };
                 let slope = self.spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
@@ -287,8 +350,19 @@ impl Fused {
                     let size = bias.len() / self.spec.heads;
                     (&bias[head * size..(head + 1) * size], longest)
                 });
-                scale_and_bias(weights, tk, self.scale(), self.spec.query_start, T::of(slope), bias);
-                softmax_rows(weights, tk, if self.spec.causal { Some(self.spec.query_start) } else { None });
+                scale_and_bias(
+                    weights,
+                    tk,
+                    self.scale(),
+                    self.spec.query_start,
+                    T::of(slope),
+                    bias,
+                );
+                softmax_rows(
+                    weights,
+                    tk,
+                    if self.spec.causal { Some(self.spec.query_start) } else { None },
+                );
                 let used: &[T] = if self.spec.dropout.is_active() {
                     let used = self.mask(dropped, span, head);
                     multiply(used, weights);
@@ -299,7 +373,9 @@ impl Fused {
                 let value = (values[VALUE], at[VALUE].head(span.key, head, dh));
                 let to = (to_out, out_at.head(span.query, head, dh));
                 // SAFETY: each sequence has its own rows.
-                unsafe { raw_product((tq, tk, dh), (used, square), value, to, Into::Replace, how, None) };
+                unsafe {
+                    raw_product((tq, tk, dh), (used, square), value, to, Into::Replace, how, None)
+                };
             }
         };
         // SAFETY: the sequences have all rows and all weights between them.
@@ -309,7 +385,9 @@ impl Fused {
                     self.spans
                         .par_iter()
                         .with_max_len(4)
-                        .for_each_init(Vec::new, |dropped, span| one_sequence(dropped, span, out, weights));
+                        .for_each_init(Vec::new, |dropped, span| {
+                            one_sequence(dropped, span, out, weights)
+                        });
                 })
             })
         };
@@ -318,7 +396,8 @@ impl Fused {
 
     /// How the products of a sequence are computed.
     fn how(&self, span: &Span) -> (Products, Threads) {
-        let products = if span.queries * span.keys < LONG { Products::F32 } else { self.spec.products };
+        let products =
+            if span.queries * span.keys < LONG { Products::F32 } else { self.spec.products };
         (products, Threads::One)
     }
 
@@ -330,8 +409,9 @@ impl Fused {
         mask
     }
 
-    /// Adjoints of query, key and value, written to matrices laid out as they are, and that of the bias. The rows of every sequence are
-    /// written, in the columns of the projections; where they are replaced they need not be initialised.
+    /// Adjoints of query, key and value, written to matrices laid out as they are, and that of the
+    /// bias. The rows of every sequence are written, in the columns of the projections; where
+    /// they are replaced they need not be initialised.
     fn backward<T: Real>(
         &self,
         values: [&[T]; 3],
@@ -350,7 +430,11 @@ impl Fused {
             .par_chunks(group)
             .with_max_len(1)
             .map(|spans| {
-                let mut bias_sum = vec![T::default(); bias_shape.map_or(0, |(heads, queries, keys)| heads * queries * keys)];
+                let mut bias_sum =
+                    vec![
+                        T::default();
+                        bias_shape.map_or(0, |(heads, queries, keys)| heads * queries * keys)
+                    ];
                 let (mut mask, mut probs, mut scores) = (Vec::new(), Vec::new(), Vec::new());
                 for span in spans {
                     let (tq, tk) = (span.queries, span.keys);
@@ -364,12 +448,23 @@ impl Fused {
                     }
                     let (square, how) = (Matrix::rows(tk), self.how(span));
                     for head in 0..heads {
-                        let head_at = |part: usize| at[part].head(if part == QUERY { span.query } else { span.key }, head, dh);
+                        let head_at = |part: usize| {
+                            at[part].head(
+                                if part == QUERY { span.query } else { span.key },
+                                head,
+                                dh,
+                            )
+                        };
                         let of = |part: usize| (values[part], head_at(part));
                         let to = |part: usize| (to[part], head_at(part));
-                        let weights = &saved[span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
+                        let weights = &saved
+                            [span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
                         let grad_at = Matrix::rows(width).at(span.query * width + head * dh);
-                        let mask = self.spec.dropout.is_active().then(|| &*self.mask(&mut mask, span, head));
+                        let mask = self
+                            .spec
+                            .dropout
+                            .is_active()
+                            .then(|| &*self.mask(&mut mask, span, head));
                         let used: &[T] = match mask {
                             Some(mask) => {
                                 let used = room(&mut probs, tq * tk);
@@ -379,15 +474,34 @@ impl Fused {
                             }
                             None => weights,
                         };
-                        // SAFETY: here and below: sequences have disjoint rows, and each is handled by one task.
-                        unsafe { raw_product((tk, tq, dh), (used, square.transposed()), (grad, grad_at), to(VALUE), into, how, None) };
+                        // SAFETY: here and below: sequences have disjoint rows, and each is handled
+                        // by one task.
+                        unsafe {
+                            raw_product(
+                                (tk, tq, dh),
+                                (used, square.transposed()),
+                                (grad, grad_at),
+                                to(VALUE),
+                                into,
+                                how,
+                                None,
+                            )
+                        };
                         let scores = room(&mut scores, tq * tk);
                         let (value, value_at) = of(VALUE);
-                        product((tq, dh, tk), (grad, grad_at), (value, value_at.transposed()), (scores, square), Into::Replace, how);
+                        product(
+                            (tq, dh, tk),
+                            (grad, grad_at),
+                            (value, value_at.transposed()),
+                            (scores, square),
+                            Into::Replace,
+                            how,
+                        );
                         if let Some(mask) = mask {
                             multiply(scores, mask);
                         }
-                        // The adjoint of the biased scores; that of the products is `scale` times it.
+                        // The adjoint of the biased scores; that of the products is `scale` times
+                        // it.
                         if let Some((_, queries, keys)) = bias_shape {
                             softmax_backward(weights, scores, tk, T::of(1.0));
                             for (i, row) in scores.chunks_exact(tk).enumerate() {
@@ -401,8 +515,24 @@ impl Fused {
                         }
                         // SAFETY: as above.
                         unsafe {
-                            raw_product((tq, tk, dh), (scores, square), of(KEY), to(QUERY), into, how, None);
-                            raw_product((tk, tq, dh), (scores, square.transposed()), of(QUERY), to(KEY), into, how, None);
+                            raw_product(
+                                (tq, tk, dh),
+                                (scores, square),
+                                of(KEY),
+                                to(QUERY),
+                                into,
+                                how,
+                                None,
+                            );
+                            raw_product(
+                                (tk, tq, dh),
+                                (scores, square.transposed()),
+                                of(QUERY),
+                                to(KEY),
+                                into,
+                                how,
+                                None,
+                            );
                         }
                     }
                 }

@@ -1,8 +1,8 @@
 //! Every operation again, composed of Candle's differentiable primitives.
 //!
-//! These are the oracles of the fused kernels, and what runs on devices and types without a kernel (CUDA, Metal,
-//! half precision on those). Parameters of another type than the input are converted to it, differentiably, so that
-//! master weights stay in f32.
+//! These are the oracles of the fused kernels, and what runs on devices and types without a kernel
+//! (CUDA, Metal, half precision on those). Parameters of another type than the input are converted
+//! to it, differentiably, so that master weights stay in f32.
 
 use crate::attention::{Attention, mask_index};
 use crate::decoding_attention::Seen;
@@ -31,24 +31,37 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> R
     let centred = values.broadcast_sub(&values.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
     let normal = centred.broadcast_div(&(variance + epsilon)?.sqrt()?)?;
-    normal.broadcast_mul(&weight.to_dtype(wide)?)?.broadcast_add(&bias.to_dtype(wide)?)?.to_dtype(x.dtype())
+    normal
+        .broadcast_mul(&weight.to_dtype(wide)?)?
+        .broadcast_add(&bias.to_dtype(wide)?)?
+        .to_dtype(x.dtype())
 }
 
 /// See [`crate::linear()`].
 ///
 /// # Errors
 /// When the widths differ.
-pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, residual: Option<&Tensor>, spec: &Linear) -> Result<Tensor> {
+pub fn linear(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    spec: &Linear,
+) -> Result<Tensor> {
     let mut out = x.matmul(&weight.to_dtype(x.dtype())?.t()?)?;
     if let Some(bias) = bias {
         out = out.broadcast_add(&bias.to_dtype(x.dtype())?)?;
     }
     let out = match spec.activation {
         Activation::Identity => out,
-        // Candle's relu has derivative 1 at 0; the product with a constant step has 0, as PyTorch has.
+        // Candle's relu has derivative 1 at 0; the product with a constant step has 0, as PyTorch
+        // has.
         Activation::Relu => out.mul(&out.detach().gt(0.0)?.to_dtype(out.dtype())?)?,
-        // Candle's `gelu_erf` rounds a constant of its derivative to six digits; its `erf` does not.
-        Activation::Gelu => ((&out * 0.5)? * ((&out * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)?)?,
+        // Candle's `gelu_erf` rounds a constant of its derivative to six digits; its `erf` does
+        // not.
+        Activation::Gelu => {
+            ((&out * 0.5)? * ((&out * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)?)?
+        }
         Activation::Swish => out.silu()?,
     };
     let out = drop(&out, spec.dropout)?;
@@ -72,21 +85,34 @@ pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> 
 ///
 /// # Errors
 /// When the shapes disagree.
-pub fn cross_attention(query: &Tensor, key_value: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
+pub fn cross_attention(
+    query: &Tensor,
+    key_value: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Attention,
+) -> Result<Tensor> {
     let width = query.dim(1)?;
     attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
 }
 
-/// The attention weights `(B, H, Tq, Tk)` of packed projections, zero for keys beyond their sequence, before dropout; the rows of queries
-/// beyond theirs mean nothing.
+/// The attention weights `(B, H, Tq, Tk)` of packed projections, zero for keys beyond their
+/// sequence, before dropout; the rows of queries beyond theirs mean nothing.
 ///
 /// # Errors
 /// When the shapes disagree.
-pub fn attention_weights(query: &Tensor, key: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
+pub fn attention_weights(
+    query: &Tensor,
+    key: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Attention,
+) -> Result<Tensor> {
     let heads = |x: &Tensor, lengths: &[usize]| {
         let padded = pad(x, lengths)?; // (B, T, D)
         let (batch, longest, width) = padded.dims3()?;
-        padded.reshape((batch, longest, spec.heads, width / spec.heads))?.transpose(1, 2)?.contiguous() // (B, H, T, Dh)
+        padded
+            .reshape((batch, longest, spec.heads, width / spec.heads))?
+            .transpose(1, 2)?
+            .contiguous() // (B, H, T, Dh)
     };
     let head_width = query.dim(1)? / spec.heads;
     let q = (heads(query, &spec.query_lengths)? * (head_width as f64).powf(-0.5))?;
@@ -104,14 +130,24 @@ pub fn attention_weights(query: &Tensor, key: &Tensor, bias: Option<&Tensor>, sp
     exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)
 }
 
-fn attend(query: &Tensor, key: &Tensor, value: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
+fn attend(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Attention,
+) -> Result<Tensor> {
     let mut weights = attention_weights(query, key, bias, spec)?;
     if spec.dropout.is_active() {
-        weights = weights.mul(&weight_mask(spec, weights.dims4()?, weights.dtype(), query.device())?)?;
+        weights =
+            weights.mul(&weight_mask(spec, weights.dims4()?, weights.dtype(), query.device())?)?;
     }
     let padded = pad(value, &spec.key_lengths)?;
     let (batch, keys, width) = padded.dims3()?;
-    let value = padded.reshape((batch, keys, spec.heads, width / spec.heads))?.transpose(1, 2)?.contiguous()?; // (B, H, Tk, Dh)
+    let value = padded
+        .reshape((batch, keys, spec.heads, width / spec.heads))?
+        .transpose(1, 2)?
+        .contiguous()?; // (B, H, Tk, Dh)
     let out = weights.matmul(&value)?.transpose(1, 2)?.contiguous()?; // (B, Tq, H, Dh)
     let queries = out.dim(1)?;
     unpad(&out.reshape((batch * queries, width))?, &spec.query_lengths, queries)
@@ -136,8 +172,11 @@ fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
 
 /// `(B·T, D)` → `(N, D)`: the real tokens.
 fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
-    let index: Vec<u32> =
-        lengths.iter().enumerate().flat_map(|(row, &length)| (0..length).map(move |t| (row * longest + t) as u32)).collect();
+    let index: Vec<u32> = lengths
+        .iter()
+        .enumerate()
+        .flat_map(|(row, &length)| (0..length).map(move |t| (row * longest + t) as u32))
+        .collect();
     let count = index.len();
     x.index_select(&Tensor::from_vec(index, count, x.device())?, 0)
 }
@@ -146,7 +185,13 @@ fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
 const HIDDEN: f64 = -3.0e4;
 
 /// `(B, H or 1, Tq, Tk)`: [`HIDDEN`] where a key may not be seen, and ALiBi's distances.
-fn mask(spec: &Attention, queries: usize, keys: usize, dtype: DType, device: &Device) -> Result<Tensor> {
+fn mask(
+    spec: &Attention,
+    queries: usize,
+    keys: usize,
+    dtype: DType,
+    device: &Device,
+) -> Result<Tensor> {
     let heads = if spec.slopes.is_some() { spec.heads } else { 1 };
     let batch = spec.key_lengths.len();
     let mut values = Vec::with_capacity(batch * heads * queries * keys);
@@ -154,16 +199,28 @@ fn mask(spec: &Attention, queries: usize, keys: usize, dtype: DType, device: &De
         for head in 0..heads {
             let slope = spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
             for i in spec.query_start..spec.query_start + queries {
-                values
-                    .extend((0..keys).map(|j| if j >= length || (spec.causal && j > i) { HIDDEN } else { -slope * i.abs_diff(j) as f64 }));
+                values.extend((0..keys).map(|j| {
+                    if j >= length || (spec.causal && j > i) {
+                        HIDDEN
+                    } else {
+                        -slope * i.abs_diff(j) as f64
+                    }
+                }));
             }
         }
     }
-    Tensor::from_vec(values, (batch, heads, queries, keys), &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
+    Tensor::from_vec(values, (batch, heads, queries, keys), &Device::Cpu)?
+        .to_dtype(dtype)?
+        .to_device(device)
 }
 
 /// The dropout mask of the attention weights, element for element that of the fused kernel.
-fn weight_mask(spec: &Attention, shape: (usize, usize, usize, usize), dtype: DType, device: &Device) -> Result<Tensor> {
+fn weight_mask(
+    spec: &Attention,
+    shape: (usize, usize, usize, usize),
+    dtype: DType,
+    device: &Device,
+) -> Result<Tensor> {
     let (_, heads, queries, keys) = shape;
     let factor = spec.dropout.kernel::<f64>();
     let mut values = Vec::with_capacity(shape.0 * heads * queries * keys);
@@ -171,7 +228,11 @@ fn weight_mask(spec: &Attention, shape: (usize, usize, usize, usize), dtype: DTy
     for &length in spec.query_lengths.iter() {
         for head in 0..heads {
             for query in 0..queries {
-                values.extend((0..keys).map(|key| factor(mask_index(start + query, heads, head, keys, key) as u32)));
+                values.extend(
+                    (0..keys).map(|key| {
+                        factor(mask_index(start + query, heads, head, keys, key) as u32)
+                    }),
+                );
             }
         }
         start += length;
@@ -183,7 +244,12 @@ fn weight_mask(spec: &Attention, shape: (usize, usize, usize, usize), dtype: DTy
 ///
 /// # Errors
 /// When the shapes disagree.
-pub fn smoothed_cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &[u32], spec: &CrossEntropy) -> Result<(Tensor, LossSums)> {
+pub fn smoothed_cross_entropy(
+    hidden: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    spec: &CrossEntropy,
+) -> Result<(Tensor, LossSums)> {
     let CrossEntropy { smoothing, r_drop, scale, .. } = *spec;
     let wide = if hidden.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let logits = hidden.matmul(&weight.to_dtype(hidden.dtype())?.t()?)?.to_dtype(wide)?; // (N, V)
@@ -197,10 +263,12 @@ pub fn smoothed_cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &[u32],
     let uniform = (log_probs.sum_all()?.neg()? / classes as f64)?;
     let smoothed = ((&nll * (1.0 - smoothing))? + (uniform * smoothing)?)?;
     let predictions = logits.argmax(1)?.to_vec1::<u32>()?;
-    let correct = predictions.iter().zip(targets).filter(|(prediction, target)| prediction == target).count();
+    let correct =
+        predictions.iter().zip(targets).filter(|(prediction, target)| prediction == target).count();
     // On the host: Metal has no f64.
     let number = |x: &Tensor| x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_scalar::<f64>();
-    let mut sums = LossSums { smoothed: number(&smoothed)?, nll: number(&nll)?, correct, divergence: 0.0 };
+    let mut sums =
+        LossSums { smoothed: number(&smoothed)?, nll: number(&nll)?, correct, divergence: 0.0 };
     if r_drop > 0.0 {
         let (p, q) = (log_probs.i(..rows / 2)?, log_probs.i(rows / 2..)?);
         // KL(p‖q) + KL(q‖p)
@@ -215,9 +283,18 @@ pub fn smoothed_cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &[u32],
 ///
 /// # Errors
 /// When a bucket is not in the table.
-pub fn relative_bias(table: &Tensor, buckets: &[u32], queries: usize, keys: usize) -> Result<Tensor> {
+pub fn relative_bias(
+    table: &Tensor,
+    buckets: &[u32],
+    queries: usize,
+    keys: usize,
+) -> Result<Tensor> {
     let index = Tensor::from_slice(buckets, buckets.len(), table.device())?;
-    table.index_select(&index, 0)?.reshape((queries, keys, table.dim(1)?))?.permute((2, 0, 1))?.contiguous()
+    table
+        .index_select(&index, 0)?
+        .reshape((queries, keys, table.dim(1)?))?
+        .permute((2, 0, 1))?
+        .contiguous()
 }
 
 /// See [`crate::embedding()`].
@@ -226,7 +303,9 @@ pub fn relative_bias(table: &Tensor, buckets: &[u32], queries: usize, keys: usiz
 /// When an id is not in its table.
 pub fn embedding(table: &Tensor, positions: Option<&Tensor>, spec: &Embedding) -> Result<Tensor> {
     let device = table.device();
-    let rows = |table: &Tensor, ids: &[u32]| table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0);
+    let rows = |table: &Tensor, ids: &[u32]| {
+        table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0)
+    };
     let mut out = (rows(table, &spec.ids)? * spec.scale)?;
     if let Some(positions) = positions {
         out = (out + rows(positions, &spec.positions)?)?;
@@ -246,7 +325,8 @@ pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Resu
     let at = Tensor::from_vec(positions.to_vec(), rows, x.device())?;
     // Converted on the host: Metal has no f64.
     let table = |values: Vec<f64>| {
-        let all = Tensor::from_vec(values, (longest, 1, half), &Device::Cpu)?.to_dtype(x.dtype())?;
+        let all =
+            Tensor::from_vec(values, (longest, 1, half), &Device::Cpu)?.to_dtype(x.dtype())?;
         all.to_device(x.device())?.index_select(&at, 0)
     };
     let (cosines, sines) = (table(cosines)?, table(sines)?); // (N, 1, Dh/2)
@@ -260,10 +340,15 @@ pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Resu
         2,
     )?
     .reshape((rows, turned))?;
-    if turned == width { Ok(out) } else { Tensor::cat(&[out, x.narrow(1, turned, width - turned)?], 1) }
+    if turned == width {
+        Ok(out)
+    } else {
+        Tensor::cat(&[out, x.narrow(1, turned, width - turned)?], 1)
+    }
 }
 
-/// See [`crate::decoding_attention()`]: what every query sees is gathered, and each is a sequence of its own.
+/// See [`crate::decoding_attention()`]: what every query sees is gathered, and each is a sequence
+/// of its own.
 ///
 /// # Errors
 /// When the shapes disagree.
@@ -283,7 +368,11 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
                 first += block.dim(0)? as u32;
             }
             let queries = query.dim(0)?;
-            let index = (0..queries).flat_map(|query| starts.iter().zip(history).map(move |(start, rows)| start + rows[query])).collect();
+            let index = (0..queries)
+                .flat_map(|query| {
+                    starts.iter().zip(history).map(move |(start, rows)| start + rows[query])
+                })
+                .collect();
             (Tensor::cat(blocks, 0)?, index, vec![blocks.len(); queries])
         }
     };

@@ -1,10 +1,13 @@
-//! Attention of single queries, as decoding token by token asks for it (Vaswani et al. 2017, section 3.2).
+//! Attention of single queries, as decoding token by token asks for it (Vaswani et al. 2017,
+//! section 3.2).
 //!
-//! **Decision.** The keys and values of a token are written once and never move. Which of them a hypothesis has for its past is told by a table
-//! of rows, so that reordering hypotheses reorders small integers. The alternative, a cache that is copied when hypotheses branch and when it
+//! **Decision.** The keys and values of a token are written once and never move. Which of them a
+//! hypothesis has for its past is told by a table of rows, so that reordering hypotheses reorders
+//! small integers. The alternative, a cache that is copied when hypotheses branch and when it
 //! grows, took a third of a beam search.
 //!
-//! What a query gets depends on nothing but itself and what it sees: not on the other queries, nor on their number.
+//! What a query gets depends on nothing but itself and what it sees: not on the other queries, nor
+//! on their number.
 
 use crate::real::{Host, Real, blocked_max, blocked_sum, for_real, is_fused, vectorised};
 use candle_core::{Result, Tensor};
@@ -15,7 +18,8 @@ use std::sync::Arc;
 /// Where the keys and values lie that each query sees.
 #[derive(Debug, Clone, Copy)]
 pub enum Seen<'a> {
-    /// Those of a source: for each query a range of the rows of one tensor `(M, 2·D)`, key and value side by side.
+    /// Those of a source: for each query a range of the rows of one tensor `(M, 2·D)`, key and
+    /// value side by side.
     Source {
         /// `(M, 2·D)`.
         key_value: &'a Tensor,
@@ -30,7 +34,8 @@ pub enum Seen<'a> {
         history: &'a [Vec<u32>],
         /// `(H, Q, T)`, added to the scores: its first row, the first keys.
         bias: Option<&'a Tensor>,
-        /// ALiBi's slope for each head, by which the distance to the last token counts (Press et al. 2022).
+        /// ALiBi's slope for each head, by which the distance to the last token counts (Press et
+        /// al. 2022).
         slopes: Option<&'a Arc<[f64]>>,
     },
 }
@@ -52,7 +57,10 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     if !is_fused(None, &inputs) {
         return crate::composed::decoding_attention(query, seen, heads);
     }
-    crate::profile::time("attention", || for_real!(query, T => fused::<T>(query, tensors, seen, heads)))
+    crate::profile::time(
+        "attention",
+        || for_real!(query, T => fused::<T>(query, tensors, seen, heads)),
+    )
 }
 
 fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Result<()> {
@@ -62,13 +70,18 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
     let fits = match seen {
         Seen::Source { key_value, rows } => {
             let (keys, columns) = key_value.dims2()?;
-            columns == 2 * width && rows.len() == queries && rows.iter().all(|range| range.start <= range.end && range.end <= keys)
+            columns == 2 * width
+                && rows.len() == queries
+                && rows.iter().all(|range| range.start <= range.end && range.end <= keys)
         }
         Seen::Past { blocks, history, bias, slopes } => {
-            let mut fits = blocks.len() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
+            let mut fits =
+                blocks.len() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
             for (block, rows) in blocks.iter().zip(history) {
                 let (keys, columns) = block.dims2()?;
-                fits &= columns == 2 * width && rows.len() == queries && rows.iter().all(|&row| (row as usize) < keys);
+                fits &= columns == 2 * width
+                    && rows.len() == queries
+                    && rows.iter().all(|&row| (row as usize) < keys);
             }
             if let Some(bias) = bias {
                 let shape = bias.dims3()?;
@@ -78,7 +91,9 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
         }
     };
     if !fits {
-        candle_core::bail!("attention: {queries} queries of width {width} with {heads} heads do not fit what they see");
+        candle_core::bail!(
+            "attention: {queries} queries of width {width} with {heads} heads do not fit what they see"
+        );
     }
     Ok(())
 }
@@ -86,7 +101,12 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
 /// Queries of a task.
 const QUERIES: usize = 8;
 
-fn fused<T: Real>(query: &Tensor, tensors: &[Tensor], seen: Seen<'_>, heads: usize) -> Result<Tensor> {
+fn fused<T: Real>(
+    query: &Tensor,
+    tensors: &[Tensor],
+    seen: Seen<'_>,
+    heads: usize,
+) -> Result<Tensor> {
     let (rows, width) = query.dims2()?;
     let (bias, slopes) = match seen {
         Seen::Source { .. } => (None, None),
@@ -98,7 +118,8 @@ fn fused<T: Real>(query: &Tensor, tensors: &[Tensor], seen: Seen<'_>, heads: usi
         (Some(host), Some(bias)) => Some((host.elements::<T>()?, bias.elem_count() / heads)),
         _ => None,
     };
-    let slopes: Option<Vec<T>> = slopes.map(|slopes| slopes.iter().map(|&slope| T::of(slope)).collect());
+    let slopes: Option<Vec<T>> =
+        slopes.map(|slopes| slopes.iter().map(|&slope| T::of(slope)).collect());
     let hosts = tensors.iter().map(Host::new).collect::<Result<Vec<_>>>()?;
     let blocks = hosts.iter().map(Host::elements::<T>).collect::<Result<Vec<_>>>()?;
     let mut out = vec![T::default(); rows * width];
@@ -111,17 +132,27 @@ fn fused<T: Real>(query: &Tensor, tensors: &[Tensor], seen: Seen<'_>, heads: usi
                 match seen {
                     Seen::Source { rows, .. } => {
                         let rows = &rows[query];
-                        pairs.extend(blocks[0][2 * width * rows.start..2 * width * rows.end].chunks_exact(2 * width));
+                        pairs.extend(
+                            blocks[0][2 * width * rows.start..2 * width * rows.end]
+                                .chunks_exact(2 * width),
+                        );
                     }
                     Seen::Past { history, .. } => {
-                        pairs.extend(
-                            blocks.iter().zip(history).map(|(block, rows)| &block[2 * width * rows[query] as usize..][..2 * width]),
-                        );
+                        pairs.extend(blocks.iter().zip(history).map(|(block, rows)| {
+                            &block[2 * width * rows[query] as usize..][..2 * width]
+                        }));
                     }
                 }
                 weights.clear();
                 weights.resize(heads * pairs.len(), T::default());
-                attend(&queries[query * width..(query + 1) * width], pairs, weights, bias, slopes.as_deref(), out);
+                attend(
+                    &queries[query * width..(query + 1) * width],
+                    pairs,
+                    weights,
+                    bias,
+                    slopes.as_deref(),
+                    out,
+                );
             }
         },
     );

@@ -1,7 +1,7 @@
 //! Dropout (Srivastava et al. 2014), inverted: kept elements are divided by the keep probability.
 //!
-//! A mask is never stored. Element `i` is kept or dropped by a hash of (key, i), so the backward pass
-//! draws the same mask again, and a training step can be repeated from its key.
+//! A mask is never stored. Element `i` is kept or dropped by a hash of (key, i), so the backward
+//! pass draws the same mask again, and a training step can be repeated from its key.
 
 use crate::real::{Real, vectorised};
 use crate::rng::mask_bits;
@@ -17,8 +17,8 @@ pub struct Dropout {
 impl Dropout {
     /// Drops each element with probability `rate`, by the mask of `key`.
     ///
-    /// A rate outside `[0, 1)` is a programming error of the caller, who has validated the configuration;
-    /// it is clamped.
+    /// A rate outside `[0, 1)` is a programming error of the caller, who has validated the
+    /// configuration; it is clamped.
     #[must_use]
     pub fn new(rate: f64, key: u64) -> Self {
         Self { rate: rate.clamp(0.0, 1.0 - f64::EPSILON), key }

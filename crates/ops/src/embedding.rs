@@ -1,4 +1,5 @@
-//! Embedding lookup: `dropout(table[ids] · scale + positions[position])` (Vaswani et al. 2017, section 3.4).
+//! Embedding lookup: `dropout(table[ids] · scale + positions[position])` (Vaswani et al. 2017,
+//! section 3.4).
 
 use crate::dropout::{Dropout, drop_in_place};
 use crate::parallel::{CHUNK, Shared, filled};
@@ -29,8 +30,16 @@ pub struct Embedding {
 ///
 /// # Errors
 /// When an id or position is not in its table, or the widths differ.
-pub fn embedding(tape: Option<&Tape>, table: &Tensor, positions: Option<&Tensor>, spec: &Embedding) -> Result<Tensor> {
-    let inside = |what: &str, rows: &[u32], count: usize| match rows.iter().find(|&&row| row as usize >= count) {
+pub fn embedding(
+    tape: Option<&Tape>,
+    table: &Tensor,
+    positions: Option<&Tensor>,
+    spec: &Embedding,
+) -> Result<Tensor> {
+    let inside = |what: &str, rows: &[u32], count: usize| match rows
+        .iter()
+        .find(|&&row| row as usize >= count)
+    {
         Some(row) => candle_core::bail!("embedding: {what} {row} in a table of {count} rows"),
         None => Ok(()),
     };
@@ -78,7 +87,12 @@ pub fn embedding(tape: Option<&Tape>, table: &Tensor, positions: Option<&Tensor>
     })
 }
 
-fn look_up<T: Real>(spec: &Embedding, table: &[T], positions: Option<&[T]>, width: usize) -> Vec<T> {
+fn look_up<T: Real>(
+    spec: &Embedding,
+    table: &[T],
+    positions: Option<&[T]>,
+    width: usize,
+) -> Vec<T> {
     let scale = T::of(spec.scale);
     let piece = (CHUNK / width.max(1)).max(1);
     let some_rows = |chunk: usize, to: Shared<T>| {
@@ -98,19 +112,35 @@ fn look_up<T: Real>(spec: &Embedding, table: &[T], positions: Option<&[T]>, widt
         }
         if spec.dropout.is_active() {
             // SAFETY: the rows have just been written.
-            drop_in_place(unsafe { to.range(rows.start * width..rows.end * width) }, rows.start * width, spec.dropout);
+            drop_in_place(
+                unsafe { to.range(rows.start * width..rows.end * width) },
+                rows.start * width,
+                spec.dropout,
+            );
         }
     };
     let chunks = spec.ids.len().div_ceil(piece);
     // SAFETY: the chunks have all rows between them.
-    unsafe { filled(spec.ids.len() * width, |to| (0..chunks).into_par_iter().for_each(|chunk| some_rows(chunk, to))).0 }
+    unsafe {
+        filled(spec.ids.len() * width, |to| {
+            (0..chunks).into_par_iter().for_each(|chunk| some_rows(chunk, to))
+        })
+        .0
+    }
 }
 
 /// Columns of a table that one task adds to.
 const COLUMNS: usize = 64;
 
 /// Adds each row of the adjoint, scaled, to its row of the table, in the order of the tokens.
-fn scatter<T: Real>(rows: &[u32], adjoint: &[T], scale: T, width: usize, out: &mut [T], into: Into) -> Result<()> {
+fn scatter<T: Real>(
+    rows: &[u32],
+    adjoint: &[T],
+    scale: T,
+    width: usize,
+    out: &mut [T],
+    into: Into,
+) -> Result<()> {
     if into == Into::Replace {
         out.par_chunks_mut(CHUNK).for_each(|out| out.fill(T::default()));
     }

@@ -1,4 +1,5 @@
-//! Layer normalisation (Ba et al. 2016): `y = (x - mean) / sqrt(variance + ε) · γ + β` over the last dimension.
+//! Layer normalisation (Ba et al. 2016): `y = (x - mean) / sqrt(variance + ε) · γ + β` over the
+//! last dimension.
 //!
 //! Candle's own fused layer norm cuts the gradient silently; this one has a backward pass.
 
@@ -17,20 +18,41 @@ use std::mem::MaybeUninit;
 ///
 /// # Errors
 /// When the widths differ.
-pub fn layer_norm(tape: Option<&Tape>, x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
+pub fn layer_norm(
+    tape: Option<&Tape>,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    epsilon: f64,
+) -> Result<Tensor> {
     if !is_fused(tape, &[x, weight, bias]) {
         return crate::composed::layer_norm(x, weight, bias, epsilon);
     }
     if x.dims().last() != Some(&weight.elem_count()) || bias.elem_count() != weight.elem_count() {
-        candle_core::bail!("layer norm: input {:?}, weight {:?}, bias {:?}", x.shape(), weight.shape(), bias.shape());
+        candle_core::bail!(
+            "layer norm: input {:?}, weight {:?}, bias {:?}",
+            x.shape(),
+            weight.shape(),
+            bias.shape()
+        );
     }
-    crate::profile::time("layer norm", || for_real!(x, T => forward::<T>(tape, x, weight, bias, epsilon)))
+    crate::profile::time(
+        "layer norm",
+        || for_real!(x, T => forward::<T>(tape, x, weight, bias, epsilon)),
+    )
 }
 
-fn forward<T: Real>(tape: Option<&Tape>, x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
+fn forward<T: Real>(
+    tape: Option<&Tape>,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    epsilon: f64,
+) -> Result<Tensor> {
     let out = normalised::<T>(x, weight, bias, epsilon)?;
     if let Some(tape) = tape {
-        let (inputs, again) = ((x.clone(), weight.clone(), bias.into()), (x.clone(), weight.clone(), bias.clone()));
+        let (inputs, again) =
+            ((x.clone(), weight.clone(), bias.into()), (x.clone(), weight.clone(), bias.clone()));
         tape.record::<T>("layer norm", &[x, weight, bias], &out, move |adjoint, adjoints| {
             let (x, weight, bias) = &inputs;
             backward(x, weight, *bias, &adjoint, epsilon, adjoints)
@@ -42,7 +64,8 @@ fn forward<T: Real>(tape: Option<&Tape>, x: &Tensor, weight: &Tensor, bias: &Ten
 
 fn normalised<T: Real>(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
     let (x_host, weight_host, bias_host) = (Host::new(x)?, Host::new(weight)?, Host::new(bias)?);
-    let (values, weights, biases) = (x_host.elements::<T>()?, weight_host.elements::<T>()?, bias_host.elements::<T>()?);
+    let (values, weights, biases) =
+        (x_host.elements::<T>()?, weight_host.elements::<T>()?, bias_host.elements::<T>()?);
     let piece = ROWS * weights.len();
     let mut out = Vec::with_capacity(values.len());
     let room = &mut out.spare_capacity_mut()[..values.len()];
@@ -55,7 +78,14 @@ fn normalised<T: Real>(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64)
     Tensor::from_vec(out, x.shape(), x.device())
 }
 
-fn backward<T: Real>(x: &Tensor, weight: &Tensor, bias: Slot, adjoint: &[T], epsilon: f64, adjoints: &mut Adjoints<'_>) -> Result<()> {
+fn backward<T: Real>(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Slot,
+    adjoint: &[T],
+    epsilon: f64,
+    adjoints: &mut Adjoints<'_>,
+) -> Result<()> {
     let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
     let (values, weights) = (x_host.elements::<T>()?, weight_host.elements::<T>()?);
     let (width, piece) = (weights.len(), ROWS * weights.len());

@@ -1,4 +1,5 @@
-//! The linear layer with what follows it: `residual + dropout(activation(x Wᵀ + b))`, finished while the product is in cache.
+//! The linear layer with what follows it: `residual + dropout(activation(x Wᵀ + b))`, finished
+//! while the product is in cache.
 
 use crate::dropout::Dropout;
 use crate::packed::PackedWeights;
@@ -38,7 +39,9 @@ impl Activation {
                     x
                 }
             }
-            Self::Gelu => x * T::of(0.5) * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf()),
+            Self::Gelu => {
+                x * T::of(0.5) * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
+            }
             Self::Swish => x / (one + (-x).exp()),
         }
     }
@@ -56,7 +59,8 @@ impl Activation {
                 }
             }
             Self::Gelu => {
-                let distribution = half * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf());
+                let distribution =
+                    half * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf());
                 let density = (-half * x * x).exp() * T::of(0.398_942_280_401_432_7);
                 distribution + x * density
             }
@@ -73,13 +77,15 @@ impl Activation {
 pub struct Linear {
     /// The nonlinearity on the product.
     pub activation: Activation,
-    /// Dropout on what the nonlinearity gives. Element `(n, o)` takes number `n·O + o` of the mask.
+    /// Dropout on what the nonlinearity gives. Element `(n, o)` takes number `n·O + o` of the
+    /// mask.
     pub dropout: Dropout,
     /// How the operands of the products are rounded, forward and backward.
     pub products: Products,
 }
 
-/// `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a sublayer (Vaswani et al. 2017, section 5.4).
+/// `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a sublayer
+/// (Vaswani et al. 2017, section 5.4).
 ///
 /// # Shapes
 /// `x (N, I)`, `weight (O, I)`, `bias (O,)`, `residual (N, O)` → `(N, O)`.
@@ -97,7 +103,8 @@ pub fn linear(
     run(tape, None, Node::new(x, weight, bias, residual, spec))
 }
 
-/// As [`linear`], with a weight that is packed on its first use and then again and again multiplied with: for inference.
+/// As [`linear`], with a weight that is packed on its first use and then again and again multiplied
+/// with: for inference.
 ///
 /// # Errors
 /// As [`linear`].
@@ -134,11 +141,16 @@ fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result
     crate::profile::time("linear", || for_real!(&node.x, T => forward::<T>(tape, packed, node)))
 }
 
-fn forward<T: Real>(tape: Option<&Tape>, packed: Option<Arc<Packed>>, node: Node) -> Result<Tensor> {
+fn forward<T: Real>(
+    tape: Option<&Tape>,
+    packed: Option<Arc<Packed>>,
+    node: Node,
+) -> Result<Tensor> {
     let Node { x, weight, bias, residual, spec } = &node;
     let ((rows, width), outputs) = (x.dims2()?, weight.dim(0)?);
     let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
-    let (bias_host, residual_host) = (bias.as_ref().map(Host::new).transpose()?, residual.as_ref().map(Host::new).transpose()?);
+    let (bias_host, residual_host) =
+        (bias.as_ref().map(Host::new).transpose()?, residual.as_ref().map(Host::new).transpose()?);
     let bias_values = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
     let residual_values = residual_host.as_ref().map(Host::elements::<T>).transpose()?;
     // What went into the activation, where the backward pass cannot tell it from the result.
@@ -175,7 +187,8 @@ fn forward<T: Real>(tape: Option<&Tape>, packed: Option<Arc<Packed>>, node: Node
     if let Some(tape) = tape {
         // The sign of the result tells what relu passed on.
         let result = (spec.activation == Activation::Relu && !keeps_input).then(|| out.clone());
-        let (weight, bias, residual) = (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
+        let (weight, bias, residual) =
+            (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
         let back = Back { x: tape.keep(x), weight, bias, residual, spec: *spec };
         tape.record::<T>("linear", &node.inputs(), &out, move |adjoint, adjoints| match &result {
             Some(result) => back.run(Host::new(result)?.elements::<T>()?, adjoint, adjoints),
@@ -195,8 +208,20 @@ struct Node {
 }
 
 impl Node {
-    fn new(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, residual: Option<&Tensor>, spec: &Linear) -> Self {
-        Self { x: x.clone(), weight: weight.clone(), bias: bias.cloned(), residual: residual.cloned(), spec: *spec }
+    fn new(
+        x: &Tensor,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        residual: Option<&Tensor>,
+        spec: &Linear,
+    ) -> Self {
+        Self {
+            x: x.clone(),
+            weight: weight.clone(),
+            bias: bias.cloned(),
+            residual: residual.cloned(),
+            spec: *spec,
+        }
     }
 
     fn inputs(&self) -> Vec<&Tensor> {
@@ -215,7 +240,12 @@ struct Back {
 
 impl Back {
     /// `before`: what went into the activation, or for relu what came out.
-    fn run<T: Real>(&self, before: &[T], adjoint: Vec<T>, adjoints: &mut Adjoints<'_>) -> Result<()> {
+    fn run<T: Real>(
+        &self,
+        before: &[T],
+        adjoint: Vec<T>,
+        adjoints: &mut Adjoints<'_>,
+    ) -> Result<()> {
         let Linear { activation, dropout, products } = self.spec;
         let (outputs, inputs) = self.weight.dims2()?;
         let rows = adjoint.len() / outputs;
@@ -223,7 +253,8 @@ impl Back {
             (None, self.bias.as_ref().map(|_| column_sums(&adjoint, outputs)))
         } else {
             // SAFETY: `deactivated` writes every row.
-            let (owned, sums) = unsafe { filled(adjoint.len(), |to| self.deactivated(before, &adjoint, to)) };
+            let (owned, sums) =
+                unsafe { filled(adjoint.len(), |to| self.deactivated(before, &adjoint, to)) };
             (Some(owned), Some(sums))
         };
         // Nobody but the residual asks for what came in.
@@ -234,7 +265,14 @@ impl Back {
         adjoints.add_with(&self.weight, |out: &mut [T], into| {
             let (shape, x) = ((outputs, rows, inputs), self.x.value()?);
             let (x, at) = (Host::new(&x)?, Matrix::rows(inputs));
-            product(shape, (grad, grad_at.transposed()), (x.elements::<T>()?, at), (out, at), into, threads);
+            product(
+                shape,
+                (grad, grad_at.transposed()),
+                (x.elements::<T>()?, at),
+                (out, at),
+                into,
+                threads,
+            );
             Ok(())
         })?;
         let weight_host = Host::new(&self.weight)?;
@@ -248,7 +286,14 @@ impl Back {
             adjoints.give(&self.x, product_then(shape, (grad, grad_at), right, products, None))?;
         } else {
             adjoints.add_with(&self.x, |out: &mut [T], into| {
-                product(shape, (grad, grad_at), (weight, weight_at), (out, Matrix::rows(inputs)), into, threads);
+                product(
+                    shape,
+                    (grad, grad_at),
+                    (weight, weight_at),
+                    (out, Matrix::rows(inputs)),
+                    into,
+                    threads,
+                );
                 Ok(())
             })?;
         }
@@ -258,7 +303,8 @@ impl Back {
         }
     }
 
-    /// The adjoint before activation and dropout, every row of it written to `to`, and the sums of its columns.
+    /// The adjoint before activation and dropout, every row of it written to `to`, and the sums of
+    /// its columns.
     fn deactivated<T: Real>(&self, before: &[T], adjoint: &[T], to: Shared<T>) -> Vec<T> {
         let Linear { activation, dropout, .. } = self.spec;
         let (width, piece) = (self.weight.dims()[0], ROWS * self.weight.dims()[0]);
@@ -268,7 +314,8 @@ impl Back {
             let some_rows = (CACHED / width.max(1)).max(1) * width;
             for first in (start..end).step_by(some_rows) {
                 let range = first..end.min(first + some_rows);
-                // SAFETY: each piece has its own rows, which are initialised by the time they are read.
+                // SAFETY: each piece has its own rows, which are initialised by the time they are
+                // read.
                 let grad = unsafe {
                     to.write(first, &adjoint[range.clone()]);
                     to.range(range.clone())
@@ -278,7 +325,14 @@ impl Back {
             }
             sums
         };
-        combined((0..adjoint.len().div_ceil(piece.max(1))).into_par_iter().with_max_len(1).map(sums).collect(), width)
+        combined(
+            (0..adjoint.len().div_ceil(piece.max(1)))
+                .into_par_iter()
+                .with_max_len(1)
+                .map(sums)
+                .collect(),
+            width,
+        )
     }
 }
 

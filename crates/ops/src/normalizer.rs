@@ -1,4 +1,5 @@
-//! The normaliser of a row of logits: a search computes one for every hypothesis and step, over the whole vocabulary.
+//! The normaliser of a row of logits: a search computes one for every hypothesis and step, over the
+//! whole vocabulary.
 
 use crate::real::{Real, blocked_max, blocked_sum, vectorised};
 
@@ -8,7 +9,8 @@ pub const BLOCK: usize = 64;
 /// Elements whose exponentials are summed in f32 before they join the f64 total.
 const SUMMED: usize = 256;
 
-/// The largest of each [`BLOCK`] logits, the last block being what is left; NaN is passed over, and −∞ the largest of none.
+/// The largest of each [`BLOCK`] logits, the last block being what is left; NaN is passed over, and
+/// −∞ the largest of none.
 #[must_use]
 pub fn block_maxima(logits: &[f32]) -> Vec<f32> {
     let mut maxima = vec![f32::NEG_INFINITY; logits.len().div_ceil(BLOCK)];
@@ -16,14 +18,15 @@ pub fn block_maxima(logits: &[f32]) -> Vec<f32> {
     maxima
 }
 
-/// `ln Σ exp(logits)`, `largest` being their largest; or `None` where the row is no distribution: NaN, `+inf`, or only `-inf`.
+/// `ln Σ exp(logits)`, `largest` being their largest; or `None` where the row is no distribution:
+/// NaN, `+inf`, or only `-inf`.
 #[must_use]
 pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     if !largest.is_finite() {
         return None;
     }
-    // Differences to the largest are small where they matter, so f32 exponentials suffice; the total is f64 since it has
-    // as many terms as the vocabulary. A NaN survives into the sum.
+    // Differences to the largest are small where they matter, so f32 exponentials suffice; the
+    // total is f64 since it has as many terms as the vocabulary. A NaN survives into the sum.
     let mut sum = 0.0;
     for block in logits.chunks(SUMMED) {
         sum += f64::from(sum_of_exponentials(block, largest));
@@ -31,7 +34,8 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     sum.is_finite().then(|| f64::from(largest) + sum.ln())
 }
 
-/// `exp(x)` for `-87 ≤ x ≤ 0`, within two units in the last place, and 0 below; the same on every machine.
+/// `exp(x)` for `-87 ≤ x ≤ 0`, within two units in the last place, and 0 below; the same on every
+/// machine.
 #[must_use]
 pub fn exponential(x: f32) -> f32 {
     Real::exp(x)

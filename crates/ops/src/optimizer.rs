@@ -1,7 +1,7 @@
 //! Passes over the flat buffers: gradient norm, Adam, moving average.
 //!
-//! Candle's `AdamW` keeps its moments and step private, so that a run could not be resumed exactly, and takes
-//! about fourteen passes over memory; this is one.
+//! Candle's `AdamW` keeps its moments and step private, so that a run could not be resumed exactly,
+//! and takes about fourteen passes over memory; this is one.
 
 use crate::parallel::{CHUNK, Shared};
 use crate::parameters::{Parameter, ParameterStore};
@@ -23,7 +23,8 @@ pub struct AdamStep {
     pub epsilon: f64,
     /// Weight decay, on matrices only.
     pub weight_decay: f64,
-    /// Whether the decay is decoupled from the gradient (AdamW, Loshchilov and Hutter 2019) or added to it (L2).
+    /// Whether the decay is decoupled from the gradient (AdamW, Loshchilov and Hutter 2019) or
+    /// added to it (L2).
     pub decoupled: bool,
     /// Number of the step, from 1.
     pub step: u64,
@@ -34,15 +35,26 @@ pub struct AdamStep {
 /// One step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction), in place.
 ///
 /// # Shapes
-/// `gradients`, `first` and `second` are f32 `(total,)` in the store's layout; the moments are updated in place on the
-/// host. On other devices they are replaced, which is why they come as mutable references.
+/// `gradients`, `first` and `second` are f32 `(total,)` in the store's layout; the moments are
+/// updated in place on the host. On other devices they are replaced, which is why they come as
+/// mutable references.
 ///
 /// # Errors
 /// When a buffer's length is not the store's.
-pub fn adam_step(store: &ParameterStore, gradients: &Tensor, first: &mut Tensor, second: &mut Tensor, step: &AdamStep) -> Result<()> {
+pub fn adam_step(
+    store: &ParameterStore,
+    gradients: &Tensor,
+    first: &mut Tensor,
+    second: &mut Tensor,
+    step: &AdamStep,
+) -> Result<()> {
     for buffer in [gradients, &*first, &*second] {
         if buffer.elem_count() != store.len() {
-            candle_core::bail!("adam: a buffer of {} values for {} parameters", buffer.elem_count(), store.len());
+            candle_core::bail!(
+                "adam: a buffer of {} values for {} parameters",
+                buffer.elem_count(),
+                store.len()
+            );
         }
     }
     if !store.device().is_cpu() {
@@ -51,7 +63,13 @@ pub fn adam_step(store: &ParameterStore, gradients: &Tensor, first: &mut Tensor,
     crate::profile::time("adam", || fused_adam_step(store, gradients, first, second, step))
 }
 
-fn fused_adam_step(store: &ParameterStore, gradients: &Tensor, first: &Tensor, second: &Tensor, step: &AdamStep) -> Result<()> {
+fn fused_adam_step(
+    store: &ParameterStore,
+    gradients: &Tensor,
+    first: &Tensor,
+    second: &Tensor,
+    step: &AdamStep,
+) -> Result<()> {
     let host = Host::new(gradients)?;
     let gradients = host.elements::<f32>()?;
     update_elements(first, |first| {
@@ -61,7 +79,8 @@ fn fused_adam_step(store: &ParameterStore, gradients: &Tensor, first: &Tensor, s
             store.parameters().par_iter().with_max_len(1).try_for_each(|parameter| {
                 let range = parameter.offset()..parameter.offset() + parameter.len();
                 // SAFETY: parameters have disjoint ranges.
-                let (first, second) = unsafe { (first.range(range.clone()), second.range(range.clone())) };
+                let (first, second) =
+                    unsafe { (first.range(range.clone()), second.range(range.clone())) };
                 let gradient = &gradients[range];
                 let decay = if parameter.is_matrix() { step.weight_decay } else { 0.0 };
                 update_elements(parameter.var().as_tensor(), |weights| {
@@ -112,7 +131,8 @@ pub fn composed_adam_step(
     let weights = store.flat()?;
     let decay = (step.weight_decay != 0.0).then(|| {
         let rate = |p: &Parameter| if p.is_matrix() { step.weight_decay as f32 } else { 0.0 };
-        let rates: Vec<f32> = store.parameters().iter().flat_map(|p| std::iter::repeat_n(rate(p), p.len())).collect();
+        let rates: Vec<f32> =
+            store.parameters().iter().flat_map(|p| std::iter::repeat_n(rate(p), p.len())).collect();
         Tensor::from_vec(rates, store.len(), store.device())
     });
     let decay = decay.transpose()?;
@@ -145,7 +165,9 @@ pub fn global_norm(flat: &Tensor) -> Result<f64> {
     }
     let host = Host::new(flat)?;
     let values = host.elements::<f32>()?;
-    let parts: Vec<f64> = crate::profile::time("gradient norm", || values.par_chunks(CHUNK).map(squares::<f32>).collect());
+    let parts: Vec<f64> = crate::profile::time("gradient norm", || {
+        values.par_chunks(CHUNK).map(squares::<f32>).collect()
+    });
     Ok(parts.iter().sum::<f64>().sqrt())
 }
 
@@ -163,13 +185,18 @@ vectorised! {
     }
 }
 
-/// `average ← decay · average + (1 - decay) · weights`: the exponential moving average of the weights.
+/// `average ← decay · average + (1 - decay) · weights`: the exponential moving average of the
+/// weights.
 ///
 /// # Errors
 /// When the buffer's length is not the store's.
 pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Result<()> {
     if average.elem_count() != store.len() {
-        candle_core::bail!("moving average: a buffer of {} values for {} parameters", average.elem_count(), store.len());
+        candle_core::bail!(
+            "moving average: a buffer of {} values for {} parameters",
+            average.elem_count(),
+            store.len()
+        );
     }
     if !store.device().is_cpu() {
         *average = ((&*average * decay)? + (store.flat()? * (1.0 - decay))?)?.detach();
@@ -189,7 +216,10 @@ pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Res
 }
 
 /// Mutable access to a contiguous f32 tensor on the host.
-pub(crate) fn update_elements(tensor: &Tensor, update: impl FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
+pub(crate) fn update_elements(
+    tensor: &Tensor,
+    update: impl FnMut(&mut [f32]) -> Result<()>,
+) -> Result<()> {
     tensor.inplace_op1(&Update(RefCell::new(update)))
 }
 
@@ -201,7 +231,9 @@ impl<F: FnMut(&mut [f32]) -> Result<()>> InplaceOp1 for Update<F> {
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        let CpuStorage::F32(values) = storage else { candle_core::bail!("expected f32, got {:?}", crate::real::Typed::data_type(storage)) };
+        let CpuStorage::F32(values) = storage else {
+            candle_core::bail!("expected f32, got {:?}", crate::real::Typed::data_type(storage))
+        };
         match layout.contiguous_offsets() {
             Some((start, end)) => (self.0.borrow_mut())(&mut values[start..end]),
             None => candle_core::bail!("expected a contiguous tensor, got {layout:?}"),

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The weights of a model that decodes: each is packed when it is first multiplied with.
 ///
-/// Packing costs about as much as a product with thirty rows, which a step of decoding would pay for every weight. It takes three times
-/// the memory of bf16 for f32 products, and once for bf16 ones; nothing on a processor whose kernel does not pack.
+/// Packing costs about as much as a product with thirty rows, which a step of decoding would pay
+/// for every weight. It takes three times the memory of bf16 for f32 products, and once for bf16
+/// ones; nothing on a processor whose kernel does not pack.
 ///
 /// What is kept does not follow a weight that changes: training goes on without this.
 #[derive(Debug, Default)]
@@ -18,7 +19,8 @@ pub struct PackedWeights {
 }
 
 impl PackedWeights {
-    /// The weight `(O, I)` of a linear layer as a right operand `(I, O)`; none where the kernel for it does not pack.
+    /// The weight `(O, I)` of a linear layer as a right operand `(I, O)`; none where the kernel for
+    /// it does not pack.
     pub(crate) fn get(&self, weight: &Tensor, products: Products) -> Result<Option<Arc<Packed>>> {
         if weight.dtype() != DType::F32 || Kernel::best(products) == Kernel::Gemm {
             return Ok(None);
@@ -28,7 +30,8 @@ impl PackedWeights {
         if let Some(packed) = lock().get(&key) {
             return Ok(Some(packed.clone()));
         }
-        // Packing is shared between threads, and a thread that waits may take up work that asks here too: the lock must not be held.
+        // Packing is shared between threads, and a thread that waits may take up work that asks
+        // here too: the lock must not be held.
         let (outputs, inputs) = weight.dims2()?;
         let host = Host::new(weight)?;
         let right = (host.elements::<f32>()?, Matrix::rows(inputs).transposed());

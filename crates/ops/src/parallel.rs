@@ -1,7 +1,9 @@
-//! Work split over threads in pieces of fixed size, so that no result depends on the number of threads.
+//! Work split over threads in pieces of fixed size, so that no result depends on the number of
+//! threads.
 //!
-//! Rayon hands out several pieces at a time, as many as a fourth of all where there are two threads, and whoever is done first waits.
-//! `with_max_len(1)` hands them out one by one, where a piece is worth the tenth of a microsecond that it costs.
+//! Rayon hands out several pieces at a time, as many as a fourth of all where there are two
+//! threads, and whoever is done first waits. `with_max_len(1)` hands them out one by one, where a
+//! piece is worth the tenth of a microsecond that it costs.
 
 use crate::real::{Real, vectorised};
 use rayon::prelude::*;
@@ -12,7 +14,8 @@ pub(crate) const CHUNK: usize = 16 * 1024;
 /// Rows in a piece of a pass over rows that also sums over them.
 pub(crate) const ROWS: usize = 64;
 
-/// A vector of `count` elements that `write` fills, and what it returns. Zeros first would be a serial pass over memory.
+/// A vector of `count` elements that `write` fills, and what it returns. Zeros first would be a
+/// serial pass over memory.
 ///
 /// # Safety
 /// `write` writes every element.
@@ -53,7 +56,8 @@ vectorised! {
     }
 }
 
-/// Sums of the columns of a row-major matrix: pieces of [`ROWS`] rows in parallel, combined in order.
+/// Sums of the columns of a row-major matrix: pieces of [`ROWS`] rows in parallel, combined in
+/// order.
 pub(crate) fn column_sums<T: Real>(values: &[T], width: usize) -> Vec<T> {
     let sums = |rows: &[T]| {
         let mut sums = vec![T::default(); width];
@@ -86,7 +90,8 @@ impl<T> Shared<T> {
         Self(slice.as_mut_ptr(), slice.len())
     }
 
-    /// Room for `count` elements behind those of `vector`, not initialised: to be written, and not to be read before.
+    /// Room for `count` elements behind those of `vector`, not initialised: to be written, and not
+    /// to be read before.
     pub(crate) fn spare(vector: &mut Vec<T>, count: usize) -> Self {
         let spare = vector.spare_capacity_mut();
         assert!(count <= spare.len());
@@ -124,8 +129,12 @@ impl<T> Shared<T> {
     /// The elements of `range`.
     ///
     /// # Safety
-    /// No two live results may overlap, the memory that `self` was made from must outlive them, and it must be initialised there.
-    #[allow(clippy::mut_from_ref, reason = "threads write disjoint parts through one shared reference")]
+    /// No two live results may overlap, the memory that `self` was made from must outlive them, and
+    /// it must be initialised there.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "threads write disjoint parts through one shared reference"
+    )]
     pub(crate) unsafe fn range(&self, range: std::ops::Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.1);
         // SAFETY: in bounds by the assertion; disjointness is the caller's promise.

@@ -1,7 +1,8 @@
-//! Parameters in a fixed order by full name, and their gradients in one flat buffer that mirrors them.
+//! Parameters in a fixed order by full name, and their gradients in one flat buffer that mirrors
+//! them.
 //!
-//! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs one order, and
-//! with it clipping, averaging and the optimizer are single passes.
+//! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
+//! one order, and with it clipping, averaging and the optimizer are single passes.
 
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var, backprop::GradStore};
 use std::collections::HashMap;
@@ -139,7 +140,11 @@ impl ParameterStore {
     /// # Errors
     /// When the device has no memory left.
     pub fn flat(&self) -> Result<Tensor> {
-        let parts = self.parameters.iter().map(|p| p.var.as_detached_tensor().flatten_all()).collect::<Result<Vec<_>>>()?;
+        let parts = self
+            .parameters
+            .iter()
+            .map(|p| p.var.as_detached_tensor().flatten_all())
+            .collect::<Result<Vec<_>>>()?;
         match parts.as_slice() {
             // Of one alone `cat` makes no copy.
             [one] => one.copy(),
@@ -156,7 +161,12 @@ impl ParameterStore {
             candle_core::bail!("{} values for {} parameters", flat.elem_count(), self.total);
         }
         for parameter in &self.parameters {
-            parameter.var.set(&flat.narrow(0, parameter.offset, parameter.len())?.reshape(parameter.shape())?.contiguous()?)?;
+            parameter.var.set(
+                &flat
+                    .narrow(0, parameter.offset, parameter.len())?
+                    .reshape(parameter.shape())?
+                    .contiguous()?,
+            )?;
         }
         Ok(())
     }
@@ -164,7 +174,10 @@ impl ParameterStore {
 
 /// The error of a pass that does not reach a parameter.
 pub(crate) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
-    candle_core::Error::Msg(format!("parameter {} got no gradient: the graph is cut between it and the loss", parameter.name))
+    candle_core::Error::Msg(format!(
+        "parameter {} got no gradient: the graph is cut between it and the loss",
+        parameter.name
+    ))
 }
 
 /// The gradient of every parameter, added up over micro-batches, in one flat buffer.
@@ -185,7 +198,11 @@ impl Gradients {
     pub fn new(store: &ParameterStore) -> Result<Self> {
         let offsets = store.parameters.iter().map(|p| p.offset).chain([store.total]).collect();
         let written = vec![true; store.parameters.len()];
-        Ok(Self { flat: Tensor::zeros(store.len().max(1), DType::F32, store.device())?, offsets, written })
+        Ok(Self {
+            flat: Tensor::zeros(store.len().max(1), DType::F32, store.device())?,
+            offsets,
+            written,
+        })
     }
 
     /// The buffer, f32, `(total,)`.
@@ -196,7 +213,9 @@ impl Gradients {
         if self.written.iter().any(|written| !written) {
             let (offsets, written) = (&self.offsets, &mut self.written);
             crate::optimizer::update_elements(&self.flat, |flat| {
-                for (index, written) in written.iter_mut().enumerate().filter(|(_, written)| !**written) {
+                for (index, written) in
+                    written.iter_mut().enumerate().filter(|(_, written)| !**written)
+                {
                     flat[offsets[index]..offsets[index + 1]].fill(0.0);
                     *written = true;
                 }
@@ -207,7 +226,10 @@ impl Gradients {
     }
 
     /// Lends the buffer of the host with the note of what has been written.
-    pub(crate) fn update(&mut self, mut work: impl FnMut(&mut [f32], &mut [bool]) -> Result<()>) -> Result<()> {
+    pub(crate) fn update(
+        &mut self,
+        mut work: impl FnMut(&mut [f32], &mut [bool]) -> Result<()>,
+    ) -> Result<()> {
         let written = &mut self.written;
         crate::optimizer::update_elements(&self.flat, |flat| work(flat, written))
     }
@@ -215,7 +237,8 @@ impl Gradients {
     /// Adds the gradients of one backward pass by Candle.
     ///
     /// # Errors
-    /// When a parameter has no gradient: somewhere the graph is cut, and training would go wrong in silence.
+    /// When a parameter has no gradient: somewhere the graph is cut, and training would go wrong in
+    /// silence.
     pub fn accumulate(&mut self, store: &ParameterStore, grads: &GradStore) -> Result<()> {
         let gradient = |parameter: &Parameter| match grads.get(parameter.var.as_tensor()) {
             Some(gradient) => gradient.flatten_all()?.to_dtype(DType::F32)?.contiguous(),

@@ -16,7 +16,8 @@ static TIMES: Mutex<BTreeMap<&'static str, Duration>> = Mutex::new(BTreeMap::new
 pub struct Profile {
     /// Time of each operation, in the order of their names.
     pub times: Vec<(&'static str, Duration)>,
-    /// Multiplications and additions of all matrix products on the host, but for those that the tiled loss makes again.
+    /// Multiplications and additions of all matrix products on the host, but for those that the
+    /// tiled loss makes again.
     pub flops: u64,
 }
 

@@ -10,7 +10,16 @@ use std::ops::{AddAssign, Deref, MulAssign, SubAssign};
 
 /// A floating-point type with fused kernels: `f32` or `f64`.
 pub(crate) trait Real:
-    WithDType + Copy + Default + Send + Sync + PartialOrd + AddAssign + SubAssign + MulAssign + std::ops::Neg<Output = Self>
+    WithDType
+    + Copy
+    + Default
+    + Send
+    + Sync
+    + PartialOrd
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + std::ops::Neg<Output = Self>
 {
     const NEGATIVE_INFINITY: Self;
     fn of(value: f64) -> Self;
@@ -42,12 +51,14 @@ impl Real for f32 {
     fn sqrt(self) -> Self {
         f32::sqrt(self)
     }
-    /// Cody–Waite range reduction and a degree-6 polynomial (Cephes' `expf` scheme): within 2 ulp of
-    /// libm on [-87, 88], branch-free so that loops over it vectorise. Below -87 the result is 0.
+    /// Cody–Waite range reduction and a degree-6 polynomial (Cephes' `expf` scheme): within 2 ulp
+    /// of libm on [-87, 88], branch-free so that loops over it vectorise. Below -87 the result
+    /// is 0.
     #[inline(always)]
     fn exp(self) -> Self {
         let clamped = self.clamp(-87.0, 88.0);
-        // Adding 1.5·2²³ rounds to the nearest integer and leaves that integer in the low bits of the sum.
+        // Adding 1.5·2²³ rounds to the nearest integer and leaves that integer in the low bits of
+        // the sum.
         const ROUND: f32 = 12_582_912.0;
         let rounded = clamped * std::f32::consts::LOG2_E + ROUND;
         let power = rounded - ROUND;
@@ -121,10 +132,11 @@ impl Real for f64 {
 
 /// Whether the fused kernels serve these inputs; where not, the composed path does.
 ///
-/// They live on the host and have an element type with kernels. Without a tape nothing may be tracked by Candle, which could not
-/// differentiate a kernel.
+/// They live on the host and have an element type with kernels. Without a tape nothing may be
+/// tracked by Candle, which could not differentiate a kernel.
 pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> bool {
-    let has_kernel = |x: &&Tensor| x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64);
+    let has_kernel =
+        |x: &&Tensor| x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64);
     inputs.iter().all(has_kernel) && (tape.is_some() || !inputs.iter().any(|x| x.track_op()))
 }
 
@@ -190,7 +202,8 @@ macro_rules! for_real {
 }
 pub(crate) use for_real;
 
-/// Defines a function whose body is compiled for AVX-512, AVX2 and the baseline, chosen at run time.
+/// Defines a function whose body is compiled for AVX-512, AVX2 and the baseline, chosen at run
+/// time.
 macro_rules! vectorised {
     ($(#[$meta:meta])* fn $name:ident<$T:ident>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
@@ -230,17 +243,23 @@ pub(crate) use vectorised;
 /// Lanes of the blocked sums: a fixed number, so that a sum is the same on every vector width.
 const LANES: usize = 16;
 
-/// The sum of `f` over the elements of equally long slices, in [`LANES`] interleaved partial sums: vectorises, and adds in a fixed
-/// order.
+/// The sum of `f` over the elements of equally long slices, in [`LANES`] interleaved partial sums:
+/// vectorises, and adds in a fixed order.
 #[inline(always)]
-pub(crate) fn blocked_sum<T: Real, const N: usize>(slices: [&[T]; N], f: impl Fn([T; N]) -> T) -> T {
+pub(crate) fn blocked_sum<T: Real, const N: usize>(
+    slices: [&[T]; N],
+    f: impl Fn([T; N]) -> T,
+) -> T {
     let [sum] = blocked_sums(slices, |values| [f(values)]);
     sum
 }
 
 /// As [`blocked_sum`], of several functions at once.
 #[inline(always)]
-pub(crate) fn blocked_sums<T: Real, const N: usize, const M: usize>(slices: [&[T]; N], f: impl Fn([T; N]) -> [T; M]) -> [T; M] {
+pub(crate) fn blocked_sums<T: Real, const N: usize, const M: usize>(
+    slices: [&[T]; N],
+    f: impl Fn([T; N]) -> [T; M],
+) -> [T; M] {
     let count = slices[0].len();
     let slices = slices.map(|slice| &slice[..count]);
     let mut lanes = [[T::default(); LANES]; M];

@@ -1,4 +1,5 @@
-//! A bias of attention scores that depends on the bucket of the distance (Raffel et al. 2020, section 2.1).
+//! A bias of attention scores that depends on the bucket of the distance (Raffel et al. 2020,
+//! section 2.1).
 
 use crate::products::Into;
 use crate::real::{Host, for_real, is_fused};
@@ -13,10 +14,20 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// When there is not one bucket for each pair, or one is not in the table.
-pub fn relative_bias(tape: Option<&Tape>, table: &Tensor, buckets: &Arc<[u32]>, queries: usize, keys: usize) -> Result<Tensor> {
+pub fn relative_bias(
+    tape: Option<&Tape>,
+    table: &Tensor,
+    buckets: &Arc<[u32]>,
+    queries: usize,
+    keys: usize,
+) -> Result<Tensor> {
     let (count, heads) = table.dims2()?;
     if buckets.len() != queries * keys || buckets.iter().any(|&bucket| bucket as usize >= count) {
-        candle_core::bail!("relative bias: {} buckets for {queries} queries and {keys} keys, table {:?}", buckets.len(), table.shape());
+        candle_core::bail!(
+            "relative bias: {} buckets for {queries} queries and {keys} keys, table {:?}",
+            buckets.len(),
+            table.shape()
+        );
     }
     if !is_fused(tape, &[table]) {
         return crate::composed::relative_bias(table, buckets, queries, keys);

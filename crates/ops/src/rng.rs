@@ -1,11 +1,13 @@
-//! Counter-based randomness: a number is a function of (seed, what, where), never of what was drawn before.
+//! Counter-based randomness: a number is a function of (seed, what, where), never of what was drawn
+//! before.
 //!
 //! A stateful generator makes a run depend on the order in which threads, devices and restarts draw
-//! from it. Here each draw hashes its own coordinates (Salmon et al. 2011, "Parallel random numbers: as
-//! easy as 1, 2, 3" gives the argument), so there is no generator state to save and a step can be repeated.
+//! from it. Here each draw hashes its own coordinates (Salmon et al. 2011, "Parallel random
+//! numbers: as easy as 1, 2, 3" gives the argument), so there is no generator state to save and a
+//! step can be repeated.
 //!
-//! The hash is the finaliser of SplitMix64 (Steele et al. 2014), which passes BigCrush as a counter-based
-//! generator when its input advances by an odd constant.
+//! The hash is the finaliser of SplitMix64 (Steele et al. 2014), which passes BigCrush as a
+//! counter-based generator when its input advances by an odd constant.
 //!
 //! ```
 //! use taper_ops::rng::{mix, Counter};
@@ -38,7 +40,9 @@ pub fn mix(seed: u64, words: &[u64]) -> u64 {
 /// A key for a name, such as a parameter's: FNV-1a, finalised.
 #[must_use]
 pub fn name_key(name: &str) -> u64 {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     finalise(hash)
 }
 

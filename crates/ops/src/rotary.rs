@@ -1,7 +1,8 @@
-//! Rotary position embedding (Su et al. 2021, section 3.2): each pair of a head's elements turns by an angle that grows
-//! with the position, so that a score depends on the distance alone.
+//! Rotary position embedding (Su et al. 2021, section 3.2): each pair of a head's elements turns by
+//! an angle that grows with the position, so that a score depends on the distance alone.
 //!
-//! Element `i` of a head is paired with element `i + Dh/2`, and turns by `position · 10000^(-2i/Dh)`.
+//! Element `i` of a head is paired with element `i + Dh/2`, and turns by `position ·
+//! 10000^(-2i/Dh)`.
 
 use crate::real::{Host, Real, for_real, is_fused, vectorised};
 use crate::tape::{Slot, Tape};
@@ -20,9 +21,20 @@ const THETA: f64 = 10_000.0;
 ///
 /// # Errors
 /// When a head's width is odd or the blocks do not fit.
-pub fn rotary(tape: Option<&Tape>, x: &Tensor, positions: &Arc<[u32]>, heads: usize, block: usize, parts: usize) -> Result<Tensor> {
+pub fn rotary(
+    tape: Option<&Tape>,
+    x: &Tensor,
+    positions: &Arc<[u32]>,
+    heads: usize,
+    block: usize,
+    parts: usize,
+) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
-    if heads == 0 || !block.is_multiple_of(heads) || !(block / heads).is_multiple_of(2) || parts * block > width || positions.len() != rows
+    if heads == 0
+        || !block.is_multiple_of(heads)
+        || !(block / heads).is_multiple_of(2)
+        || parts * block > width
+        || positions.len() != rows
     {
         candle_core::bail!(
             "rotary: {parts} parts of {block} elements in {heads} heads, input {:?}, {} positions",
@@ -33,7 +45,12 @@ pub fn rotary(tape: Option<&Tape>, x: &Tensor, positions: &Arc<[u32]>, heads: us
     if !is_fused(tape, &[x]) {
         return crate::composed::rotary(x, positions, block / heads, parts * block);
     }
-    let turn = Rotary { positions: positions.clone(), head: block / heads, turned: parts * block, inverse: false };
+    let turn = Rotary {
+        positions: positions.clone(),
+        head: block / heads,
+        turned: parts * block,
+        inverse: false,
+    };
     for_real!(x, T => {
         let out = Tensor::from_vec(turn.apply(Host::new(x)?.elements::<T>()?, width), x.shape(), x.device())?;
         if let Some(tape) = tape {
@@ -72,14 +89,21 @@ impl Rotary {
         let sines: Vec<T> = sines.into_iter().map(|sine| T::of(sign * sine)).collect();
         let half = self.head / 2;
         let mut out = vec![T::default(); x.len()];
-        out.par_chunks_mut(width).zip(x.par_chunks(width)).zip(self.positions.par_iter()).with_min_len(32).for_each(
-            |((out, x), &position)| {
+        out.par_chunks_mut(width)
+            .zip(x.par_chunks(width))
+            .zip(self.positions.par_iter())
+            .with_min_len(32)
+            .for_each(|((out, x), &position)| {
                 out[self.turned..].copy_from_slice(&x[self.turned..]);
                 let place = position as usize - first;
                 let range = place * half..(place + 1) * half;
-                turn(&x[..self.turned], &mut out[..self.turned], &cosines[range.clone()], &sines[range]);
-            },
-        );
+                turn(
+                    &x[..self.turned],
+                    &mut out[..self.turned],
+                    &cosines[range.clone()],
+                    &sines[range],
+                );
+            });
         out
     }
 }

@@ -1,13 +1,15 @@
 //! Reverse-mode differentiation of the fused operations on the host.
 //!
-//! Candle's own autodiff allocates zeros for every edge of the graph and adds to them on one thread, keeps every activation until
-//! the whole graph is dropped, and knows no place of a parameter's gradient but a tensor of its own. Here an operation notes how
-//! to go back; [`Tape::backward`] walks the notes in reverse, each in turn adding to the adjoints of its inputs *in place* and
-//! then dropping what it kept. The adjoint of a parameter is its part of the flat gradient buffer. What costs little to compute is
-//! not kept but computed again (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+//! Candle's own autodiff allocates zeros for every edge of the graph and adds to them on one
+//! thread, keeps every activation until the whole graph is dropped, and knows no place of a
+//! parameter's gradient but a tensor of its own. Here an operation notes how to go back;
+//! [`Tape::backward`] walks the notes in reverse, each in turn adding to the adjoints of its inputs
+//! *in place* and then dropping what it kept. The adjoint of a parameter is its part of the flat
+//! gradient buffer. What costs little to compute is not kept but computed again (Chen et al. 2016,
+//! "Training Deep Nets with Sublinear Memory Cost").
 //!
-//! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a tape, a tensor that Candle
-//! tracks takes the composed path.
+//! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a
+//! tape, a tensor that Candle tracks takes the composed path.
 
 use crate::parallel::CHUNK;
 use crate::parameters::{Gradients, ParameterStore};
@@ -108,7 +110,8 @@ impl Tape {
     /// Notes how to go back from `output`, which the operation `name` made of `inputs`.
     ///
     /// # Errors
-    /// When Candle tracks an input that no recorded operation made: the tape could not follow it, and its gradient would be lost.
+    /// When Candle tracks an input that no recorded operation made: the tape could not follow it,
+    /// and its gradient would be lost.
     pub(crate) fn record<T: Real>(
         &self,
         name: &'static str,
@@ -116,17 +119,25 @@ impl Tape {
         output: &Tensor,
         backward: impl FnOnce(Vec<T>, &mut Adjoints<'_>) -> Result<()> + 'static,
     ) -> Result<()> {
-        if let Some(lost) = inputs.iter().find(|input| input.track_op() && !input.is_variable() && !self.knows(input)) {
-            candle_core::bail!("{name}: a tensor of shape {:?} comes from an operation that the tape does not know", lost.shape());
+        if let Some(lost) = inputs
+            .iter()
+            .find(|input| input.track_op() && !input.is_variable() && !self.knows(input))
+        {
+            candle_core::bail!(
+                "{name}: a tensor of shape {:?} comes from an operation that the tape does not know",
+                lost.shape()
+            );
         }
         self.outputs.borrow_mut().insert(output.id());
-        let backward = Box::new(|adjoint: CpuStorage, adjoints: &mut Adjoints<'_>| backward(T::cpu_storage_data(adjoint)?, adjoints));
+        let backward = Box::new(|adjoint: CpuStorage, adjoints: &mut Adjoints<'_>| {
+            backward(T::cpu_storage_data(adjoint)?, adjoints)
+        });
         self.nodes.borrow_mut().push(Node { name, output: output.id(), backward });
         Ok(())
     }
 
-    /// Says how to compute `output` again: whoever [keeps](Tape::keep) it after this takes no memory for it. For results that cost little
-    /// more than to read them.
+    /// Says how to compute `output` again: whoever [keeps](Tape::keep) it after this takes no
+    /// memory for it. For results that cost little more than to read them.
     pub(crate) fn recompute(&self, output: &Tensor, again: impl Fn() -> Result<Tensor> + 'static) {
         self.again.borrow_mut().insert(output.id(), Rc::new(again));
     }
@@ -149,13 +160,24 @@ impl Tape {
     /// Adds the gradient of `root`, a scalar, by every parameter to `gradients`.
     ///
     /// # Errors
-    /// When a parameter gets no gradient: somewhere the graph is cut, and training would go wrong in silence.
-    pub fn backward(self, root: &Tensor, store: &ParameterStore, gradients: &mut Gradients) -> Result<()> {
+    /// When a parameter gets no gradient: somewhere the graph is cut, and training would go wrong
+    /// in silence.
+    pub fn backward(
+        self,
+        root: &Tensor,
+        store: &ParameterStore,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
         gradients.update(|flat, written| {
             let mut adjoints = Adjoints {
                 values: HashMap::new(),
                 outputs: self.outputs.take(),
-                parameters: Some(Flat { store, values: flat, written, touched: vec![false; store.parameters().len()] }),
+                parameters: Some(Flat {
+                    store,
+                    values: flat,
+                    written,
+                    touched: vec![false; store.parameters().len()],
+                }),
             };
             adjoints.values.insert(root.id(), f32::to_cpu_storage_owned(vec![1.0]));
             run(self.take(), &mut adjoints)?;
@@ -167,15 +189,21 @@ impl Tape {
         })
     }
 
-    /// The gradients of `Σ root ⊙ adjoint` by the variables that went into it: for checks of single operations.
+    /// The gradients of `Σ root ⊙ adjoint` by the variables that went into it: for checks of single
+    /// operations.
     ///
     /// # Errors
     /// When `adjoint` has another type or shape than `root`.
     pub fn differentiate(self, root: &Tensor, adjoint: &Tensor) -> Result<Adjoints<'static>> {
         if adjoint.shape() != root.shape() {
-            candle_core::bail!("an adjoint of shape {:?} for a result of shape {:?}", adjoint.shape(), root.shape());
+            candle_core::bail!(
+                "an adjoint of shape {:?} for a result of shape {:?}",
+                adjoint.shape(),
+                root.shape()
+            );
         }
-        let mut adjoints = Adjoints { values: HashMap::new(), outputs: self.outputs.take(), parameters: None };
+        let mut adjoints =
+            Adjoints { values: HashMap::new(), outputs: self.outputs.take(), parameters: None };
         let seed = crate::real::for_real!(root, T => T::to_cpu_storage_owned(adjoint.flatten_all()?.to_vec1::<T>()?));
         adjoints.values.insert(root.id(), seed);
         run(self.take(), &mut adjoints)?;
@@ -226,7 +254,8 @@ impl Adjoints<'_> {
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// Whether somebody asks for the adjoint of `tensor`, and nothing has been added to it: a result would be kept as it is.
+    /// Whether somebody asks for the adjoint of `tensor`, and nothing has been added to it: a
+    /// result would be kept as it is.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         self.wants(slot) && !self.is_parameter(slot) && !self.values.contains_key(&slot.id)
@@ -243,15 +272,18 @@ impl Adjoints<'_> {
             return Ok(());
         }
         self.add_with(slot, |total: &mut [T], into| {
-            total.par_chunks_mut(CHUNK).zip(adjoint.par_chunks(CHUNK)).for_each(|(total, adjoint)| match into {
-                products::Into::Replace => total.copy_from_slice(adjoint),
-                products::Into::Add => crate::parallel::add(total, adjoint),
-            });
+            total.par_chunks_mut(CHUNK).zip(adjoint.par_chunks(CHUNK)).for_each(
+                |(total, adjoint)| match into {
+                    products::Into::Replace => total.copy_from_slice(adjoint),
+                    products::Into::Add => crate::parallel::add(total, adjoint),
+                },
+            );
             Ok(())
         })
     }
 
-    /// Lets `add` write the adjoint of `tensor` where it lives: over whatever is there, or in addition to it.
+    /// Lets `add` write the adjoint of `tensor` where it lives: over whatever is there, or in
+    /// addition to it.
     pub(crate) fn add_with<T: Real>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -265,10 +297,16 @@ impl Adjoints<'_> {
             && let Some(index) = flat.store.index_of(slot.id)
         {
             let parameter = &flat.store.parameters()[index];
-            let Some(values) = T::of_f32_mut(&mut flat.values[parameter.offset()..parameter.offset() + parameter.len()]) else {
-                candle_core::bail!("parameter {} is f32, but its gradient is not", parameter.name());
+            let Some(values) = T::of_f32_mut(
+                &mut flat.values[parameter.offset()..parameter.offset() + parameter.len()],
+            ) else {
+                candle_core::bail!(
+                    "parameter {} is f32, but its gradient is not",
+                    parameter.name()
+                );
             };
-            let into = if flat.written[index] { products::Into::Add } else { products::Into::Replace };
+            let into =
+                if flat.written[index] { products::Into::Add } else { products::Into::Replace };
             (flat.written[index], flat.touched[index]) = (true, true);
             return add(values, into);
         }

@@ -6,17 +6,20 @@ use std::time::{Duration, Instant};
 
 /// Runs `work` on a thread of the pool, and waits for it.
 ///
-/// A parallel operation that is called from outside the pool hands its work over and sleeps until it is done: two wake-ups, which a
-/// small model's step pays hundreds of times. From inside, the caller takes part.
+/// A parallel operation that is called from outside the pool hands its work over and sleeps until
+/// it is done: two wake-ups, which a small model's step pays hundreds of times. From inside, the
+/// caller takes part.
 pub fn in_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| work())
 }
 
-/// As [`in_pool`], and the other threads stay awake until `work` is done: for long work of many short parallel operations.
+/// As [`in_pool`], and the other threads stay awake until `work` is done: for long work of many
+/// short parallel operations.
 ///
-/// A thread that finds nothing to do for some microseconds goes to sleep, and waking it takes as long as a small operation. Here it
-/// goes on looking, until `work` is done or leaves it without anything for [`PATIENCE`]. It is always the same thread that does
-/// `work` itself, so that its allocator has what the last step freed.
+/// A thread that finds nothing to do for some microseconds goes to sleep, and waking it takes as
+/// long as a small operation. Here it goes on looking, until `work` is done or leaves it without
+/// anything for [`PATIENCE`]. It is always the same thread that does `work` itself, so that its
+/// allocator has what the last step freed.
 pub fn in_waking_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     let caller = rayon::current_thread_index().unwrap_or(0);
     let (work, done, result) = (Mutex::new(Some(work)), AtomicBool::new(false), Mutex::new(None));
@@ -74,17 +77,20 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Keeps Candle's elementwise operations on the calling thread, unless `CANDLE_NUM_THREADS` is set already.
+/// Keeps Candle's elementwise operations on the calling thread, unless `CANDLE_NUM_THREADS` is set
+/// already.
 ///
-/// Candle runs them on a pool whose workers spin while they wait for each other. The fused operations leave Candle only
-/// short passes, and the spinning takes the cores from the products: on two busy cores a training step took 1.27 times
-/// as long with it. Candle reads the variable once, at its first parallel operation.
+/// Candle runs them on a pool whose workers spin while they wait for each other. The fused
+/// operations leave Candle only short passes, and the spinning takes the cores from the products:
+/// on two busy cores a training step took 1.27 times as long with it. Candle reads the variable
+/// once, at its first parallel operation.
 ///
 /// Call it first thing in `main`, before any other thread exists: it sets an environment variable.
 pub fn keep_candle_on_one_thread() {
     const VARIABLE: &str = "CANDLE_NUM_THREADS";
     if std::env::var_os(VARIABLE).is_none() {
-        // SAFETY: no other thread exists yet, as the documentation demands, so none can be reading the environment.
+        // SAFETY: no other thread exists yet, as the documentation demands, so none can be reading
+        // the environment.
         unsafe { std::env::set_var(VARIABLE, "1") };
     }
 }

@@ -1,4 +1,5 @@
-//! What decoding uses, against the composed operations: attention of single queries, and linear layers with packed weights.
+//! What decoding uses, against the composed operations: attention of single queries, and linear
+//! layers with packed weights.
 
 mod common;
 
@@ -6,11 +7,14 @@ use candle_core::{DType, Device, Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
-use taper_ops::{Activation, Linear, PackedWeights, Products, Seen, composed, decoding_attention, packed_linear};
+use taper_ops::{
+    Activation, Linear, PackedWeights, Products, Seen, composed, decoding_attention, packed_linear,
+};
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
     let counter = Counter::new(mix(17, &[key]));
-    let values: Vec<f64> = (0..shape.iter().product::<usize>() as u64).map(|i| counter.normal_at(i)).collect();
+    let values: Vec<f64> =
+        (0..shape.iter().product::<usize>() as u64).map(|i| counter.normal_at(i)).collect();
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap().to_dtype(dtype).unwrap()
 }
 
@@ -31,7 +35,10 @@ fn queries_see_their_source() -> Result<()> {
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
         let (query, key_value) = (random(&[5, 34], 1, dtype), random(&[10, 68], 2, dtype));
         let seen = Seen::Source { key_value: &key_value, rows: &rows };
-        let difference = largest_difference(&decoding_attention(&query, seen, HEADS)?, &composed::decoding_attention(&query, seen, HEADS)?);
+        let difference = largest_difference(
+            &decoding_attention(&query, seen, HEADS)?,
+            &composed::decoding_attention(&query, seen, HEADS)?,
+        );
         assert!(difference < bound, "{dtype:?}: {difference}");
     }
     Ok(())
@@ -41,15 +48,20 @@ fn queries_see_their_source() -> Result<()> {
 fn queries_see_their_past() -> Result<()> {
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
         // Hypotheses that branched: three at the first position, four at the second, two now.
-        let blocks = [random(&[3, 12], 1, dtype), random(&[4, 12], 2, dtype), random(&[2, 12], 3, dtype)];
+        let blocks =
+            [random(&[3, 12], 1, dtype), random(&[4, 12], 2, dtype), random(&[2, 12], 3, dtype)];
         let history = [vec![2, 2], vec![3, 1], vec![0, 1]];
         let (query, bias) = (random(&[2, 6], 4, dtype), random(&[HEADS, 1, 5], 5, dtype));
         let slopes: Arc<[f64]> = [0.5, 0.25].into();
-        for (bias, slopes) in [(None, None), (Some(&bias), None), (None, Some(&slopes)), (Some(&bias), Some(&slopes))] {
+        for (bias, slopes) in
+            [(None, None), (Some(&bias), None), (None, Some(&slopes)), (Some(&bias), Some(&slopes))]
+        {
             let bias = bias.map(|bias| bias.narrow(2, 0, 3)?.contiguous()).transpose()?;
-            let seen = Seen::Past { blocks: &blocks, history: &history, bias: bias.as_ref(), slopes };
+            let seen =
+                Seen::Past { blocks: &blocks, history: &history, bias: bias.as_ref(), slopes };
             let ours = decoding_attention(&query, seen, HEADS)?;
-            let difference = largest_difference(&ours, &composed::decoding_attention(&query, seen, HEADS)?);
+            let difference =
+                largest_difference(&ours, &composed::decoding_attention(&query, seen, HEADS)?);
             assert!(difference < bound, "{dtype:?}: {difference}");
         }
     }
@@ -59,14 +71,21 @@ fn queries_see_their_past() -> Result<()> {
 #[test]
 fn what_does_not_fit_is_an_error() {
     let (query, key_value) = (random(&[2, 6], 1, DType::F32), random(&[4, 12], 2, DType::F32));
-    let source = |rows: &[Range<usize>], heads| decoding_attention(&query, Seen::Source { key_value: &key_value, rows }, heads);
+    let source = |rows: &[Range<usize>], heads| {
+        decoding_attention(&query, Seen::Source { key_value: &key_value, rows }, heads)
+    };
     assert!(source(&[0..2, 2..4], HEADS).is_ok());
     assert!(source(&[0..2, 2..5], HEADS).is_err());
     let one = 0..2;
     assert!(source(std::slice::from_ref(&one), HEADS).is_err());
     assert!(source(&[0..2, 2..4], 4).is_err());
     let past = |history: &[Vec<u32>]| {
-        let seen = Seen::Past { blocks: std::slice::from_ref(&key_value), history, bias: None, slopes: None };
+        let seen = Seen::Past {
+            blocks: std::slice::from_ref(&key_value),
+            history,
+            bias: None,
+            slopes: None,
+        };
         decoding_attention(&query, seen, HEADS)
     };
     assert!(past(&[vec![3, 0]]).is_ok());
@@ -78,7 +97,11 @@ fn what_does_not_fit_is_an_error() {
 /// Deep enough for several blocks of the summed dimension, with edges on every side.
 #[test]
 fn packed_weights_give_what_plain_ones_do() -> Result<()> {
-    let (x, weight, bias) = (random(&[70, 1100], 1, DType::F32), random(&[333, 1100], 2, DType::F32), random(&[333], 3, DType::F32));
+    let (x, weight, bias) = (
+        random(&[70, 1100], 1, DType::F32),
+        random(&[333, 1100], 2, DType::F32),
+        random(&[333], 3, DType::F32),
+    );
     let residual = random(&[70, 333], 4, DType::F32);
     for (products, bound) in [(Products::F32, 2e-4), (Products::Bf16, 0.4)] {
         let spec = Linear { activation: Activation::Relu, products, ..Linear::default() };
@@ -105,7 +128,15 @@ fn rows_do_not_see_each_other() -> Result<()> {
         let packs = PackedWeights::default();
         let together = packed_linear(&packs, &x, &weight, None, None, &spec)?.to_vec2::<f32>()?;
         for row in [0, 17, 31, 32, 95, 99] {
-            let alone = packed_linear(&packs, &x.narrow(0, row, 1)?.contiguous()?, &weight, None, None, &spec)?.to_vec2::<f32>()?;
+            let alone = packed_linear(
+                &packs,
+                &x.narrow(0, row, 1)?.contiguous()?,
+                &weight,
+                None,
+                None,
+                &spec,
+            )?
+            .to_vec2::<f32>()?;
             assert_eq!(alone[0], together[row], "{products:?}: row {row}");
         }
     }

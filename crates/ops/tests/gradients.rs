@@ -5,11 +5,14 @@ mod common;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
-use taper_ops::{Activation, Attention, CrossEntropy, Dropout, Embedding, Linear, Products, Tape, composed};
+use taper_ops::{
+    Activation, Attention, CrossEntropy, Dropout, Embedding, Linear, Products, Tape, composed,
+};
 
 fn random(shape: &[usize], key: u64) -> Var {
     let counter = Counter::new(mix(11, &[key]));
-    let values: Vec<f64> = (0..shape.iter().product::<usize>() as u64).map(|i| counter.normal_at(i)).collect();
+    let values: Vec<f64> =
+        (0..shape.iter().product::<usize>() as u64).map(|i| counter.normal_at(i)).collect();
     Var::from_tensor(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap()).unwrap()
 }
 
@@ -33,18 +36,27 @@ fn adjoint(out: &Tensor) -> Tensor {
 type Fused<'a> = &'a dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>;
 type Oracle<'a> = &'a dyn Fn(&[Var]) -> Result<Tensor>;
 
-/// Compares values and gradients of the fused operation with the composed one and with central differences.
+/// Compares values and gradients of the fused operation with the composed one and with central
+/// differences.
 fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle<'_>) {
     let tape = Tape::new();
     let (ours, theirs) = (fused(Some(&tape), inputs).unwrap(), oracle(inputs).unwrap());
     assert!(tape.knows(&ours), "{name}: not fused");
     for (i, (ours, theirs)) in values(&ours).iter().zip(values(&theirs)).enumerate() {
-        assert!((ours - theirs).abs() < 1e-9 * (1.0 + theirs.abs()), "{name}: element {i}: {ours}, composed {theirs}");
+        assert!(
+            (ours - theirs).abs() < 1e-9 * (1.0 + theirs.abs()),
+            "{name}: element {i}: {ours}, composed {theirs}"
+        );
     }
     let ours = tape.differentiate(&ours, &adjoint(&ours)).unwrap();
     let theirs = scalar(&theirs).unwrap().backward().unwrap();
     for (number, input) in inputs.iter().enumerate() {
-        let gradient = values(&ours.get(input).unwrap().unwrap_or_else(|| panic!("{name}: input {number} got no gradient")));
+        let gradient = values(
+            &ours
+                .get(input)
+                .unwrap()
+                .unwrap_or_else(|| panic!("{name}: input {number} got no gradient")),
+        );
         let composed = values(theirs.get(input).unwrap());
         let start = values(input);
         for i in 0..start.len() {
@@ -58,7 +70,10 @@ fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle<'_>) {
                 let mut moved = start.clone();
                 moved[i] += step;
                 input.set(&Tensor::from_vec(moved, input.dims(), &Device::Cpu).unwrap()).unwrap();
-                scalar(&fused(Some(&Tape::new()), inputs).unwrap()).unwrap().to_scalar::<f64>().unwrap()
+                scalar(&fused(Some(&Tape::new()), inputs).unwrap())
+                    .unwrap()
+                    .to_scalar::<f64>()
+                    .unwrap()
             };
             let step = 1e-5;
             let difference = (at(step) - at(-step)) / (2.0 * step);
@@ -75,17 +90,22 @@ fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle<'_>) {
 #[test]
 fn layer_norm() {
     let inputs = [random(&[5, 19], 1), random(&[19], 2), random(&[19], 3)];
-    check("layer norm", &inputs, &|tape, v| taper_ops::layer_norm(tape, &v[0], &v[1], &v[2], 1e-5), &|v| {
-        composed::layer_norm(&v[0], &v[1], &v[2], 1e-5)
-    });
+    check(
+        "layer norm",
+        &inputs,
+        &|tape, v| taper_ops::layer_norm(tape, &v[0], &v[1], &v[2], 1e-5),
+        &|v| composed::layer_norm(&v[0], &v[1], &v[2], 1e-5),
+    );
 }
 
 #[test]
 fn linear() {
-    for activation in [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Swish] {
+    for activation in [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Swish]
+    {
         for rate in [0.0, 0.4] {
             let spec = Linear { activation, dropout: Dropout::new(rate, 77), ..Default::default() };
-            let inputs = [random(&[6, 5], 1), random(&[7, 5], 2), random(&[7], 3), random(&[6, 7], 4)];
+            let inputs =
+                [random(&[6, 5], 1), random(&[7, 5], 2), random(&[7], 3), random(&[6, 7], 4)];
             check(
                 &format!("linear {activation:?} {rate}"),
                 &inputs[..3],
@@ -123,16 +143,28 @@ fn attention(queries: &[usize], keys: &[usize], causal: bool, alibi: bool, rate:
 
 #[test]
 fn self_attention() {
-    for (causal, alibi, rate) in [(false, false, 0.0), (true, false, 0.0), (true, true, 0.3), (false, true, 0.0), (false, false, 0.5)] {
+    for (causal, alibi, rate) in [
+        (false, false, 0.0),
+        (true, false, 0.0),
+        (true, true, 0.3),
+        (false, true, 0.0),
+        (false, false, 0.5),
+    ] {
         let spec = attention(&[3, 1, 4], &[3, 1, 4], causal, alibi, rate);
         let inputs = [random(&[8, 18], 1), random(&[2, 5, 5], 2)];
         let name = format!("self-attention, causal {causal}, alibi {alibi}, dropout {rate}");
-        check(&name, &inputs[..1], &|tape, v| taper_ops::self_attention(tape, &v[0], None, &spec), &|v| {
-            composed::self_attention(&v[0], None, &spec)
-        });
-        check(&format!("{name}, bias"), &inputs, &|tape, v| taper_ops::self_attention(tape, &v[0], Some(&v[1]), &spec), &|v| {
-            composed::self_attention(&v[0], Some(&v[1]), &spec)
-        });
+        check(
+            &name,
+            &inputs[..1],
+            &|tape, v| taper_ops::self_attention(tape, &v[0], None, &spec),
+            &|v| composed::self_attention(&v[0], None, &spec),
+        );
+        check(
+            &format!("{name}, bias"),
+            &inputs,
+            &|tape, v| taper_ops::self_attention(tape, &v[0], Some(&v[1]), &spec),
+            &|v| composed::self_attention(&v[0], Some(&v[1]), &spec),
+        );
     }
 }
 
@@ -141,12 +173,18 @@ fn cross_attention() {
     for rate in [0.0, 0.4] {
         let spec = attention(&[2, 3, 1], &[4, 1, 3], false, false, rate);
         let inputs = [random(&[6, 6], 1), random(&[8, 12], 2), random(&[2, 3, 4], 3)];
-        check("cross-attention", &inputs[..2], &|tape, v| taper_ops::cross_attention(tape, &v[0], &v[1], None, &spec), &|v| {
-            composed::cross_attention(&v[0], &v[1], None, &spec)
-        });
-        check("cross-attention, bias", &inputs, &|tape, v| taper_ops::cross_attention(tape, &v[0], &v[1], Some(&v[2]), &spec), &|v| {
-            composed::cross_attention(&v[0], &v[1], Some(&v[2]), &spec)
-        });
+        check(
+            "cross-attention",
+            &inputs[..2],
+            &|tape, v| taper_ops::cross_attention(tape, &v[0], &v[1], None, &spec),
+            &|v| composed::cross_attention(&v[0], &v[1], None, &spec),
+        );
+        check(
+            "cross-attention, bias",
+            &inputs,
+            &|tape, v| taper_ops::cross_attention(tape, &v[0], &v[1], Some(&v[2]), &spec),
+            &|v| composed::cross_attention(&v[0], &v[1], Some(&v[2]), &spec),
+        );
     }
 }
 
@@ -154,7 +192,9 @@ fn cross_attention() {
 fn a_source_without_queries_is_skipped() {
     let spec = attention(&[2, 0, 1], &[4, 1, 3], false, false, 0.0);
     let (query, key_value) = (random(&[3, 6], 1), random(&[8, 12], 2));
-    let ours = values(&taper_ops::cross_attention(Some(&Tape::new()), &query, &key_value, None, &spec).unwrap());
+    let ours = values(
+        &taper_ops::cross_attention(Some(&Tape::new()), &query, &key_value, None, &spec).unwrap(),
+    );
     let theirs = values(&composed::cross_attention(&query, &key_value, None, &spec).unwrap());
     assert!(ours.iter().zip(theirs).all(|(a, b)| (a - b).abs() < 1e-12));
 }
@@ -166,13 +206,29 @@ fn loss() {
         let spec = CrossEntropy { smoothing, r_drop, scale: 0.2, products: Products::F32 };
         let inputs = [random(&[6, 4], 1), random(&[7, 4], 2)];
         let name = format!("cross entropy, smoothing {smoothing}, R-Drop {r_drop}");
-        check(&name, &inputs, &|tape, v| Ok(taper_ops::smoothed_cross_entropy(tape, &v[0], &v[1], &targets, &spec)?.0), &|v| {
-            Ok(composed::smoothed_cross_entropy(&v[0], &v[1], &targets, &spec)?.0)
-        });
-        let (_, ours) = taper_ops::smoothed_cross_entropy(Some(&Tape::new()), &inputs[0], &inputs[1], &targets, &spec).unwrap();
-        let (_, theirs) = composed::smoothed_cross_entropy(&inputs[0], &inputs[1], &targets, &spec).unwrap();
-        assert!((ours.nll - theirs.nll).abs() < 1e-9 && (ours.smoothed - theirs.smoothed).abs() < 1e-9);
-        assert!((ours.divergence - theirs.divergence).abs() < 1e-9 && (ours.divergence > 0.1) == (r_drop > 0.0));
+        check(
+            &name,
+            &inputs,
+            &|tape, v| Ok(taper_ops::smoothed_cross_entropy(tape, &v[0], &v[1], &targets, &spec)?.0),
+            &|v| Ok(composed::smoothed_cross_entropy(&v[0], &v[1], &targets, &spec)?.0),
+        );
+        let (_, ours) = taper_ops::smoothed_cross_entropy(
+            Some(&Tape::new()),
+            &inputs[0],
+            &inputs[1],
+            &targets,
+            &spec,
+        )
+        .unwrap();
+        let (_, theirs) =
+            composed::smoothed_cross_entropy(&inputs[0], &inputs[1], &targets, &spec).unwrap();
+        assert!(
+            (ours.nll - theirs.nll).abs() < 1e-9 && (ours.smoothed - theirs.smoothed).abs() < 1e-9
+        );
+        assert!(
+            (ours.divergence - theirs.divergence).abs() < 1e-9
+                && (ours.divergence > 0.1) == (r_drop > 0.0)
+        );
         assert_eq!(ours.correct, theirs.correct);
     }
 }
@@ -180,14 +236,25 @@ fn loss() {
 #[test]
 fn embedding() {
     for rate in [0.0, 0.3] {
-        let spec = Embedding { ids: [1, 4, 1, 0].into(), positions: [0, 1, 2, 0].into(), scale: 2.0, dropout: Dropout::new(rate, 3) };
+        let spec = Embedding {
+            ids: [1, 4, 1, 0].into(),
+            positions: [0, 1, 2, 0].into(),
+            scale: 2.0,
+            dropout: Dropout::new(rate, 3),
+        };
         let inputs = [random(&[5, 6], 1), random(&[3, 6], 2)];
-        check("embedding", &inputs[..1], &|tape, v| taper_ops::embedding(tape, &v[0], None, &spec), &|v| {
-            composed::embedding(&v[0], None, &spec)
-        });
-        check("embedding with positions", &inputs, &|tape, v| taper_ops::embedding(tape, &v[0], Some(&v[1]), &spec), &|v| {
-            composed::embedding(&v[0], Some(&v[1]), &spec)
-        });
+        check(
+            "embedding",
+            &inputs[..1],
+            &|tape, v| taper_ops::embedding(tape, &v[0], None, &spec),
+            &|v| composed::embedding(&v[0], None, &spec),
+        );
+        check(
+            "embedding with positions",
+            &inputs,
+            &|tape, v| taper_ops::embedding(tape, &v[0], Some(&v[1]), &spec),
+            &|v| composed::embedding(&v[0], Some(&v[1]), &spec),
+        );
     }
 }
 
@@ -195,37 +262,69 @@ fn embedding() {
 fn rotary() {
     let positions: Arc<[u32]> = [0, 1, 2, 0, 1].into();
     let inputs = [random(&[5, 24], 1)];
-    check("rotary", &inputs, &|tape, v| taper_ops::rotary(tape, &v[0], &positions, 2, 8, 2), &|v| {
-        composed::rotary(&v[0], &positions, 4, 16)
-    });
+    check(
+        "rotary",
+        &inputs,
+        &|tape, v| taper_ops::rotary(tape, &v[0], &positions, 2, 8, 2),
+        &|v| composed::rotary(&v[0], &positions, 4, 16),
+    );
 }
 
 #[test]
 fn impossible_shapes_are_errors() {
     let (x, weight) = (random(&[2, 3], 1), random(&[4, 5], 2));
-    let (tape, spec) = (Tape::new(), CrossEntropy { smoothing: 0.1, r_drop: 0.0, scale: 1.0, products: Products::F32 });
+    let (tape, spec) = (
+        Tape::new(),
+        CrossEntropy { smoothing: 0.1, r_drop: 0.0, scale: 1.0, products: Products::F32 },
+    );
     let tape = Some(&tape);
     assert!(taper_ops::linear(tape, &x, &weight, None, None, &Linear::default()).is_err());
-    assert!(taper_ops::smoothed_cross_entropy(tape, &x, &random(&[4, 3], 2), &[1, 4], &spec).unwrap_err().to_string().contains("target 4"));
+    assert!(
+        taper_ops::smoothed_cross_entropy(tape, &x, &random(&[4, 3], 2), &[1, 4], &spec)
+            .unwrap_err()
+            .to_string()
+            .contains("target 4")
+    );
     let paired = CrossEntropy { r_drop: 1.0, ..spec };
-    let odd = taper_ops::smoothed_cross_entropy(tape, &random(&[3, 3], 1), &random(&[4, 3], 2), &[0, 1, 2], &paired);
+    let odd = taper_ops::smoothed_cross_entropy(
+        tape,
+        &random(&[3, 3], 1),
+        &random(&[4, 3], 2),
+        &[0, 1, 2],
+        &paired,
+    );
     assert!(odd.unwrap_err().to_string().contains("3 rows are no pairs"));
     let spec = attention(&[2], &[3], false, false, 0.0);
-    assert!(taper_ops::self_attention(tape, &random(&[2, 12], 1), None, &spec).unwrap_err().to_string().contains("lengths sum to"));
-    let lookup = Embedding { ids: [9].into(), positions: [0].into(), scale: 1.0, dropout: Dropout::none() };
-    assert!(taper_ops::embedding(tape, &weight, None, &lookup).unwrap_err().to_string().contains("id 9"));
+    assert!(
+        taper_ops::self_attention(tape, &random(&[2, 12], 1), None, &spec)
+            .unwrap_err()
+            .to_string()
+            .contains("lengths sum to")
+    );
+    let lookup =
+        Embedding { ids: [9].into(), positions: [0].into(), scale: 1.0, dropout: Dropout::none() };
+    assert!(
+        taper_ops::embedding(tape, &weight, None, &lookup)
+            .unwrap_err()
+            .to_string()
+            .contains("id 9")
+    );
 }
 
 #[test]
 fn relative_bias() {
     let buckets: Arc<[u32]> = [0, 1, 2, 1, 0, 2].into();
     let inputs = [random(&[4, 3], 1)];
-    check("relative bias", &inputs, &|tape, v| taper_ops::relative_bias(tape, &v[0], &buckets, 2, 3), &|v| {
-        composed::relative_bias(&v[0], &buckets, 2, 3)
-    });
+    check(
+        "relative bias",
+        &inputs,
+        &|tape, v| taper_ops::relative_bias(tape, &v[0], &buckets, 2, 3),
+        &|v| composed::relative_bias(&v[0], &buckets, 2, 3),
+    );
 }
 
-/// An input that goes into several operations gets the sum of what each gives it, one that is computed again on the way back included.
+/// An input that goes into several operations gets the sum of what each gives it, one that is
+/// computed again on the way back included.
 #[test]
 fn adjoints_add_up() {
     let inputs = [random(&[4, 6], 1), random(&[6, 6], 2), random(&[6], 3), random(&[6], 4)];
@@ -252,34 +351,59 @@ fn no_gradient_is_lost_in_silence() {
     let (x, weight) = (random(&[4, 6], 1), random(&[3, 6], 2));
     let squared = x.sqr().unwrap();
     let tape = Tape::new();
-    let error = taper_ops::linear(Some(&tape), &squared, &weight, None, None, &Linear::default()).unwrap_err();
+    let error = taper_ops::linear(Some(&tape), &squared, &weight, None, None, &Linear::default())
+        .unwrap_err();
     assert!(error.to_string().contains("does not know"), "{error}");
     let out = taper_ops::linear(None, &squared, &weight, None, None, &Linear::default()).unwrap();
     let gradients = scalar(&out).unwrap().backward().unwrap();
     assert!(gradients.get(&x).is_some() && gradients.get(&weight).is_some());
 }
 
-/// Dropout, attention and loss give the same bits on any number of threads, in f32 and in bf16 products: on so many rows that the products
-/// of weight gradients are divided among them.
+/// Dropout, attention and loss give the same bits on any number of threads, in f32 and in bf16
+/// products: on so many rows that the products of weight gradients are divided among them.
 #[test]
 fn results_do_not_depend_on_threads() {
-    for (products, r_drop) in [(Products::F32, 0.0), (Products::Bf16, 0.0), (Products::F32, 1.0), (Products::Bf16, 1.0)] {
+    for (products, r_drop) in
+        [(Products::F32, 0.0), (Products::Bf16, 0.0), (Products::F32, 1.0), (Products::Bf16, 1.0)]
+    {
         let run = |threads: usize| {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
-                let wide = |shape: &[usize], key| Var::from_tensor(&random(shape, key).to_dtype(DType::F32).unwrap()).unwrap();
-                let (x, weight, table) = (wide(&[1100, 24], 1), wide(&[72, 24], 2), wide(&[300, 24], 3));
+                let wide = |shape: &[usize], key| {
+                    Var::from_tensor(&random(shape, key).to_dtype(DType::F32).unwrap()).unwrap()
+                };
+                let (x, weight, table) =
+                    (wide(&[1100, 24], 1), wide(&[72, 24], 2), wide(&[300, 24], 3));
                 let tape = Tape::new();
-                let linear = Linear { activation: Activation::Gelu, dropout: Dropout::new(0.1, 1), products };
+                let linear = Linear {
+                    activation: Activation::Gelu,
+                    dropout: Dropout::new(0.1, 1),
+                    products,
+                };
                 let qkv = taper_ops::linear(Some(&tape), &x, &weight, None, None, &linear).unwrap();
-                let spec = Attention { products, ..attention(&[50; 22], &[50; 22], true, false, 0.1) };
+                let spec =
+                    Attention { products, ..attention(&[50; 22], &[50; 22], true, false, 0.1) };
                 let hidden = taper_ops::self_attention(Some(&tape), &qkv, None, &spec).unwrap();
                 let targets: Vec<u32> = (0..1100).map(|i| i % 300).collect();
                 let spec = CrossEntropy { smoothing: 0.1, r_drop, scale: 1.0 / 1100.0, products };
-                let (loss, _) = taper_ops::smoothed_cross_entropy(Some(&tape), &hidden, &table, &targets, &spec).unwrap();
+                let (loss, _) = taper_ops::smoothed_cross_entropy(
+                    Some(&tape),
+                    &hidden,
+                    &table,
+                    &targets,
+                    &spec,
+                )
+                .unwrap();
                 let one = Tensor::ones((), DType::F32, &Device::Cpu).unwrap();
                 let gradients = tape.differentiate(&loss, &one).unwrap();
-                let bits =
-                    |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+                let bits = |x: &Tensor| {
+                    x.flatten_all()
+                        .unwrap()
+                        .to_vec1::<f32>()
+                        .unwrap()
+                        .into_iter()
+                        .map(f32::to_bits)
+                        .collect::<Vec<_>>()
+                };
                 let gradient = |x: &Var| bits(&gradients.get(x).unwrap().unwrap());
                 (bits(&loss), gradient(&x), gradient(&weight), gradient(&table))
             })
@@ -297,27 +421,50 @@ fn has_fused_multiply_adds() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// The loss that computes its logits again, where this machine has it, against the composed one: in f32, on sizes with edges.
+/// The loss that computes its logits again, where this machine has it, against the composed one: in
+/// f32, on sizes with edges.
 #[test]
 fn a_loss_of_many_blocks() {
-    let shapes = [(3, 5, 4, 0.0), (300, 1100, 40, 0.0), (513, 700, 64, 0.0), (2, 5, 4, 2.0), (300, 1100, 40, 2.0), (514, 700, 64, 0.5)];
+    let shapes = [
+        (3, 5, 4, 0.0),
+        (300, 1100, 40, 0.0),
+        (513, 700, 64, 0.0),
+        (2, 5, 4, 2.0),
+        (300, 1100, 40, 2.0),
+        (514, 700, 64, 0.5),
+    ];
     for (rows, classes, width, r_drop) in shapes {
-        let wide = |shape: &[usize], key| Var::from_tensor(&(random(shape, key).to_dtype(DType::F32).unwrap() * 0.3).unwrap()).unwrap();
+        let wide = |shape: &[usize], key| {
+            Var::from_tensor(&(random(shape, key).to_dtype(DType::F32).unwrap() * 0.3).unwrap())
+                .unwrap()
+        };
         let (hidden, weight) = (wide(&[rows, width], 1), wide(&[classes, width], 2));
         let targets: Vec<u32> = (0..rows as u32).map(|i| i * 7 % classes as u32).collect();
-        let spec = CrossEntropy { smoothing: 0.1, r_drop, scale: 1.0 / rows as f64, products: Products::F32 };
+        let spec = CrossEntropy {
+            smoothing: 0.1,
+            r_drop,
+            scale: 1.0 / rows as f64,
+            products: Products::F32,
+        };
         let tape = Tape::new();
-        let (ours, our_sums) = taper_ops::smoothed_cross_entropy(Some(&tape), &hidden, &weight, &targets, &spec).unwrap();
-        let (theirs, their_sums) = composed::smoothed_cross_entropy(&hidden, &weight, &targets, &spec).unwrap();
+        let (ours, our_sums) =
+            taper_ops::smoothed_cross_entropy(Some(&tape), &hidden, &weight, &targets, &spec)
+                .unwrap();
+        let (theirs, their_sums) =
+            composed::smoothed_cross_entropy(&hidden, &weight, &targets, &spec).unwrap();
         assert_eq!(our_sums.correct, their_sums.correct);
-        assert!((our_sums.smoothed / their_sums.smoothed - 1.0).abs() < 1e-6 && (our_sums.nll / their_sums.nll - 1.0).abs() < 1e-6);
+        assert!(
+            (our_sums.smoothed / their_sums.smoothed - 1.0).abs() < 1e-6
+                && (our_sums.nll / their_sums.nll - 1.0).abs() < 1e-6
+        );
         assert!((our_sums.divergence - their_sums.divergence).abs() < 1e-6 * their_sums.nll);
         let one = Tensor::ones((), DType::F32, &Device::Cpu).unwrap();
         let ours = tape.differentiate(&ours, &one).unwrap();
         let theirs = theirs.backward().unwrap();
         for input in [&hidden, &weight] {
             let (ours, theirs) = (ours.get(input).unwrap().unwrap(), theirs.get(input).unwrap());
-            let norm = |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap().sqrt();
+            let norm =
+                |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap().sqrt();
             let error = norm(&(ours - theirs).unwrap()) / norm(theirs);
             // Without fused multiply-adds every product is rounded before it is added.
             let bound = if has_fused_multiply_adds() { 2e-6 } else { 4e-6 };

@@ -2,12 +2,17 @@
 
 use candle_core::{DType, Device, Tensor};
 use taper_ops::rng::Counter;
-use taper_ops::{AdamStep, Gradients, ParameterStore, adam_step, ema_step, global_norm, optimizer::composed_adam_step};
+use taper_ops::{
+    AdamStep, Gradients, ParameterStore, adam_step, ema_step, global_norm,
+    optimizer::composed_adam_step,
+};
 
 fn store() -> ParameterStore {
     let mut store = ParameterStore::new(&Device::Cpu);
     let counter = Counter::new(5);
-    let values = |count: u64, from: u64| (0..count).map(|i| counter.f32_at(from + i) - 0.5).collect::<Vec<f32>>();
+    let values = |count: u64, from: u64| {
+        (0..count).map(|i| counter.f32_at(from + i) - 0.5).collect::<Vec<f32>>()
+    };
     store.add("weight", &[8, 5], values(40, 0)).unwrap();
     store.add("bias", &[7], values(7, 100)).unwrap();
     store
@@ -73,5 +78,11 @@ fn norm_average_and_accumulation() {
     gradients.zero().unwrap();
     assert!(vector(gradients.flat().unwrap()).iter().all(|&x| x == 0.0));
     let cut = store.get("bias").unwrap().var().sum_all().unwrap().backward().unwrap();
-    assert!(gradients.accumulate(&store, &cut).unwrap_err().to_string().contains("weight got no gradient"));
+    assert!(
+        gradients
+            .accumulate(&store, &cut)
+            .unwrap_err()
+            .to_string()
+            .contains("weight got no gradient")
+    );
 }

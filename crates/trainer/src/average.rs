@@ -21,7 +21,10 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
     let (first, rest) = checkpoints.split_first().ok_or(CheckpointError::NothingToAverage)?;
     let mut state = checkpoint::read_state(first)?;
     let mut tensors = checkpoint::open_tensors(first, &state, MODEL_FILE)?.all()?;
-    let mut sums: Vec<Vec<f64>> = tensors.iter().map(|tensor| tensor.values.iter().map(|&value| f64::from(value)).collect()).collect();
+    let mut sums: Vec<Vec<f64>> = tensors
+        .iter()
+        .map(|tensor| tensor.values.iter().map(|&value| f64::from(value)).collect())
+        .collect();
     for path in rest {
         let next = checkpoint::read_state(path)?;
         checkpoint::check_tokenizer(path, &next, &state.identity.tokenizer_hash)?;
@@ -45,8 +48,8 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
 }
 
 impl Averaged {
-    /// Saves the average as a directory that [`load_model`](crate::load_model) loads. It has no moments, so
-    /// training cannot be resumed from it.
+    /// Saves the average as a directory that [`load_model`](crate::load_model) loads. It has no
+    /// moments, so training cannot be resumed from it.
     ///
     /// # Errors
     /// The directory cannot be written.
@@ -69,7 +72,12 @@ fn check_same(path: &Path, expected: &[Named], got: &[Named]) -> Result<(), Chec
         match got.iter().find(|other| other.name == tensor.name) {
             None => return Err(CheckpointError::MissingTensor { path, name, expected }),
             Some(other) if other.shape != expected => {
-                return Err(CheckpointError::Shape { path, name, expected, got: other.shape.clone() });
+                return Err(CheckpointError::Shape {
+                    path,
+                    name,
+                    expected,
+                    got: other.shape.clone(),
+                });
             }
             Some(_) => {}
         }

@@ -36,8 +36,8 @@ impl MicroBatch {
 
 /// Training data, addressed by position.
 ///
-/// The same position must always give the same micro-batch: this is what lets a resumed run continue
-/// where it stopped without replaying anything.
+/// The same position must always give the same micro-batch: this is what lets a resumed run
+/// continue where it stopped without replaying anything.
 pub trait Source {
     /// The number of micro-batches in pass `epoch`, which must be above 0.
     ///

@@ -7,9 +7,10 @@
 //! checkpoints/last, checkpoints/best               text files with the name of a directory
 //! ```
 //!
-//! A directory is written under a hidden name, flushed and renamed: it appears whole or not at all. Each
-//! file's hash is in `state.json`, and `state.json` has its own: nothing is loaded that is not what was saved.
-//! [`Checkpoints::recover`] clears up after a process that was killed in the midst of it.
+//! A directory is written under a hidden name, flushed and renamed: it appears whole or not at all.
+//! Each file's hash is in `state.json`, and `state.json` has its own: nothing is loaded that is not
+//! what was saved. [`Checkpoints::recover`] clears up after a process that was killed in the midst
+//! of it.
 
 use std::fs;
 use std::io;
@@ -69,22 +70,29 @@ impl Checkpoints {
         Self { root: root.to_owned() }
     }
 
-    /// The directory of the checkpoint called `which`: `last`, `best`, `averaged` or a directory's name.
+    /// The directory of the checkpoint called `which`: `last`, `best`, `averaged` or a directory's
+    /// name.
     ///
     /// # Errors
     /// There is none by that name, or a pointer cannot be read.
     pub fn resolve(&self, which: &str) -> Result<PathBuf, CheckpointError> {
         let name = match which {
-            // A process that is killed right after it saved its first checkpoint has not made the pointer yet.
-            // One that was killed while it went back has set aside what the pointer names.
+            // A process that is killed right after it saved its first checkpoint has not made the
+            // pointer yet. One that was killed while it went back has set aside what
+            // the pointer names.
             LAST => self
                 .pointer(LAST)?
-                .filter(|name| !self.root.join(format!("{LEFT}{name}")).is_dir() || self.root.join(name).is_dir())
+                .filter(|name| {
+                    !self.root.join(format!("{LEFT}{name}")).is_dir()
+                        || self.root.join(name).is_dir()
+                })
                 .or(self.list()?.last().map(|saved| checkpoint_name(saved.step))),
             BEST => self.pointer(BEST)?,
             name => Some(name.to_owned()),
         };
-        let plain = |name: &String| !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
+        let plain = |name: &String| {
+            !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.')
+        };
         let path = name.filter(plain).map(|name| self.root.join(name));
         match path.filter(|path| path.is_dir()) {
             Some(path) => Ok(path),
@@ -94,8 +102,8 @@ impl Checkpoints {
 
     /// The checkpoints there are, ascending by step.
     ///
-    /// One whose state cannot be read is listed without a score: what is broken is for the caller that
-    /// loads it to report.
+    /// One whose state cannot be read is listed without a score: what is broken is for the caller
+    /// that loads it to report.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -111,15 +119,22 @@ impl Checkpoints {
                 let state = read_state(&path).ok();
                 let score = state.as_ref().and_then(|state| state.score);
                 let metric = state.as_ref().and_then(|state| state.early_stopping.metric);
-                saved.push(Saved { step, score, metric, interim: state.is_some_and(|state| state.interim), path });
+                saved.push(Saved {
+                    step,
+                    score,
+                    metric,
+                    interim: state.is_some_and(|state| state.interim),
+                    path,
+                });
             }
         }
         saved.sort_by_key(|saved| saved.step);
         Ok(saved)
     }
 
-    /// Clears up after a process that was killed while it saved: removes what it had not finished, and puts a
-    /// checkpoint that had stepped aside for a new one back. Only for the process that owns the run.
+    /// Clears up after a process that was killed while it saved: removes what it had not finished,
+    /// and puts a checkpoint that had stepped aside for a new one back. Only for the process
+    /// that owns the run.
     ///
     /// # Errors
     /// The directory cannot be read or written.
@@ -127,13 +142,21 @@ impl Checkpoints {
         files::recover(&self.root)
     }
 
-    /// Saves a checkpoint and points `last`, and `best` if it is that, at it; returns its directory.
-    pub(crate) fn save(&self, state: &State, model: &[Named], optimizer: &[Named], best: bool) -> Result<PathBuf, CheckpointError> {
+    /// Saves a checkpoint and points `last`, and `best` if it is that, at it; returns its
+    /// directory.
+    pub(crate) fn save(
+        &self,
+        state: &State,
+        model: &[Named],
+        optimizer: &[Named],
+        best: bool,
+    ) -> Result<PathBuf, CheckpointError> {
         files::create_directory(&self.root)?;
         let name = checkpoint_name(state.step);
         let path = self.root.join(&name);
         write(&path, state, &[(MODEL_FILE, model), (OPTIMIZER_FILE, optimizer)])?;
-        // `last` comes last: until it points here, what is resumed is the step before, which makes `best` again.
+        // `last` comes last: until it points here, what is resumed is the step before, which makes
+        // `best` again.
         if best {
             self.point(BEST, &name)?;
         }
@@ -143,22 +166,37 @@ impl Checkpoints {
 
     /// Deletes the checkpoints up to `step` that need not be kept; returns their names.
     ///
-    /// Later ones were saved by a process that was killed before it could point at them. Interim ones have served as soon as
-    /// there is a later one.
-    pub(crate) fn prune(&self, step: u64, keep_last: usize, keep_best: usize, metric: Metric) -> Result<Vec<String>, CheckpointError> {
+    /// Later ones were saved by a process that was killed before it could point at them. Interim
+    /// ones have served as soon as there is a later one.
+    pub(crate) fn prune(
+        &self,
+        step: u64,
+        keep_last: usize,
+        keep_best: usize,
+        metric: Metric,
+    ) -> Result<Vec<String>, CheckpointError> {
         let mut candidates = self.list()?;
         candidates.retain(|saved| saved.step <= step);
-        let (interim, regular): (Vec<Saved>, Vec<Saved>) = candidates.into_iter().partition(|saved| saved.interim);
+        let (interim, regular): (Vec<Saved>, Vec<Saved>) =
+            candidates.into_iter().partition(|saved| saved.interim);
         // Scores of another metric cannot be compared.
-        let comparable = |saved: &Saved| saved.score.filter(|_| saved.metric.is_none_or(|watched| watched == metric));
-        let regular: Vec<Candidate> = regular.iter().map(|saved| Candidate { step: saved.step, score: comparable(saved) }).collect();
+        let comparable = |saved: &Saved| {
+            saved.score.filter(|_| saved.metric.is_none_or(|watched| watched == metric))
+        };
+        let regular: Vec<Candidate> = regular
+            .iter()
+            .map(|saved| Candidate { step: saved.step, score: comparable(saved) })
+            .collect();
         let mut protected = Vec::new();
         for pointer in [LAST, BEST] {
             protected.extend(self.pointer(pointer)?.as_deref().and_then(step_of));
         }
-        let served = interim.iter().map(|saved| saved.step).filter(|step| !protected.contains(step));
+        let served =
+            interim.iter().map(|saved| saved.step).filter(|step| !protected.contains(step));
         let mut deleted = Vec::new();
-        for step in to_delete(&regular, keep_last, keep_best, metric, &protected).into_iter().chain(served) {
+        for step in
+            to_delete(&regular, keep_last, keep_best, metric, &protected).into_iter().chain(served)
+        {
             let name = checkpoint_name(step);
             files::discard_directory(&self.root.join(&name))?;
             deleted.push(name);
@@ -166,11 +204,12 @@ impl Checkpoints {
         Ok(deleted)
     }
 
-    /// Makes the pointers agree with `state`, which the checkpoint at `path` has, and sets aside what was saved after it; false
-    /// if it is none of these.
+    /// Makes the pointers agree with `state`, which the checkpoint at `path` has, and sets aside
+    /// what was saved after it; false if it is none of these.
     ///
-    /// They disagree where the run goes back to an earlier checkpoint, and where a process was killed after it replaced
-    /// the last checkpoint by one of the same step that is also the best.
+    /// They disagree where the run goes back to an earlier checkpoint, and where a process was
+    /// killed after it replaced the last checkpoint by one of the same step that is also the
+    /// best.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
         // One directory has many names.
@@ -198,16 +237,20 @@ impl Checkpoints {
         Ok(true)
     }
 
-    /// Renames the checkpoints after `step` and an average of such, which are of a course that the run has left: they are neither its to
-    /// delete or be averaged with its own, nor what it translates with.
+    /// Renames the checkpoints after `step` and an average of such, which are of a course that the
+    /// run has left: they are neither its to delete or be averaged with its own, nor what it
+    /// translates with.
     fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
-        let later = self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);
+        let later =
+            self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);
         let averaged = self.root.join(AVERAGED);
-        let averaged = read_state(&averaged).is_ok_and(|state| state.step > step).then_some(averaged);
+        let averaged =
+            read_state(&averaged).is_ok_and(|state| state.step > step).then_some(averaged);
         for path in later.chain(averaged) {
             let name = format!("{LEFT}{}", path.file_name().unwrap_or_default().display());
             // Left a second time, at the same step.
-            let names = std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
+            let names =
+                std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
             if let Some(free) = names.map(|name| self.root.join(name)).find(|path| !path.exists()) {
                 fs::rename(&path, &free).map_err(failed("rename", &path))?;
             }
@@ -230,9 +273,14 @@ impl Checkpoints {
     }
 
     fn not_found(&self, which: &str) -> Result<CheckpointError, CheckpointError> {
-        let names: Vec<String> = self.list()?.iter().map(|saved| checkpoint_name(saved.step)).collect();
+        let names: Vec<String> =
+            self.list()?.iter().map(|saved| checkpoint_name(saved.step)).collect();
         let available = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
-        Ok(CheckpointError::NotFound { which: which.to_owned(), root: self.root.clone(), available })
+        Ok(CheckpointError::NotFound {
+            which: which.to_owned(),
+            root: self.root.clone(),
+            available,
+        })
     }
 }
 
@@ -247,7 +295,11 @@ fn step_of(name: &str) -> Option<u64> {
 }
 
 /// Writes a checkpoint directory with these files of tensors and the state.
-pub(crate) fn write(path: &Path, state: &State, contents: &[(&str, &[Named])]) -> Result<(), CheckpointError> {
+pub(crate) fn write(
+    path: &Path,
+    state: &State,
+    contents: &[(&str, &[Named])],
+) -> Result<(), CheckpointError> {
     let mut state = state.clone();
     state.files.clear();
     files::commit_directory(path, |directory| {
@@ -273,11 +325,18 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     }
     let path = checkpoint.join(STATE_FILE);
     let bytes = files::read(&path)?;
-    let corrupt = |error: serde_json::Error| CheckpointError::Corrupt { path: path.clone(), reason: error.to_string() };
+    let corrupt = |error: serde_json::Error| CheckpointError::Corrupt {
+        path: path.clone(),
+        reason: error.to_string(),
+    };
     // The version first: a newer format may have other fields.
     let version: Version = serde_json::from_slice(&bytes).map_err(corrupt)?;
     if version.format_version > FORMAT_VERSION {
-        return Err(CheckpointError::NewerFormat { path, found: version.format_version, supported: FORMAT_VERSION });
+        return Err(CheckpointError::NewerFormat {
+            path,
+            found: version.format_version,
+            supported: FORMAT_VERSION,
+        });
     }
     let state: State = serde_json::from_slice(&bytes).map_err(corrupt)?;
     if checksum(&path, &state)? != state.checksum {
@@ -290,9 +349,13 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 /// Loads the weights of a checkpoint into `model`, and returns its state.
 ///
 /// # Errors
-/// A file is missing, truncated or corrupt; a tensor does not fit the model; `tokenizer_hash` is not that
-/// of the tokenizer the checkpoint was trained with. The model is then unchanged.
-pub fn load_model(checkpoint: &Path, model: &Transformer, tokenizer_hash: &str) -> Result<State, CheckpointError> {
+/// A file is missing, truncated or corrupt; a tensor does not fit the model; `tokenizer_hash` is
+/// not that of the tokenizer the checkpoint was trained with. The model is then unchanged.
+pub fn load_model(
+    checkpoint: &Path,
+    model: &Transformer,
+    tokenizer_hash: &str,
+) -> Result<State, CheckpointError> {
     let state = read_state(checkpoint)?;
     check_tokenizer(checkpoint, &state, tokenizer_hash)?;
     let path = checkpoint.join(MODEL_FILE);
@@ -303,17 +366,29 @@ pub fn load_model(checkpoint: &Path, model: &Transformer, tokenizer_hash: &str) 
 }
 
 /// Refuses a tokenizer that is not the checkpoint's.
-pub(crate) fn check_tokenizer(checkpoint: &Path, state: &State, tokenizer_hash: &str) -> Result<(), CheckpointError> {
+pub(crate) fn check_tokenizer(
+    checkpoint: &Path,
+    state: &State,
+    tokenizer_hash: &str,
+) -> Result<(), CheckpointError> {
     let expected = &state.identity.tokenizer_hash;
     if expected == tokenizer_hash {
         return Ok(());
     }
     let path = checkpoint.join(STATE_FILE);
-    Err(CheckpointError::Tokenizer { path, expected: expected.clone(), got: tokenizer_hash.to_owned() })
+    Err(CheckpointError::Tokenizer {
+        path,
+        expected: expected.clone(),
+        got: tokenizer_hash.to_owned(),
+    })
 }
 
 /// Sets the parameters from host values in the layout of the store.
-pub(crate) fn set_weights(checkpoint: &Path, store: &ParameterStore, flat: Vec<f32>) -> Result<(), CheckpointError> {
+pub(crate) fn set_weights(
+    checkpoint: &Path,
+    store: &ParameterStore,
+    flat: Vec<f32>,
+) -> Result<(), CheckpointError> {
     let count = flat.len();
     Tensor::from_vec(flat, count, store.device())
         .and_then(|flat| store.set_flat(&flat))
@@ -321,20 +396,28 @@ pub(crate) fn set_weights(checkpoint: &Path, store: &ParameterStore, flat: Vec<f
 }
 
 /// One verified file of a checkpoint.
-pub(crate) fn open_tensors(checkpoint: &Path, state: &State, name: &str) -> Result<Reader, CheckpointError> {
+pub(crate) fn open_tensors(
+    checkpoint: &Path,
+    state: &State,
+    name: &str,
+) -> Result<Reader, CheckpointError> {
     let path = checkpoint.join(name);
-    let entry = state.files.get(name).ok_or_else(|| CheckpointError::Missing { path: path.clone() })?;
+    let entry =
+        state.files.get(name).ok_or_else(|| CheckpointError::Missing { path: path.clone() })?;
     Reader::new(&path, files::open_verified(&path, entry)?)
 }
 
 fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> {
-    let mut bytes =
-        serde_json::to_vec_pretty(state).map_err(|error| CheckpointError::Corrupt { path: path.to_owned(), reason: error.to_string() })?;
+    let mut bytes = serde_json::to_vec_pretty(state).map_err(|error| CheckpointError::Corrupt {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-/// The hash of a state with its checksum left empty; numbers come back to the bit, so it can be recomputed.
+/// The hash of a state with its checksum left empty; numbers come back to the bit, so it can be
+/// recomputed.
 fn checksum(path: &Path, state: &State) -> Result<String, CheckpointError> {
     let bare = State { checksum: String::new(), ..state.clone() };
     Ok(files::sha256(&encode_state(path, &bare)?))

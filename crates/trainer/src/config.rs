@@ -1,7 +1,7 @@
 //! The training configuration: every option with its meaning and its one default.
 //!
-//! A zero switches an optional thing off, so that a resolved configuration can be written out in full
-//! without optional keys.
+//! A zero switches an optional thing off, so that a resolved configuration can be written out in
+//! full without optional keys.
 
 use serde::{Deserialize, Serialize};
 use taper_model::Objective;
@@ -37,7 +37,13 @@ pub struct OptimizerConfig {
 
 impl Default for OptimizerConfig {
     fn default() -> Self {
-        Self { kind: OptimizerKind::Adam, beta1: 0.9, beta2: 0.98, epsilon: 1e-9, weight_decay: 0.0 }
+        Self {
+            kind: OptimizerKind::Adam,
+            beta1: 0.9,
+            beta2: 0.98,
+            epsilon: 1e-9,
+            weight_decay: 0.0,
+        }
     }
 }
 
@@ -71,9 +77,10 @@ pub struct TrainingConfig {
     pub schedule: ScheduleConfig,
     /// Probability mass spread over the whole vocabulary in the training loss.
     pub label_smoothing: f64,
-    /// R-Drop's factor α (Liang et al. 2021): each batch passes through the model twice, with different dropout, and
-    /// α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions is added to the mean of their cross entropies. The paper adds to the
-    /// sum, so that its α is twice this one. 0 makes one pass.
+    /// R-Drop's factor α (Liang et al. 2021): each batch passes through the model twice, with
+    /// different dropout, and α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions is added
+    /// to the mean of their cross entropies. The paper adds to the sum, so that its α is twice
+    /// this one. 0 makes one pass.
     pub r_drop: f64,
     /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
     pub clip_norm: f64,
@@ -86,7 +93,8 @@ pub struct TrainingConfig {
     pub max_updates: u64,
     /// The number of passes over the data; 0 sets no such limit.
     pub max_epochs: u64,
-    /// Minutes in the training loop, validations and checkpoints included, summed over resumes; 0 sets no such limit.
+    /// Minutes in the training loop, validations and checkpoints included, summed over resumes; 0
+    /// sets no such limit.
     pub max_minutes: f64,
     /// Updates between two log events.
     pub log_every: u64,
@@ -102,9 +110,9 @@ pub struct TrainingConfig {
     pub keep_best: usize,
     /// How many of the newest checkpoints to average at the end of training; 0 averages none.
     pub average_last: usize,
-    /// Updates whose loss is above this many times the mean of the last hundred or so are skipped, as those that are not
-    /// finite always are: for data of which some is broken (Chowdhery et al. 2022, "PaLM", section 5.1, skip the batches
-    /// around a spike). 0 has no such rule.
+    /// Updates whose loss is above this many times the mean of the last hundred or so are skipped,
+    /// as those that are not finite always are: for data of which some is broken (Chowdhery et
+    /// al. 2022, "PaLM", section 5.1, skip the batches around a spike). 0 has no such rule.
     pub spike_factor: f64,
     /// Updates skipped in a row after which training fails.
     pub max_skipped_in_a_row: u32,
@@ -167,7 +175,12 @@ impl TrainingConfig {
         require(unit(optimizer.beta1), "optimizer.beta1", optimizer.beta1, "it must be in [0, 1)")?;
         require(unit(optimizer.beta2), "optimizer.beta2", optimizer.beta2, "it must be in [0, 1)")?;
         let positive = |x: f64| x.is_finite() && x > 0.0;
-        require(positive(optimizer.epsilon), "optimizer.epsilon", optimizer.epsilon, "it must be above 0")?;
+        require(
+            positive(optimizer.epsilon),
+            "optimizer.epsilon",
+            optimizer.epsilon,
+            "it must be above 0",
+        )?;
         let decay = optimizer.weight_decay;
         require(not_negative(decay), "optimizer.weight_decay", decay, "it must be 0 or more")?;
         require(positive(schedule.scale), "schedule.scale", schedule.scale, "it must be above 0")?;
@@ -187,12 +200,37 @@ impl TrainingConfig {
             self.max_updates,
             "the cosine and linear schedules fall towards it, so it must be above schedule.warmup",
         )?;
-        require(unit(self.label_smoothing), "label_smoothing", self.label_smoothing, "it must be in [0, 1)")?;
-        require(not_negative(self.r_drop), "r_drop", self.r_drop, "it must be 0 (one pass) or more")?;
-        require(not_negative(self.clip_norm), "clip_norm", self.clip_norm, "it must be 0 (no clipping) or more")?;
+        require(
+            unit(self.label_smoothing),
+            "label_smoothing",
+            self.label_smoothing,
+            "it must be in [0, 1)",
+        )?;
+        require(
+            not_negative(self.r_drop),
+            "r_drop",
+            self.r_drop,
+            "it must be 0 (one pass) or more",
+        )?;
+        require(
+            not_negative(self.clip_norm),
+            "clip_norm",
+            self.clip_norm,
+            "it must be 0 (no clipping) or more",
+        )?;
         require(self.accumulation > 0, "accumulation", self.accumulation, "it must be 1 or more")?;
-        require(unit(self.ema_decay), "ema_decay", self.ema_decay, "it must be 0 (none) or in (0, 1)")?;
-        require(not_negative(self.max_minutes), "max_minutes", self.max_minutes, "it must be 0 (no limit) or more")?;
+        require(
+            unit(self.ema_decay),
+            "ema_decay",
+            self.ema_decay,
+            "it must be 0 (none) or in (0, 1)",
+        )?;
+        require(
+            not_negative(self.max_minutes),
+            "max_minutes",
+            self.max_minutes,
+            "it must be 0 (no limit) or more",
+        )?;
         require(
             self.max_updates > 0 || self.max_epochs > 0 || self.max_minutes > 0.0,
             "max_updates",
@@ -201,14 +239,24 @@ impl TrainingConfig {
         )?;
         require(self.log_every > 0, "log_every", self.log_every, "it must be 1 or more")?;
         let change = early.minimum_change;
-        require(not_negative(change), "early_stopping.minimum_change", change, "it must be 0 or more")?;
+        require(
+            not_negative(change),
+            "early_stopping.minimum_change",
+            change,
+            "it must be 0 or more",
+        )?;
         require(
             early.patience == 0 || self.validate_every > 0,
             "early_stopping.patience",
             early.patience,
             "early stopping needs validate_every above 0",
         )?;
-        require(self.keep_last > 0, "keep_last", self.keep_last, "it must be 1 or more, or nothing could be resumed")?;
+        require(
+            self.keep_last > 0,
+            "keep_last",
+            self.keep_last,
+            "it must be 1 or more, or nothing could be resumed",
+        )?;
         require(self.keep_best > 0, "keep_best", self.keep_best, "it must be 1 or more")?;
         require(
             self.average_last <= self.keep_last,
@@ -225,7 +273,12 @@ impl TrainingConfig {
 }
 
 /// The error for `key`, unless its requirement `holds`.
-fn require(holds: bool, key: &'static str, value: impl ToString, requirement: &'static str) -> Result<(), ConfigError> {
+fn require(
+    holds: bool,
+    key: &'static str,
+    value: impl ToString,
+    requirement: &'static str,
+) -> Result<(), ConfigError> {
     if holds { Ok(()) } else { Err(ConfigError { key, value: value.to_string(), requirement }) }
 }
 
@@ -244,7 +297,8 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_refused_by_name() {
-        let error = serde_json::from_str::<TrainingConfig>(r#"{"schedule": {"warm_up": 3}}"#).unwrap_err();
+        let error =
+            serde_json::from_str::<TrainingConfig>(r#"{"schedule": {"warm_up": 3}}"#).unwrap_err();
         assert!(error.to_string().contains("warm_up"), "{error}");
     }
 
@@ -252,13 +306,17 @@ mod tests {
     fn contradictions_are_named() {
         let none = TrainingConfig { max_updates: 0, ..TrainingConfig::default() };
         assert!(none.check().unwrap_err().to_string().contains("training has no end"));
-        let mut cosine = TrainingConfig { max_updates: 0, max_minutes: 5.0, ..TrainingConfig::default() };
+        let mut cosine =
+            TrainingConfig { max_updates: 0, max_minutes: 5.0, ..TrainingConfig::default() };
         cosine.check().unwrap();
         cosine.schedule.kind = crate::ScheduleKind::Cosine;
         assert_eq!(cosine.check().unwrap_err().key, "max_updates");
         for r_drop in [-0.5, f64::NAN, f64::INFINITY] {
             let config = TrainingConfig { r_drop, ..TrainingConfig::default() };
-            assert_eq!(config.check().unwrap_err().to_string(), format!("training.r_drop is {r_drop}: it must be 0 (one pass) or more"));
+            assert_eq!(
+                config.check().unwrap_err().to_string(),
+                format!("training.r_drop is {r_drop}: it must be 0 (one pass) or more")
+            );
         }
         for spike_factor in [-1.0, 0.5, 1.0, f64::NAN, f64::INFINITY] {
             let config = TrainingConfig { spike_factor, ..TrainingConfig::default() };

@@ -46,7 +46,11 @@ impl Metric {
     /// Whether `score` is better than `best` by more than `minimum_change`.
     #[must_use]
     pub fn improves(self, score: f64, best: f64, minimum_change: f64) -> bool {
-        if self.higher_is_better() { score > best + minimum_change } else { score < best - minimum_change }
+        if self.higher_is_better() {
+            score > best + minimum_change
+        } else {
+            score < best - minimum_change
+        }
     }
 }
 
@@ -111,7 +115,8 @@ pub struct EarlyStopping {
 impl EarlyStopping {
     /// Takes in the score of a validation; whether it is a new best.
     ///
-    /// A score that is not a number never is: a run that diverged must not replace its best checkpoint.
+    /// A score that is not a number never is: a run that diverged must not replace its best
+    /// checkpoint.
     pub fn observe(&mut self, config: &EarlyStoppingConfig, step: u64, score: f64) -> bool {
         let improved = match self.best {
             _ if score.is_nan() => false,
@@ -127,8 +132,8 @@ impl EarlyStopping {
         improved
     }
 
-    /// Begins anew if the scores so far are of another metric than `metric`, with which they cannot be compared; whether
-    /// they were.
+    /// Begins anew if the scores so far are of another metric than `metric`, with which they cannot
+    /// be compared; whether they were.
     pub(crate) fn forget_other_metric(&mut self, metric: Metric) -> bool {
         let other = self.metric.is_some_and(|watched| watched != metric);
         if other {
@@ -157,7 +162,10 @@ mod tests {
         let config = config(Metric::Bleu, 2);
         let mut stopping = EarlyStopping::default();
         assert!(stopping.observe(&config, 1, 10.0));
-        assert!(!stopping.observe(&config, 2, 10.05), "a change below the minimum is no improvement");
+        assert!(
+            !stopping.observe(&config, 2, 10.05),
+            "a change below the minimum is no improvement"
+        );
         assert!(!stopping.is_over(&config));
         assert!(stopping.observe(&config, 3, 10.2));
         assert_eq!(stopping.without_improvement, 0);
@@ -170,7 +178,10 @@ mod tests {
     #[test]
     fn scores_of_another_metric_are_forgotten() {
         let mut stopping = EarlyStopping::default();
-        assert!(!stopping.forget_other_metric(Metric::Loss), "nothing is known of earlier versions' runs");
+        assert!(
+            !stopping.forget_other_metric(Metric::Loss),
+            "nothing is known of earlier versions' runs"
+        );
         stopping.observe(&config(Metric::Loss, 0), 1, 2.1);
         let before = stopping;
         assert!(!stopping.forget_other_metric(Metric::Loss));

@@ -33,7 +33,9 @@ pub enum TrainError {
         configured: u64,
     },
     /// There is nothing to train on.
-    #[error("epoch {epoch} has no target tokens from micro-batch {index} on: check the data report for what was dropped")]
+    #[error(
+        "epoch {epoch} has no target tokens from micro-batch {index} on: check the data report for what was dropped"
+    )]
     NoData {
         /// The pass over the data, from 0.
         epoch: u64,
@@ -86,7 +88,9 @@ pub enum TrainError {
         source: BoxError,
     },
     /// Validation did not measure the score that is watched.
-    #[error("training.early_stopping.metric is {metric}, but validation measured only: {available}")]
+    #[error(
+        "training.early_stopping.metric is {metric}, but validation measured only: {available}"
+    )]
     MissingMetric {
         /// The watched metric.
         metric: &'static str,

@@ -67,8 +67,19 @@ pub fn evaluate(
         let index = index as u64;
         let batch = batch.map_err(|source| TrainError::Source { epoch: 0, index, source })?;
         let output = model
-            .loss(&batch.source, &batch.target_in, &batch.target_out, &Objective::smoothed(label_smoothing), 1.0, &Pass::evaluate())
-            .map_err(|error| TrainError::Compute { action: "validate", step: 0, source: error.into() })?;
+            .loss(
+                &batch.source,
+                &batch.target_in,
+                &batch.target_out,
+                &Objective::smoothed(label_smoothing),
+                1.0,
+                &Pass::evaluate(),
+            )
+            .map_err(|error| TrainError::Compute {
+                action: "validate",
+                step: 0,
+                source: error.into(),
+            })?;
         smoothed += output.smoothed_sum;
         nll += output.nll_sum;
         correct += output.correct as u64;
@@ -79,5 +90,11 @@ pub fn evaluate(
     }
     let count = tokens as f64;
     let nll = nll / count;
-    Ok(TeacherForced { loss: smoothed / count, nll, perplexity: nll.exp(), accuracy: correct as f64 / count, tokens })
+    Ok(TeacherForced {
+        loss: smoothed / count,
+        nll,
+        perplexity: nll.exp(),
+        accuracy: correct as f64 / count,
+        tokens,
+    })
 }

@@ -1,7 +1,7 @@
 //! What happens during training, as values that serialise to one JSON line each.
 //!
-//! Everything that depends on the clock is inside the field `timing`, so that two runs can be compared
-//! in all the rest.
+//! Everything that depends on the clock is inside the field `timing`, so that two runs can be
+//! compared in all the rest.
 
 use std::path::PathBuf;
 
@@ -86,8 +86,8 @@ pub enum Event {
         epoch: u64,
         /// What was not finite, or too high.
         reason: String,
-        /// Where it came from: the first parameter or layer at which a value that is not finite shows, or the batch
-        /// whose loss is too high.
+        /// Where it came from: the first parameter or layer at which a value that is not finite
+        /// shows, or the batch whose loss is too high.
         place: String,
         /// Skipped updates since the last one that was made.
         in_a_row: u32,
@@ -145,7 +145,8 @@ impl Event {
         }
     }
 
-    /// Whether it belongs in the record of the run, which does not depend on where the run was interrupted.
+    /// Whether it belongs in the record of the run, which does not depend on where the run was
+    /// interrupted.
     #[must_use]
     pub const fn is_metric(&self) -> bool {
         matches!(self, Self::Log { .. } | Self::Validation { .. } | Self::Skipped { .. })
@@ -160,8 +161,8 @@ pub trait Observer {
     /// Whatever keeps it from doing so; this ends training.
     fn observe(&mut self, event: &Event) -> Result<(), BoxError>;
 
-    /// Makes durable what has been noted so far. Called before each checkpoint is saved, so that no checkpoint is
-    /// ahead of the record.
+    /// Makes durable what has been noted so far. Called before each checkpoint is saved, so that no
+    /// checkpoint is ahead of the record.
     ///
     /// # Errors
     /// Whatever keeps it from doing so; this ends training.

@@ -17,7 +17,10 @@ const REPLACED: &str = "replaced";
 const PIECE: u64 = 1 << 16;
 
 /// Attaches what was attempted, and on which path, to an I/O error.
-pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
+pub(crate) fn failed(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> CheckpointError {
     let path = path.to_owned();
     move |source| CheckpointError::Io { action, path, source }
 }
@@ -47,7 +50,8 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<FileEntry, Check
 /// Replaces a small file in one step: readers see the old content or the new.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
-    let written = write_synced(&temporary, bytes).and_then(|_| fs::rename(&temporary, path).map_err(failed("replace", path)));
+    let written = write_synced(&temporary, bytes)
+        .and_then(|_| fs::rename(&temporary, path).map_err(failed("replace", path)));
     if written.is_err() {
         // What failed is reported; the part that was written would only take up room.
         let _ = fs::remove_file(&temporary);
@@ -58,20 +62,25 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> 
 
 /// Makes a directory whose parent is there, unless it is there itself.
 ///
-/// Missing parents are not made: where the folder of a run was removed or unmounted, a checkpoint in a new folder of
-/// the same name would be without the rest of its run.
+/// Missing parents are not made: where the folder of a run was removed or unmounted, a checkpoint
+/// in a new folder of the same name would be without the rest of its run.
 pub(crate) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
     match fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(failed("create", path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => {
+            Err(failed("create", path)(error))
+        }
         _ => Ok(()),
     }
 }
 
 /// Makes a directory that appears under `path` only once `fill` has written all of it.
 ///
-/// A directory that is already there is replaced. A process that is killed while it does so leaves hidden names behind,
-/// which [`recover`] resolves.
-pub(crate) fn commit_directory(path: &Path, fill: impl FnOnce(&Path) -> Result<(), CheckpointError>) -> Result<(), CheckpointError> {
+/// A directory that is already there is replaced. A process that is killed while it does so leaves
+/// hidden names behind, which [`recover`] resolves.
+pub(crate) fn commit_directory(
+    path: &Path,
+    fill: impl FnOnce(&Path) -> Result<(), CheckpointError>,
+) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
     remove_directory(&temporary)?;
     create_directory(&temporary)?;
@@ -92,8 +101,8 @@ pub(crate) fn commit_directory(path: &Path, fill: impl FnOnce(&Path) -> Result<(
     remove_directory(&replaced)
 }
 
-/// Resolves what a killed process left in `directory`: what was being written is removed, and what had stepped aside for
-/// it returns to its name.
+/// Resolves what a killed process left in `directory`: what was being written is removed, and what
+/// had stepped aside for it returns to its name.
 pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -101,7 +110,8 @@ pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     };
     for entry in entries {
         let path = entry.map_err(failed("read", directory))?.path();
-        let hidden = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.strip_prefix('.'));
+        let hidden =
+            path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.strip_prefix('.'));
         let extension = path.extension().and_then(|extension| extension.to_str());
         let (Some(name), Some(TEMPORARY | REPLACED)) = (hidden, extension) else { continue };
         let home = path.with_file_name(name);
@@ -116,8 +126,8 @@ pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     sync_directory(directory)
 }
 
-/// Removes a directory as one that [`commit_directory`] made: at once, by its name, so that a process that is killed meanwhile leaves no
-/// half of it behind.
+/// Removes a directory as one that [`commit_directory`] made: at once, by its name, so that a
+/// process that is killed meanwhile leaves no half of it behind.
 pub(crate) fn discard_directory(path: &Path) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
     remove_directory(&temporary)?;
@@ -161,7 +171,11 @@ pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, Chec
     let mut file = File::open(path).map_err(|error| cannot_read(path, error))?;
     let got = file.metadata().map_err(failed("read", path))?.len();
     if got < entry.bytes {
-        return Err(CheckpointError::Truncated { path: path.to_owned(), expected: entry.bytes, got });
+        return Err(CheckpointError::Truncated {
+            path: path.to_owned(),
+            expected: entry.bytes,
+            got,
+        });
     }
     let (mut hash, mut piece) = (Sha256::new(), Vec::new());
     while (&file).take(PIECE).read_to_end(&mut piece).map_err(failed("read", path))? > 0 {
@@ -190,7 +204,9 @@ fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
 /// Makes the names in a directory durable. Only Unix lets a directory be opened for this.
 fn sync_directory(path: &Path) -> Result<(), CheckpointError> {
     if cfg!(unix) {
-        File::open(path).and_then(|directory| directory.sync_all()).map_err(failed("flush", path))?;
+        File::open(path)
+            .and_then(|directory| directory.sync_all())
+            .map_err(failed("flush", path))?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Where a value that is not finite first shows: asked only after an update was skipped for one, so it may be slow.
+//! Where a value that is not finite first shows: asked only after an update was skipped for one, so
+//! it may be slow.
 
 use std::collections::HashMap;
 
@@ -8,15 +9,17 @@ use taper_model::{Pass, Sequences, Transformer};
 use crate::update::loss_scale;
 use crate::{BoxError, MicroBatch, TrainingConfig};
 
-/// Target tokens that are looked at together. The graph of the composed operations holds every intermediate result, all
-/// logits several times over, and the memory of a large batch was only found to suffice for the fused ones.
+/// Target tokens that are looked at together. The graph of the composed operations holds every
+/// intermediate result, all logits several times over, and the memory of a large batch was only
+/// found to suffice for the fused ones.
 const TOKENS_AT_ONCE: usize = 1024;
 
 /// The origin, in words, of the value that is not finite in update `step` on `batches`.
 ///
-/// Makes the passes of the update again, and looks at everything they computed: first at the weights, then at the outputs of
-/// each batch in the order of the computation, of which the first that is not finite had finite inputs, then at the gradients
-/// in the reverse order. Dropout is that of the update in batches of up to [`TOKENS_AT_ONCE`]; larger ones are divided.
+/// Makes the passes of the update again, and looks at everything they computed: first at the
+/// weights, then at the outputs of each batch in the order of the computation, of which the first
+/// that is not finite had finite inputs, then at the gradients in the reverse order. Dropout is
+/// that of the update in batches of up to [`TOKENS_AT_ONCE`]; larger ones are divided.
 pub(crate) fn first_not_finite(
     model: &Transformer,
     config: &TrainingConfig,
@@ -29,21 +32,31 @@ pub(crate) fn first_not_finite(
             return Ok(format!("first in the parameter {}", parameter.name()));
         }
     }
-    let names: HashMap<_, _> = parameters.iter().map(|parameter| (parameter.var().as_tensor().id(), parameter)).collect();
+    let names: HashMap<_, _> =
+        parameters.iter().map(|parameter| (parameter.var().as_tensor().id(), parameter)).collect();
     let total: usize = batches.iter().map(MicroBatch::target_tokens).sum();
     for (index, batch) in batches.iter().enumerate() {
         for part in divided(batch) {
             // The composed operations leave a graph that can be walked.
             let pass = Pass::train(config.seed, step, index as u64).composed();
             let scale = loss_scale(model) / total as f64;
-            let output = model.loss(&part.source, &part.target_in, &part.target_out, &config.objective(), scale, &pass)?;
-            // The parameters met so far, in the order of the computation: a layer's output follows its parameters.
+            let output = model.loss(
+                &part.source,
+                &part.target_in,
+                &part.target_out,
+                &config.objective(),
+                scale,
+                &pass,
+            )?;
+            // The parameters met so far, in the order of the computation: a layer's output follows
+            // its parameters.
             let mut met = Vec::new();
             for node in output.loss.sorted_nodes().into_iter().rev() {
                 if let Some(parameter) = names.get(&node.id()) {
                     met.push(*parameter);
                 } else if !is_finite(node)? {
-                    let layer = met.last().map_or("the embedding", |parameter| layer_of(parameter.name()));
+                    let layer =
+                        met.last().map_or("the embedding", |parameter| layer_of(parameter.name()));
                     return Ok(format!("first in the output of {layer}"));
                 }
             }
@@ -60,19 +73,26 @@ pub(crate) fn first_not_finite(
     Ok("no part shows it by itself: their sum overflows".to_owned())
 }
 
-/// The sentence pairs of a batch in parts of at most [`TOKENS_AT_ONCE`] target tokens, a longer pair by itself.
+/// The sentence pairs of a batch in parts of at most [`TOKENS_AT_ONCE`] target tokens, a longer
+/// pair by itself.
 fn divided(batch: &MicroBatch) -> Vec<MicroBatch> {
     let mut parts: Vec<MicroBatch> = Vec::new();
     let (mut source_at, mut target_at) = (0, 0);
     for (&source, &target) in batch.source.lengths.iter().zip(&batch.target_in.lengths) {
         if parts.last().is_none_or(|part| part.target_tokens() + target > TOKENS_AT_ONCE) {
             let nothing = || Sequences { ids: Vec::new(), lengths: Vec::new() };
-            parts.push(MicroBatch { source: nothing(), target_in: nothing(), target_out: Vec::new() });
+            parts.push(MicroBatch {
+                source: nothing(),
+                target_in: nothing(),
+                target_out: Vec::new(),
+            });
         }
         if let Some(part) = parts.last_mut() {
             part.source.ids.extend_from_slice(&batch.source.ids[source_at..source_at + source]);
             part.source.lengths.push(source);
-            part.target_in.ids.extend_from_slice(&batch.target_in.ids[target_at..target_at + target]);
+            part.target_in
+                .ids
+                .extend_from_slice(&batch.target_in.ids[target_at..target_at + target]);
             part.target_in.lengths.push(target);
             part.target_out.extend_from_slice(&batch.target_out[target_at..target_at + target]);
         }
@@ -105,10 +125,19 @@ mod tests {
         let lengths = [(3, 600), (5, 424), (1, 1), (2, 3000), (4, 7)];
         let sources: Vec<_> = lengths.iter().map(|&(source, _)| row(source, 0)).collect();
         let targets: Vec<_> = lengths.iter().map(|&(_, target)| row(target, 10)).collect();
-        let batch = MicroBatch { source: Sequences::pack(&sources), target_in: Sequences::pack(&targets), target_out: targets.concat() };
+        let batch = MicroBatch {
+            source: Sequences::pack(&sources),
+            target_in: Sequences::pack(&targets),
+            target_out: targets.concat(),
+        };
         let parts = divided(&batch);
-        assert_eq!(parts.iter().map(MicroBatch::target_tokens).collect::<Vec<_>>(), [1024, 1, 3000, 7]);
-        let ids = |pick: fn(&MicroBatch) -> &Vec<u32>| parts.iter().flat_map(pick).copied().collect::<Vec<_>>();
+        assert_eq!(
+            parts.iter().map(MicroBatch::target_tokens).collect::<Vec<_>>(),
+            [1024, 1, 3000, 7]
+        );
+        let ids = |pick: fn(&MicroBatch) -> &Vec<u32>| {
+            parts.iter().flat_map(pick).copied().collect::<Vec<_>>()
+        };
         assert_eq!(ids(|part| &part.source.ids), batch.source.ids);
         assert_eq!(ids(|part| &part.target_in.ids), batch.target_in.ids);
         assert_eq!(ids(|part| &part.target_out), batch.target_out);

@@ -1,17 +1,18 @@
 //! Loss, schedules, optimizer, checkpoints, retention and the training loop.
 //!
-//! The loop trains a [`Transformer`](taper_model::Transformer) on micro-batches that a [`Source`] yields by
-//! position, asks a [`Validate`] for scores and tells an [`Observer`] what happens. It knows no files of
-//! text, no tokenizer, no BLEU, and prints nothing.
+//! The loop trains a [`Transformer`](taper_model::Transformer) on micro-batches that a [`Source`]
+//! yields by position, asks a [`Validate`] for scores and tells an [`Observer`] what happens. It
+//! knows no files of text, no tokenizer, no BLEU, and prints nothing.
 //!
-//! The decision that shapes it: a run's state is weights, moments, counters and a data position, and
-//! nothing else. Dropout is a function of (seed, update, micro-batch, place), data order of (seed, epoch),
-//! the learning rate of the update number. A checkpoint therefore is the whole state, and a resumed run
-//! equals an uninterrupted one byte for byte. The alternative, to save the state of generators and
-//! iterators, was rejected: each new source of randomness would be one more thing to forget.
+//! The decision that shapes it: a run's state is weights, moments, counters and a data position,
+//! and nothing else. Dropout is a function of (seed, update, micro-batch, place), data order of
+//! (seed, epoch), the learning rate of the update number. A checkpoint therefore is the whole
+//! state, and a resumed run equals an uninterrupted one byte for byte. The alternative, to save the
+//! state of generators and iterators, was rejected: each new source of randomness would be one more
+//! thing to forget.
 //!
-//! Read [`config`](TrainingConfig) first, then `trainer.rs` (the loop), `update.rs` (one update) and
-//! `checkpoint.rs` (what is on disk).
+//! Read [`config`](TrainingConfig) first, then `trainer.rs` (the loop), `update.rs` (one update)
+//! and `checkpoint.rs` (what is on disk).
 #![forbid(unsafe_code)]
 
 mod average;
@@ -35,9 +36,12 @@ mod update;
 pub use average::{Averaged, average};
 pub use batch::{MicroBatch, Position, Source};
 pub use checkpoint::{
-    AVERAGED, BEST, Checkpoints, LAST, LEFT, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, Saved, checkpoint_name, load_model, read_state,
+    AVERAGED, BEST, Checkpoints, LAST, LEFT, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, Saved,
+    checkpoint_name, load_model, read_state,
 };
-pub use config::{ConfigError, EarlyStoppingConfig, OptimizerConfig, OptimizerKind, TrainingConfig};
+pub use config::{
+    ConfigError, EarlyStoppingConfig, OptimizerConfig, OptimizerKind, TrainingConfig,
+};
 pub use early_stopping::{Best, EarlyStopping, Metric, Scores};
 pub use error::{BoxError, CheckpointError, TrainError};
 pub use evaluate::{NoValidation, TeacherForced, Validate, evaluate};

@@ -1,5 +1,5 @@
-//! A pass that changes nothing: whether the largest batch can be computed is better known before the first update than
-//! after hours, when it first comes up.
+//! A pass that changes nothing: whether the largest batch can be computed is better known before
+//! the first update than after hours, when it first comes up.
 
 use taper_model::{Pass, Transformer};
 use taper_ops::Gradients;
@@ -9,9 +9,15 @@ use crate::{MicroBatch, TrainError, TrainingConfig};
 /// Computes loss and gradients of `batch` as an update would, and drops them.
 ///
 /// # Errors
-/// What that update would fail with: memory that does not suffice, sentences longer than the positions reach.
-pub fn rehearse(model: &Transformer, config: &TrainingConfig, batch: &MicroBatch) -> Result<(), TrainError> {
-    let failed = |source| TrainError::Compute { action: "rehearse the largest batch", step: 0, source };
+/// What that update would fail with: memory that does not suffice, sentences longer than the
+/// positions reach.
+pub fn rehearse(
+    model: &Transformer,
+    config: &TrainingConfig,
+    batch: &MicroBatch,
+) -> Result<(), TrainError> {
+    let failed =
+        |source| TrainError::Compute { action: "rehearse the largest batch", step: 0, source };
     let pass = Pass::train(config.seed, 0, 0);
     let scale = 1.0 / batch.target_tokens().max(1) as f64;
     let output = model

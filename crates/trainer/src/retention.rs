@@ -15,13 +15,21 @@ pub(crate) struct Candidate {
 
 /// The steps of the checkpoints to delete, ascending.
 ///
-/// Kept are the `keep_last` newest, the `keep_best` best by `metric` (of equal scores the newer), and
-/// those in `protected`, at which a pointer points.
-pub(crate) fn to_delete(candidates: &[Candidate], keep_last: usize, keep_best: usize, metric: Metric, protected: &[u64]) -> Vec<u64> {
+/// Kept are the `keep_last` newest, the `keep_best` best by `metric` (of equal scores the newer),
+/// and those in `protected`, at which a pointer points.
+pub(crate) fn to_delete(
+    candidates: &[Candidate],
+    keep_last: usize,
+    keep_best: usize,
+    metric: Metric,
+    protected: &[u64],
+) -> Vec<u64> {
     let mut newest: Vec<u64> = candidates.iter().map(|candidate| candidate.step).collect();
     newest.sort_unstable_by(|a, b| b.cmp(a));
-    let mut best: Vec<(f64, u64)> =
-        candidates.iter().filter_map(|candidate| candidate.score.map(|score| (score, candidate.step))).collect();
+    let mut best: Vec<(f64, u64)> = candidates
+        .iter()
+        .filter_map(|candidate| candidate.score.map(|score| (score, candidate.step)))
+        .collect();
     best.sort_by(|a, b| by_rank(metric, a.0, b.0).then(b.1.cmp(&a.1)));
     let mut kept: Vec<u64> = newest.iter().take(keep_last).copied().collect();
     kept.extend(best.iter().take(keep_best).map(|&(_, step)| step));
@@ -50,7 +58,13 @@ mod tests {
 
     #[test]
     fn the_newest_and_the_best_are_kept() {
-        let all = candidates(&[(1, Some(3.0)), (2, Some(1.0)), (3, Some(2.0)), (4, None), (5, Some(4.0))]);
+        let all = candidates(&[
+            (1, Some(3.0)),
+            (2, Some(1.0)),
+            (3, Some(2.0)),
+            (4, None),
+            (5, Some(4.0)),
+        ]);
         assert_eq!(to_delete(&all, 2, 1, Metric::Loss, &[]), [1, 3]);
         assert_eq!(to_delete(&all, 1, 2, Metric::Loss, &[]), [1, 4]);
         assert_eq!(to_delete(&all, 1, 2, Metric::Bleu, &[]), [2, 3, 4]);

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
-    /// `scale · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)` (Vaswani et al. 2017, equation 3).
+    /// `scale · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)` (Vaswani et al. 2017, equation
+    /// 3).
     Noam,
     /// Linear warm-up to the peak, then `peak · sqrt(warmup / step)` (fairseq's `inverse_sqrt`).
     InverseSqrt,
@@ -54,7 +55,13 @@ pub struct ScheduleConfig {
 
 impl Default for ScheduleConfig {
     fn default() -> Self {
-        Self { kind: ScheduleKind::Noam, scale: 1.0, learning_rate: 5e-4, warmup: 4000, minimum: 0.0 }
+        Self {
+            kind: ScheduleKind::Noam,
+            scale: 1.0,
+            learning_rate: 5e-4,
+            warmup: 4000,
+            minimum: 0.0,
+        }
     }
 }
 
@@ -66,7 +73,9 @@ impl ScheduleConfig {
     pub fn at(&self, step: u64, d_model: usize, max_updates: u64) -> f64 {
         let step = step.max(1);
         match self.kind {
-            ScheduleKind::Noam => noam(step, d_model, self.warmup, self.scale).max(self.floor(step)),
+            ScheduleKind::Noam => {
+                noam(step, d_model, self.warmup, self.scale).max(self.floor(step))
+            }
             _ if step < self.warmup => self.learning_rate * step as f64 / self.warmup as f64,
             ScheduleKind::Constant => self.learning_rate,
             ScheduleKind::InverseSqrt => {
@@ -129,7 +138,12 @@ mod tests {
 
     #[test]
     fn every_other_shape_warms_up_linearly_to_its_peak() {
-        for kind in [ScheduleKind::InverseSqrt, ScheduleKind::Cosine, ScheduleKind::Linear, ScheduleKind::Constant] {
+        for kind in [
+            ScheduleKind::InverseSqrt,
+            ScheduleKind::Cosine,
+            ScheduleKind::Linear,
+            ScheduleKind::Constant,
+        ] {
             let schedule = schedule(kind);
             close(schedule.at(1, 64, 110), 1e-4);
             close(schedule.at(5, 64, 110), 5e-4);

@@ -16,7 +16,8 @@ const SPIKE_WINDOW: u64 = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// Of the resolved configuration. Recorded, and for the caller to compare: a longer run is no error.
+    /// Of the resolved configuration. Recorded, and for the caller to compare: a longer run is no
+    /// error.
     pub config_hash: String,
     /// Of the tokenizer. A checkpoint loads only with its own.
     pub tokenizer_hash: String,
@@ -32,8 +33,8 @@ pub struct FileEntry {
     pub bytes: u64,
 }
 
-/// Sums since the last log event. Kept in the state so that logged averages do not depend on where a run
-/// was interrupted.
+/// Sums since the last log event. Kept in the state so that logged averages do not depend on where
+/// a run was interrupted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
@@ -84,8 +85,8 @@ pub struct State {
     pub step: u64,
     /// The next micro-batch to train on.
     pub position: Position,
-    /// The seed of the run. All randomness is a function of it and of where it is used, so it is also the
-    /// whole random state.
+    /// The seed of the run. All randomness is a function of it and of where it is used, so it is
+    /// also the whole random state.
     pub seed: u64,
     /// Target tokens trained on.
     pub tokens: u64,
@@ -108,9 +109,9 @@ pub struct State {
     /// Seconds in the training loop, summed over resumes.
     #[serde(with = "exact")]
     pub training_seconds: f64,
-    /// Whether the schedule has no checkpoint after exactly this many updates, so that one is there only because
-    /// training was interrupted or could not go on. It counts for nothing but resuming, or an interruption would
-    /// change what is kept and averaged.
+    /// Whether the schedule has no checkpoint after exactly this many updates, so that one is
+    /// there only because training was interrupted or could not go on. It counts for nothing
+    /// but resuming, or an interruption would change what is kept and averaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interim: bool,
     /// What the run was made from.
@@ -146,16 +147,20 @@ impl State {
         }
     }
 
-    /// The loss a token above which the next update is skipped, with the `spike_factor` of the configuration.
+    /// The loss a token above which the next update is skipped, with the `spike_factor` of the
+    /// configuration.
     pub(crate) fn loss_limit(&self, spike_factor: f64) -> f64 {
-        self.mean_loss.filter(|_| spike_factor > 0.0).map_or(f64::INFINITY, |mean| spike_factor * mean)
+        self.mean_loss
+            .filter(|_| spike_factor > 0.0)
+            .map_or(f64::INFINITY, |mean| spike_factor * mean)
     }
 
-    /// Takes the loss a token of the update that was just made, which `step` counts already, into the running mean; there is none
-    /// where no rule asks for it.
+    /// Takes the loss a token of the update that was just made, which `step` counts already, into
+    /// the running mean; there is none where no rule asks for it.
     pub(crate) fn follow_loss(&mut self, spike_factor: f64, loss: f64) {
         let count = self.step.min(SPIKE_WINDOW) as f64;
-        self.mean_loss = (spike_factor > 0.0).then(|| self.mean_loss.map_or(loss, |mean| mean + (loss - mean) / count));
+        self.mean_loss = (spike_factor > 0.0)
+            .then(|| self.mean_loss.map_or(loss, |mean| mean + (loss - mean) / count));
     }
 }
 
@@ -163,8 +168,8 @@ fn is_zero(value: &f64) -> bool {
     value.to_bits() == 0
 }
 
-/// Numbers as strings that parse back to the same bits: JSON readers may round the last one, and JSON has
-/// no infinities.
+/// Numbers as strings that parse back to the same bits: JSON readers may round the last one, and
+/// JSON has no infinities.
 pub(crate) mod exact {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -185,11 +190,16 @@ mod exact_option {
     #[derive(Serialize, Deserialize)]
     struct Exact(#[serde(with = "super::exact")] f64);
 
-    pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        value: &Option<f64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         value.map(Exact).serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<f64>, D::Error> {
         Ok(Option::<Exact>::deserialize(deserializer)?.map(|exact| exact.0))
     }
 }
@@ -201,7 +211,9 @@ mod tests {
     #[test]
     fn every_number_comes_back_with_the_same_bits() {
         let mut state = State::new(7, Identity::default());
-        for value in [0.1 + 0.2, 1.0 / 3.0, f64::MIN_POSITIVE, f64::INFINITY, -0.0, 123_456_789.123_456_79] {
+        for value in
+            [0.1 + 0.2, 1.0 / 3.0, f64::MIN_POSITIVE, f64::INFINITY, -0.0, 123_456_789.123_456_79]
+        {
             state.window.smoothed_sum = value;
             state.score = Some(value);
             let text = serde_json::to_string(&state).unwrap();

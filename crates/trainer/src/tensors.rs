@@ -1,7 +1,8 @@
 //! Parameters as flat buffers and as safetensors files.
 //!
 //! Moments, the moving average and gradients share the parameter store's flat layout; in files each
-//! parameter has its own name and shape, so that a checkpoint can be inspected and checked tensor by tensor.
+//! parameter has its own name and shape, so that a checkpoint can be inspected and checked tensor
+//! by tensor.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -26,7 +27,11 @@ pub(crate) struct Named {
 }
 
 /// A flat buffer cut into tensors, each named as its parameter with `prefix` in front.
-pub(crate) fn name_parts(store: &ParameterStore, prefix: &str, flat: &Tensor) -> CandleResult<Vec<Named>> {
+pub(crate) fn name_parts(
+    store: &ParameterStore,
+    prefix: &str,
+    flat: &Tensor,
+) -> CandleResult<Vec<Named>> {
     let values: Vec<f32> = flat.to_vec1()?;
     let cut = |parameter: &Parameter| Named {
         name: format!("{prefix}{}", parameter.name()),
@@ -39,13 +44,17 @@ pub(crate) fn name_parts(store: &ParameterStore, prefix: &str, flat: &Tensor) ->
 /// The bytes of a safetensors file.
 pub(crate) fn encode(path: &Path, tensors: &[Named]) -> Result<Vec<u8>, CheckpointError> {
     let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
-    // One key only: the writer puts them in the order of a hash map, and equal runs must give equal bytes.
+    // One key only: the writer puts them in the order of a hash map, and equal runs must give equal
+    // bytes.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    safetensors::serialize(views, Some(metadata))
-        .map_err(|error| CheckpointError::Corrupt { path: path.to_owned(), reason: error.to_string() })
+    safetensors::serialize(views, Some(metadata)).map_err(|error| CheckpointError::Corrupt {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
 }
 
-/// The writer asks for the bytes of one tensor at a time: those of all would be as large as the file.
+/// The writer asks for the bytes of one tensor at a time: those of all would be as large as the
+/// file.
 impl View for &Named {
     fn dtype(&self) -> Dtype {
         Dtype::F32
@@ -81,18 +90,26 @@ impl Reader {
         file.read_exact(&mut head).map_err(failed("read", path))?;
         let length = u64::from_le_bytes(head);
         let Some(data) = bytes.checked_sub(HEAD).and_then(|rest| rest.checked_sub(length)) else {
-            return Err(corrupt(format!("its header should have {length} bytes, the whole file has {bytes}")));
+            return Err(corrupt(format!(
+                "its header should have {length} bytes, the whole file has {bytes}"
+            )));
         };
         let mut header = Vec::new();
         file.by_ref().take(length).read_to_end(&mut header).map_err(failed("read", path))?;
         // Offsets and sizes are checked on the way.
-        let header: Metadata = serde_json::from_slice(&header).map_err(|error| corrupt(format!("its header: {error}")))?;
+        let header: Metadata = serde_json::from_slice(&header)
+            .map_err(|error| corrupt(format!("its header: {error}")))?;
         if header.data_len() as u64 != data {
-            return Err(corrupt(format!("its header tells of {} bytes of values, but there are {data}", header.data_len())));
+            return Err(corrupt(format!(
+                "its header tells of {} bytes of values, but there are {data}",
+                header.data_len()
+            )));
         }
         let tensor = |name: String| match header.info(&name) {
             Some(info) if info.dtype == Dtype::F32 => Ok((name, info.shape.clone())),
-            Some(info) => Err(corrupt(format!("tensor '{name}' has type {:?}, expected F32", info.dtype))),
+            Some(info) => {
+                Err(corrupt(format!("tensor '{name}' has type {:?}, expected F32", info.dtype)))
+            }
             None => Err(corrupt(format!("tensor '{name}' has no shape"))),
         };
         let tensors = header.offset_keys().into_iter().map(tensor).collect::<Result<_, _>>()?;
@@ -116,18 +133,25 @@ impl Reader {
     }
 
     /// The tensors of each prefix, joined in the layout of the store.
-    pub(crate) fn flat<const N: usize>(self, store: &ParameterStore, prefixes: [&str; N]) -> Result<[Vec<f32>; N], CheckpointError> {
+    pub(crate) fn flat<const N: usize>(
+        self,
+        store: &ParameterStore,
+        prefixes: [&str; N],
+    ) -> Result<[Vec<f32>; N], CheckpointError> {
         let mut flat = prefixes.map(|_| vec![0f32; store.len()]);
         self.parameters(store, &prefixes, |prefix, parameter, values| {
-            flat[prefix][parameter.offset()..parameter.offset() + parameter.len()].copy_from_slice(&values);
+            flat[prefix][parameter.offset()..parameter.offset() + parameter.len()]
+                .copy_from_slice(&values);
             Ok(())
         })?;
         Ok(flat)
     }
 
-    /// Hands the values of every parameter to `take`, once for each prefix that stands before its name, with the prefix's number.
+    /// Hands the values of every parameter to `take`, once for each prefix that stands before its
+    /// name, with the prefix's number.
     ///
-    /// Nothing is handed over of a file that lacks a parameter, has one of another shape, or has anything else.
+    /// Nothing is handed over of a file that lacks a parameter, has one of another shape, or has
+    /// anything else.
     pub(crate) fn parameters(
         self,
         store: &ParameterStore,
@@ -139,7 +163,8 @@ impl Reader {
         let mut wanted = HashMap::new();
         for (number, prefix) in prefixes.iter().enumerate() {
             for parameter in store.parameters() {
-                let (name, expected) = (format!("{prefix}{}", parameter.name()), parameter.shape().to_vec());
+                let (name, expected) =
+                    (format!("{prefix}{}", parameter.name()), parameter.shape().to_vec());
                 match left.remove(&name) {
                     Some(shape) if shape == expected => wanted.insert(name, (number, parameter)),
                     Some(got) => return Err(CheckpointError::Shape { path, name, expected, got }),
@@ -157,7 +182,10 @@ impl Reader {
         })
     }
 
-    fn each(mut self, mut take: impl FnMut(Named) -> Result<(), CheckpointError>) -> Result<(), CheckpointError> {
+    fn each(
+        mut self,
+        mut take: impl FnMut(Named) -> Result<(), CheckpointError>,
+    ) -> Result<(), CheckpointError> {
         for (name, shape) in self.tensors {
             let count = shape.iter().product();
             let values = read_values(&mut self.file, count).map_err(failed("read", &self.path))?;

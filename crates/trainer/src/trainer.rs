@@ -1,7 +1,8 @@
 //! The training loop.
 //!
-//! All decisions depend on the state, the configuration and the data alone, apart from `max_minutes` and
-//! the stop flag. So a run that was interrupted and resumed goes on as if it had not been, to the bit.
+//! All decisions depend on the state, the configuration and the data alone, apart from
+//! `max_minutes` and the stop flag. So a run that was interrupted and resumed goes on as if it had
+//! not been, to the bit.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,8 @@ use crate::checkpoint::{self, AVERAGED, Checkpoints, LAST};
 use crate::inspect;
 use crate::update::{Fault, Optimizer, Outcome};
 use crate::{
-    Event, Identity, MicroBatch, Observer, Position, Source, State, StopReason, Timing, TrainError, TrainingConfig, Validate, average,
+    Event, Identity, MicroBatch, Observer, Position, Source, State, StopReason, Timing, TrainError,
+    TrainingConfig, Validate, average,
 };
 
 /// A model in training.
@@ -26,7 +28,8 @@ pub struct Trainer {
     state: State,
     /// Whether the state on disk is the one in memory.
     saved: bool,
-    /// Whether everything that is due after the last update has been done, so that the state may be saved.
+    /// Whether everything that is due after the last update has been done, so that the state may
+    /// be saved.
     settled: bool,
     /// The first failure of the observer; training ends once the update in hand is dealt with.
     unobserved: Option<TrainError>,
@@ -39,23 +42,26 @@ impl Trainer {
     ///
     /// # Errors
     /// The configuration cannot be trained with, or buffers cannot be allocated.
-    pub fn new(model: Transformer, config: TrainingConfig, identity: Identity, checkpoints: &Path) -> Result<Self, TrainError> {
+    pub fn new(
+        model: Transformer,
+        config: TrainingConfig,
+        identity: Identity,
+        checkpoints: &Path,
+    ) -> Result<Self, TrainError> {
         config.check()?;
-        let optimizer = Optimizer::new(model.parameters(), config.ema_decay).map_err(|error| TrainError::Compute {
-            action: "set up the optimizer",
-            step: 0,
-            source: error.into(),
+        let optimizer = Optimizer::new(model.parameters(), config.ema_decay).map_err(|error| {
+            TrainError::Compute { action: "set up the optimizer", step: 0, source: error.into() }
         })?;
         let state = State::new(config.seed, identity);
         Ok(Self::assemble(model, config, checkpoints, optimizer, state, false))
     }
 
-    /// Continues the run under `checkpoints` from its checkpoint called `which` (`last`, `best` or a
-    /// directory's name).
+    /// Continues the run under `checkpoints` from its checkpoint called `which` (`last`, `best` or
+    /// a directory's name).
     ///
     /// # Errors
-    /// The configuration cannot be trained with, or is of another seed; the checkpoint cannot be loaded, or
-    /// does not fit the model or the tokenizer.
+    /// The configuration cannot be trained with, or is of another seed; the checkpoint cannot be
+    /// loaded, or does not fit the model or the tokenizer.
     pub fn resume(
         model: Transformer,
         config: TrainingConfig,
@@ -67,8 +73,9 @@ impl Trainer {
         Self::resume_from(model, config, identity, checkpoints, &path)
     }
 
-    /// As [`Trainer::resume`], from the checkpoint in the directory `path`, wherever that is; what is saved from here on is
-    /// saved under `checkpoints`, and what `last` means there is this checkpoint from now on.
+    /// As [`Trainer::resume`], from the checkpoint in the directory `path`, wherever that is; what
+    /// is saved from here on is saved under `checkpoints`, and what `last` means there is this
+    /// checkpoint from now on.
     ///
     /// # Errors
     /// As [`Trainer::resume`], and if `last` cannot be changed.
@@ -86,7 +93,8 @@ impl Trainer {
         if state.seed != config.seed {
             return Err(TrainError::Seed { path, saved: state.seed, configured: config.seed });
         }
-        let optimizer = Optimizer::import(&path, &state, model.parameters(), config.ema_decay > 0.0)?;
+        let optimizer =
+            Optimizer::import(&path, &state, model.parameters(), config.ema_decay > 0.0)?;
         state.identity = identity;
         if state.early_stopping.forget_other_metric(config.early_stopping.metric) {
             state.score = None;
@@ -95,10 +103,28 @@ impl Trainer {
         Ok(Self::assemble(model, config, checkpoints, optimizer, state, saved))
     }
 
-    fn assemble(model: Transformer, config: TrainingConfig, checkpoints: &Path, optimizer: Optimizer, state: State, saved: bool) -> Self {
+    fn assemble(
+        model: Transformer,
+        config: TrainingConfig,
+        checkpoints: &Path,
+        optimizer: Optimizer,
+        state: State,
+        saved: bool,
+    ) -> Self {
         let averaged = checkpoints.join(AVERAGED);
         let checkpoints = Checkpoints::new(checkpoints);
-        Self { model, config, checkpoints, averaged, optimizer, state, saved, settled: true, unobserved: None, learning_rate: 0.0 }
+        Self {
+            model,
+            config,
+            checkpoints,
+            averaged,
+            optimizer,
+            state,
+            saved,
+            settled: true,
+            unobserved: None,
+            learning_rate: 0.0,
+        }
     }
 
     /// The model, with the weights that are trained.
@@ -119,14 +145,16 @@ impl Trainer {
         &self.state
     }
 
-    /// Whether the state can be saved by [`Trainer::rescue`] and is on disk nowhere yet. After an error of the disk this
-    /// holds; after one of the computation it does not, since the update in hand is then half done.
+    /// Whether the state can be saved by [`Trainer::rescue`] and is on disk nowhere yet. After an
+    /// error of the disk this holds; after one of the computation it does not, since the update
+    /// in hand is then half done.
     #[must_use]
     pub const fn needs_rescue(&self) -> bool {
         self.settled && !self.saved
     }
 
-    /// Saves the state as a checkpoint under `checkpoints`, where the run's own folder takes no more; returns its directory.
+    /// Saves the state as a checkpoint under `checkpoints`, where the run's own folder takes no
+    /// more; returns its directory.
     ///
     /// # Errors
     /// That directory cannot be written either.
@@ -137,14 +165,15 @@ impl Trainer {
 
     /// Trains until a limit is reached, patience runs out or `stop` is set.
     ///
-    /// When `stop` is set, the update in hand is finished and a checkpoint saved, from which training can
-    /// go on as if nothing had been. At any other end the model is validated once more unless it just was,
-    /// saved, and averaged with earlier ones where that is configured.
+    /// When `stop` is set, the update in hand is finished and a checkpoint saved, from which
+    /// training can go on as if nothing had been. At any other end the model is validated once
+    /// more unless it just was, saved, and averaged with earlier ones where that is configured.
     ///
     /// # Errors
-    /// The data, the validation, the observer or the disk failed, or training diverged. Checkpoints saved
-    /// before stay as they are. Where data, validation or observer failed, the state is saved first; where it could not be saved, it is
-    /// still in memory and [`Trainer::rescue`] takes it elsewhere.
+    /// The data, the validation, the observer or the disk failed, or training diverged. Checkpoints
+    /// saved before stay as they are. Where data, validation or observer failed, the state is
+    /// saved first; where it could not be saved, it is still in memory and [`Trainer::rescue`]
+    /// takes it elsewhere.
     pub fn train(
         &mut self,
         source: &mut dyn Source,
@@ -154,7 +183,10 @@ impl Trainer {
     ) -> Result<StopReason, TrainError> {
         let clock = Clock { began: Instant::now(), before: self.state.training_seconds };
         self.leave_a_shortened_epoch(source)?;
-        if self.state.step > 0 && self.validation_is_due() && self.state.validated_at != Some(self.state.step) {
+        if self.state.step > 0
+            && self.validation_is_due()
+            && self.state.validated_at != Some(self.state.step)
+        {
             // It failed, and the state was saved without it.
             self.validate_and_save(validate, observer, &clock)?;
             self.check_observer(observer)?;
@@ -186,18 +218,31 @@ impl Trainer {
     }
 
     /// What is due after an update: a log event, a validation, a checkpoint.
-    fn follow_up(&mut self, validate: &mut dyn Validate, observer: &mut dyn Observer, clock: &Clock) -> Result<(), TrainError> {
+    fn follow_up(
+        &mut self,
+        validate: &mut dyn Validate,
+        observer: &mut dyn Observer,
+        clock: &Clock,
+    ) -> Result<(), TrainError> {
         if self.state.step.is_multiple_of(self.config.log_every) {
             self.log(observer);
         }
         self.validate_and_save(validate, observer, clock)
     }
 
-    /// Goes on with the next epoch where other text or another token budget has made this one shorter than the position in it.
+    /// Goes on with the next epoch where other text or another token budget has made this one
+    /// shorter than the position in it.
     fn leave_a_shortened_epoch(&mut self, source: &mut dyn Source) -> Result<(), TrainError> {
         let Position { epoch, index } = self.state.position;
         // An epoch of which nothing was taken is as long as it is.
-        if index > 0 && index >= source.batches(epoch).map_err(|error| TrainError::Source { epoch, index, source: error })? {
+        if index > 0
+            && index
+                >= source.batches(epoch).map_err(|error| TrainError::Source {
+                    epoch,
+                    index,
+                    source: error,
+                })?
+        {
             self.state.position = Position { epoch: epoch + 1, index: 0 };
         }
         Ok(())
@@ -209,7 +254,12 @@ impl Trainer {
     }
 
     /// The validation and the checkpoint that are due after the last update.
-    fn validate_and_save(&mut self, validate: &mut dyn Validate, observer: &mut dyn Observer, clock: &Clock) -> Result<(), TrainError> {
+    fn validate_and_save(
+        &mut self,
+        validate: &mut dyn Validate,
+        observer: &mut dyn Observer,
+        clock: &Clock,
+    ) -> Result<(), TrainError> {
         let improved = self.validation_is_due() && self.validate(validate, observer, clock)?;
         self.state.training_seconds = clock.seconds();
         self.settled = true;
@@ -224,8 +274,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Why not to make another update, if there is a reason. An interruption comes last: a run that is
-    /// complete is not waiting to be resumed.
+    /// Why not to make another update, if there is a reason. An interruption comes last: a run that
+    /// is complete is not waiting to be resumed.
     fn reason_to_stop(&self, stop: &AtomicBool) -> Option<StopReason> {
         let (config, state) = (&self.config, &self.state);
         if state.early_stopping.is_over(&config.early_stopping) {
@@ -244,12 +294,22 @@ impl Trainer {
     }
 
     /// Makes one update or skips it; whether it was made.
-    fn update(&mut self, began: Instant, batches: &[MicroBatch], next: Position, observer: &mut dyn Observer) -> Result<bool, TrainError> {
+    fn update(
+        &mut self,
+        began: Instant,
+        batches: &[MicroBatch],
+        next: Position,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, TrainError> {
         let step = self.state.step + 1;
-        let rate = self.config.schedule.at(step, self.model.config().d_model, self.config.max_updates);
+        let rate =
+            self.config.schedule.at(step, self.model.config().d_model, self.config.max_updates);
         let limit = self.state.loss_limit(self.config.spike_factor);
         let failed = |source| TrainError::Compute { action: "train", step, source };
-        let outcome = self.optimizer.update(&self.model, &self.config, step, rate, limit, batches).map_err(failed)?;
+        let outcome = self
+            .optimizer
+            .update(&self.model, &self.config, step, rate, limit, batches)
+            .map_err(failed)?;
         let begin = std::mem::replace(&mut self.state.position, next);
         self.saved = false;
         match outcome {
@@ -267,10 +327,16 @@ impl Trainer {
             Outcome::Skipped(fault) => {
                 let Position { epoch, index } = begin;
                 let place = match fault {
-                    Fault::Spike { .. } if batches.len() == 1 => format!("in micro-batch {index} of epoch {epoch}"),
-                    Fault::Spike { .. } => format!("in the {} micro-batches from {index} of epoch {epoch} on", batches.len()),
+                    Fault::Spike { .. } if batches.len() == 1 => {
+                        format!("in micro-batch {index} of epoch {epoch}")
+                    }
+                    Fault::Spike { .. } => format!(
+                        "in the {} micro-batches from {index} of epoch {epoch} on",
+                        batches.len()
+                    ),
                     Fault::Loss(_) | Fault::Gradient(_) => {
-                        inspect::first_not_finite(&self.model, &self.config, step, batches).map_err(failed)?
+                        inspect::first_not_finite(&self.model, &self.config, step, batches)
+                            .map_err(failed)?
                     }
                 };
                 self.skip(epoch, fault.to_string(), place, observer)?;
@@ -280,12 +346,28 @@ impl Trainer {
     }
 
     /// Counts a skipped update, and gives up after too many in a row.
-    fn skip(&mut self, epoch: u64, reason: String, place: String, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    fn skip(
+        &mut self,
+        epoch: u64,
+        reason: String,
+        place: String,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
         let state = &mut self.state;
         state.skipped += 1;
         state.skipped_in_a_row += 1;
         let (step, in_a_row, total) = (state.step, state.skipped_in_a_row, state.skipped);
-        self.tell(observer, &Event::Skipped { step, epoch, reason: reason.clone(), place: place.clone(), in_a_row, total });
+        self.tell(
+            observer,
+            &Event::Skipped {
+                step,
+                epoch,
+                reason: reason.clone(),
+                place: place.clone(),
+                in_a_row,
+                total,
+            },
+        );
         if in_a_row >= self.config.max_skipped_in_a_row {
             let last_good = match self.checkpoints.resolve(LAST) {
                 Ok(path) => format!("the last good checkpoint is {}", path.display()),
@@ -298,7 +380,8 @@ impl Trainer {
 
     /// The micro-batches of the next update, and the position after them.
     ///
-    /// They may span two epochs, so that every update is of the same size; only the last epoch cuts short.
+    /// They may span two epochs, so that every update is of the same size; only the last epoch cuts
+    /// short.
     fn gather(&self, source: &mut dyn Source) -> Result<(Vec<MicroBatch>, Position), TrainError> {
         let mut at = self.state.position;
         let begin = at;
@@ -307,7 +390,8 @@ impl Trainer {
             if self.config.max_epochs > 0 && at.epoch >= self.config.max_epochs {
                 break;
             }
-            let failed = |error| TrainError::Source { epoch: at.epoch, index: at.index, source: error };
+            let failed =
+                |error| TrainError::Source { epoch: at.epoch, index: at.index, source: error };
             let count = source.batches(at.epoch).map_err(failed)?;
             if at.index >= count {
                 // Only possible where there is no data, or less from one update to the next.
@@ -346,9 +430,14 @@ impl Trainer {
         self.tell(observer, &event);
     }
 
-    /// Measures the model; whether it is the best so far. Saves the state if that fails: the updates are sound, whatever kept
-    /// them from being scored.
-    fn validate(&mut self, validate: &mut dyn Validate, observer: &mut dyn Observer, clock: &Clock) -> Result<bool, TrainError> {
+    /// Measures the model; whether it is the best so far. Saves the state if that fails: the
+    /// updates are sound, whatever kept them from being scored.
+    fn validate(
+        &mut self,
+        validate: &mut dyn Validate,
+        observer: &mut dyn Observer,
+        clock: &Clock,
+    ) -> Result<bool, TrainError> {
         self.measure(validate, observer).or_else(|error| {
             self.state.training_seconds = clock.seconds();
             self.settled = true;
@@ -357,7 +446,11 @@ impl Trainer {
         })
     }
 
-    fn measure(&mut self, validate: &mut dyn Validate, observer: &mut dyn Observer) -> Result<bool, TrainError> {
+    fn measure(
+        &mut self,
+        validate: &mut dyn Validate,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, TrainError> {
         let step = self.state.step;
         let scores = self
             .optimizer
@@ -388,24 +481,35 @@ impl Trainer {
         observer.flush().map_err(|source| TrainError::Observer { step, source })?;
         let path = self.write(&self.checkpoints.clone(), best)?;
         let deleted = self.prune()?;
-        self.tell(observer, &Event::Checkpoint { step, path, best, deleted, timing: self.timing() });
+        self.tell(
+            observer,
+            &Event::Checkpoint { step, path, best, deleted, timing: self.timing() },
+        );
         Ok(())
     }
 
     /// Deletes the checkpoints that need no longer be kept; returns their names.
     fn prune(&self) -> Result<Vec<String>, TrainError> {
         let config = &self.config;
-        Ok(self.checkpoints.prune(self.state.step, config.keep_last, config.keep_best, config.early_stopping.metric)?)
+        Ok(self.checkpoints.prune(
+            self.state.step,
+            config.keep_last,
+            config.keep_best,
+            config.early_stopping.metric,
+        )?)
     }
 
     /// Writes the state as one of `checkpoints`.
-    fn write(&mut self, checkpoints: &Checkpoints, best: bool) -> Result<std::path::PathBuf, TrainError> {
+    fn write(
+        &mut self,
+        checkpoints: &Checkpoints,
+        best: bool,
+    ) -> Result<std::path::PathBuf, TrainError> {
         let step = self.state.step;
-        let (model, optimizer) = self.optimizer.export(self.model.parameters()).map_err(|error| TrainError::Compute {
-            action: "copy the weights",
-            step,
-            source: error.into(),
-        })?;
+        let (model, optimizer) =
+            self.optimizer.export(self.model.parameters()).map_err(|error| {
+                TrainError::Compute { action: "copy the weights", step, source: error.into() }
+            })?;
         let path = checkpoints.save(&self.state, &model, &optimizer, best)?;
         self.saved = true;
         Ok(path)
@@ -442,8 +546,11 @@ impl Trainer {
         clock: &Clock,
     ) -> Result<(), TrainError> {
         let complete = reason != StopReason::Interrupted;
-        let improved = complete && self.state.validated_at != Some(self.state.step) && self.validate(validate, observer, clock)?;
-        // A checkpoint of the last update counts as the schedule's, whatever it was first saved for.
+        let improved = complete
+            && self.state.validated_at != Some(self.state.step)
+            && self.validate(validate, observer, clock)?;
+        // A checkpoint of the last update counts as the schedule's, whatever it was first saved
+        // for.
         if !self.saved || (complete && self.state.interim) {
             self.state.training_seconds = clock.seconds();
             self.state.interim &= !complete;
@@ -455,7 +562,8 @@ impl Trainer {
         if complete && self.config.average_last > 0 {
             self.average_last(observer)?;
         }
-        let (step, epoch, timing, skipped) = (self.state.step, self.state.position.epoch, self.timing(), self.state.skipped);
+        let (step, epoch, timing, skipped) =
+            (self.state.step, self.state.position.epoch, self.timing(), self.state.skipped);
         self.tell(observer, &Event::Stopped { step, epoch, reason, skipped, timing });
         Ok(())
     }
@@ -467,7 +575,9 @@ impl Trainer {
         let newest = &all[all.len().saturating_sub(self.config.average_last)..];
         let paths: Vec<_> = newest.iter().map(|saved| saved.path.clone()).collect();
         average(&paths)?.save(&self.averaged)?;
-        let name = |path: &std::path::PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = |path: &std::path::PathBuf| {
+            path.file_name().map(|name| name.to_string_lossy().into_owned())
+        };
         let of = paths.iter().filter_map(name).collect();
         let event = Event::Averaged { step: self.state.step, path: self.averaged.clone(), of };
         self.tell(observer, &event);
@@ -476,7 +586,8 @@ impl Trainer {
 
     fn timing(&self) -> Timing {
         let window = &self.state.window;
-        let tokens_per_second = (window.seconds > 0.0).then(|| window.tokens as f64 / window.seconds);
+        let tokens_per_second =
+            (window.seconds > 0.0).then(|| window.tokens as f64 / window.seconds);
         Timing { elapsed_seconds: self.state.training_seconds, tokens_per_second }
     }
 }

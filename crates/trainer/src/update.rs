@@ -10,7 +10,9 @@ use taper_ops::{AdamStep, Gradients, ParameterStore, adam_step, ema_step, global
 
 use crate::checkpoint::{self, MODEL_FILE, OPTIMIZER_FILE};
 use crate::tensors::{self, Named};
-use crate::{BoxError, CheckpointError, MicroBatch, OptimizerConfig, OptimizerKind, State, TrainingConfig};
+use crate::{
+    BoxError, CheckpointError, MicroBatch, OptimizerConfig, OptimizerKind, State, TrainingConfig,
+};
 
 /// Names of Adam's running mean of gradients in the optimizer's file.
 const FIRST: &str = "first.";
@@ -26,9 +28,11 @@ pub struct Measured {
     pub smoothed_sum: f64,
     /// Sum of the negative log-likelihood of the true tokens, in nats.
     pub nll_sum: f64,
-    /// With R-Drop, the sum of the divergences between the two predictions of a token, in nats; else 0.
+    /// With R-Drop, the sum of the divergences between the two predictions of a token, in nats;
+    /// else 0.
     pub divergence_sum: f64,
-    /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the divergence.
+    /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the
+    /// divergence.
     pub objective_sum: f64,
     /// Target tokens whose true class scored highest.
     pub correct: u64,
@@ -77,7 +81,10 @@ impl fmt::Display for Fault {
             Self::Loss(loss) => write!(formatter, "the loss is {loss}"),
             Self::Gradient(norm) => write!(formatter, "the gradient norm is {norm}"),
             Self::Spike { loss, limit } => {
-                write!(formatter, "the loss is {loss:.4}, above the limit of {limit:.4} that training.spike_factor sets")
+                write!(
+                    formatter,
+                    "the loss is {loss:.4}, above the limit of {limit:.4} that training.spike_factor sets"
+                )
             }
         }
     }
@@ -101,23 +108,32 @@ impl Optimizer {
     pub fn new(store: &ParameterStore, ema_decay: f64) -> CandleResult<Self> {
         let zeros = || Tensor::zeros(store.len(), DType::F32, store.device());
         let ema = if ema_decay > 0.0 { Some(store.flat()?) } else { None };
-        Ok(Self { gradients: Gradients::new(store)?, first: zeros()?, second: zeros()?, ema, composed: false })
+        Ok(Self {
+            gradients: Gradients::new(store)?,
+            first: zeros()?,
+            second: zeros()?,
+            ema,
+            composed: false,
+        })
     }
 
-    /// The same optimizer on the composed operations and Candle's autodiff: slow, and the oracle of the fused ones.
+    /// The same optimizer on the composed operations and Candle's autodiff: slow, and the oracle of
+    /// the fused ones.
     #[must_use]
     pub fn with_composed_operations(self) -> Self {
         Self { composed: true, ..self }
     }
 
-    /// Makes update `step` (from 1) on `batches`, unless something is not finite or the loss is above `loss_limit`
-    /// nats a token.
+    /// Makes update `step` (from 1) on `batches`, unless something is not finite or the loss is
+    /// above `loss_limit` nats a token.
     ///
-    /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the gradient
-    /// of one batch k times as large, whatever their lengths: each contributes its sum over the common total.
+    /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the
+    /// gradient of one batch k times as large, whatever their lengths: each contributes its sum
+    /// over the common total.
     ///
     /// # Errors
-    /// When the model refuses a batch, a parameter gets no gradient, or the device has no memory left.
+    /// When the model refuses a batch, a parameter gets no gradient, or the device has no memory
+    /// left.
     pub fn update(
         &mut self,
         model: &Transformer,
@@ -137,8 +153,10 @@ impl Optimizer {
             for (index, batch) in batches.iter().enumerate() {
                 let pass = Pass::train(config.seed, step, index as u64);
                 let pass = if self.composed { pass.composed() } else { pass };
-                let (source, target_in, target_out) = (&batch.source, &batch.target_in, &batch.target_out);
-                let output = model.loss(source, target_in, target_out, &config.objective(), scale, &pass)?;
+                let (source, target_in, target_out) =
+                    (&batch.source, &batch.target_in, &batch.target_out);
+                let output =
+                    model.loss(source, target_in, target_out, &config.objective(), scale, &pass)?;
                 let loss = output.smoothed_sum + config.r_drop * output.divergence_sum;
                 if !loss.is_finite() {
                     return Ok(Outcome::Skipped(Fault::Loss(loss)));
@@ -155,7 +173,10 @@ impl Optimizer {
                 return Ok(Outcome::Skipped(Fault::Gradient(measured.gradient_norm)));
             }
             if measured.loss() > loss_limit {
-                return Ok(Outcome::Skipped(Fault::Spike { loss: measured.loss(), limit: loss_limit }));
+                return Ok(Outcome::Skipped(Fault::Spike {
+                    loss: measured.loss(),
+                    limit: loss_limit,
+                }));
             }
             let gradient_scale = clip(measured.gradient_norm, config.clip_norm) / loss_scale;
             let adam = adam(&config.optimizer, step, learning_rate, gradient_scale);
@@ -167,8 +188,13 @@ impl Optimizer {
         })
     }
 
-    /// Runs `work` while the model has the weights to translate with: the moving average, where there is one.
-    pub(crate) fn with_model<T>(&self, model: &Transformer, work: impl FnOnce(&Transformer) -> Result<T, BoxError>) -> Result<T, BoxError> {
+    /// Runs `work` while the model has the weights to translate with: the moving average, where
+    /// there is one.
+    pub(crate) fn with_model<T>(
+        &self,
+        model: &Transformer,
+        work: impl FnOnce(&Transformer) -> Result<T, BoxError>,
+    ) -> Result<T, BoxError> {
         let Some(ema) = &self.ema else { return work(model) };
         let weights = model.parameters().flat()?;
         model.parameters().set_flat(ema)?;
@@ -191,8 +217,14 @@ impl Optimizer {
 
     /// The inverse of [`Self::export`]: loads a checkpoint into `store` and new buffers.
     ///
-    /// A moving average that is newly configured begins at the weights; one that no longer is gets dropped.
-    pub(crate) fn import(checkpoint: &Path, state: &State, store: &ParameterStore, ema: bool) -> Result<Self, CheckpointError> {
+    /// A moving average that is newly configured begins at the weights; one that no longer is gets
+    /// dropped.
+    pub(crate) fn import(
+        checkpoint: &Path,
+        state: &State,
+        store: &ParameterStore,
+        ema: bool,
+    ) -> Result<Self, CheckpointError> {
         let path = checkpoint.join(OPTIMIZER_FILE);
         let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
         let [model] = checkpoint::open_tensors(checkpoint, state, MODEL_FILE)?.flat(store, [""])?;
@@ -215,9 +247,10 @@ impl Optimizer {
     }
 }
 
-/// The factor of the loss whose gradients are computed. In f16 the gradients of single tokens, which are small by the number
-/// of tokens, would otherwise underflow to zero (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2). A power of
-/// two, which changes no other bit; what overflows all the same is skipped.
+/// The factor of the loss whose gradients are computed. In f16 the gradients of single tokens,
+/// which are small by the number of tokens, would otherwise underflow to zero (Micikevicius et al.
+/// 2018, "Mixed Precision Training", section 3.2). A power of two, which changes no other bit; what
+/// overflows all the same is skipped.
 pub(crate) fn loss_scale(model: &Transformer) -> f64 {
     if model.activations() == DType::F16 { 4096.0 } else { 1.0 }
 }
@@ -227,8 +260,9 @@ fn clip(norm: f64, limit: f64) -> f64 {
     if limit > 0.0 && norm > limit { limit / norm } else { 1.0 }
 }
 
-/// The decay of the moving average at `step`: early on lower than configured, or the average would long
-/// remember the random initial weights (TensorFlow's `ExponentialMovingAverage` with `num_updates`).
+/// The decay of the moving average at `step`: early on lower than configured, or the average would
+/// long remember the random initial weights (TensorFlow's `ExponentialMovingAverage` with
+/// `num_updates`).
 fn ema_decay(decay: f64, step: u64) -> f64 {
     let step = step as f64;
     decay.min((1.0 + step) / (10.0 + step))

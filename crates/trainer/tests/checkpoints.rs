@@ -10,8 +10,8 @@ use candle_core::{DType, Device};
 use common::{Generated, HeldOut, Task, VOCABULARY, model, short_run, tiny};
 use taper_model::{ModelConfig, Transformer};
 use taper_trainer::{
-    CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TrainError, Trainer, average, load_model,
-    read_state,
+    CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE,
+    TrainError, Trainer, average, load_model, read_state,
 };
 
 fn identity() -> Identity {
@@ -20,10 +20,13 @@ fn identity() -> Identity {
 
 /// A run of ten updates with checkpoints at 5, 6 (the validation's) and 10.
 fn trained(directory: &Path) -> PathBuf {
-    let mut trainer = Trainer::new(model(&tiny(0.0)), short_run(10), identity(), directory).unwrap();
+    let mut trainer =
+        Trainer::new(model(&tiny(0.0)), short_run(10), identity(), directory).unwrap();
     let data = Generated::new(Task::Copy);
     let mut observer = |_: &Event| Ok(());
-    trainer.train(&mut data.clone(), &mut HeldOut(data), &mut observer, &AtomicBool::new(false)).unwrap();
+    trainer
+        .train(&mut data.clone(), &mut HeldOut(data), &mut observer, &AtomicBool::new(false))
+        .unwrap();
     Checkpoints::new(directory).resolve("last").unwrap()
 }
 
@@ -46,18 +49,31 @@ fn a_damaged_file_is_named_with_what_is_wrong_with_it() {
 
         fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
         let error = resume(directory.path());
-        let TrainError::Checkpoint(CheckpointError::Truncated { path: named, expected, got }) = error else { panic!("{error}") };
-        assert_eq!((named, expected, got), (path.clone(), bytes.len() as u64, bytes.len() as u64 - 1));
+        let TrainError::Checkpoint(CheckpointError::Truncated { path: named, expected, got }) =
+            error
+        else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            (named, expected, got),
+            (path.clone(), bytes.len() as u64, bytes.len() as u64 - 1)
+        );
 
         let mut flipped = bytes.clone();
         flipped[bytes.len() / 2] ^= 1;
         fs::write(&path, &flipped).unwrap();
         let error = resume(directory.path());
-        assert!(matches!(&error, TrainError::Checkpoint(CheckpointError::Corrupt { path: named, .. }) if *named == path), "{error}");
+        assert!(
+            matches!(&error, TrainError::Checkpoint(CheckpointError::Corrupt { path: named, .. }) if *named == path),
+            "{error}"
+        );
 
         fs::remove_file(&path).unwrap();
         let error = resume(directory.path());
-        assert!(matches!(&error, TrainError::Checkpoint(CheckpointError::Missing { path: named }) if *named == path), "{error}");
+        assert!(
+            matches!(&error, TrainError::Checkpoint(CheckpointError::Missing { path: named }) if *named == path),
+            "{error}"
+        );
         fs::write(&path, &bytes).unwrap();
     }
     fs::remove_file(checkpoint.join(OPTIMIZER_FILE)).unwrap();
@@ -72,11 +88,18 @@ fn a_state_that_was_changed_or_is_of_a_later_format_is_refused() {
     let text = fs::read_to_string(&path).unwrap();
 
     fs::write(&path, text.replace("\"step\": 10", "\"step\": 11")).unwrap();
-    assert!(matches!(load(&checkpoint), CheckpointError::Corrupt { path: named, .. } if named == path));
+    assert!(
+        matches!(load(&checkpoint), CheckpointError::Corrupt { path: named, .. } if named == path)
+    );
     fs::write(&path, &text[..text.len() / 2]).unwrap();
-    assert!(matches!(load(&checkpoint), CheckpointError::Corrupt { path: named, .. } if named == path));
+    assert!(
+        matches!(load(&checkpoint), CheckpointError::Corrupt { path: named, .. } if named == path)
+    );
     fs::write(&path, text.replace("\"format_version\": 1", "\"format_version\": 9")).unwrap();
-    assert!(matches!(load(&checkpoint), CheckpointError::NewerFormat { found: 9, supported: 1, .. }));
+    assert!(matches!(
+        load(&checkpoint),
+        CheckpointError::NewerFormat { found: 9, supported: 1, .. }
+    ));
     fs::remove_file(&path).unwrap();
     assert!(matches!(load(&checkpoint), CheckpointError::Missing { path: named } if named == path));
 }
@@ -94,11 +117,19 @@ fn another_models_checkpoint_is_refused_by_tensor_and_leaves_the_model_alone() {
     assert_eq!(wider.parameters().flat().unwrap().to_vec1::<f32>().unwrap(), before);
 
     let deeper = model(&ModelConfig { encoder_layers: 2, ..tiny(0.0) });
-    assert!(matches!(load_model(&checkpoint, &deeper, "7eaf"), Err(CheckpointError::MissingTensor { .. })));
-    let words = Transformer::new(&tiny(0.0), VOCABULARY + 1, VOCABULARY + 1, 3, &Device::Cpu, DType::F32).unwrap();
+    assert!(matches!(
+        load_model(&checkpoint, &deeper, "7eaf"),
+        Err(CheckpointError::MissingTensor { .. })
+    ));
+    let words =
+        Transformer::new(&tiny(0.0), VOCABULARY + 1, VOCABULARY + 1, 3, &Device::Cpu, DType::F32)
+            .unwrap();
     assert!(matches!(load_model(&checkpoint, &words, "7eaf"), Err(CheckpointError::Shape { .. })));
     let bare = model(&ModelConfig { biases: false, ..tiny(0.0) });
-    assert!(matches!(load_model(&checkpoint, &bare, "7eaf"), Err(CheckpointError::UnexpectedTensor { .. })));
+    assert!(matches!(
+        load_model(&checkpoint, &bare, "7eaf"),
+        Err(CheckpointError::UnexpectedTensor { .. })
+    ));
 }
 
 #[test]
@@ -106,7 +137,10 @@ fn a_tokenizer_that_is_not_the_checkpoints_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let checkpoint = trained(directory.path());
     let error = load_model(&checkpoint, &model(&tiny(0.0)), "beef").unwrap_err();
-    assert!(matches!(&error, CheckpointError::Tokenizer { expected, got, .. } if expected == "7eaf" && got == "beef"), "{error}");
+    assert!(
+        matches!(&error, CheckpointError::Tokenizer { expected, got, .. } if expected == "7eaf" && got == "beef"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -118,10 +152,19 @@ fn a_name_that_is_not_there_is_answered_with_those_that_are() {
         let error = checkpoints.resolve(which).unwrap_err().to_string();
         assert!(error.contains("step-00000005, step-00000006, step-00000010"), "{error}");
     }
-    let error = Checkpoints::new(&directory.path().join("nowhere")).resolve("last").unwrap_err().to_string();
+    let error = Checkpoints::new(&directory.path().join("nowhere"))
+        .resolve("last")
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("none yet"), "{error}");
-    let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    assert!(names.iter().all(|name| !name.starts_with('.')), "temporary files were left: {names:?}");
+    let names: Vec<_> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names.iter().all(|name| !name.starts_with('.')),
+        "temporary files were left: {names:?}"
+    );
 }
 
 #[test]

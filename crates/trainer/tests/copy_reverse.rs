@@ -1,6 +1,8 @@
-//! Every norm placement and position encoding learns to copy and to reverse, to at least 99 % exact match.
+//! Every norm placement and position encoding learns to copy and to reverse, to at least 99 % exact
+//! match.
 //!
-//! A Transformer whose attention, positions, masks or gradients are wrong in any way that matters does not.
+//! A Transformer whose attention, positions, masks or gradients are wrong in any way that matters
+//! does not.
 
 mod common;
 
@@ -9,20 +11,25 @@ use std::sync::atomic::AtomicBool;
 use candle_core::{D, DType, Device};
 use common::{END, Generated, START, Task, VOCABULARY, tiny};
 use taper_model::{ModelConfig, NormPlacement, Positions, Sequences, Transformer};
-use taper_trainer::{Event, Identity, NoValidation, Position, ScheduleConfig, ScheduleKind, Trainer, TrainingConfig};
+use taper_trainer::{
+    Event, Identity, NoValidation, Position, ScheduleConfig, ScheduleKind, Trainer, TrainingConfig,
+};
 
 const LONGEST: usize = 8;
 
 /// Greedy decoding, word by word.
 fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
-    let sources: Vec<Vec<u32>> = sentences.iter().map(|words| [words.as_slice(), &[END]].concat()).collect();
+    let sources: Vec<Vec<u32>> =
+        sentences.iter().map(|words| [words.as_slice(), &[END]].concat()).collect();
     let model = model.inference();
     let mut state = model.start(&Sequences::pack(&sources)).unwrap();
     let mut tokens = vec![START; sentences.len()];
     let mut outputs = vec![Vec::new(); sentences.len()];
     for _ in 0..=LONGEST {
         let blocks = model.step(&mut state, &tokens).unwrap(); // (rows, V) each
-        tokens = blocks.flat_map(|logits| logits.unwrap().argmax(D::Minus1).unwrap().to_vec1::<u32>().unwrap()).collect();
+        tokens = blocks
+            .flat_map(|logits| logits.unwrap().argmax(D::Minus1).unwrap().to_vec1::<u32>().unwrap())
+            .collect();
         outputs.iter_mut().zip(&tokens).for_each(|(output, &token)| output.push(token));
     }
     for output in &mut outputs {
@@ -34,28 +41,46 @@ fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
 
 fn learns(task: Task, norm: NormPlacement, positions: Positions) {
     let directory = tempfile::tempdir().unwrap();
-    // ALiBi's bias is symmetric in the encoder: one layer sees how far the end is, but not which side of a word is
-    // which, and copying needs the distance from the start. A second layer can infer it.
-    let (encoder_layers, max_updates) = if positions == Positions::Alibi { (2, 1500) } else { (1, 900) };
-    let shape = ModelConfig { d_model: 64, d_ff: 128, norm, positions, encoder_layers, ..tiny(0.0) };
-    let model = Transformer::new(&shape, VOCABULARY, VOCABULARY, 1, &Device::Cpu, DType::F32).unwrap();
+    // ALiBi's bias is symmetric in the encoder: one layer sees how far the end is, but not which
+    // side of a word is which, and copying needs the distance from the start. A second layer
+    // can infer it.
+    let (encoder_layers, max_updates) =
+        if positions == Positions::Alibi { (2, 1500) } else { (1, 900) };
+    let shape =
+        ModelConfig { d_model: 64, d_ff: 128, norm, positions, encoder_layers, ..tiny(0.0) };
+    let model =
+        Transformer::new(&shape, VOCABULARY, VOCABULARY, 1, &Device::Cpu, DType::F32).unwrap();
     let config = TrainingConfig {
         max_updates,
-        schedule: ScheduleConfig { kind: ScheduleKind::Cosine, learning_rate: 3e-3, warmup: 100, ..ScheduleConfig::default() },
+        schedule: ScheduleConfig {
+            kind: ScheduleKind::Cosine,
+            learning_rate: 3e-3,
+            warmup: 100,
+            ..ScheduleConfig::default()
+        },
         validate_every: 0,
         label_smoothing: 0.0,
         ..TrainingConfig::default()
     };
     let mut trainer = Trainer::new(model, config, Identity::default(), directory.path()).unwrap();
-    let mut data = Generated { rows: 64, longest: LONGEST as u64, batches: 1 << 20, ..Generated::new(task) };
+    let mut data =
+        Generated { rows: 64, longest: LONGEST as u64, batches: 1 << 20, ..Generated::new(task) };
     let mut observer = |_: &Event| Ok(());
     trainer.train(&mut data, &mut NoValidation, &mut observer, &AtomicBool::new(false)).unwrap();
 
     let held_out = Generated { seed: 1234, rows: 400, ..data }.sentences(Position::default());
     let outputs = decode(trainer.model(), &held_out);
-    let exact = held_out.iter().zip(&outputs).filter(|(words, output)| task.answer(words) == **output).count();
+    let exact = held_out
+        .iter()
+        .zip(&outputs)
+        .filter(|(words, output)| task.answer(words) == **output)
+        .count();
     let share = exact as f64 / held_out.len() as f64;
-    assert!(share >= 0.99, "{task:?} with {norm:?} norm and {positions:?} positions: {:.1} % exact", 100.0 * share);
+    assert!(
+        share >= 0.99,
+        "{task:?} with {norm:?} norm and {positions:?} positions: {:.1} % exact",
+        100.0 * share
+    );
 }
 
 macro_rules! learns {

@@ -26,19 +26,27 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
         residual_dropout: 0.0,
         ..Default::default()
     };
-    let model = Transformer::new(&config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, compute).unwrap();
+    let model =
+        Transformer::new(&config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, compute).unwrap();
     let mut optimizer = Optimizer::new(model.parameters(), 0.0).unwrap();
     if composed {
         optimizer = optimizer.with_composed_operations();
     }
-    // Adam divides by the size of a gradient: with a small ε, one that is nothing but rounding would make a step of full size.
+    // Adam divides by the size of a gradient: with a small ε, one that is nothing but rounding
+    // would make a step of full size.
     let optimizer_config = OptimizerConfig { epsilon: 1e-4, ..Default::default() };
-    let training = TrainingConfig { clip_norm: 1.0, label_smoothing: 0.1, optimizer: optimizer_config, ..Default::default() };
+    let training = TrainingConfig {
+        clip_norm: 1.0,
+        label_smoothing: 0.1,
+        optimizer: optimizer_config,
+        ..Default::default()
+    };
     let mut source = Generated { rows: 40, ..Generated::new(Task::Reverse) };
     (1..=STEPS)
         .map(|step| {
             let batch = source.batch(Position { epoch: 0, index: step }).unwrap();
-            match optimizer.update(&model, &training, step, 3e-3, f64::INFINITY, &[batch]).unwrap() {
+            match optimizer.update(&model, &training, step, 3e-3, f64::INFINITY, &[batch]).unwrap()
+            {
                 Outcome::Made(measured) => measured.loss(),
                 Outcome::Skipped(why) => panic!("step {step}: {why}"),
             }
@@ -59,10 +67,17 @@ fn fused_training_is_plain_training() {
         (NormPlacement::Pre, Positions::T5),
         (NormPlacement::Post, Positions::Rotary),
     ] {
-        let (fused, plain) = (losses(norm, positions, DType::F32, false), losses(norm, positions, DType::F32, true));
-        assert!(plain[STEPS as usize - 1] < 0.9 * plain[0], "{norm:?} {positions:?}: nothing learned: {plain:?}");
+        let (fused, plain) =
+            (losses(norm, positions, DType::F32, false), losses(norm, positions, DType::F32, true));
+        assert!(
+            plain[STEPS as usize - 1] < 0.9 * plain[0],
+            "{norm:?} {positions:?}: nothing learned: {plain:?}"
+        );
         let error = difference(&fused, &plain);
-        assert!(error < 1e-5, "{norm:?} {positions:?}: losses differ by {error}: {fused:?}, plain {plain:?}");
+        assert!(
+            error < 1e-5,
+            "{norm:?} {positions:?}: losses differ by {error}: {fused:?}, plain {plain:?}"
+        );
     }
 }
 
@@ -79,12 +94,17 @@ fn bf16_products_stay_within_their_rounding() {
     assert!(error > 1e-5, "the products were not rounded: {error}");
 }
 
-/// All of this again through each matrix kernel that this machine has: which one multiplies is chosen once for a process.
+/// All of this again through each matrix kernel that this machine has: which one multiplies is
+/// chosen once for a process.
 #[test]
 fn every_kernel() {
     for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-        let output = again.args(["--skip", "every_kernel"]).env("TAPER_KERNEL", kernel.name()).output().unwrap();
+        let output = again
+            .args(["--skip", "every_kernel"])
+            .env("TAPER_KERNEL", kernel.name())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{kernel:?}: {}", String::from_utf8_lossy(&output.stdout));
     }
 }

@@ -1,4 +1,5 @@
-//! Damaged checkpoints are refused, whatever was damaged: also by somebody who makes the hashes fit.
+//! Damaged checkpoints are refused, whatever was damaged: also by somebody who makes the hashes
+//! fit.
 //!
 //! A few thousand cases run with the other tests; a million of each kind with
 //! `cargo test --release -p taper-trainer --test hostile -- --ignored`.
@@ -23,10 +24,15 @@ fn states(cases: u32) {
 fn tensors(cases: u32) {
     let checkpoint = Checkpoint::new();
     let seed = checkpoint.file(MODEL_FILE);
-    // The header is where damage is understood: a copy of the file in which most of the damage falls there.
+    // The header is where damage is understood: a copy of the file in which most of the damage
+    // falls there.
     let beginning = &seed[..header(&seed) + 64];
-    assault(cases, &[beginning, &seed], |bytes| assert!(!checkpoint.weights(bytes) || bytes == seed));
-    assault(cases, &[beginning, &seed], |bytes| checkpoint.vouched_weights(&filled_up(bytes, &seed)));
+    assault(cases, &[beginning, &seed], |bytes| {
+        assert!(!checkpoint.weights(bytes) || bytes == seed)
+    });
+    assault(cases, &[beginning, &seed], |bytes| {
+        checkpoint.vouched_weights(&filled_up(bytes, &seed))
+    });
     checkpoint.vouched_weights(&seed);
     let seed = checkpoint.file(OPTIMIZER_FILE);
     let beginning = &seed[..header(&seed) + 64];

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
 use taper_trainer::{
-    BoxError, Event, Identity, MODEL_FILE, MicroBatch, OPTIMIZER_FILE, Position, Source, StopReason, TrainError, Trainer, TrainingConfig,
-    read_state,
+    BoxError, Event, Identity, MODEL_FILE, MicroBatch, OPTIMIZER_FILE, Position, Source,
+    StopReason, TrainError, Trainer, TrainingConfig, read_state,
 };
 
-/// Data that sets the stop flag when an update fetches a certain micro-batch: an interruption in mid-run.
+/// Data that sets the stop flag when an update fetches a certain micro-batch: an interruption in
+/// mid-run.
 struct Interrupting<'a> {
     data: Generated,
     fetched: u64,
@@ -52,8 +53,17 @@ fn begin(directory: &Path, config: &TrainingConfig) -> Trainer {
 }
 
 fn resume(directory: &Path, config: &TrainingConfig) -> Trainer {
-    // Weights that the checkpoint must replace: another seed would hide nothing that equal weights would.
-    let other = taper_model::Transformer::new(&tiny(0.2), 14, 14, 77, &candle_core::Device::Cpu, candle_core::DType::F32).unwrap();
+    // Weights that the checkpoint must replace: another seed would hide nothing that equal weights
+    // would.
+    let other = taper_model::Transformer::new(
+        &tiny(0.2),
+        14,
+        14,
+        77,
+        &candle_core::Device::Cpu,
+        candle_core::DType::F32,
+    )
+    .unwrap();
     Trainer::resume(other, config.clone(), Identity::default(), directory, "last").unwrap()
 }
 
@@ -70,18 +80,28 @@ fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
     for event in twice.iter().filter(|event| event["event"] == "log") {
         assert!(event["divergence"].as_f64().unwrap() > 1e-3, "{event}");
     }
-    let tokens = |events: &[serde_json::Value]| events.iter().filter_map(|event| event["tokens"].as_u64()).collect::<Vec<_>>();
-    assert_eq!(tokens(&plain), tokens(&twice), "tokens are those of the data, however often they pass");
+    let tokens = |events: &[serde_json::Value]| {
+        events.iter().filter_map(|event| event["tokens"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        tokens(&plain),
+        tokens(&twice),
+        "tokens are those of the data, however often they pass"
+    );
 }
 
 /// The record of the uninterrupted run.
 fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut expected = Vec::new();
-    assert_eq!(run(&mut begin(whole.path(), config), u64::MAX, &mut expected), StopReason::MaxUpdates);
+    assert_eq!(
+        run(&mut begin(whole.path(), config), u64::MAX, &mut expected),
+        StopReason::MaxUpdates
+    );
 
-    // Two micro-batches make an update: these interruptions fall after updates 7 and 7 + 6 = 13 (the skipped ones counted),
-    // which are neither logged nor validated nor saved by themselves, and in different epochs of 7 micro-batches.
+    // Two micro-batches make an update: these interruptions fall after updates 7 and 7 + 6 = 13
+    // (the skipped ones counted), which are neither logged nor validated nor saved by
+    // themselves, and in different epochs of 7 micro-batches.
     let mut events = Vec::new();
     let mut trainer = begin(parts.path(), config);
     assert_eq!(run(&mut trainer, 13, &mut events), StopReason::Interrupted);
@@ -93,16 +113,23 @@ fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
     assert_eq!(run(&mut trainer, 12, &mut events), StopReason::Interrupted);
     assert_eq!(trainer.state().step + trainer.state().skipped, 13);
     drop(trainer);
-    assert_eq!(run(&mut resume(parts.path(), config), u64::MAX, &mut events), StopReason::MaxUpdates);
+    assert_eq!(
+        run(&mut resume(parts.path(), config), u64::MAX, &mut events),
+        StopReason::MaxUpdates
+    );
 
     assert_eq!(record(&events), record(&expected));
     assert_eq!(record(&events).iter().filter(|event| event["event"] == "log").count(), 5);
     for step in ["step-00000010", "step-00000015", "step-00000020"] {
-        let (left, right) = (contents(&whole.path().join(step)), contents(&parts.path().join(step)));
+        let (left, right) =
+            (contents(&whole.path().join(step)), contents(&parts.path().join(step)));
         for file in [MODEL_FILE, OPTIMIZER_FILE] {
             assert!(left[file] == right[file], "{file} of {step} differs");
         }
-        let (mut left, mut right) = (read_state(&whole.path().join(step)).unwrap(), read_state(&parts.path().join(step)).unwrap());
+        let (mut left, mut right) = (
+            read_state(&whole.path().join(step)).unwrap(),
+            read_state(&parts.path().join(step)).unwrap(),
+        );
         for state in [&mut left, &mut right] {
             state.training_seconds = 0.0;
             state.window.seconds = 0.0;
@@ -123,6 +150,9 @@ fn a_run_goes_on_only_with_its_own_seed() {
     let directory = tempfile::tempdir().unwrap();
     run(&mut begin(directory.path(), &short_run(UPDATES)), 2, &mut Vec::new());
     let config = TrainingConfig { seed: 12, ..short_run(UPDATES) };
-    let error = Trainer::resume(model(&tiny(0.2)), config, Identity::default(), directory.path(), "last").err().unwrap();
+    let error =
+        Trainer::resume(model(&tiny(0.2)), config, Identity::default(), directory.path(), "last")
+            .err()
+            .unwrap();
     assert!(matches!(error, TrainError::Seed { saved: 11, configured: 12, .. }), "{error}");
 }

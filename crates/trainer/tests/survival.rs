@@ -1,5 +1,6 @@
-//! A run survives what happens around it: a disk that takes no more, an observer that fails, a process that was killed in
-//! the middle of a rename, interruptions that must leave no trace in the result.
+//! A run survives what happens around it: a disk that takes no more, an observer that fails, a
+//! process that was killed in the middle of a rename, interruptions that must leave no trace in the
+//! result.
 
 mod common;
 
@@ -10,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
 use taper_model::Transformer;
 use taper_trainer::{
-    BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, Metric, MicroBatch, NoValidation, OPTIMIZER_FILE, Observer,
-    Position, Scores, Source, StopReason, TrainError, Trainer, TrainingConfig, Validate, load_model, read_state,
+    BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, Metric, MicroBatch,
+    NoValidation, OPTIMIZER_FILE, Observer, Position, Scores, Source, StopReason, TrainError,
+    Trainer, TrainingConfig, Validate, load_model, read_state,
 };
 
 const UPDATES: u64 = 20;
@@ -57,7 +59,8 @@ fn assert_same_files(left: &Path, right: &Path) {
 #[test]
 fn what_the_disk_refuses_is_kept_in_memory_and_can_be_saved_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
-    let (whole, run, elsewhere) = (folder.path().join("whole"), folder.path().join("run"), folder.path().join("elsewhere"));
+    let (whole, run, elsewhere) =
+        (folder.path().join("whole"), folder.path().join("run"), folder.path().join("elsewhere"));
     let expected = undisturbed(&whole);
 
     let checkpoints = run.join("checkpoints");
@@ -65,7 +68,8 @@ fn what_the_disk_refuses_is_kept_in_memory_and_can_be_saved_elsewhere() {
     let mut trainer = begin(&checkpoints);
     let mut events = Vec::new();
     let mut observer = |event: &Event| -> Result<(), BoxError> {
-        // The run's folder is taken away under the process; the checkpoint after update 10 finds it gone.
+        // The run's folder is taken away under the process; the checkpoint after update 10 finds it
+        // gone.
         if matches!(event, Event::Log { step: 8, .. }) {
             fs::remove_dir_all(&run)?;
         }
@@ -73,7 +77,9 @@ fn what_the_disk_refuses_is_kept_in_memory_and_can_be_saved_elsewhere() {
         Ok(())
     };
     let error = train(&mut trainer, &mut observer).unwrap_err();
-    let TrainError::Checkpoint(CheckpointError::Io { action: "create", path, .. }) = &error else { panic!("{error}") };
+    let TrainError::Checkpoint(CheckpointError::Io { action: "create", path, .. }) = &error else {
+        panic!("{error}")
+    };
     assert_eq!(*path, checkpoints);
     assert!(!run.exists(), "a folder with a part of a run must not be made");
     assert!(trainer.needs_rescue());
@@ -88,7 +94,8 @@ fn what_the_disk_refuses_is_kept_in_memory_and_can_be_saved_elsewhere() {
     };
     train(&mut resume(&elsewhere), &mut observer).unwrap();
     assert_eq!(record(&events), expected);
-    let (left, right) = (contents(&whole.join("step-00000020")), contents(&elsewhere.join("step-00000020")));
+    let (left, right) =
+        (contents(&whole.join("step-00000020")), contents(&elsewhere.join("step-00000020")));
     assert!(left[MODEL_FILE] == right[MODEL_FILE] && left[OPTIMIZER_FILE] == right[OPTIMIZER_FILE]);
 }
 
@@ -102,7 +109,11 @@ struct Failing {
 impl Observer for Failing {
     fn observe(&mut self, event: &Event) -> Result<(), BoxError> {
         self.events.push(event.clone());
-        if event.is_metric() && event.step() == self.at { Err("nobody listens".into()) } else { Ok(()) }
+        if event.is_metric() && event.step() == self.at {
+            Err("nobody listens".into())
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> Result<(), BoxError> {
@@ -116,7 +127,8 @@ fn an_observer_that_fails_ends_training_with_the_state_saved() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
     let expected = undisturbed(&whole);
-    // Update 12 is logged and validated; the failing log event must not keep the validation from being made.
+    // Update 12 is logged and validated; the failing log event must not keep the validation from
+    // being made.
     let mut observer = Failing { events: Vec::new(), at: 12, flushed: Vec::new() };
     let error = train(&mut begin(&parts), &mut observer).unwrap_err();
     assert!(matches!(error, TrainError::Observer { step: 12, .. }), "{error}");
@@ -124,8 +136,13 @@ fn an_observer_that_fails_ends_training_with_the_state_saved() {
     train(&mut resume(&parts), &mut observer).unwrap();
     assert_eq!(record(&observer.events), expected);
     assert_same_files(&whole, &parts);
-    let checkpoints = observer.events.iter().filter(|event| matches!(event, Event::Checkpoint { .. })).count();
-    assert_eq!(observer.flushed.len(), checkpoints, "the record is made durable before every checkpoint");
+    let checkpoints =
+        observer.events.iter().filter(|event| matches!(event, Event::Checkpoint { .. })).count();
+    assert_eq!(
+        observer.flushed.len(),
+        checkpoints,
+        "the record is made durable before every checkpoint"
+    );
 }
 
 /// Sets the stop flag at one micro-batch.
@@ -151,16 +168,21 @@ fn an_interruption_changes_neither_the_average_nor_what_is_kept() {
     undisturbed(&whole);
     let data = Generated::new(Task::Copy);
     let mut silent = |_: &Event| -> Result<(), BoxError> { Ok(()) };
-    // Micro-batches 37 and 38 are update 19, the last but one: its checkpoint would be one of the two newest.
+    // Micro-batches 37 and 38 are update 19, the last but one: its checkpoint would be one of the
+    // two newest.
     let stop = AtomicBool::new(false);
     let mut trainer = begin(&parts);
-    let reason = trainer.train(&mut Stopping(data, 37, &stop), &mut HeldOut(data), &mut silent, &stop).unwrap();
+    let reason = trainer
+        .train(&mut Stopping(data, 37, &stop), &mut HeldOut(data), &mut silent, &stop)
+        .unwrap();
     assert_eq!((reason, trainer.state().step), (StopReason::Interrupted, 19));
     drop(trainer);
     assert!(read_state(&parts.join("step-00000019")).unwrap().interim);
     train(&mut resume(&parts), &mut silent).unwrap();
     assert_same_files(&whole, &parts);
-    let names = |path: &Path| Checkpoints::new(path).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>();
+    let names = |path: &Path| {
+        Checkpoints::new(path).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>()
+    };
     assert_eq!(names(&parts), names(&whole));
 }
 
@@ -171,7 +193,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     undisturbed(&root);
     let checkpoints = Checkpoints::new(&root);
     let before = checkpoints.list().unwrap();
-    // Killed after the old directory stepped aside and before the new one took its name; and in the middle of writing.
+    // Killed after the old directory stepped aside and before the new one took its name; and in the
+    // middle of writing.
     fs::rename(root.join("step-00000020"), root.join(".step-00000020.replaced")).unwrap();
     fs::create_dir(root.join(".step-00000020.tmp")).unwrap();
     fs::write(root.join(".step-00000020.tmp").join(MODEL_FILE), b"half").unwrap();
@@ -184,7 +207,9 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     fs::create_dir(root.join(".step-00000020.replaced")).unwrap();
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
-    let hidden = fs::read_dir(&root).unwrap().filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
+    let hidden = fs::read_dir(&root)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
     assert_eq!(hidden.count(), 0);
     // Killed before the first pointer was made, and between a better checkpoint and its pointer.
     fs::remove_file(root.join("last")).unwrap();
@@ -224,18 +249,25 @@ fn a_validation_that_fails_costs_no_update() {
         let mut validate = FailingOnce(HeldOut(data), failing);
         trainer.train(&mut data.clone(), &mut validate, &mut observer, &AtomicBool::new(false))
     };
-    let begin = |path: &Path| Trainer::new(model(&tiny(0.2)), config.clone(), Identity::default(), path).unwrap();
+    let begin = |path: &Path| {
+        Trainer::new(model(&tiny(0.2)), config.clone(), Identity::default(), path).unwrap()
+    };
     let (mut expected, mut events) = (Vec::new(), Vec::new());
     train(&mut begin(&whole), &mut expected, u64::MAX).unwrap();
     let mut trainer = begin(&parts);
     // One of the schedule, and the one at the end.
     for (step, before) in [(12, 6), (UPDATES, 18)] {
         let error = train(&mut trainer, &mut events, step).unwrap_err();
-        assert!(matches!(error, TrainError::Validation { step: failed, .. } if failed == step), "{error}");
+        assert!(
+            matches!(error, TrainError::Validation { step: failed, .. } if failed == step),
+            "{error}"
+        );
         assert!(!trainer.needs_rescue());
         let saved = read_state(&parts.join(format!("step-{step:08}"))).unwrap();
         assert_eq!((saved.interim, saved.validated_at), (true, Some(before)));
-        trainer = Trainer::resume(model(&tiny(0.2)), config.clone(), Identity::default(), &parts, "last").unwrap();
+        trainer =
+            Trainer::resume(model(&tiny(0.2)), config.clone(), Identity::default(), &parts, "last")
+                .unwrap();
     }
     train(&mut trainer, &mut events, u64::MAX).unwrap();
     assert_eq!(record(&events), record(&expected));
@@ -247,13 +279,21 @@ fn an_epoch_that_became_shorter_than_the_position_in_it_is_over() {
     let folder = tempfile::tempdir().unwrap();
     let (config, mut long) = (short_run(10), Generated::new(Task::Copy));
     long.batches = 100;
-    let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), folder.path()).unwrap();
+    let mut trainer =
+        Trainer::new(model(&tiny(0.0)), config, Identity::default(), folder.path()).unwrap();
     let mut silent = |_: &Event| -> Result<(), BoxError> { Ok(()) };
     trainer.train(&mut long, &mut NoValidation, &mut silent, &AtomicBool::new(false)).unwrap();
     assert_eq!(trainer.state().position, Position { epoch: 0, index: 20 });
     drop(trainer);
     let mut short = Generated { batches: 7, ..long };
-    let mut trainer = Trainer::resume(model(&tiny(0.0)), short_run(11), Identity::default(), folder.path(), "last").unwrap();
+    let mut trainer = Trainer::resume(
+        model(&tiny(0.0)),
+        short_run(11),
+        Identity::default(),
+        folder.path(),
+        "last",
+    )
+    .unwrap();
     trainer.train(&mut short, &mut NoValidation, &mut silent, &AtomicBool::new(false)).unwrap();
     assert_eq!(trainer.state().position, Position { epoch: 1, index: 2 });
 }
@@ -263,16 +303,23 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("checkpoints");
     undisturbed(&root);
-    let steps = || Checkpoints::new(&root).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>();
+    let steps = || {
+        Checkpoints::new(&root).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>()
+    };
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
     // The same directory by another name.
     let back = root.join("..").join("checkpoints").join("step-00000010");
     for left in ["left-step-00000015", "left-step-00000015-2"] {
-        let mut trainer = Trainer::resume_from(model(&tiny(0.2)), config(), Identity::default(), &root, &back).unwrap();
+        let mut trainer =
+            Trainer::resume_from(model(&tiny(0.2)), config(), Identity::default(), &root, &back)
+                .unwrap();
         assert_eq!(steps(), [5, 6, 10]);
         assert!(root.join(left).join(MODEL_FILE).is_file());
         assert_eq!(fs::read_to_string(root.join("last")).unwrap(), "step-00000010\n");
-        assert!(!root.join("averaged").exists(), "the average is of checkpoints that the run has left");
+        assert!(
+            !root.join("averaged").exists(),
+            "the average is of checkpoints that the run has left"
+        );
         train(&mut trainer, &mut |_: &Event| -> Result<(), BoxError> { Ok(()) }).unwrap();
     }
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
@@ -281,9 +328,19 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
     fs::remove_dir_all(root.join("step-00000020")).unwrap();
     assert_eq!(Checkpoints::new(&root).resolve("last").unwrap(), root.join("step-00000018"));
     fs::remove_dir_all(root.join("left-step-00000020")).unwrap();
-    assert!(Checkpoints::new(&root).resolve("last").is_err(), "a checkpoint that is missing for another reason is missed");
+    assert!(
+        Checkpoints::new(&root).resolve("last").is_err(),
+        "a checkpoint that is missing for another reason is missed"
+    );
     // To where there was no validation yet, so that none was the best.
-    Trainer::resume_from(model(&tiny(0.2)), config(), Identity::default(), &root, &root.join("step-00000005")).unwrap();
+    Trainer::resume_from(
+        model(&tiny(0.2)),
+        config(),
+        Identity::default(),
+        &root,
+        &root.join("step-00000005"),
+    )
+    .unwrap();
     assert!(steps() == [5] && !root.join("best").exists());
 }
 
@@ -293,20 +350,29 @@ fn another_metric_begins_its_own_comparison() {
     undisturbed(folder.path());
     let mut config = TrainingConfig { max_updates: 30, keep_last: 2, keep_best: 1, ..config() };
     config.early_stopping.metric = Metric::Accuracy;
-    let mut trainer = Trainer::resume(model(&tiny(0.2)), config, Identity::default(), folder.path(), "last").unwrap();
+    let mut trainer =
+        Trainer::resume(model(&tiny(0.2)), config, Identity::default(), folder.path(), "last")
+            .unwrap();
     train(&mut trainer, &mut |_: &Event| -> Result<(), BoxError> { Ok(()) }).unwrap();
     // No accuracy is above the losses of before, which is what it would be compared with.
     let best = trainer.state().early_stopping.best.unwrap();
     assert!(best.step > 20 && best.score < 1.0, "{best:?}");
-    let kept: Vec<u64> = Checkpoints::new(folder.path()).list().unwrap().iter().map(|saved| saved.step).collect();
+    let kept: Vec<u64> =
+        Checkpoints::new(folder.path()).list().unwrap().iter().map(|saved| saved.step).collect();
     assert!(kept.iter().all(|&step| step > 20), "{kept:?}");
 }
 
-/// Multiplies a parameter by all `factors`, trains until it diverges and returns where that was found.
+/// Multiplies a parameter by all `factors`, trains until it diverges and returns where that was
+/// found.
 fn place_of_divergence(name: &str, factors: &[f64]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let broken = model(&tiny(0.0));
-    let parameter = broken.parameters().parameters().iter().find(|parameter| parameter.name() == name).expect("a parameter of that name");
+    let parameter = broken
+        .parameters()
+        .parameters()
+        .iter()
+        .find(|parameter| parameter.name() == name)
+        .expect("a parameter of that name");
     for &factor in factors {
         let poisoned = (parameter.var().as_tensor() * factor).unwrap();
         parameter.var().set(&poisoned).unwrap();
@@ -318,10 +384,19 @@ fn place_of_divergence(name: &str, factors: &[f64]) -> String {
         events.push(event.clone());
         Ok(())
     };
-    let error = trainer.train(&mut Generated::new(Task::Copy), &mut NoValidation, &mut observer, &AtomicBool::new(false)).unwrap_err();
+    let error = trainer
+        .train(
+            &mut Generated::new(Task::Copy),
+            &mut NoValidation,
+            &mut observer,
+            &AtomicBool::new(false),
+        )
+        .unwrap_err();
     assert!(error.to_string().contains("there is no checkpoint from before"), "{error}");
     let TrainError::Diverged { in_a_row: 2, place, .. } = error else { panic!("{error}") };
-    assert!(events.iter().any(|event| matches!(event, Event::Skipped { place: named, total: 1, .. } if *named == place)));
+    assert!(events.iter().any(
+        |event| matches!(event, Event::Skipped { place: named, total: 1, .. } if *named == place)
+    ));
     assert!(!trainer.needs_rescue(), "a diverged state is not worth keeping");
     place
 }
@@ -331,10 +406,25 @@ fn divergence_names_where_it_began() {
     // A factor of 1e39 would itself be infinite in f32.
     let huge = [1e38, 12.0];
     for (layer, factors, place) in [
-        ("decoder.layers.0.feed_forward.down", &[f64::NAN][..], "the parameter decoder.layers.0.feed_forward.down.weight"),
-        ("encoder.layers.0.feed_forward.up", &huge, "the output of encoder.layers.0.feed_forward.up"),
-        ("decoder.layers.0.feed_forward.up", &huge, "the output of decoder.layers.0.feed_forward.up"),
+        (
+            "decoder.layers.0.feed_forward.down",
+            &[f64::NAN][..],
+            "the parameter decoder.layers.0.feed_forward.down.weight",
+        ),
+        (
+            "encoder.layers.0.feed_forward.up",
+            &huge,
+            "the output of encoder.layers.0.feed_forward.up",
+        ),
+        (
+            "decoder.layers.0.feed_forward.up",
+            &huge,
+            "the output of decoder.layers.0.feed_forward.up",
+        ),
     ] {
-        assert_eq!(place_of_divergence(&format!("{layer}.weight"), factors), format!("first in {place}"));
+        assert_eq!(
+            place_of_divergence(&format!("{layer}.weight"), factors),
+            format!("first in {place}")
+        );
     }
 }

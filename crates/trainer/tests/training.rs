@@ -6,15 +6,22 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use candle_core::{DType, Device};
-use common::{Generated, HeldOut, Scripted, Task, VOCABULARY, model, pack, record, short_run, tiny};
+use common::{
+    Generated, HeldOut, Scripted, Task, VOCABULARY, model, pack, record, short_run, tiny,
+};
 use taper_model::{ModelConfig, Tied, Transformer};
 use taper_ops::Parameter;
 use taper_trainer::{
-    BoxError, Checkpoints, Event, Identity, MicroBatch, NoValidation, Optimizer, Outcome, Position, Scores, Source, StopReason, TrainError,
-    Trainer, TrainingConfig, Validate, load_model, read_state,
+    BoxError, Checkpoints, Event, Identity, MicroBatch, NoValidation, Optimizer, Outcome, Position,
+    Scores, Source, StopReason, TrainError, Trainer, TrainingConfig, Validate, load_model,
+    read_state,
 };
 
-fn train(trainer: &mut Trainer, source: &mut dyn Source, validate: &mut dyn Validate) -> (Result<StopReason, TrainError>, Vec<Event>) {
+fn train(
+    trainer: &mut Trainer,
+    source: &mut dyn Source,
+    validate: &mut dyn Validate,
+) -> (Result<StopReason, TrainError>, Vec<Event>) {
     let mut events = Vec::new();
     let mut observer = |event: &Event| -> Result<(), BoxError> {
         events.push(event.clone());
@@ -63,14 +70,21 @@ impl Validate for Seen {
 fn what_is_validated_and_saved_is_the_moving_average() {
     let directory = tempfile::tempdir().unwrap();
     let run = |ema_decay: f64| {
-        let config = TrainingConfig { ema_decay, validate_every: 1, checkpoint_every: 0, ..short_run(12) };
+        let config =
+            TrainingConfig { ema_decay, validate_every: 1, checkpoint_every: 0, ..short_run(12) };
         let path = directory.path().join(ema_decay.to_string());
-        let mut trainer = Trainer::new(model(&tiny(0.3)), config, Identity::default(), &path).unwrap();
+        let mut trainer =
+            Trainer::new(model(&tiny(0.3)), config, Identity::default(), &path).unwrap();
         let (before, mut seen) = (weights(&trainer), Seen::default());
         train(&mut trainer, &mut Generated::new(Task::Copy), &mut seen).0.unwrap();
         let saved = model(&tiny(0.0));
         load_model(&Checkpoints::new(&path).resolve("last").unwrap(), &saved, "").unwrap();
-        (before, seen.0, weights(&trainer), saved.parameters().flat().unwrap().to_vec1::<f32>().unwrap())
+        (
+            before,
+            seen.0,
+            weights(&trainer),
+            saved.parameters().flat().unwrap().to_vec1::<f32>().unwrap(),
+        )
     };
     let (before, trained, last, saved) = run(0.0);
     assert_eq!((trained.last(), &saved), (Some(&last), &last));
@@ -93,23 +107,35 @@ fn what_is_validated_and_saved_is_the_moving_average() {
 fn k_micro_batches_train_as_one_batch_k_times_as_large() {
     let directory = tempfile::tempdir().unwrap();
     let run = |parts: usize, r_drop: f64| {
-        // A large epsilon keeps Adam from turning rounding errors of tiny gradients into whole steps.
-        let mut config = TrainingConfig { accumulation: parts, r_drop, ema_decay: 0.0, ..short_run(8) };
+        // A large epsilon keeps Adam from turning rounding errors of tiny gradients into whole
+        // steps.
+        let mut config =
+            TrainingConfig { accumulation: parts, r_drop, ema_decay: 0.0, ..short_run(8) };
         config.optimizer.epsilon = 1e-3;
         let path = directory.path().join(format!("{parts}-{r_drop}"));
-        let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), &path).unwrap();
+        let mut trainer =
+            Trainer::new(model(&tiny(0.0)), config, Identity::default(), &path).unwrap();
         let before = weights(&trainer);
-        let (result, events) = train(&mut trainer, &mut Cut { data: Generated::new(Task::Copy), parts }, &mut NoValidation);
+        let (result, events) = train(
+            &mut trainer,
+            &mut Cut { data: Generated::new(Task::Copy), parts },
+            &mut NoValidation,
+        );
         result.unwrap();
         (before, weights(&trainer), record(&events))
     };
     let (before, whole, log) = run(1, 0.0);
-    let largest = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let largest =
+        |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(largest(&whole, &before) > 1e-2, "nothing was trained");
     // Without dropout, two passes train as one does.
     for (parts, r_drop) in [(4, 0.0), (1, 1.0), (4, 1.0)] {
         let (_, cut, cut_log) = run(parts, r_drop);
-        assert!(largest(&whole, &cut) < 1e-5, "{parts} parts, R-Drop {r_drop}: {}", largest(&whole, &cut));
+        assert!(
+            largest(&whole, &cut) < 1e-5,
+            "{parts} parts, R-Drop {r_drop}: {}",
+            largest(&whole, &cut)
+        );
         for (a, b) in log.iter().zip(&cut_log) {
             assert_eq!(a["tokens"], b["tokens"]);
             assert!((a["loss"].as_f64().unwrap() - b["loss"].as_f64().unwrap()).abs() < 1e-5);
@@ -117,16 +143,28 @@ fn k_micro_batches_train_as_one_batch_k_times_as_large() {
     }
 }
 
-fn scripted(directory: &Path, config: TrainingConfig, scores: &[f64]) -> (StopReason, Vec<Event>, Trainer) {
-    let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory).unwrap();
-    let (result, events) = train(&mut trainer, &mut Generated::new(Task::Copy), &mut Scripted(scores.to_vec()));
+fn scripted(
+    directory: &Path,
+    config: TrainingConfig,
+    scores: &[f64],
+) -> (StopReason, Vec<Event>, Trainer) {
+    let mut trainer =
+        Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory).unwrap();
+    let (result, events) =
+        train(&mut trainer, &mut Generated::new(Task::Copy), &mut Scripted(scores.to_vec()));
     (result.unwrap(), events, trainer)
 }
 
 #[test]
 fn training_ends_when_patience_runs_out_and_the_best_is_kept() {
     let directory = tempfile::tempdir().unwrap();
-    let mut config = TrainingConfig { validate_every: 2, checkpoint_every: 0, keep_last: 2, average_last: 2, ..short_run(100) };
+    let mut config = TrainingConfig {
+        validate_every: 2,
+        checkpoint_every: 0,
+        keep_last: 2,
+        average_last: 2,
+        ..short_run(100)
+    };
     config.early_stopping.patience = 3;
     let (reason, events, trainer) = scripted(directory.path(), config, &[3.0, 2.0, 2.5, 2.4, 2.0]);
     assert_eq!(reason, StopReason::EarlyStopping);
@@ -136,14 +174,18 @@ fn training_ends_when_patience_runs_out_and_the_best_is_kept() {
     assert_eq!(steps, [4, 8, 10]);
     assert!(checkpoints.resolve("best").unwrap().ends_with("step-00000004"));
     assert!(checkpoints.resolve("last").unwrap().ends_with("step-00000010"));
-    assert!(events.iter().any(|event| matches!(event, Event::Averaged { of, .. } if of.len() == 2)), "{events:?}");
+    assert!(
+        events.iter().any(|event| matches!(event, Event::Averaged { of, .. } if of.len() == 2)),
+        "{events:?}"
+    );
     load_model(&checkpoints.resolve("averaged").unwrap(), trainer.model(), "").unwrap();
 }
 
 #[test]
 fn epochs_and_minutes_end_a_run_too() {
     let directory = tempfile::tempdir().unwrap();
-    // Two passes over 7 micro-batches in pairs: 7 updates. Over 3 passes the last update has one micro-batch.
+    // Two passes over 7 micro-batches in pairs: 7 updates. Over 3 passes the last update has one
+    // micro-batch.
     for (max_epochs, updates) in [(2, 7), (3, 11)] {
         let config = TrainingConfig { max_epochs, ..short_run(0) };
         let path = directory.path().join(max_epochs.to_string());
@@ -160,10 +202,15 @@ fn a_score_that_is_watched_must_be_measured() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = short_run(6);
     config.early_stopping.metric = taper_trainer::Metric::Bleu;
-    let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory.path()).unwrap();
+    let mut trainer =
+        Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory.path()).unwrap();
     let data = Generated::new(Task::Copy);
-    let error = train(&mut trainer, &mut data.clone(), &mut HeldOut(data)).0.unwrap_err().to_string();
-    assert_eq!(error, "training.early_stopping.metric is bleu, but validation measured only: accuracy, loss, nll, perplexity");
+    let error =
+        train(&mut trainer, &mut data.clone(), &mut HeldOut(data)).0.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "training.early_stopping.metric is bleu, but validation measured only: accuracy, loss, nll, perplexity"
+    );
 }
 
 #[test]
@@ -179,7 +226,11 @@ fn updates_that_are_not_finite_are_skipped_and_several_in_a_row_end_training() {
     let (result, events) = train(&mut trainer, &mut Generated::new(Task::Copy), &mut NoValidation);
     assert!(matches!(result, Err(TrainError::Diverged { step: 0, in_a_row: 3, .. })), "{result:?}");
     assert_eq!(record(&events).iter().filter(|event| event["event"] == "skipped").count(), 3);
-    assert_eq!(weights(&trainer).split_off(first_len(&trainer)), untouched, "a skipped update must not change weights");
+    assert_eq!(
+        weights(&trainer).split_off(first_len(&trainer)),
+        untouched,
+        "a skipped update must not change weights"
+    );
     assert_eq!((trainer.state().step, trainer.state().skipped), (0, 3));
 }
 
@@ -201,15 +252,27 @@ impl Source for OneBroken {
 fn an_update_with_a_loss_far_above_the_mean_is_skipped_where_that_is_asked_for() {
     for (spike_factor, skipped) in [(0.0, 0), (1.5, 1)] {
         let directory = tempfile::tempdir().unwrap();
-        let config = TrainingConfig { spike_factor, accumulation: 1, max_epochs: 1, ..short_run(0) };
-        let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory.path()).unwrap();
+        let config =
+            TrainingConfig { spike_factor, accumulation: 1, max_epochs: 1, ..short_run(0) };
+        let mut trainer =
+            Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory.path()).unwrap();
         let (result, events) = train(&mut trainer, &mut OneBroken, &mut NoValidation);
         assert_eq!(result.unwrap(), StopReason::MaxEpochs);
-        let found: Vec<_> = record(&events).into_iter().filter(|event| event["event"] == "skipped").collect();
+        let found: Vec<_> =
+            record(&events).into_iter().filter(|event| event["event"] == "skipped").collect();
         assert_eq!(found.len(), skipped);
-        assert!(found.iter().all(|event| event["place"] == "in micro-batch 30 of epoch 0"), "{found:?}");
-        assert_eq!((trainer.state().step, trainer.state().skipped), (40 - skipped as u64, skipped as u64));
-        assert_eq!((trainer.state().skipped_in_a_row, trainer.state().mean_loss.is_some()), (0, skipped > 0));
+        assert!(
+            found.iter().all(|event| event["place"] == "in micro-batch 30 of epoch 0"),
+            "{found:?}"
+        );
+        assert_eq!(
+            (trainer.state().step, trainer.state().skipped),
+            (40 - skipped as u64, skipped as u64)
+        );
+        assert_eq!(
+            (trainer.state().skipped_in_a_row, trainer.state().mean_loss.is_some()),
+            (0, skipped > 0)
+        );
     }
 }
 
@@ -230,32 +293,56 @@ impl Source for StoppingAtTheBroken<'_> {
 #[test]
 fn an_interruption_after_a_skipped_update_leaves_the_checkpoint_before_it_the_schedules() {
     let directory = tempfile::tempdir().unwrap();
-    let config = TrainingConfig { spike_factor: 1.5, accumulation: 1, max_epochs: 1, ..short_run(0) };
-    let mut trainer = Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory.path()).unwrap();
+    let config =
+        TrainingConfig { spike_factor: 1.5, accumulation: 1, max_epochs: 1, ..short_run(0) };
+    let mut trainer =
+        Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory.path()).unwrap();
     let stop = AtomicBool::new(false);
     let mut silent = |_: &Event| -> Result<(), BoxError> { Ok(()) };
-    let reason = trainer.train(&mut StoppingAtTheBroken(&stop), &mut NoValidation, &mut silent, &stop).unwrap();
-    assert_eq!((reason, trainer.state().step, trainer.state().skipped), (StopReason::Interrupted, 30, 1));
+    let reason = trainer
+        .train(&mut StoppingAtTheBroken(&stop), &mut NoValidation, &mut silent, &stop)
+        .unwrap();
+    assert_eq!(
+        (reason, trainer.state().step, trainer.state().skipped),
+        (StopReason::Interrupted, 30, 1)
+    );
     let saved = read_state(&directory.path().join("step-00000030")).unwrap();
-    assert_eq!((saved.interim, saved.skipped), (false, 1), "the schedule has it, and its position is after the skipped batch");
+    assert_eq!(
+        (saved.interim, saved.skipped),
+        (false, 1),
+        "the schedule has it, and its position is after the skipped batch"
+    );
 }
 
-/// In f16 the gradients of classes that no target names are too small for its range, were the loss not scaled.
+/// In f16 the gradients of classes that no target names are too small for its range, were the loss
+/// not scaled.
 #[test]
 fn f16_loses_no_gradient_to_its_range() {
     let classes = 30_000;
     let config = ModelConfig { tied: Tied::None, ..tiny(0.0) };
-    let model = Transformer::new(&config, VOCABULARY, classes, 3, &Device::Cpu, DType::F16).unwrap();
-    let output = model.parameters().parameters().iter().find(|parameter| parameter.name().starts_with("output")).unwrap();
+    let model =
+        Transformer::new(&config, VOCABULARY, classes, 3, &Device::Cpu, DType::F16).unwrap();
+    let output = model
+        .parameters()
+        .parameters()
+        .iter()
+        .find(|parameter| parameter.name().starts_with("output"))
+        .unwrap();
     let rows = |parameter: &Parameter| parameter.var().as_tensor().to_vec2::<f32>().unwrap();
     let before = rows(output);
     let data = Generated { rows: 8, ..Generated::new(Task::Copy) };
-    let batches: Vec<MicroBatch> = (0..60).map(|index| data.clone().batch(Position { epoch: 0, index }).unwrap()).collect();
+    let batches: Vec<MicroBatch> =
+        (0..60).map(|index| data.clone().batch(Position { epoch: 0, index }).unwrap()).collect();
     let mut optimizer = Optimizer::new(model.parameters(), 0.0).unwrap().with_composed_operations();
     let training = TrainingConfig { clip_norm: 1.0, ..TrainingConfig::default() };
-    let Outcome::Made(measured) = optimizer.update(&model, &training, 1, 1e-3, f64::INFINITY, &batches).unwrap() else { panic!() };
+    let Outcome::Made(measured) =
+        optimizer.update(&model, &training, 1, 1e-3, f64::INFINITY, &batches).unwrap()
+    else {
+        panic!()
+    };
     assert!(measured.tokens > 2000 && measured.gradient_norm < 10.0, "{measured:?}");
-    let changed = rows(output).iter().zip(&before).filter(|(after, before)| after != before).count();
+    let changed =
+        rows(output).iter().zip(&before).filter(|(after, before)| after != before).count();
     assert_eq!(changed, classes);
 }
 

@@ -35,7 +35,8 @@ pub(super) fn spell_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsStri
     }
     for argument in arguments.iter_mut().skip(2).take_while(|argument| *argument != "--") {
         let Some(text) = argument.to_str() else { continue };
-        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let (name, value) =
+            text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         if let Some((_, long)) = LONG_NAMES.into_iter().find(|(short, _)| *short == name) {
             *argument = value.map_or_else(|| long.into(), |value| format!("{long}={value}").into());
         }
@@ -70,7 +71,8 @@ pub(crate) enum OutputFormat {
 /// Arguments of `bleu`.
 #[derive(Debug, Args)]
 pub(crate) struct Bleu {
-    /// HYPOTHESIS REFERENCE…; or, as for sacreBLEU, references alone, with translations from --input or, beside one reference, standard input
+    /// HYPOTHESIS REFERENCE…; or, as for sacreBLEU, references alone, with translations from
+    /// --input or, beside one reference, standard input
     #[arg(required_unless_present = "test_set", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Translations of one system each, - for standard input; several are compared
@@ -113,7 +115,8 @@ pub(crate) struct BleuOptions {
     /// Value for floor [default: 0.1] and add-k [default: 1] [sacreBLEU: -sv]
     #[arg(long, value_name = "VALUE")]
     pub(crate) smooth_value: Option<f64>,
-    /// 13a, none, char, zh or intl [default: zh for --language-pair *-zh, else 13a] [sacreBLEU: -tok]
+    /// 13a, none, char, zh or intl [default: zh for --language-pair *-zh, else 13a] [sacreBLEU:
+    /// -tok]
     #[arg(long, value_name = "NAME")]
     pub(crate) tokenize: Option<String>,
     /// Languages, such as en-zh; the second chooses the tokenizer
@@ -257,7 +260,10 @@ mod tests {
 
     #[test]
     fn short_options_of_several_letters_are_spelled_out() {
-        assert_eq!(spelled("taper bleu r -i a -tok=zh -lc -w 2"), "taper bleu r -i a --tokenize=zh --lowercase -w 2");
+        assert_eq!(
+            spelled("taper bleu r -i a -tok=zh -lc -w 2"),
+            "taper bleu r -i a --tokenize=zh --lowercase -w 2"
+        );
         assert_eq!(spelled("taper bleu -- -lc"), "taper bleu -- -lc");
         assert_eq!(spelled("taper train -lc"), "taper train -lc");
     }

@@ -18,7 +18,11 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
     let regular: Vec<Saved> = all.iter().filter(|one| !one.interim).cloned().collect();
     let saved = if regular.is_empty() { all } else { regular };
     if saved.is_empty() {
-        bail!("{} has no checkpoint to average; `taper resume {}` trains on", arguments.run.display(), arguments.run.display());
+        bail!(
+            "{} has no checkpoint to average; `taper resume {}` trains on",
+            arguments.run.display(),
+            arguments.run.display()
+        );
     }
     let count = match arguments.last {
         Some(0) => bail!("--last must be at least 1"),
@@ -31,7 +35,8 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
         None if config.training.average_last > 0 => config.training.average_last.min(saved.len()),
         None => saved.len(),
     };
-    let chosen: Vec<PathBuf> = saved[saved.len() - count..].iter().map(|one| one.path.clone()).collect();
+    let chosen: Vec<PathBuf> =
+        saved[saved.len() - count..].iter().map(|one| one.path.clone()).collect();
     let target = folder.checkpoints().join(AVERAGED);
     average(&chosen)?.save(&target)?;
     print_line(&format!(

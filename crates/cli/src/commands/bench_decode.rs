@@ -23,7 +23,8 @@ struct Report {
     beam_size: Option<usize>,
     decoding: DecodingConfig,
     threads: usize,
-    /// From the start of the command to the translation of the first line that is not blank, the model being loaded in between.
+    /// From the start of the command to the translation of the first line that is not blank, the
+    /// model being loaded in between.
     first_translation_seconds: f64,
     /// Of each repeat, text to text.
     seconds: Vec<f64>,
@@ -81,9 +82,19 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
         Some(beam) => format!("beam {beam}"),
         None => format!("drawn at temperature {}", report.decoding.sampling.temperature),
     };
-    print_line(&format!("{} sentences, {} tokens, {how}, {} threads", report.sentences, report.tokens, report.threads))?;
-    print_line(&format!("first translation   {:.3} s after the start", report.first_translation_seconds))?;
-    print_line(&format!("sentences / second  {:.1} (median of {})", report.sentences_per_second, report.seconds.len()))?;
+    print_line(&format!(
+        "{} sentences, {} tokens, {how}, {} threads",
+        report.sentences, report.tokens, report.threads
+    ))?;
+    print_line(&format!(
+        "first translation   {:.3} s after the start",
+        report.first_translation_seconds
+    ))?;
+    print_line(&format!(
+        "sentences / second  {:.1} (median of {})",
+        report.sentences_per_second,
+        report.seconds.len()
+    ))?;
     print_line(&format!("tokens / second     {:.0}", report.tokens_per_second))?;
     match report.peak_memory {
         Some(bytes) => print_line(&format!("peak memory         {:.1} MB", bytes as f64 / 1e6)),
@@ -108,7 +119,11 @@ fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] }
+    if sorted.len().is_multiple_of(2) {
+        (sorted[middle - 1] + sorted[middle]) / 2.0
+    } else {
+        sorted[middle]
+    }
 }
 
 #[cfg(test)]

@@ -25,14 +25,18 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         bail!("--steps 0: there is nothing to measure");
     }
     if let Some(threads) = arguments.threads {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().context("cannot start the threads")?;
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build_global()
+            .context("cannot start the threads")?;
     }
     taper_ops::memory::keep_freed_pages();
     let batches = read_batches(&arguments.batches, arguments.vocab)?;
     let device = device::open(&arguments.device)?;
     let dtype = device::dtype(&arguments.dtype, &device)?;
     let config = shape(arguments.preset, arguments.dropout);
-    let model = Transformer::new(&config, arguments.vocab, arguments.vocab, 1, &device, dtype).context("cannot build the model")?;
+    let model = Transformer::new(&config, arguments.vocab, arguments.vocab, 1, &device, dtype)
+        .context("cannot build the model")?;
     let training = TrainingConfig {
         seed: 1,
         label_smoothing: 0.1,
@@ -42,14 +46,25 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         ..Default::default()
     };
     training.check()?;
-    let mut optimizer = Optimizer::new(model.parameters(), 0.0).context("cannot make the optimizer")?;
+    let mut optimizer =
+        Optimizer::new(model.parameters(), 0.0).context("cannot make the optimizer")?;
     if arguments.composed {
         optimizer = optimizer.with_composed_operations();
     }
     let mut step = |index: usize| -> Result<(f64, u64)> {
         let batch = std::slice::from_ref(&batches[index % batches.len()]);
-        let outcome = optimizer.update(&model, &training, index as u64 + 1, LEARNING_RATE, f64::INFINITY, batch);
-        match outcome.map_err(anyhow::Error::from_boxed).with_context(|| format!("step {}", index + 1))? {
+        let outcome = optimizer.update(
+            &model,
+            &training,
+            index as u64 + 1,
+            LEARNING_RATE,
+            f64::INFINITY,
+            batch,
+        );
+        match outcome
+            .map_err(anyhow::Error::from_boxed)
+            .with_context(|| format!("step {}", index + 1))?
+        {
             Outcome::Made(measured) => Ok((measured.loss(), measured.tokens)),
             Outcome::Skipped(why) => bail!("step {}: {why}", index + 1),
         }
@@ -67,9 +82,21 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     }
     device.synchronize().context("cannot wait for the device")?;
     let seconds = start.elapsed().as_secs_f64();
-    let kernel = (device.is_cpu() && !arguments.composed).then(|| Kernel::best(Products::of(dtype, &device)));
-    let report = Report { seconds, loss, tokens, profile: profile::stop(), parameters: model.parameters().len(), kernel };
-    if arguments.json { print_line(&report.json(arguments).to_string()) } else { report.print(arguments) }
+    let kernel = (device.is_cpu() && !arguments.composed)
+        .then(|| Kernel::best(Products::of(dtype, &device)));
+    let report = Report {
+        seconds,
+        loss,
+        tokens,
+        profile: profile::stop(),
+        parameters: model.parameters().len(),
+        kernel,
+    };
+    if arguments.json {
+        print_line(&report.json(arguments).to_string())
+    } else {
+        report.print(arguments)
+    }
 }
 
 struct Report {
@@ -87,7 +114,10 @@ struct Report {
 impl Report {
     fn json(&self, arguments: &BenchTrain) -> serde_json::Value {
         let steps = arguments.steps as f64;
-        let shares: Vec<_> = self.shares().map(|(name, share)| serde_json::json!({ "name": name, "share": round(share, 4) })).collect();
+        let shares: Vec<_> = self
+            .shares()
+            .map(|(name, share)| serde_json::json!({ "name": name, "share": round(share, 4) }))
+            .collect();
         serde_json::json!({
             "program": format!("taper {}", env!("CARGO_PKG_VERSION")),
             "preset": format!("{:?}", arguments.preset).to_lowercase(),
@@ -112,11 +142,18 @@ impl Report {
         let steps = arguments.steps as f64;
         let memory = memory::peak().map_or_else(|| "unknown".to_owned(), bytes);
         for line in [
-            format!("speed        {:.0} target tokens/s, {:.3} s a step", self.tokens as f64 / self.seconds, self.seconds / steps),
+            format!(
+                "speed        {:.0} target tokens/s, {:.3} s a step",
+                self.tokens as f64 / self.seconds,
+                self.seconds / steps
+            ),
             format!(
                 "arithmetic   {:.0} GFLOP/s in matrix products ({})",
                 self.profile.flops as f64 / self.seconds / 1e9,
-                self.kernel.map_or_else(|| "composed operations".to_owned(), |kernel| format!("{} kernel", kernel.name()))
+                self.kernel.map_or_else(
+                    || "composed operations".to_owned(),
+                    |kernel| format!("{} kernel", kernel.name())
+                )
             ),
             format!("memory       {memory} at most"),
             format!("loss         {:.6} in the last step", self.loss),
@@ -133,7 +170,11 @@ impl Report {
     fn shares(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let share = |time: &std::time::Duration| time.as_secs_f64() / self.seconds;
         let known: f64 = self.profile.times.iter().map(|(_, time)| share(time)).sum();
-        self.profile.times.iter().map(move |(name, time)| (*name, share(time))).chain([("other", (1.0 - known).max(0.0))])
+        self.profile
+            .times
+            .iter()
+            .map(move |(name, time)| (*name, share(time)))
+            .chain([("other", (1.0 - known).max(0.0))])
     }
 }
 
@@ -170,7 +211,8 @@ fn shape(preset: Preset, dropout: Option<f64>) -> ModelConfig {
 /// When the file is unreadable, or a tensor is not what it should be.
 fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<MicroBatch>> {
     let bytes = std::fs::read(path).with_context(|| format!("{}: cannot read", path.display()))?;
-    let tensors = SafeTensors::deserialize(&bytes).with_context(|| format!("{}: not a safetensors file", path.display()))?;
+    let tensors = SafeTensors::deserialize(&bytes)
+        .with_context(|| format!("{}: not a safetensors file", path.display()))?;
     let mut batches = Vec::new();
     while let Ok(source) = tensors.tensor(&format!("src.{}", batches.len())) {
         let number = batches.len();
@@ -179,12 +221,21 @@ fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<MicroBatch>> {
         let source = rows(&source, vocabulary).with_context(|| named("src"))?;
         let target = rows(&target, vocabulary).with_context(|| named("tgt"))?;
         if source.len() != target.len() {
-            bail!("{}: {} sentences, but {} in src.{number}", named("tgt"), target.len(), source.len());
+            bail!(
+                "{}: {} sentences, but {} in src.{number}",
+                named("tgt"),
+                target.len(),
+                source.len()
+            );
         }
         if source.iter().any(Vec::is_empty) || target.iter().any(|row| row.len() < 2) {
-            bail!("{}: a sentence is empty, or a target has no begin and end symbols", path.display());
+            bail!(
+                "{}: a sentence is empty, or a target has no begin and end symbols",
+                path.display()
+            );
         }
-        let inputs: Vec<Vec<u32>> = target.iter().map(|row| row[..row.len() - 1].to_vec()).collect();
+        let inputs: Vec<Vec<u32>> =
+            target.iter().map(|row| row[..row.len() - 1].to_vec()).collect();
         batches.push(MicroBatch {
             source: Sequences::pack(&source),
             target_in: Sequences::pack(&inputs),
@@ -199,7 +250,9 @@ fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<MicroBatch>> {
 
 /// The rows of an int32 matrix, without the zeros at their ends.
 fn rows(tensor: &safetensors::tensor::TensorView<'_>, vocabulary: usize) -> Result<Vec<Vec<u32>>> {
-    let &[_, width] = tensor.shape() else { bail!("expected a matrix, got shape {:?}", tensor.shape()) };
+    let &[_, width] = tensor.shape() else {
+        bail!("expected a matrix, got shape {:?}", tensor.shape())
+    };
     if tensor.dtype() != safetensors::Dtype::I32 {
         bail!("expected int32, got {:?}", tensor.dtype());
     }
@@ -211,6 +264,8 @@ fn rows(tensor: &safetensors::tensor::TensorView<'_>, vocabulary: usize) -> Resu
             _ => bail!("id {id} is not in a vocabulary of {vocabulary}"),
         }
     }
-    let trimmed = |row: &[u32]| row[..row.iter().rposition(|&id| id != 0).map_or(0, |last| last + 1)].to_vec();
+    let trimmed = |row: &[u32]| {
+        row[..row.iter().rposition(|&id| id != 0).map_or(0, |last| last + 1)].to_vec()
+    };
     Ok(ids.chunks_exact(width.max(1)).map(trimmed).collect())
 }

@@ -6,7 +6,9 @@ mod table;
 
 use anyhow::{Context, Result, bail};
 use taper_metrics::resampling::{DEFAULT_SEED, paired_bootstrap, paired_randomization};
-use taper_metrics::{Bleu, Chrf, Metric, Score, Signature, Smoothing, Statistics, Ter, Tokenizer, Trials, segments};
+use taper_metrics::{
+    Bleu, Chrf, Metric, Score, Signature, Smoothing, Statistics, Ter, Tokenizer, Trials, segments,
+};
 
 use crate::arguments::{self, OutputFormat};
 use crate::text::{print_line, say};
@@ -28,10 +30,13 @@ pub(crate) fn run(arguments: &arguments::Bleu) -> Result<()> {
     for &metric in &metrics {
         let mut systems = Vec::with_capacity(inputs.systems.len());
         for system in &inputs.systems {
-            let statistics = Statistics::count(metric, &segments(&system.lines, &inputs.references)?)?;
+            let statistics =
+                Statistics::count(metric, &segments(&system.lines, &inputs.references)?)?;
             if warn && metric.name() == "BLEU" && statistics.look_tokenized() {
                 let name = &system.name;
-                say(&format!("warning: {name} looks tokenized; detokenize it, or the score is not comparable (--force if that is meant)"));
+                say(&format!(
+                    "warning: {name} looks tokenized; detokenize it, or the score is not comparable (--force if that is meant)"
+                ));
             }
             systems.push(statistics);
         }
@@ -61,14 +66,15 @@ impl Style {
         let like_sacrebleu = !arguments.input.is_empty() || arguments.files.len() == 1;
         let report = &arguments.report;
         let usual = if like_sacrebleu { OutputFormat::Json } else { OutputFormat::Text };
-        let format = match std::env::var("SACREBLEU_FORMAT").unwrap_or_default().to_lowercase().as_str() {
-            // This one is Taper's own, and no variable of sacreBLEU's is about it.
-            _ if report.json => OutputFormat::Json,
-            "json" => OutputFormat::Json,
-            "text" => OutputFormat::Text,
-            "latex" => OutputFormat::Latex,
-            _ => report.format.unwrap_or(usual),
-        };
+        let format =
+            match std::env::var("SACREBLEU_FORMAT").unwrap_or_default().to_lowercase().as_str() {
+                // This one is Taper's own, and no variable of sacreBLEU's is about it.
+                _ if report.json => OutputFormat::Json,
+                "json" => OutputFormat::Json,
+                "text" => OutputFormat::Text,
+                "latex" => OutputFormat::Latex,
+                _ => report.format.unwrap_or(usual),
+            };
         let decimals = report.width.map_or(if like_sacrebleu { 1 } else { 2 }, usize::from);
         Self { format, decimals, short: report.short, score_only: report.score_only }
     }
@@ -88,10 +94,15 @@ fn refuse_absent(arguments: &arguments::Bleu) -> Result<()> {
         ("--citation", absent.citation),
     ];
     if let Some((name, _)) = named.into_iter().find(|(_, given)| *given) {
-        bail!("{name}: taper carries no test sets; write the references out with `sacrebleu -t … -l … --echo ref` and name the file");
+        bail!(
+            "{name}: taper carries no test sets; write the references out with `sacrebleu -t … -l … --echo ref` and name the file"
+        );
     }
     if !["utf-8", "utf8"].contains(&arguments.encoding.to_lowercase().as_str()) {
-        bail!("--encoding {}: only UTF-8 is read; convert the files with iconv", arguments.encoding);
+        bail!(
+            "--encoding {}: only UTF-8 is read; convert the files with iconv",
+            arguments.encoding
+        );
     }
     Ok(())
 }
@@ -127,7 +138,9 @@ fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
             arguments::Metric::Bleu => Box::new(bleu(arguments)?),
             arguments::Metric::Chrf => Box::new(chrf.clone()),
             arguments::Metric::Chrfpp if ![0, 2].contains(&chrf.word_order) => {
-                bail!("--metrics chrfpp is chrF with a word order of 2: for another, give chrf and --chrf-word-order")
+                bail!(
+                    "--metrics chrfpp is chrF with a word order of 2: for another, give chrf and --chrf-word-order"
+                )
             }
             arguments::Metric::Chrfpp => Box::new(Chrf { word_order: 2, ..chrf.clone() }),
             arguments::Metric::Ter => Box::new(ter.clone()),
@@ -148,7 +161,9 @@ fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
 fn bleu(arguments: &arguments::Bleu) -> Result<Bleu> {
     let options = &arguments.bleu;
     let language = match options.language_pair.as_deref() {
-        Some(pair) => Some(pair.split('-').nth(1).with_context(|| format!("--language-pair {pair}: give both languages, as in en-zh"))?),
+        Some(pair) => Some(pair.split('-').nth(1).with_context(|| {
+            format!("--language-pair {pair}: give both languages, as in en-zh")
+        })?),
         None => None,
     };
     let tokenizer = match (options.tokenize.as_deref(), language) {
@@ -158,8 +173,12 @@ fn bleu(arguments: &arguments::Bleu) -> Result<Bleu> {
         (None, Some("ko")) => "ko-mecab",
         (None, _) => "13a",
     };
-    let tokenizer: Tokenizer = tokenizer.parse().with_context(|| format!("--tokenize {tokenizer}"))?;
-    let smoothing: Smoothing = options.smooth_method.parse().with_context(|| format!("--smooth-method {}", options.smooth_method))?;
+    let tokenizer: Tokenizer =
+        tokenizer.parse().with_context(|| format!("--tokenize {tokenizer}"))?;
+    let smoothing: Smoothing = options
+        .smooth_method
+        .parse()
+        .with_context(|| format!("--smooth-method {}", options.smooth_method))?;
     Ok(Bleu {
         tokenizer,
         smoothing: options.smooth_value.map_or(smoothing, |value| smoothing.with_value(value)),
@@ -181,16 +200,28 @@ fn seed() -> Result<u64> {
 }
 
 /// Prints a line for each sentence.
-fn sentences(arguments: &arguments::Bleu, metrics: &[&dyn Metric], inputs: &Inputs, style: Style) -> Result<()> {
+fn sentences(
+    arguments: &arguments::Bleu,
+    metrics: &[&dyn Metric],
+    inputs: &Inputs,
+    style: Style,
+) -> Result<()> {
     let ([metric], [system]) = (metrics, &inputs.systems[..]) else {
         bail!("--sentence-level takes one metric and one system");
     };
     if arguments.trials.confidence || arguments.trials.paired_ar || arguments.trials.paired_bs {
-        bail!("--sentence-level: confidence and significance are properties of a corpus; leave one of the options out");
+        bail!(
+            "--sentence-level: confidence and significance are properties of a corpus; leave one of the options out"
+        );
     }
     for segment in segments(&system.lines, &inputs.references)? {
-        let score = Score::new(*metric, &Statistics::count(*metric, std::slice::from_ref(&segment))?)?;
-        print_line(&if style.score_only { score.number(style.decimals) } else { score.line(style.decimals, style.short) })?;
+        let score =
+            Score::new(*metric, &Statistics::count(*metric, std::slice::from_ref(&segment))?)?;
+        print_line(&if style.score_only {
+            score.number(style.decimals)
+        } else {
+            score.line(style.decimals, style.short)
+        })?;
     }
     Ok(())
 }
@@ -214,12 +245,20 @@ fn one_system(arguments: &arguments::Bleu, counted: &[Counted<'_>], style: Style
 }
 
 /// Prints the scores of several systems, compared with the first if that was asked for.
-fn several_systems(arguments: &arguments::Bleu, counted: &[Counted<'_>], inputs: &Inputs, style: Style) -> Result<()> {
+fn several_systems(
+    arguments: &arguments::Bleu,
+    counted: &[Counted<'_>],
+    inputs: &Inputs,
+    style: Style,
+) -> Result<()> {
     let trials = &arguments.trials;
     if trials.confidence {
         bail!("--confidence is of one system; of several, --paired-bs says which differ");
     }
-    let (resamples, shuffles) = (trials.paired_bs.then_some(trials.paired_bs_n), trials.paired_ar.then_some(trials.paired_ar_n));
+    let (resamples, shuffles) = (
+        trials.paired_bs.then_some(trials.paired_bs_n),
+        trials.paired_ar.then_some(trials.paired_ar_n),
+    );
     // As in sacreBLEU, no trials are the usual number of them.
     let resamples = resamples.map(|count| if count == 0 { 1000 } else { count });
     let shuffles = shuffles.map(|count| if count == 0 { 10_000 } else { count });
@@ -230,15 +269,23 @@ fn several_systems(arguments: &arguments::Bleu, counted: &[Counted<'_>], inputs:
             (Some(count), _) => {
                 let seed = seed()?;
                 let results = paired_bootstrap(*metric, &systems, count, seed)?;
-                (Report::Compared(results), Trials { bootstrap: Some(count), seed: Some(seed), ..Trials::default() })
+                (
+                    Report::Compared(results),
+                    Trials { bootstrap: Some(count), seed: Some(seed), ..Trials::default() },
+                )
             }
             (None, Some(count)) => {
                 let seed = seed()?;
                 let results = paired_randomization(*metric, &systems, count, seed)?;
-                (Report::Compared(results), Trials { randomization: Some(count), seed: Some(seed), ..Trials::default() })
+                (
+                    Report::Compared(results),
+                    Trials { randomization: Some(count), seed: Some(seed), ..Trials::default() },
+                )
             }
             (None, None) => {
-                let scores = systems.iter().map(|statistics| Ok(Score::new(*metric, statistics)?.number(style.decimals)));
+                let scores = systems
+                    .iter()
+                    .map(|statistics| Ok(Score::new(*metric, statistics)?.number(style.decimals)));
                 (Report::Scores(scores.collect::<Result<_>>()?), Trials::default())
             }
         };

@@ -11,14 +11,20 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<()> {
     match command {
         ConfigCommand::Show(file) => {
             let config = RunConfig::load(&file.config, &file.overrides.set)?;
-            if file.json { print_line(&serde_json::to_string_pretty(&config)?) } else { print_line(config.to_toml()?.trim_end()) }
+            if file.json {
+                print_line(&serde_json::to_string_pretty(&config)?)
+            } else {
+                print_line(config.to_toml()?.trim_end())
+            }
         }
         ConfigCommand::Check(file) => {
             let config = RunConfig::load(&file.config, &file.overrides.set)?;
             config.require_what_is_watched()?;
             let idle = without_effect(&config)?;
             if file.json {
-                return print_line(&serde_json::json!({ "valid": true, "without_effect": idle }).to_string());
+                return print_line(
+                    &serde_json::json!({ "valid": true, "without_effect": idle }).to_string(),
+                );
             }
             for note in &idle {
                 print_line(&format!("{}: {note}", file.config.display()))?;

@@ -13,7 +13,11 @@ use crate::translation::for_the_best;
 pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &arguments.overrides.set)?;
     run.search(&arguments.search, None)?;
-    let splits = if arguments.split.is_empty() { run.config.data.test.clone() } else { arguments.split.clone() };
+    let splits = if arguments.split.is_empty() {
+        run.config.data.test.clone()
+    } else {
+        arguments.split.clone()
+    };
     if splits.is_empty() {
         bail!("the run has no test sets (data.test is empty): name a split with --split");
     }

@@ -37,13 +37,20 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     };
     memory::require_weights(&config, source, output)?;
     let seed = config.training.seed;
-    let model = Transformer::new(&config.model, source, output, seed, &Device::Cpu, DType::F32).context("cannot build the model")?;
+    let model = Transformer::new(&config.model, source, output, seed, &Device::Cpu, DType::F32)
+        .context("cannot build the model")?;
     let device = device::open(&config.device)?;
     let cost = Cost::of(&config, &model, &device);
     if arguments.json {
         return print_json(&config, &device, &model, &cost, source, output);
     }
-    let name_width = model.parameters().parameters().iter().map(|parameter| parameter.name().len()).max().unwrap_or(0);
+    let name_width = model
+        .parameters()
+        .parameters()
+        .iter()
+        .map(|parameter| parameter.name().len())
+        .max()
+        .unwrap_or(0);
     for parameter in model.parameters().parameters() {
         print_line(&format!(
             "{:name_width$}  {:>14}  {:>12}",
@@ -80,7 +87,14 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     Ok(())
 }
 
-fn print_json(config: &RunConfig, device: &Device, model: &Transformer, cost: &Cost, source: usize, target: usize) -> Result<()> {
+fn print_json(
+    config: &RunConfig,
+    device: &Device,
+    model: &Transformer,
+    cost: &Cost,
+    source: usize,
+    target: usize,
+) -> Result<()> {
     let parameters: Vec<_> = model
         .parameters()
         .parameters()
@@ -105,7 +119,10 @@ fn print_json(config: &RunConfig, device: &Device, model: &Transformer, cost: &C
 /// Which implementation the operations have on a device.
 fn path(device: &Device, dtype: &str) -> String {
     if !device.is_cpu() {
-        return format!("{}: composed of Candle's, in {dtype}; products by the device's library", device::describe(device));
+        return format!(
+            "{}: composed of Candle's, in {dtype}; products by the device's library",
+            device::describe(device)
+        );
     }
     let Ok(dtype) = device::dtype(dtype, device) else {
         return format!("cpu: none; products in {dtype} need a GPU");
@@ -116,11 +133,15 @@ fn path(device: &Device, dtype: &str) -> String {
         Products::F32 => "in f32",
     };
     let kernel = match (Kernel::best(products), products) {
-        (Kernel::Tiles, Products::F32) => "AMX, on operands split in three bf16 parts (small ones: the gemm crate)",
+        (Kernel::Tiles, Products::F32) => {
+            "AMX, on operands split in three bf16 parts (small ones: the gemm crate)"
+        }
         (Kernel::Tiles, Products::Bf16) => "AMX",
         (Kernel::Dots, _) => "AVX-512 BF16",
         (Kernel::Gemm, Products::F32) => "the gemm crate",
-        (Kernel::Gemm, Products::Bf16) => "the gemm crate, slower than f32: this processor has no bf16 products",
+        (Kernel::Gemm, Products::Bf16) => {
+            "the gemm crate, slower than f32: this processor has no bf16 products"
+        }
     };
     format!("cpu: all fused; products {rounding}, by {kernel}")
 }

@@ -31,11 +31,19 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
     let limit = Limit::of(&run.config, OverlongRule::Error, arguments.max_tokens);
     let most = limit.tokens;
     // A source ends with </s>; a target has as many positions, the first of which `<s>` takes.
-    for (path, ids, ends) in [(&arguments.source, &source_ids, 1), (&arguments.target, &target_ids, 0)] {
-        if let Some((index, line)) = ids.iter().enumerate().find(|(_, line)| line.len() > most + ends) {
+    for (path, ids, ends) in
+        [(&arguments.source, &source_ids, 1), (&arguments.target, &target_ids, 0)]
+    {
+        if let Some((index, line)) =
+            ids.iter().enumerate().find(|(_, line)| line.len() > most + ends)
+        {
             let tokens = line.len() - ends;
             let remedy = limit.more_by("--max-tokens N allows more");
-            bail!("{}, line {}: {tokens} tokens, more than {most}; {remedy}", path.display(), index + 1);
+            bail!(
+                "{}, line {}: {tokens} tokens, more than {most}; {remedy}",
+                path.display(),
+                index + 1
+            );
         }
     }
     let model = run.model.inference();

@@ -20,7 +20,10 @@ fn train(arguments: &TokenizerTrain) -> Result<()> {
     let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
     let folder = &arguments.output;
     if TokenizerPair::exists(folder) {
-        bail!("{} holds a tokenizer already, which is left as it is: choose another --output", folder.display());
+        bail!(
+            "{} holds a tokenizer already, which is left as it is: choose another --output",
+            folder.display()
+        );
     }
     let tokenizers = TokenizerPair::train(&config.data)?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -39,7 +42,10 @@ fn load(file: &TokenizerFile) -> Result<Tokenizer> {
     let path = &file.tokenizer;
     if !path.is_dir() {
         if file.target {
-            bail!("--target: {} is one tokenizer; give the folder of a run with two, or leave it out", path.display());
+            bail!(
+                "--target: {} is one tokenizer; give the folder of a run with two, or leave it out",
+                path.display()
+            );
         }
         return Ok(Tokenizer::load(path)?);
     }
@@ -53,7 +59,11 @@ fn load(file: &TokenizerFile) -> Result<Tokenizer> {
 fn encode(arguments: &TokenizerEncode) -> Result<()> {
     let tokenizer = load(&arguments.file)?;
     for_each_line(|_, line| {
-        let words = if arguments.pieces { tokenizer.tokens(line)? } else { tokenizer.encode(line)?.iter().map(u32::to_string).collect() };
+        let words = if arguments.pieces {
+            tokenizer.tokens(line)?
+        } else {
+            tokenizer.encode(line)?.iter().map(u32::to_string).collect()
+        };
         print_line(&words.join(" "))
     })
 }
@@ -66,7 +76,10 @@ fn decode(arguments: &TokenizerFile) -> Result<()> {
         for word in line.split_whitespace() {
             match word.parse::<u32>() {
                 Ok(id) if (id as usize) < size => ids.push(id),
-                _ => bail!("standard input, line {number}: `{word}` is not a token id from 0 to {}", size.saturating_sub(1)),
+                _ => bail!(
+                    "standard input, line {number}: `{word}` is not a token id from 0 to {}",
+                    size.saturating_sub(1)
+                ),
             }
         }
         print_line(&single_line(tokenizer.decode(&ids)?))

@@ -38,7 +38,8 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
     let mut input = Input::open(arguments)?;
     let output = Output::open(arguments.output.as_deref())?;
     let translated =
-        with_model(arguments, |_, translator| stream(translator, arguments, &mut input, &output)).and_then(|()| output.finish());
+        with_model(arguments, |_, translator| stream(translator, arguments, &mut input, &output))
+            .and_then(|()| output.finish());
     if translated.is_err() {
         output.give_up();
     }
@@ -47,8 +48,11 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
 
 /// Refuses what goes with a text, not with a conversation.
 fn refuse_files(arguments: &Translate) -> Result<()> {
-    let given =
-        [("--prefix", arguments.prefix.is_some()), ("--output", arguments.output.is_some()), ("--window", arguments.window.is_some())];
+    let given = [
+        ("--prefix", arguments.prefix.is_some()),
+        ("--output", arguments.output.is_some()),
+        ("--window", arguments.window.is_some()),
+    ];
     for (name, given) in given {
         if given {
             bail!("{name} goes with a text to translate: give --input or pipe it in");
@@ -58,27 +62,41 @@ fn refuse_files(arguments: &Translate) -> Result<()> {
 }
 
 /// Loads the models and gives them to `act`.
-fn with_model(arguments: &Translate, act: impl FnOnce(&LoadedRun, &LineTranslator<'_>) -> Result<()>) -> Result<()> {
+fn with_model(
+    arguments: &Translate,
+    act: impl FnOnce(&LoadedRun, &LineTranslator<'_>) -> Result<()>,
+) -> Result<()> {
     let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &arguments.overrides.set)?;
     arguments.control.apply(&mut run.config.decoding)?;
     run.search(&arguments.search, arguments.n_best)?;
-    let shown = Shown { all: arguments.json || arguments.n_best.is_some(), alignments: arguments.alignments, weights: arguments.json };
+    let shown = Shown {
+        all: arguments.json || arguments.n_best.is_some(),
+        alignments: arguments.alignments,
+        weights: arguments.json,
+    };
     act(&run, &LineTranslator::new(&run, &arguments.ensemble, &arguments.overlong, shown)?)
 }
 
-/// Whether there is something at `path` that is neither a file nor a folder, such as a pipe or a device: its bytes pass once.
+/// Whether there is something at `path` that is neither a file nor a folder, such as a pipe or a
+/// device: its bytes pass once.
 fn is_stream(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
 /// Translates one window of the text after the other, and writes each before the next is read.
-fn stream(translator: &LineTranslator<'_>, arguments: &Translate, input: &mut Input, output: &Output) -> Result<()> {
+fn stream(
+    translator: &LineTranslator<'_>,
+    arguments: &Translate,
+    input: &mut Input,
+    output: &Output,
+) -> Result<()> {
     let bar = sentence_bar(input.total(), "translating");
     while let Some(window) = input.next_window()? {
         let (before, count) = (window.first - 1, window.lines.len());
         // Parts of long lines are counted on the way, and are more than the lines.
         let progress = |done: usize| bar.set_position((before + done.min(count)) as u64);
-        let found = translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
+        let found =
+            translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
         bar.suspend(|| -> Result<()> {
             for ((line, source), translated) in (window.first..).zip(&window.lines).zip(found) {
                 let translated = translated?;
@@ -98,25 +116,39 @@ fn report(line: usize, translated: &Translated) {
     if let Some(overlong) = &translated.overlong {
         let done = match overlong.rule {
             OverlongRule::Split => format!("translated in {} parts", overlong.parts),
-            OverlongRule::Cut | OverlongRule::Error => "only its beginning is translated".to_owned(),
+            OverlongRule::Cut | OverlongRule::Error => {
+                "only its beginning is translated".to_owned()
+            }
         };
-        say(&format!("line {line}: {} tokens, more than {}: {done}", overlong.tokens, overlong.limit));
+        say(&format!(
+            "line {line}: {} tokens, more than {}: {done}",
+            overlong.tokens, overlong.limit
+        ));
     }
 }
 
 /// What is printed for one source line: as many lines as translations were
 /// asked for, each ended.
-fn render(arguments: &Translate, line: usize, source: &str, translated: &Translated) -> Result<String> {
+fn render(
+    arguments: &Translate,
+    line: usize,
+    source: &str,
+    translated: &Translated,
+) -> Result<String> {
     if arguments.json {
         let record = Record { line, source, translated };
         return Ok(serde_json::to_string(&record)? + "\n");
     }
     let translations = &translated.translations;
     if arguments.n_best.is_some() {
-        let listed = translations.iter().map(|one| format!("{line}\t{:.4}\t{}{}\n", one.score, one.text, pharaoh(one)));
+        let listed = translations
+            .iter()
+            .map(|one| format!("{line}\t{:.4}\t{}{}\n", one.score, one.text, pharaoh(one)));
         return Ok(listed.collect());
     }
-    Ok(translations.first().map_or_else(|| "\n".to_owned(), |best| format!("{}{}\n", best.text, pharaoh(best))))
+    Ok(translations
+        .first()
+        .map_or_else(|| "\n".to_owned(), |best| format!("{}{}\n", best.text, pharaoh(best))))
 }
 
 /// A tab and the pairs of the alignment, source first, where there is one.
@@ -124,7 +156,8 @@ fn pharaoh(translation: &Translation) -> String {
     let Some(alignment) = &translation.alignment else {
         return String::new();
     };
-    let pairs: Vec<String> = alignment.pairs.iter().map(|(source, target)| format!("{source}-{target}")).collect();
+    let pairs: Vec<String> =
+        alignment.pairs.iter().map(|(source, target)| format!("{source}-{target}")).collect();
     format!("\t{}", pairs.join(" "))
 }
 
@@ -143,7 +176,10 @@ fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, arguments: &Transl
             break;
         };
         let (number, lines) = (lines.line() as usize, [line]);
-        let found = match translator.translate(&lines, &[], number, |_| {}).and_then(|found| found.collect::<Result<Vec<_>>>()) {
+        let found = match translator
+            .translate(&lines, &[], number, |_| {})
+            .and_then(|found| found.collect::<Result<Vec<_>>>())
+        {
             Ok(found) => found,
             // The next sentence may be another matter.
             Err(error) => {
@@ -168,15 +204,24 @@ mod tests {
 
     #[test]
     fn a_conversation_has_no_files() {
-        for (option, value, refused) in
-            [("--output", "file", true), ("--prefix", "file", true), ("--window", "1", true), ("--checkpoint", "best", false)]
-        {
-            let arguments = Arguments::try_parse_from(["taper", "translate", "run", option, value]).expect("parses");
-            let Command::Translate(arguments) = arguments.command else { panic!("another command") };
+        for (option, value, refused) in [
+            ("--output", "file", true),
+            ("--prefix", "file", true),
+            ("--window", "1", true),
+            ("--checkpoint", "best", false),
+        ] {
+            let arguments = Arguments::try_parse_from(["taper", "translate", "run", option, value])
+                .expect("parses");
+            let Command::Translate(arguments) = arguments.command else {
+                panic!("another command")
+            };
             let result = refuse_files(&arguments);
             assert_eq!(result.is_err(), refused, "{option}");
             if let Err(error) = result {
-                assert!(error.to_string().contains(option) && error.to_string().contains("--input"), "{error}");
+                assert!(
+                    error.to_string().contains(option) && error.to_string().contains("--input"),
+                    "{error}"
+                );
             }
         }
     }

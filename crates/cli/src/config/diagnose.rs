@@ -31,10 +31,16 @@ fn explain(message: &str, path: Option<&str>) -> String {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         return match kind {
             Unknown::Key => {
-                let section = path.and_then(|path| path.rsplit_once('.')).map(|(section, _)| format!("{section}.")).unwrap_or_default();
+                let section = path
+                    .and_then(|path| path.rsplit_once('.'))
+                    .map(|(section, _)| format!("{section}."))
+                    .unwrap_or_default();
                 match nearest(&unknown, known.iter().copied()) {
                     Some(best) => {
-                        format!("unknown key `{section}{unknown}`, did you mean `{section}{best}`? (known: {})", known.join(", "))
+                        format!(
+                            "unknown key `{section}{unknown}`, did you mean `{section}{best}`? (known: {})",
+                            known.join(", ")
+                        )
                     }
                     None => format!("unknown key `{section}{unknown}`"),
                 }
@@ -42,7 +48,10 @@ fn explain(message: &str, path: Option<&str>) -> String {
             Unknown::Value => {
                 let key = path.map(|path| format!("key `{path}`: ")).unwrap_or_default();
                 match nearest(&unknown, known.iter().copied()) {
-                    Some(best) => format!("{key}unknown value `{unknown}`, did you mean `{best}`? (known: {})", known.join(", ")),
+                    Some(best) => format!(
+                        "{key}unknown value `{unknown}`, did you mean `{best}`? (known: {})",
+                        known.join(", ")
+                    ),
                     None => format!("{key}unknown value `{unknown}`"),
                 }
             }

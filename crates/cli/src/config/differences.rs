@@ -5,8 +5,8 @@ use toml::{Table, Value};
 
 use super::RunConfig;
 
-/// Keys that change neither weights nor the order of data: where the text lies (its content is compared by itself), what
-/// is scored when training is over, how far batches are read ahead.
+/// Keys that change neither weights nor the order of data: where the text lies (its content is
+/// compared by itself), what is scored when training is over, how far batches are read ahead.
 const WITHOUT_EFFECT: [&str; 3] = ["data.dir", "data.test", "data.batching.prefetch"];
 
 /// One line for each key of [data], [model], dtype and training.seed whose value differs.
@@ -20,8 +20,9 @@ pub(crate) fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<Stri
     Ok(found)
 }
 
-/// Whether one of the [`differences`] is of what a run that has begun cannot do without: its seed, which is the whole random
-/// state, and what the tokenizer was made by, since the embeddings would mean other words. How words are cut in training may change.
+/// Whether one of the [`differences`] is of what a run that has begun cannot do without: its seed,
+/// which is the whole random state, and what the tokenizer was made by, since the embeddings would
+/// mean other words. How words are cut in training may change.
 pub(crate) fn is_fixed(difference: &str) -> bool {
     let key = difference.split(' ').next().unwrap_or_default();
     match key.strip_prefix("data.tokenizer.") {
@@ -32,11 +33,15 @@ pub(crate) fn is_fixed(difference: &str) -> bool {
 
 /// The part of a configuration that makes a run the run it is.
 fn table(config: &RunConfig) -> Result<Table> {
-    let mut all: Table = config.to_toml()?.parse().context("a written configuration does not parse")?;
+    let mut all: Table =
+        config.to_toml()?.parse().context("a written configuration does not parse")?;
     let seed = all.get("training").and_then(|training| training.get("seed")).cloned();
     all.retain(|key, _| ["data", "model", "dtype"].contains(&key));
     if let Some(seed) = seed {
-        all.insert("training".to_owned(), Value::Table(Table::from_iter([("seed".to_owned(), seed)])));
+        all.insert(
+            "training".to_owned(),
+            Value::Table(Table::from_iter([("seed".to_owned(), seed)])),
+        );
     }
     Ok(all)
 }
@@ -48,9 +53,13 @@ fn compare(prefix: &str, run: &Table, given: &Table, found: &mut Vec<String>) {
     for key in keys {
         let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match (run.get(key), given.get(key)) {
-            (Some(Value::Table(run)), Some(Value::Table(given))) => compare(&name, run, given, found),
+            (Some(Value::Table(run)), Some(Value::Table(given))) => {
+                compare(&name, run, given, found)
+            }
             (run, given) if run != given && !WITHOUT_EFFECT.contains(&name.as_str()) => {
-                let show = |value: Option<&Value>| value.map_or_else(|| "not set".to_owned(), Value::to_string);
+                let show = |value: Option<&Value>| {
+                    value.map_or_else(|| "not set".to_owned(), Value::to_string)
+                };
                 found.push(format!("{name} is {} but was {}", show(given), show(run)));
             }
             _ => {}
@@ -85,6 +94,9 @@ mod tests {
                 "training.seed is 7 but was 1"
             ]
         );
-        assert_eq!(found.iter().filter(|change| is_fixed(change)).collect::<Vec<_>>(), [&found[1], &found[3]]);
+        assert_eq!(
+            found.iter().filter(|change| is_fixed(change)).collect::<Vec<_>>(),
+            [&found[1], &found[3]]
+        );
     }
 }

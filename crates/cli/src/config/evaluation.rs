@@ -7,7 +7,8 @@ use taper_metrics::Tokenizer;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct EvaluationConfig {
-    /// BLEU's tokenizer: 13a, none, char, zh or intl. Where a recipe names none, that of the target language.
+    /// BLEU's tokenizer: 13a, none, char, zh or intl. Where a recipe names none, that of the
+    /// target language.
     pub(crate) tokenize: Tokenizer,
     /// Lowercase both sides before scoring.
     pub(crate) lowercase: bool,
@@ -20,7 +21,8 @@ pub(crate) struct EvaluationConfig {
     pub(crate) test_after_training: bool,
 }
 
-/// The tokenizer for text in `language` where none is named: as sacreBLEU chooses, but characters where that takes MeCab.
+/// The tokenizer for text in `language` where none is named: as sacreBLEU chooses, but characters
+/// where that takes MeCab.
 pub(super) fn usual_tokenizer(language: &str) -> Tokenizer {
     match language.split(['-', '_']).next().unwrap_or(language).to_lowercase().as_str() {
         "zh" | "zho" | "cmn" => Tokenizer::Chinese,
@@ -31,7 +33,13 @@ pub(super) fn usual_tokenizer(language: &str) -> Tokenizer {
 
 impl Default for EvaluationConfig {
     fn default() -> Self {
-        Self { tokenize: Tokenizer::default(), lowercase: false, validation_sentences: 1000, samples: 5, test_after_training: true }
+        Self {
+            tokenize: Tokenizer::default(),
+            lowercase: false,
+            validation_sentences: 1000,
+            samples: 5,
+            test_after_training: true,
+        }
     }
 }
 
@@ -41,7 +49,14 @@ mod tests {
 
     #[test]
     fn languages_without_spaces_are_not_scored_by_western_words() {
-        for (language, tokenizer) in [("zh", "zh"), ("zh-Hant", "zh"), ("cmn_Hans", "zh"), ("ja", "char"), ("ko", "char"), ("de", "13a")] {
+        for (language, tokenizer) in [
+            ("zh", "zh"),
+            ("zh-Hant", "zh"),
+            ("cmn_Hans", "zh"),
+            ("ja", "char"),
+            ("ko", "char"),
+            ("de", "13a"),
+        ] {
             assert_eq!(usual_tokenizer(language).name(), tokenizer, "{language}");
         }
     }

@@ -78,14 +78,17 @@ impl RunConfig {
     pub(crate) fn load(path: &Path, overrides: &[String]) -> Result<Self> {
         let text = read_text(path)?;
         parse(&text, &path.display().to_string(), true)?;
-        let mut table: toml::Table = text.parse().with_context(|| format!("{} is not TOML", path.display()))?;
+        let mut table: toml::Table =
+            text.parse().with_context(|| format!("{} is not TOML", path.display()))?;
         for text in overrides {
             let change = Override::parse(text)?;
             change.apply(&mut table)?;
             parse(&change.to_toml(), &format!("--set {text}"), false)?;
         }
-        let names_tokenizer = table.get("evaluation").and_then(|section| section.get("tokenize")).is_some();
-        let mut config: Self = table.try_into().with_context(|| format!("{} with its overrides", path.display()))?;
+        let names_tokenizer =
+            table.get("evaluation").and_then(|section| section.get("tokenize")).is_some();
+        let mut config: Self =
+            table.try_into().with_context(|| format!("{} with its overrides", path.display()))?;
         if !names_tokenizer {
             config.evaluation.tokenize = evaluation::usual_tokenizer(&config.data.target_language);
         }
@@ -109,8 +112,8 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Checks that validations measure what early stopping watches; what is known before the first update must not end a
-    /// training after hours.
+    /// Checks that validations measure what early stopping watches; what is known before the first
+    /// update must not end a training after hours.
     ///
     /// # Errors
     /// When they do not, with what to change.
@@ -123,7 +126,9 @@ impl RunConfig {
                     watched.patience
                 );
             }
-        } else if matches!(watched.metric, Metric::Bleu | Metric::Chrf) && self.evaluation.validation_sentences == 0 {
+        } else if matches!(watched.metric, Metric::Bleu | Metric::Chrf)
+            && self.evaluation.validation_sentences == 0
+        {
             bail!(
                 "training.early_stopping.metric = \"{}\" is measured on translations: set evaluation.validation_sentences above 0, or watch \"loss\"",
                 watched.metric
@@ -132,9 +137,13 @@ impl RunConfig {
         Ok(())
     }
 
-    /// How the text of this recipe is scored. Where data is lowercased so are the references, and a signature has to say it.
+    /// How the text of this recipe is scored. Where data is lowercased so are the references, and a
+    /// signature has to say it.
     pub(crate) fn scoring(&self) -> EvaluationConfig {
-        EvaluationConfig { lowercase: self.evaluation.lowercase || self.data.lowercase, ..self.evaluation.clone() }
+        EvaluationConfig {
+            lowercase: self.evaluation.lowercase || self.data.lowercase,
+            ..self.evaluation.clone()
+        }
     }
 
     /// SHA-256 of what must not change while a run goes on: data, architecture,

@@ -13,8 +13,9 @@ pub(crate) fn edit_distance(left: &str, right: &str) -> usize {
                 i + j
             } else {
                 let substitution = usize::from(left[i - 1] != right[j - 1]);
-                let mut best =
-                    (table[(i - 1) * width + j] + 1).min(table[i * width + j - 1] + 1).min(table[(i - 1) * width + j - 1] + substitution);
+                let mut best = (table[(i - 1) * width + j] + 1)
+                    .min(table[i * width + j - 1] + 1)
+                    .min(table[(i - 1) * width + j - 1] + substitution);
                 if i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1] {
                     best = best.min(table[(i - 2) * width + j - 2] + 1);
                 }
@@ -26,7 +27,10 @@ pub(crate) fn edit_distance(left: &str, right: &str) -> usize {
 }
 
 /// The candidate closest to `name`; ties go to the first one listed.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     candidates.into_iter().min_by_key(|candidate| edit_distance(name, candidate))
 }
 

@@ -1,12 +1,13 @@
-//! What a damaged recipe is put through: by the property tests beside this, and by the fuzz target in `fuzz`.
+//! What a damaged recipe is put through: by the property tests beside this, and by the fuzz target
+//! in `fuzz`.
 
 use std::fs;
 use std::path::Path;
 
 use crate::config::RunConfig;
 
-/// A recipe is refused with the name of its file; one that is accepted can be written out and read again as the same. The path must
-/// end in `recipe.toml`.
+/// A recipe is refused with the name of its file; one that is accepted can be written out and read
+/// again as the same. The path must end in `recipe.toml`.
 pub(crate) fn recipe(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).expect("write");
     match RunConfig::load(path, &[]) {

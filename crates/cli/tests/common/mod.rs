@@ -10,7 +10,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Training that a test can act upon: it has many updates before it, and a checkpoint soon.
-pub(crate) const LONG: [&str; 4] = ["--set", "training.max_updates=100000", "--set", "training.validate_every=20"];
+pub(crate) const LONG: [&str; 4] =
+    ["--set", "training.max_updates=100000", "--set", "training.validate_every=20"];
 
 /// A temporary folder with a corpus under `data` and a recipe beside it.
 pub(crate) struct Workspace {
@@ -26,7 +27,10 @@ impl Workspace {
         for (stem, count, offset) in [("train", 200, 0), ("val", 12, 1000), ("test", 12, 2000)] {
             let sentences: Vec<Vec<String>> = (0..count).map(|i| sentence(i + offset)).collect();
             let source: String = sentences.iter().map(|words| words.join(" ") + "\n").collect();
-            let target: String = sentences.iter().map(|words| words.iter().rev().cloned().collect::<Vec<_>>().join(" ") + "\n").collect();
+            let target: String = sentences
+                .iter()
+                .map(|words| words.iter().rev().cloned().collect::<Vec<_>>().join(" ") + "\n")
+                .collect();
             fs::write(data.join(format!("{stem}.aa")), source).expect("source side");
             fs::write(data.join(format!("{stem}.bb")), target).expect("target side");
         }
@@ -59,20 +63,34 @@ impl Workspace {
 
     /// Starts the binary, with what it prints out of the way and its errors kept.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
-        self.command(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts")
+        self.command(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts")
     }
 
-    /// Runs a shell script in the folder, with the binary as `$0`. The shell may be a command and its arguments.
+    /// Runs a shell script in the folder, with the binary as `$0`. The shell may be a command and
+    /// its arguments.
     pub(crate) fn script(&self, shell: &[&str], text: &str) -> Output {
         let mut command = Command::new(shell[0]);
         command.args(&shell[1..]).args(["-c", text, env!("CARGO_BIN_EXE_taper")]);
-        command.current_dir(self.folder.path()).env("TMPDIR", self.folder.path()).output().expect("a shell")
+        command
+            .current_dir(self.folder.path())
+            .env("TMPDIR", self.folder.path())
+            .output()
+            .expect("a shell")
     }
 
     /// Runs the binary with text on standard input.
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Output {
-        let mut child =
-            self.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
         // A command that fails before it reads closes the pipe; that is its business.
         let _ = child.stdin.take().expect("stdin").write_all(input);
         child.wait_with_output().expect("the binary ends")
@@ -113,18 +131,24 @@ impl Workspace {
             .collect();
         assert!(!names.is_empty(), "{run} has no checkpoint");
         for name in &names {
-            let output = self.run_with_input(&["translate", run, "--checkpoint", name], b"red cat\n");
+            let output =
+                self.run_with_input(&["translate", run, "--checkpoint", name], b"red cat\n");
             assert!(output.status.success(), "{name}: {}", stderr(&output));
         }
     }
 
-    /// Demands that two runs came to the same: metrics, and weights and optimizer at `step`, to the bit.
+    /// Demands that two runs came to the same: metrics, and weights and optimizer at `step`, to the
+    /// bit.
     pub(crate) fn same_end(&self, one: &str, other: &str, step: usize) {
         let (one, other) = (self.path(one), self.path(other));
         assert_eq!(metrics(&one), metrics(&other));
         for file in ["model.safetensors", "optimizer.safetensors"] {
             let place = format!("checkpoints/step-{step:08}/{file}");
-            assert!(fs::read(one.join(&place)).expect("one") == fs::read(other.join(&place)).expect("other"), "{file} differs");
+            assert!(
+                fs::read(one.join(&place)).expect("one")
+                    == fs::read(other.join(&place)).expect("other"),
+                "{file} differs"
+            );
         }
     }
 }
@@ -140,7 +164,13 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Sends a signal as `kill` names it: `-TERM`.
 pub(crate) fn signal(name: &str, child: &Child) {
-    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill").success());
+    assert!(
+        Command::new("kill")
+            .args([name, &child.id().to_string()])
+            .status()
+            .expect("kill")
+            .success()
+    );
 }
 
 /// Demands exit code 2 and one `error:` line that holds every fragment.
@@ -183,7 +213,9 @@ fn sentence(number: usize) -> Vec<String> {
     let mut state = number as u64 + 1;
     (0..3 + number % 4)
         .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             WORDS[(state >> 33) as usize % WORDS.len()].to_owned()
         })
         .collect()

@@ -12,13 +12,15 @@ use taper_data::DataConfig;
 
 /// English and German by a small grammar, `count` pairs of various lengths.
 pub(crate) fn sentences(count: usize) -> Vec<(String, String)> {
-    let subjects = [("the dog", "der Hund"), ("a woman", "eine Frau"), ("my friend", "mein Freund")];
+    let subjects =
+        [("the dog", "der Hund"), ("a woman", "eine Frau"), ("my friend", "mein Freund")];
     let verbs = [("sees", "sieht"), ("likes", "mag"), ("finds", "findet"), ("paints", "malt")];
     let objects = [("a house", "ein Haus"), ("the sea", "das Meer"), ("two birds", "zwei Vögel")];
     (0..count)
         .map(|index| {
             let (subject, verb) = (subjects[index % 3], verbs[index / 3 % 4]);
-            let mut pair = (format!("{} {}", subject.0, verb.0), format!("{} {}", subject.1, verb.1));
+            let mut pair =
+                (format!("{} {}", subject.0, verb.0), format!("{} {}", subject.1, verb.1));
             for part in 0..=(index * index) % 9 {
                 let object = objects[(index / 12 + part) % 3];
                 let joint = if part == 0 { ("", "") } else { (" and", " und") };
@@ -32,7 +34,9 @@ pub(crate) fn sentences(count: usize) -> Vec<(String, String)> {
 
 /// Writes a text-format split.
 pub(crate) fn write_split(directory: &Path, split: &str, pairs: &[(String, String)]) {
-    let side = |pick: fn(&(String, String)) -> &String| pairs.iter().map(|pair| format!("{}\n", pick(pair))).collect::<String>();
+    let side = |pick: fn(&(String, String)) -> &String| {
+        pairs.iter().map(|pair| format!("{}\n", pick(pair))).collect::<String>()
+    };
     std::fs::write(directory.join(format!("{split}.en")), side(|pair| &pair.0)).unwrap();
     std::fs::write(directory.join(format!("{split}.de")), side(|pair| &pair.1)).unwrap();
 }
@@ -55,12 +59,19 @@ pub(crate) fn write_parquet(path: &Path) {
         REQUIRED group translation { OPTIONAL BYTE_ARRAY de (UTF8); OPTIONAL BYTE_ARRAY en (UTF8); }
     }";
     let file = std::fs::File::create(path).unwrap();
-    let mut writer =
-        SerializedFileWriter::new(file, Arc::new(parse_message_type(schema).unwrap()), Arc::new(WriterProperties::builder().build()))
-            .unwrap();
-    for (ids, german, english, present) in [(["1", "2"], vec!["x", "y"], ["a", "b"], [1, 1]), (["3", "4"], vec!["z"], ["c", "d"], [1, 0])] {
+    let mut writer = SerializedFileWriter::new(
+        file,
+        Arc::new(parse_message_type(schema).unwrap()),
+        Arc::new(WriterProperties::builder().build()),
+    )
+    .unwrap();
+    for (ids, german, english, present) in [
+        (["1", "2"], vec!["x", "y"], ["a", "b"], [1, 1]),
+        (["3", "4"], vec!["z"], ["c", "d"], [1, 0]),
+    ] {
         let mut group = writer.next_row_group().unwrap();
-        let columns: [(Vec<&str>, Option<&[i16]>); 3] = [(ids.to_vec(), None), (german, Some(&present)), (english.to_vec(), Some(&[1, 1]))];
+        let columns: [(Vec<&str>, Option<&[i16]>); 3] =
+            [(ids.to_vec(), None), (german, Some(&present)), (english.to_vec(), Some(&[1, 1]))];
         for (values, levels) in columns {
             let values: Vec<ByteArray> = values.into_iter().map(ByteArray::from).collect();
             let mut column = group.next_column().unwrap().unwrap();

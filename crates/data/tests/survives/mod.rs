@@ -1,4 +1,5 @@
-//! What damaged files of text and tokenizers are put through: by the property tests beside this, and by the fuzz targets in `fuzz`.
+//! What damaged files of text and tokenizers are put through: by the property tests beside this,
+//! and by the fuzz targets in `fuzz`.
 #![allow(dead_code, reason = "each program that includes it uses a part")]
 
 use std::fs;
@@ -24,10 +25,12 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// A split in `format` whose file `damaged` is to come; of text, the other side has the lines `other`.
+    /// A split in `format` whose file `damaged` is to come; of text, the other side has the lines
+    /// `other`.
     pub(crate) fn new(format: Format, damaged: &str, other: &str, columns: [&str; 2]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut config = DataConfig { dir: folder.path().to_owned(), format, ..DataConfig::default() };
+        let mut config =
+            DataConfig { dir: folder.path().to_owned(), format, ..DataConfig::default() };
         [config.fields.source, config.fields.target] = columns.map(str::to_owned);
         fs::write(folder.path().join("train.de"), other).unwrap();
         Self { damaged: folder.path().join(damaged), config, _folder: folder }
@@ -53,10 +56,12 @@ impl Split {
         Self::new(Format::Parquet, "train.parquet", "", ["", ""])
     }
 
-    /// Reads the split with `bytes` as its damaged file to its end or to the first fault, whose message must name a file.
+    /// Reads the split with `bytes` as its damaged file to its end or to the first fault, whose
+    /// message must name a file.
     pub(crate) fn read(&self, bytes: &[u8]) {
         fs::write(&self.damaged, bytes).unwrap();
-        let read = PairReader::open(&self.config, "train").and_then(|mut pairs| pairs.try_for_each(|pair| pair.map(drop)));
+        let read = PairReader::open(&self.config, "train")
+            .and_then(|mut pairs| pairs.try_for_each(|pair| pair.map(drop)));
         if let Err(error) = read {
             let message = error.to_string();
             assert!(message.contains("train."), "{message}");

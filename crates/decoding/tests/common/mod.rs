@@ -79,7 +79,12 @@ impl StepModel for HashModel {
         Ok(sources.iter().map(|source| self.history_of_source(source)).collect())
     }
 
-    fn step(&self, state: &mut Vec<u64>, tokens: &[u32], read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    fn step(
+        &self,
+        state: &mut Vec<u64>,
+        tokens: &[u32],
+        read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
         if state.len() != tokens.len() {
             let message = format!("{} rows but {} tokens", state.len(), tokens.len());
             return Err(DecodingError::model("step", message));
@@ -105,13 +110,22 @@ pub(crate) fn random_sources(count: usize, seed: u64) -> Vec<Vec<u32>> {
     (0..count as u64)
         .map(|index| {
             let length = 1 + mix(seed, index) % 9;
-            (0..length).map(|position| 4 + (mix(mix(seed, index), position) % 40) as u32).chain([END]).collect()
+            (0..length)
+                .map(|position| 4 + (mix(mix(seed, index), position) % 40) as u32)
+                .chain([END])
+                .collect()
         })
         .collect()
 }
 
-/// A configuration whose outputs have at most `max_length` tokens for any source, and whose searches
-/// stop only where nothing can change their result.
+/// A configuration whose outputs have at most `max_length` tokens for any source, and whose
+/// searches stop only where nothing can change their result.
 pub(crate) fn short_outputs(beam_size: usize, max_length: usize) -> DecodingConfig {
-    DecodingConfig { beam_size, max_length_ratio: 0.0, max_length_offset: max_length, patience: 0.0, ..DecodingConfig::default() }
+    DecodingConfig {
+        beam_size,
+        max_length_ratio: 0.0,
+        max_length_offset: max_length,
+        patience: 0.0,
+        ..DecodingConfig::default()
+    }
 }

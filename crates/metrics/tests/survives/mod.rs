@@ -1,8 +1,10 @@
-//! What hostile text is put through that is to be scored: by the property tests beside this, and by the fuzz targets in `fuzz`.
+//! What hostile text is put through that is to be scored: by the property tests beside this, and by
+//! the fuzz targets in `fuzz`.
 
 use taper_metrics::{Bleu, Chrf, Ter, Tokenizer};
 
-/// Scores the first half of the lines against the second, under every metric and with the tokenizer of BLEU that is given.
+/// Scores the first half of the lines against the second, under every metric and with the tokenizer
+/// of BLEU that is given.
 pub(crate) fn scores(tokenizer: Tokenizer, lines: &[String]) {
     let half = lines.len() / 2;
     if half == 0 {
@@ -24,5 +26,9 @@ pub(crate) fn scores(tokenizer: Tokenizer, lines: &[String]) {
     let ter = Ter::default();
     let score = ter.corpus(left, &right).unwrap().score;
     assert!(score.is_finite() && score >= 0.0, "{score}");
-    assert_eq!(ter.corpus(left, &[left.to_vec()]).unwrap().score, 0.0, "no edit makes a text itself");
+    assert_eq!(
+        ter.corpus(left, &[left.to_vec()]).unwrap().score,
+        0.0,
+        "no edit makes a text itself"
+    );
 }

@@ -1,11 +1,13 @@
 //! Output projection and label-smoothed cross entropy in one operation that never holds all logits.
 //!
-//! Szegedy et al. 2016, section 7: the target distribution is `(1 - ε)` on the true class plus `ε / V` on
-//! every class. With `p = softmax(h Wᵀ)` the loss of a token is `-(1 - ε) ln p_y - ε/V Σ ln p_v`, as PyTorch's
-//! `CrossEntropyLoss(label_smoothing=ε)` has it, and its gradient by the logits is `p - target`.
+//! Szegedy et al. 2016, section 7: the target distribution is `(1 - ε)` on the true class plus `ε /
+//! V` on every class. With `p = softmax(h Wᵀ)` the loss of a token is `-(1 - ε) ln p_y - ε/V Σ ln
+//! p_v`, as PyTorch's `CrossEntropyLoss(label_smoothing=ε)` has it, and its gradient by the logits
+//! is `p - target`.
 //!
-//! Where products are cheap, logits are computed again when they are needed ([`tiled`]). Elsewhere the forward pass computes the gradient,
-//! which is known as soon as the softmax is, row chunk by row chunk, and keeps that of `h` and `W` alone; this is the oracle of the other.
+//! Where products are cheap, logits are computed again when they are needed ([`tiled`]). Elsewhere
+//! the forward pass computes the gradient, which is known as soon as the softmax is, row chunk by
+//! row chunk, and keeps that of `h` and `W` alone; this is the oracle of the other.
 
 mod online;
 mod pairs;
@@ -32,7 +34,8 @@ pub struct LossSums {
     pub nll: f64,
     /// Tokens whose true class has the highest logit (the first one, where several tie).
     pub correct: usize,
-    /// Kullback–Leibler divergence of its partner's distribution from a token's own, in nats; 0 where tokens are no pairs.
+    /// Kullback–Leibler divergence of its partner's distribution from a token's own, in nats; 0
+    /// where tokens are no pairs.
     pub divergence: f64,
 }
 
@@ -50,8 +53,9 @@ impl LossSums {
 pub struct CrossEntropy {
     /// Label smoothing.
     pub smoothing: f64,
-    /// Above 0, rows `i` and `i + N/2` are two passes over the same token, and this is the factor of the divergences between their
-    /// distributions: R-Drop's regularisation (Liang et al. 2021).
+    /// Above 0, rows `i` and `i + N/2` are two passes over the same token, and this is the factor
+    /// of the divergences between their distributions: R-Drop's regularisation (Liang et al.
+    /// 2021).
     pub r_drop: f64,
     /// Factor of the sum over the tokens.
     pub scale: f64,
@@ -65,19 +69,26 @@ impl CrossEntropy {
     }
 
     fn total(&self, sums: &LossSums) -> f64 {
-        if self.is_paired() { self.scale * (sums.smoothed + self.r_drop * sums.divergence) } else { self.scale * sums.smoothed }
+        if self.is_paired() {
+            self.scale * (sums.smoothed + self.r_drop * sums.divergence)
+        } else {
+            self.scale * sums.smoothed
+        }
     }
 }
 
-/// `scale · Σ` of the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, and the unscaled sums.
+/// `scale · Σ` of the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, and the unscaled
+/// sums.
 ///
-/// With `r_drop` the sum is over `cross entropy + r_drop · KL(p‖q)`, where `p` is the distribution of a row and `q` that of its partner.
+/// With `r_drop` the sum is over `cross entropy + r_drop · KL(p‖q)`, where `p` is the distribution
+/// of a row and `q` that of its partner.
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `targets` N class numbers → scalar.
 ///
 /// # Errors
-/// When the shapes disagree, a target is not below `V`, or rows that should be pairs are odd in number.
+/// When the shapes disagree, a target is not below `V`, or rows that should be pairs are odd in
+/// number.
 pub fn smoothed_cross_entropy(
     tape: Option<&Tape>,
     hidden: &Tensor,
@@ -87,7 +98,12 @@ pub fn smoothed_cross_entropy(
 ) -> Result<(Tensor, LossSums)> {
     let (rows, classes) = (hidden.dim(0)?, weight.dim(0)?);
     if targets.len() != rows || hidden.dim(1)? != weight.dim(1)? {
-        candle_core::bail!("cross entropy: hidden {:?}, weight {:?}, {} targets", hidden.shape(), weight.shape(), targets.len());
+        candle_core::bail!(
+            "cross entropy: hidden {:?}, weight {:?}, {} targets",
+            hidden.shape(),
+            weight.shape(),
+            targets.len()
+        );
     }
     if let Some(target) = targets.iter().find(|&&target| target as usize >= classes) {
         candle_core::bail!("cross entropy: target {target} in a vocabulary of {classes}");
@@ -141,11 +157,18 @@ fn tiled_cross_entropy(
 ) -> Result<(Tensor, LossSums)> {
     let (width, paired) = (hidden.dim(1)?, spec.is_paired());
     let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
-    let (hidden_values, weight_values) = (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
+    let (hidden_values, weight_values) =
+        (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
     let (tiled, (sums, softmaxes)) = crate::profile::time("cross entropy", || {
         let tiled = match paired {
             false => Tiled::new(kernel, spec, hidden_values, weight_values, targets),
-            true => Tiled::new(kernel, spec, &arranged(hidden_values, width), weight_values, &arranged(targets, 1)),
+            true => Tiled::new(
+                kernel,
+                spec,
+                &arranged(hidden_values, width),
+                weight_values,
+                &arranged(targets, 1),
+            ),
         };
         let result = tiled.forward();
         (tiled, result)
@@ -153,25 +176,41 @@ fn tiled_cross_entropy(
     let loss = Tensor::from_vec(vec![spec.total(&sums) as f32], (), hidden.device())?;
     if let Some(tape) = tape {
         let (hidden, weight, scale) = (hidden.clone(), weight.clone(), spec.scale);
-        tape.record::<f32>("cross entropy", &[&hidden.clone(), &weight.clone()], &loss, move |adjoint, adjoints| {
-            let (hidden_host, weight_host) = (Host::new(&hidden)?, Host::new(&weight)?);
-            let (hidden_values, weight_values) = (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
-            let scale = scale * f64::from(adjoint[0]);
-            let blocks = if paired { Cow::Owned(arranged(hidden_values, width)) } else { Cow::Borrowed(hidden_values) };
-            adjoints.add_with(&weight, |out: &mut [f32], into| {
-                tiled.add_weight_gradient(&blocks, &softmaxes, scale, out, into);
-                Ok(())
-            })?;
-            if paired {
-                let mut gradient = vec![0.0; blocks.len()];
-                tiled.add_hidden_gradient(weight_values, &softmaxes, scale, &mut gradient, Into::Replace);
-                return adjoints.give(&hidden, restored(&gradient, width));
-            }
-            adjoints.add_with(&hidden, |out: &mut [f32], into| {
-                tiled.add_hidden_gradient(weight_values, &softmaxes, scale, out, into);
-                Ok(())
-            })
-        })?;
+        tape.record::<f32>(
+            "cross entropy",
+            &[&hidden.clone(), &weight.clone()],
+            &loss,
+            move |adjoint, adjoints| {
+                let (hidden_host, weight_host) = (Host::new(&hidden)?, Host::new(&weight)?);
+                let (hidden_values, weight_values) =
+                    (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
+                let scale = scale * f64::from(adjoint[0]);
+                let blocks = if paired {
+                    Cow::Owned(arranged(hidden_values, width))
+                } else {
+                    Cow::Borrowed(hidden_values)
+                };
+                adjoints.add_with(&weight, |out: &mut [f32], into| {
+                    tiled.add_weight_gradient(&blocks, &softmaxes, scale, out, into);
+                    Ok(())
+                })?;
+                if paired {
+                    let mut gradient = vec![0.0; blocks.len()];
+                    tiled.add_hidden_gradient(
+                        weight_values,
+                        &softmaxes,
+                        scale,
+                        &mut gradient,
+                        Into::Replace,
+                    );
+                    return adjoints.give(&hidden, restored(&gradient, width));
+                }
+                adjoints.add_with(&hidden, |out: &mut [f32], into| {
+                    tiled.add_hidden_gradient(weight_values, &softmaxes, scale, out, into);
+                    Ok(())
+                })
+            },
+        )?;
     }
     Ok((loss, sums))
 }
@@ -197,23 +236,50 @@ fn compute<T: Real>(
     for start in (0..rows).step_by(BLOCK_ROWS) {
         let chunk = BLOCK_ROWS.min(rows - start);
         let logits = &mut logits[..chunk * classes];
-        let (hidden_at, weight_at, logits_at) = (Matrix::rows(width).at(start * width), Matrix::rows(width), Matrix::rows(classes));
-        product((chunk, width, classes), (hidden, hidden_at), (weight, weight_at.transposed()), (logits, logits_at), Into::Replace, how);
+        let (hidden_at, weight_at, logits_at) =
+            (Matrix::rows(width).at(start * width), Matrix::rows(width), Matrix::rows(classes));
+        product(
+            (chunk, width, classes),
+            (hidden, hidden_at),
+            (weight, weight_at.transposed()),
+            (logits, logits_at),
+            Into::Replace,
+            how,
+        );
         let scale = if differentiate { Some(T::of(spec.scale)) } else { None };
         let targets = &targets[start..start + chunk];
         let row_sums: Vec<LossSums> = if spec.is_paired() {
             let (first, second) = logits.split_at_mut(chunk / 2 * classes);
-            let rows = first.par_chunks_mut(classes).zip(second.par_chunks_mut(classes)).enumerate();
-            rows.map(|(i, (first, second))| pair(first, second, [targets[i], targets[i + chunk / 2]], spec, differentiate)).collect()
+            let rows =
+                first.par_chunks_mut(classes).zip(second.par_chunks_mut(classes)).enumerate();
+            rows.map(|(i, (first, second))| {
+                pair(first, second, [targets[i], targets[i + chunk / 2]], spec, differentiate)
+            })
+            .collect()
         } else {
             let rows = logits.par_chunks_mut(classes).zip(targets);
-            rows.map(|(row, &target)| loss_row(row, target as usize, spec.smoothing, scale)).collect()
+            rows.map(|(row, &target)| loss_row(row, target as usize, spec.smoothing, scale))
+                .collect()
         };
         row_sums.iter().for_each(|row| sums.add(row));
         if differentiate {
-            product((chunk, classes, width), (logits, logits_at), (weight, weight_at), (&mut grad_hidden, hidden_at), Into::Replace, how);
+            product(
+                (chunk, classes, width),
+                (logits, logits_at),
+                (weight, weight_at),
+                (&mut grad_hidden, hidden_at),
+                Into::Replace,
+                how,
+            );
             let shape = (classes, chunk, width);
-            product(shape, (logits, logits_at.transposed()), (hidden, hidden_at), (&mut grad_weight, weight_at), Into::Add, how);
+            product(
+                shape,
+                (logits, logits_at.transposed()),
+                (hidden, hidden_at),
+                (&mut grad_weight, weight_at),
+                Into::Add,
+                how,
+            );
         }
     }
     (sums, differentiate.then_some((grad_hidden, grad_weight)))

@@ -1,4 +1,5 @@
-//! A token's softmax, seen one segment of the vocabulary after the other (Milakov and Gimelshein 2018, section 3).
+//! A token's softmax, seen one segment of the vocabulary after the other (Milakov and Gimelshein
+//! 2018, section 3).
 
 use super::LossSums;
 use crate::real::{Real, blocked_max, blocked_sum, blocked_sums, vectorised};
@@ -22,14 +23,22 @@ pub(super) struct Online<T> {
 pub(super) struct Softmax<T> {
     /// The logarithm of the denominator.
     pub(super) log_sum_exp: T,
-    /// Kullback–Leibler divergence of the partner's distribution from this one; 0 without a partner.
+    /// Kullback–Leibler divergence of the partner's distribution from this one; 0 without a
+    /// partner.
     pub(super) divergence: T,
 }
 
 impl<T: Real> Default for Online<T> {
     fn default() -> Self {
         let zero = T::default();
-        Self { largest: T::NEGATIVE_INFINITY, best: usize::MAX, total: zero, apart: zero, logit_sum: 0.0, true_logit: zero }
+        Self {
+            largest: T::NEGATIVE_INFINITY,
+            best: usize::MAX,
+            total: zero,
+            apart: zero,
+            logit_sum: 0.0,
+            true_logit: zero,
+        }
     }
 }
 
@@ -42,12 +51,20 @@ impl<T: Real> Online<T> {
     pub(super) fn softmax(&self, partner: Option<&Self>) -> Softmax<T> {
         let log_sum_exp = self.log_sum_exp();
         // Σ p (ln p - ln q), with ln p = logit - log_sum_exp.
-        let divergence = partner.map_or(T::default(), |partner| self.apart / self.total - (log_sum_exp - partner.log_sum_exp()));
+        let divergence = partner.map_or(T::default(), |partner| {
+            self.apart / self.total - (log_sum_exp - partner.log_sum_exp())
+        });
         Softmax { log_sum_exp, divergence }
     }
 
     /// The sums of this token alone.
-    pub(super) fn sums(&self, softmax: &Softmax<T>, target: usize, classes: usize, smoothing: f64) -> LossSums {
+    pub(super) fn sums(
+        &self,
+        softmax: &Softmax<T>,
+        target: usize,
+        classes: usize,
+        smoothing: f64,
+    ) -> LossSums {
         let log_total = softmax.log_sum_exp.wide();
         let nll = log_total - self.true_logit.wide();
         let uniform = log_total - self.logit_sum / classes as f64;

@@ -1,20 +1,26 @@
-//! R-Drop (Liang et al. 2021, section 2.2): two passes over each token, whose distributions `p` and `q` under their own dropout are drawn
-//! towards each other by `KL(p‖q) + KL(q‖p)`.
+//! R-Drop (Liang et al. 2021, section 2.2): two passes over each token, whose distributions `p` and
+//! `q` under their own dropout are drawn towards each other by `KL(p‖q) + KL(q‖p)`.
 //!
-//! With `s = ln p - ln q`, the gradient of that by the logits of `p` is `p (s - KL(p‖q)) + p - q`, and by those of `q` the same with the
-//! two exchanged. So both rows of logits have to be at hand at once: rows are arranged in blocks that hold both passes of a token, and
-//! the rest of the loss works on blocks as ever.
+//! With `s = ln p - ln q`, the gradient of that by the logits of `p` is `p (s - KL(p‖q)) + p - q`,
+//! and by those of `q` the same with the two exchanged. So both rows of logits have to be at hand
+//! at once: rows are arranged in blocks that hold both passes of a token, and the rest of the loss
+//! works on blocks as ever.
 
 use super::online::{Online, Softmax, online};
 use super::{BLOCK_ROWS, CrossEntropy, LossSums};
 use crate::real::{Real, vectorised};
 
-/// Rows of `width` elements, the second half of which are the partners of the first, in blocks: half a block of first rows, then
-/// their partners. The last block may be shorter.
+/// Rows of `width` elements, the second half of which are the partners of the first, in blocks:
+/// half a block of first rows, then their partners. The last block may be shorter.
 pub(super) fn arranged<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
     let (first, second) = rows.split_at(rows.len() / 2);
     let half = BLOCK_ROWS / 2 * width;
-    first.chunks(half).zip(second.chunks(half)).flat_map(|(first, second)| [first, second]).collect::<Vec<_>>().concat()
+    first
+        .chunks(half)
+        .zip(second.chunks(half))
+        .flat_map(|(first, second)| [first, second])
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 /// The inverse of [`arranged`].
@@ -30,7 +36,13 @@ pub(super) fn partner(row: usize, rows: usize) -> usize {
 }
 
 /// The sums of a pair of tokens; the logits become their gradients if `differentiate`.
-pub(super) fn pair<T: Real>(first: &mut [T], second: &mut [T], targets: [u32; 2], spec: &CrossEntropy, differentiate: bool) -> LossSums {
+pub(super) fn pair<T: Real>(
+    first: &mut [T],
+    second: &mut [T],
+    targets: [u32; 2],
+    spec: &CrossEntropy,
+    differentiate: bool,
+) -> LossSums {
     let [target, other_target] = targets.map(|target| target as usize);
     let (mut token, mut other) = (Online::default(), Online::default());
     online(&mut token, first, Some(second), target, 0);
@@ -77,7 +89,11 @@ mod tests {
             for block in blocks.chunks(2 * BLOCK_ROWS) {
                 let count = block.len() / 2;
                 for row in 0..count {
-                    assert_eq!(block[2 * row].abs_diff(block[2 * partner(row, count)]), pairs, "{pairs} pairs");
+                    assert_eq!(
+                        block[2 * row].abs_diff(block[2 * partner(row, count)]),
+                        pairs,
+                        "{pairs} pairs"
+                    );
                 }
             }
             assert_eq!(restored(&blocks, 2), rows);

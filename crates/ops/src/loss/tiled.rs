@@ -1,8 +1,10 @@
 //! The loss in segments of the vocabulary that stay in cache, for kernels on packed operands.
 //!
-//! Products cost such a kernel less than the memory that logits need, so that none are kept: the forward pass keeps the logarithm of
-//! each token's softmax denominator, computed online over the segments (Milakov and Gimelshein 2018, section 3), and the backward pass
-//! computes the logits again, once by tokens for the gradient of the hidden states and once by classes for that of the weights.
+//! Products cost such a kernel less than the memory that logits need, so that none are kept: the
+//! forward pass keeps the logarithm of each token's softmax denominator, computed online over the
+//! segments (Milakov and Gimelshein 2018, section 3), and the backward pass computes the logits
+//! again, once by tokens for the gradient of the hidden states and once by classes for that of the
+//! weights.
 
 use super::online::{Online, Softmax, online};
 use super::pairs::{pair_gradients, partner};
@@ -37,7 +39,13 @@ struct Block {
 
 impl Tiled {
     /// Where tokens are pairs, `hidden` and `targets` are [arranged](super::pairs::arranged).
-    pub(super) fn new(kernel: Kernel, spec: &CrossEntropy, hidden: &[f32], weight: &[f32], targets: &[u32]) -> Self {
+    pub(super) fn new(
+        kernel: Kernel,
+        spec: &CrossEntropy,
+        hidden: &[f32],
+        weight: &[f32],
+        targets: &[u32],
+    ) -> Self {
         let width = hidden.len() / targets.len().max(1);
         let classes = weight.len() / width.max(1);
         let rows = Matrix::rows(width);
@@ -53,7 +61,11 @@ impl Tiled {
     }
 
     fn worker(&self) -> Worker {
-        Worker { products: PackedProducts::new(self.kernel, self.spec.products), logits: vec![0.0; TOKENS * CLASSES], sums: Vec::new() }
+        Worker {
+            products: PackedProducts::new(self.kernel, self.spec.products),
+            logits: vec![0.0; TOKENS * CLASSES],
+            sums: Vec::new(),
+        }
     }
 
     fn token_blocks(&self) -> usize {
@@ -75,7 +87,12 @@ impl Tiled {
     fn logits(&self, worker: &mut Worker, block: &Block) {
         let panels = |range: &Range<usize>| range.start / PANEL..range.end.div_ceil(PANEL);
         let (rows, columns) = (panels(&block.tokens), panels(&block.classes));
-        worker.products.of_panels((&self.hidden, rows), (&self.classifier, columns), &mut worker.logits, CLASSES);
+        worker.products.of_panels(
+            (&self.hidden, rows),
+            (&self.classifier, columns),
+            &mut worker.logits,
+            CLASSES,
+        );
     }
 
     /// The sums over all tokens, and each one's softmax.
@@ -93,17 +110,29 @@ impl Tiled {
                     for segment in 0..self.segments() {
                         let block = self.block(number, segment);
                         self.logits(worker, &block);
-                        let logits = |row: usize| &worker.logits[row * CLASSES..][..block.classes.len()];
-                        for ((row, token), position) in tokens.iter_mut().enumerate().zip(block.tokens.clone()) {
-                            let target = (self.targets[position] as usize).wrapping_sub(block.classes.start);
+                        let logits =
+                            |row: usize| &worker.logits[row * CLASSES..][..block.classes.len()];
+                        for ((row, token), position) in
+                            tokens.iter_mut().enumerate().zip(block.tokens.clone())
+                        {
+                            let target =
+                                (self.targets[position] as usize).wrapping_sub(block.classes.start);
                             let other = self.spec.is_paired().then(|| logits(partner(row, rows)));
                             online(token, logits(row), other, target, block.classes.start);
                         }
                     }
                     let mut sums = LossSums::default();
-                    for ((row, softmax), position) in softmaxes.iter_mut().enumerate().zip(number * TOKENS..) {
-                        *softmax = tokens[row].softmax(self.spec.is_paired().then(|| &tokens[partner(row, rows)]));
-                        sums.add(&tokens[row].sums(softmax, self.targets[position] as usize, self.classes, self.spec.smoothing));
+                    for ((row, softmax), position) in
+                        softmaxes.iter_mut().enumerate().zip(number * TOKENS..)
+                    {
+                        *softmax = tokens[row]
+                            .softmax(self.spec.is_paired().then(|| &tokens[partner(row, rows)]));
+                        sums.add(&tokens[row].sums(
+                            softmax,
+                            self.targets[position] as usize,
+                            self.classes,
+                            self.spec.smoothing,
+                        ));
                     }
                     sums
                 },
@@ -119,14 +148,22 @@ impl Tiled {
         self.logits(worker, block);
         let CrossEntropy { smoothing, r_drop, .. } = self.spec;
         let (rows, classes) = (block.tokens.len(), block.classes.len());
-        let (logits, softmaxes) = (&mut worker.logits[..rows * CLASSES], &softmaxes[block.tokens.clone()]);
+        let (logits, softmaxes) =
+            (&mut worker.logits[..rows * CLASSES], &softmaxes[block.tokens.clone()]);
         let share = (scale * (smoothing / self.classes as f64)) as f32;
         if self.spec.is_paired() {
             let (first, second) = logits.split_at_mut(rows / 2 * CLASSES);
             let pairs = first.chunks_exact_mut(CLASSES).zip(second.chunks_exact_mut(CLASSES));
             for ((first, second), row) in pairs.zip(0..) {
                 let pair = [softmaxes[row], softmaxes[row + rows / 2]];
-                pair_gradients(&mut first[..classes], &mut second[..classes], pair, scale as f32, (scale * r_drop) as f32, share);
+                pair_gradients(
+                    &mut first[..classes],
+                    &mut second[..classes],
+                    pair,
+                    scale as f32,
+                    (scale * r_drop) as f32,
+                    share,
+                );
             }
         } else {
             for (logits, softmax) in logits.chunks_exact_mut(CLASSES).zip(softmaxes) {
@@ -143,10 +180,23 @@ impl Tiled {
         }
     }
 
-    /// Adds the gradient by the hidden states, given the weights `(V, D)`; `scale` is the factor of the sum over the tokens.
-    pub(super) fn add_hidden_gradient(&self, weight: &[f32], softmaxes: &[Softmax<f32>], scale: f64, out: &mut [f32], into: Into) {
+    /// Adds the gradient by the hidden states, given the weights `(V, D)`; `scale` is the factor of
+    /// the sum over the tokens.
+    pub(super) fn add_hidden_gradient(
+        &self,
+        weight: &[f32],
+        softmaxes: &[Softmax<f32>],
+        scale: f64,
+        out: &mut [f32],
+        into: Into,
+    ) {
         crate::profile::count_product(self.targets.len(), self.classes, self.width);
-        let weight = Packed::right((weight, Matrix::rows(self.width)), self.classes, self.width, self.spec.products);
+        let weight = Packed::right(
+            (weight, Matrix::rows(self.width)),
+            self.classes,
+            self.width,
+            self.spec.products,
+        );
         let stride = weight.panels() * PANEL;
         out.par_chunks_mut(TOKENS * self.width).enumerate().for_each_init(
             || self.worker(),
@@ -159,7 +209,13 @@ impl Tiled {
                     let shape = (block.tokens.len(), block.classes.len());
                     let into = if segment == 0 { Into::Replace } else { Into::Add };
                     let left = (worker.logits.as_slice(), Matrix::rows(CLASSES));
-                    worker.products.of_matrix(left, shape, (&weight, block.classes.start / DEPTH), (&mut sums, stride), into);
+                    worker.products.of_matrix(
+                        left,
+                        shape,
+                        (&weight, block.classes.start / DEPTH),
+                        (&mut sums, stride),
+                        into,
+                    );
                 }
                 write(&sums, stride, out, self.width, into);
                 worker.sums = sums;
@@ -168,9 +224,21 @@ impl Tiled {
     }
 
     /// Adds the gradient by the weights, given the hidden states `(N, D)`.
-    pub(super) fn add_weight_gradient(&self, hidden: &[f32], softmaxes: &[Softmax<f32>], scale: f64, out: &mut [f32], into: Into) {
+    pub(super) fn add_weight_gradient(
+        &self,
+        hidden: &[f32],
+        softmaxes: &[Softmax<f32>],
+        scale: f64,
+        out: &mut [f32],
+        into: Into,
+    ) {
         crate::profile::count_product(self.classes, self.targets.len(), self.width);
-        let hidden = Packed::right((hidden, Matrix::rows(self.width)), self.targets.len(), self.width, self.spec.products);
+        let hidden = Packed::right(
+            (hidden, Matrix::rows(self.width)),
+            self.targets.len(),
+            self.width,
+            self.spec.products,
+        );
         let stride = hidden.panels() * PANEL;
         let shared = Shared::new(out);
         (0..self.segments()).into_par_iter().for_each_init(
@@ -185,11 +253,18 @@ impl Tiled {
                     let shape = (block.classes.len(), block.tokens.len());
                     let into = if number == 0 { Into::Replace } else { Into::Add };
                     let left = (worker.logits.as_slice(), Matrix::rows(CLASSES).transposed());
-                    worker.products.of_matrix(left, shape, (&hidden, block.tokens.start / DEPTH), (&mut sums, stride), into);
+                    worker.products.of_matrix(
+                        left,
+                        shape,
+                        (&hidden, block.tokens.start / DEPTH),
+                        (&mut sums, stride),
+                        into,
+                    );
                     classes = block.classes;
                 }
                 // SAFETY: segments have disjoint classes, and `out` outlives the loop.
-                let out = unsafe { shared.range(classes.start * self.width..classes.end * self.width) };
+                let out =
+                    unsafe { shared.range(classes.start * self.width..classes.end * self.width) };
                 write(&sums, stride, out, self.width, into);
                 worker.sums = sums;
             },

@@ -1,5 +1,6 @@
-//! Products on Intel's Advanced Matrix Extensions (Intel 64 and IA-32 Architectures Software Developer's Manual,
-//! volume 1, chapter 18): 16 × 16 × 32 multiply-adds of bf16 in one instruction, summed in f32.
+//! Products on Intel's Advanced Matrix Extensions (Intel 64 and IA-32 Architectures Software
+//! Developer's Manual, volume 1, chapter 18): 16 × 16 × 32 multiply-adds of bf16 in one
+//! instruction, summed in f32.
 //!
 //! The intrinsics are not stable in Rust; the instructions are a dozen lines of assembly.
 
@@ -42,14 +43,16 @@ fn has_instructions() -> bool {
     leaves >= 7 && __cpuid_count(7, 0).edx & (BF16 | TILES) == BF16 | TILES
 }
 
-/// Asks Linux for the 8 KiB of tile state, which it grants a process on request (Documentation/arch/x86/xstate.rst).
+/// Asks Linux for the 8 KiB of tile state, which it grants a process on request
+/// (Documentation/arch/x86/xstate.rst).
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
     const ARCH_PRCTL: i64 = 158;
     const REQUEST_PERMISSION: u64 = 0x1023;
     const TILE_DATA: u64 = 18;
     let result: i64;
-    // SAFETY: the system call takes two integers and touches no memory of ours; it clobbers rcx and r11.
+    // SAFETY: the system call takes two integers and touches no memory of ours; it clobbers rcx and
+    // r11.
     unsafe {
         asm!("syscall", inlateout("rax") ARCH_PRCTL => result, in("rdi") REQUEST_PERMISSION, in("rsi") TILE_DATA,
              lateout("rcx") _, lateout("r11") _, options(nostack));
@@ -62,28 +65,39 @@ fn permitted() -> bool {
     false
 }
 
-/// Tiles configured on this thread for as long as it lives; what they held is not saved across a context switch after.
+/// Tiles configured on this thread for as long as it lives; what they held is not saved across a
+/// context switch after.
 pub(super) struct Tiles(std::marker::PhantomData<*const ()>);
 
 impl Tiles {
     /// Configures the tiles of this thread.
     pub(super) fn configure() -> Self {
         assert!(is_available());
-        // SAFETY: the instruction exists and is permitted, and the configuration is a valid one of palette 1.
+        // SAFETY: the instruction exists and is permitted, and the configuration is a valid one of
+        // palette 1.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly)) };
         Self(std::marker::PhantomData)
     }
 
-    /// `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each, in `parts` bf16 parts (1 or 3).
+    /// `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each, in
+    /// `parts` bf16 parts (1 or 3).
     ///
     /// # Safety
     /// `a` and `b` have `steps · parts · STEP_LINES` lines; `results` has 32 rows of 32 values.
-    pub(super) unsafe fn multiply(&self, a: *const Line, b: *const Line, steps: usize, parts: usize, results: Results) {
+    pub(super) unsafe fn multiply(
+        &self,
+        a: *const Line,
+        b: *const Line,
+        steps: usize,
+        parts: usize,
+        results: Results,
+    ) {
         let Results { first: c, stride, add } = results;
         debug_assert!(STEP_LINES * 64 == 2048 && PANEL == 32 && (parts == 1 || parts == 3));
         let (row, half) = (4 * stride, 64 * stride);
-        // SAFETY: tiles 0 to 3 are read from and written to the 32 × 32 values of `c` that the caller vouches for; the loops
-        // read `steps · parts` times 2048 bytes from `a` and from `b`, the operands' size by the caller's promise.
+        // SAFETY: tiles 0 to 3 are read from and written to the 32 × 32 values of `c` that the
+        // caller vouches for; the loops read `steps · parts` times 2048 bytes from `a` and
+        // from `b`, the operands' size by the caller's promise.
         unsafe {
             if add {
                 asm!(
@@ -116,8 +130,9 @@ impl Tiles {
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _, options(nostack, readonly),
                 );
             } else if steps > 0 {
-                // Parts 0, 1, 2 of the operands; the pairs whose products are below 2⁻²⁴ (1·2, 2·1, 2·2) are left out, and
-                // neighbours in the order share an operand: (0,2) (0,1) (1,1) (1,0) (0,0) (2,0).
+                // Parts 0, 1, 2 of the operands; the pairs whose products are below 2⁻²⁴ (1·2, 2·1,
+                // 2·2) are left out, and neighbours in the order share an operand:
+                // (0,2) (0,1) (1,1) (1,0) (0,0) (2,0).
                 asm!(
                     "2:",
                     "tileloadd tmm4, [{a} + {s}]",
@@ -178,7 +193,8 @@ impl Tiles {
 
 impl Drop for Tiles {
     fn drop(&mut self) {
-        // SAFETY: the tiles were configured on this thread, which `Tiles`, holding a raw pointer, cannot leave.
+        // SAFETY: the tiles were configured on this thread, which `Tiles`, holding a raw pointer,
+        // cannot leave.
         unsafe { asm!("tilerelease", options(nostack, nomem)) };
     }
 }

@@ -1,7 +1,8 @@
 //! The blocking around the bf16 kernels: what is packed when, and what stays in which cache.
 //!
-//! The right operand is packed whole, in panels of 32 columns. The left one is packed in blocks of rows that fit the second-level
-//! cache. A panel of the right operand, a few hundred values deep, stays in the first-level cache while the rows of a block pass by.
+//! The right operand is packed whole, in panels of 32 columns. The left one is packed in blocks of
+//! rows that fit the second-level cache. A panel of the right operand, a few hundred values deep,
+//! stays in the first-level cache while the rows of a block pass by.
 
 use super::tile::{DEPTH, Line, Operand, PANEL, Results, STEP_LINES, pack_panel};
 use super::{Finish, Into, Kernel, Products, Threads};
@@ -35,8 +36,13 @@ thread_local! {
     static RIGHT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends a scratch vector of at least `lines`. Taken out of its cell, so that a task that runs while another waits gets its own.
-fn with_scratch<R>(cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>, lines: usize, work: impl FnOnce(&mut [Line]) -> R) -> R {
+/// Lends a scratch vector of at least `lines`. Taken out of its cell, so that a task that runs
+/// while another waits gets its own.
+fn with_scratch<R>(
+    cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>,
+    lines: usize,
+    work: impl FnOnce(&mut [Line]) -> R,
+) -> R {
     let mut scratch = cell.take();
     if scratch.len() < lines {
         scratch.resize(lines, Line::ZERO);
@@ -46,20 +52,24 @@ fn with_scratch<R>(cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>, lines:
     result
 }
 
-/// Stretches of the summed dimension into which a deep product is cut: a number that two, four or eight threads share evenly.
+/// Stretches of the summed dimension into which a deep product is cut: a number that two, four or
+/// eight threads share evenly.
 const STRETCHES: usize = 8;
 /// Values of that dimension from which a product is deep.
 const DEEP: usize = 1024;
 /// Results of a deep product at most: its tasks have as many partial sums each.
 const DEEP_RESULTS: usize = 512 * 1024;
 
-/// Results of whole rows that are finished at a time: what the first-level cache holds beside what goes into them.
+/// Results of whole rows that are finished at a time: what the first-level cache holds beside what
+/// goes into them.
 const FINISHED: usize = 4 * 1024;
 
-/// Returns whether `finish` has been called for every row, while its results are in cache; otherwise it has been for none.
+/// Returns whether `finish` has been called for every row, while its results are in cache;
+/// otherwise it has been for none.
 ///
 /// # Safety
-/// The destination has room for every row and column, and nobody else reads or writes it meanwhile; with `finish` it has no gaps.
+/// The destination has room for every row and column, and nobody else reads or writes it meanwhile;
+/// with `finish` it has no gaps.
 pub(super) unsafe fn product(
     left: &Operand<'_>,
     right: &Operand<'_>,
@@ -81,7 +91,8 @@ pub(super) unsafe fn product(
     })
 }
 
-/// `left · right`, where the right operand was packed before; the order of every sum depends on `left`'s depth alone.
+/// `left · right`, where the right operand was packed before; the order of every sum depends on
+/// `left`'s depth alone.
 ///
 /// # Safety
 /// As [`product`].
@@ -116,7 +127,17 @@ unsafe fn multiply(
 ) -> bool {
     let panels = columns.div_ceil(PANEL);
     let panel_lines = left.steps() * parts * STEP_LINES;
-    let job = Job { left, right, columns, panel_lines, parts, kernel, into: to.into, offset: to.offset, stride: to.stride };
+    let job = Job {
+        left,
+        right,
+        columns,
+        panel_lines,
+        parts,
+        kernel,
+        into: to.into,
+        offset: to.offset,
+        stride: to.stride,
+    };
     let shared = to.values;
     let blocks = left.panels().div_ceil(BLOCK_PANELS);
     let whole_rows = |rows: Range<usize>| {
@@ -134,13 +155,21 @@ unsafe fn multiply(
         (0..blocks).for_each(|block| whole_rows(share(left.panels(), block, blocks)));
         return true;
     }
-    // Enough pieces for every thread to end at about the same time. A wide result is shared by columns, so that each panel of them is read
-    // once for all rows; another by rows, or where there are hardly any, by columns too, at the price of packing the rows again.
+    // Enough pieces for every thread to end at about the same time. A wide result is shared by
+    // columns, so that each panel of them is read once for all rows; another by rows, or where
+    // there are hardly any, by columns too, at the price of packing the rows again.
     let threads = rayon::current_num_threads();
     let is_wide = panels >= WIDE * left.panels();
-    let blocks = if is_wide { blocks } else { blocks.next_multiple_of(threads).max(4 * threads).min(left.panels()) };
+    let blocks = if is_wide {
+        blocks
+    } else {
+        blocks.next_multiple_of(threads).max(4 * threads).min(left.panels())
+    };
     if blocks >= threads && !is_wide {
-        (0..blocks).into_par_iter().with_max_len(1).for_each(|block| whole_rows(share(left.panels(), block, blocks)));
+        (0..blocks)
+            .into_par_iter()
+            .with_max_len(1)
+            .for_each(|block| whole_rows(share(left.panels(), block, blocks)));
         return true;
     }
     let groups = (if is_wide { 4 * threads } else { 2 * threads }).div_ceil(blocks).min(panels);
@@ -151,12 +180,19 @@ unsafe fn multiply(
     false
 }
 
-/// A product with few results and a long summed dimension, as gradients of weights are: tasks take a stretch of that dimension each, so
-/// that none packs what another reads. The stretches depend on the shape alone, and their sums are added in order.
+/// A product with few results and a long summed dimension, as gradients of weights are: tasks take
+/// a stretch of that dimension each, so that none packs what another reads. The stretches depend on
+/// the shape alone, and their sums are added in order.
 ///
 /// # Safety
 /// As [`product`].
-unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination, kernel: Kernel, products: Products) {
+unsafe fn deep_product(
+    left: &Operand<'_>,
+    right: &Operand<'_>,
+    to: Destination,
+    kernel: Kernel,
+    products: Products,
+) {
     let (rows, columns) = (left.count, right.count);
     let stretch = left.depth.div_ceil(STRETCHES).next_multiple_of(DEPTH);
     let count = left.depth.div_ceil(stretch);
@@ -164,9 +200,22 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     let parts = Shared::spare(&mut sums, count * rows * columns);
     (0..count).into_par_iter().with_max_len(1).for_each(|index| {
         let start = index * stretch;
-        let to = Destination { values: parts, offset: index * rows * columns, stride: columns, into: Into::Replace };
+        let to = Destination {
+            values: parts,
+            offset: index * rows * columns,
+            stride: columns,
+            into: Into::Replace,
+        };
         // SAFETY: each task has its own part of the room.
-        unsafe { product(&left.stretch(start, stretch), &right.stretch(start, stretch), to, (kernel, products, Threads::One), None) };
+        unsafe {
+            product(
+                &left.stretch(start, stretch),
+                &right.stretch(start, stretch),
+                to,
+                (kernel, products, Threads::One),
+                None,
+            )
+        };
     });
     // SAFETY: the tasks have written all of them.
     unsafe { sums.set_len(count * rows * columns) };
@@ -184,19 +233,30 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     });
 }
 
-/// Packs depth steps of some panels, one panel after the other, walking through memory in the order in which the operand lies there.
-fn pack(operand: &Operand<'_>, panels: Range<usize>, steps: Range<usize>, parts: usize, lines: &mut [Line], threads: Threads) {
+/// Packs depth steps of some panels, one panel after the other, walking through memory in the order
+/// in which the operand lies there.
+fn pack(
+    operand: &Operand<'_>,
+    panels: Range<usize>,
+    steps: Range<usize>,
+    parts: usize,
+    lines: &mut [Line],
+    threads: Threads,
+) {
     let step_lines = parts * STEP_LINES;
     let panel_lines = steps.len() * step_lines;
     let shared = Shared::new(lines);
-    // Rows of the summed dimension are walked across all panels; rows along it, one panel after the other.
+    // Rows of the summed dimension are walked across all panels; rows along it, one panel after the
+    // other.
     let along = operand.inner == 1;
-    let (outer, inner) = if along { (panels.clone(), steps.clone()) } else { (steps.clone(), panels.clone()) };
+    let (outer, inner) =
+        if along { (panels.clone(), steps.clone()) } else { (steps.clone(), panels.clone()) };
     let pack_outer = |index: usize| {
         for other in inner.clone() {
             let (panel, step) = if along { (index, other) } else { (other, index) };
             let start = (panel - panels.start) * panel_lines + (step - steps.start) * step_lines;
-            // SAFETY: each pair of a panel and a step has its own lines, and `lines` outlives the loops.
+            // SAFETY: each pair of a panel and a step has its own lines, and `lines` outlives the
+            // loops.
             let lines = unsafe { shared.range(start..start + step_lines) };
             pack_panel(operand, panel, step..step + 1, parts, lines);
         }
@@ -237,9 +297,18 @@ impl Job<'_> {
                 pack(self.left, rows.clone(), depth.clone(), self.parts, packed, Threads::One);
                 let add = self.into == Into::Add || start > 0;
                 for column in columns.clone() {
-                    let right = &self.right[column * self.panel_lines + start * step_lines..][..lines];
+                    let right =
+                        &self.right[column * self.panel_lines + start * step_lines..][..lines];
                     for (i, row) in rows.clone().enumerate() {
-                        self.block(&multiply, &packed[i * lines..][..lines], right, depth.len(), (row, column), add, out);
+                        self.block(
+                            &multiply,
+                            &packed[i * lines..][..lines],
+                            right,
+                            depth.len(),
+                            (row, column),
+                            add,
+                            out,
+                        );
                     }
                 }
             }
@@ -247,7 +316,10 @@ impl Job<'_> {
     }
 
     /// One block of 32 × 32 results, or what of it lies within the destination.
-    #[allow(clippy::too_many_arguments, reason = "two operands and where their block begins and goes; a struct would be made per block")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "two operands and where their block begins and goes; a struct would be made per block"
+    )]
     fn block(
         &self,
         multiply: &Multiply,
@@ -258,27 +330,53 @@ impl Job<'_> {
         add: bool,
         out: &Shared<f32>,
     ) {
-        assert!(left.len() >= steps * self.parts * STEP_LINES && right.len() >= steps * self.parts * STEP_LINES);
-        let (rows, columns) = ((self.left.count - row * PANEL).min(PANEL), (self.columns - column * PANEL).min(PANEL));
+        assert!(
+            left.len() >= steps * self.parts * STEP_LINES
+                && right.len() >= steps * self.parts * STEP_LINES
+        );
+        let (rows, columns) = (
+            (self.left.count - row * PANEL).min(PANEL),
+            (self.columns - column * PANEL).min(PANEL),
+        );
         let start = self.offset + row * PANEL * self.stride + column * PANEL;
         if rows == PANEL && columns == PANEL {
-            // SAFETY: within the destination, as `product` asserted, and no other piece writes these rows and columns.
+            // SAFETY: within the destination, as `product` asserted, and no other piece writes
+            // these rows and columns.
             let first = unsafe { out.pointer(start..start + (PANEL - 1) * self.stride + PANEL) };
-            // SAFETY: 32 rows of 32 values from there, and the operands' lines are there by the assertion above.
-            unsafe { multiply.run(left, right, steps, self.parts, Results { first, stride: self.stride, add }) };
+            // SAFETY: 32 rows of 32 values from there, and the operands' lines are there by the
+            // assertion above.
+            unsafe {
+                multiply.run(
+                    left,
+                    right,
+                    steps,
+                    self.parts,
+                    Results { first, stride: self.stride, add },
+                )
+            };
             return;
         }
-        // The sums go on from what is there, as they do in the middle: what a row gets does not depend on where it lies.
+        // The sums go on from what is there, as they do in the middle: what a row gets does not
+        // depend on where it lies.
         let mut edge = Edge([0.0; PANEL * PANEL]);
         if add {
             for (i, edge) in edge.0.chunks_exact_mut(PANEL).take(rows).enumerate() {
                 let start = start + i * self.stride;
-                // SAFETY: within the destination, no other piece writes these columns of the row, and what is added to is initialised.
+                // SAFETY: within the destination, no other piece writes these columns of the row,
+                // and what is added to is initialised.
                 edge[..columns].copy_from_slice(unsafe { out.range(start..start + columns) });
             }
         }
         // SAFETY: `edge` has 32 rows of 32 values.
-        unsafe { multiply.run(left, right, steps, self.parts, Results { first: edge.0.as_mut_ptr(), stride: PANEL, add }) };
+        unsafe {
+            multiply.run(
+                left,
+                right,
+                steps,
+                self.parts,
+                Results { first: edge.0.as_mut_ptr(), stride: PANEL, add },
+            )
+        };
         for (i, edge) in edge.0.chunks_exact(PANEL).take(rows).enumerate() {
             // SAFETY: as above.
             unsafe { out.write(start + i * self.stride, &edge[..columns]) };
@@ -312,14 +410,25 @@ impl Multiply {
     /// # Safety
     /// As the kernels': enough lines, and a destination of 32 rows of 32 values.
     #[allow(unused_variables, reason = "other processors have no such kernel")]
-    unsafe fn run(&self, left: &[Line], right: &[Line], steps: usize, parts: usize, results: Results) {
+    unsafe fn run(
+        &self,
+        left: &[Line],
+        right: &[Line],
+        steps: usize,
+        parts: usize,
+        results: Results,
+    ) {
         match self {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the caller's promise.
-            Self::Tiles(tiles) => unsafe { tiles.multiply(left.as_ptr(), right.as_ptr(), steps, parts, results) },
+            Self::Tiles(tiles) => unsafe {
+                tiles.multiply(left.as_ptr(), right.as_ptr(), steps, parts, results)
+            },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the caller's promise; `new` found the features.
-            Self::Dots => unsafe { super::dot::multiply(left.as_ptr(), right.as_ptr(), steps, results) },
+            Self::Dots => unsafe {
+                super::dot::multiply(left.as_ptr(), right.as_ptr(), steps, results)
+            },
             #[cfg(not(target_arch = "x86_64"))]
             _ => {}
         }
@@ -382,23 +491,51 @@ impl PackedProducts {
         Self { multiply: Multiply::new(kernel), parts: parts(products), scratch: Vec::new() }
     }
 
-    /// `out ← [out +]` some panels of `left` times some of `right`, summed over all steps. `out` is row-major with `stride`, and has
-    /// room for whole panels: what lies outside the operands is zero.
-    pub(crate) fn of_panels(&self, left: (&Packed, Range<usize>), right: (&Packed, Range<usize>), out: &mut [f32], stride: usize) {
+    /// `out ← [out +]` some panels of `left` times some of `right`, summed over all steps. `out` is
+    /// row-major with `stride`, and has room for whole panels: what lies outside the operands
+    /// is zero.
+    pub(crate) fn of_panels(
+        &self,
+        left: (&Packed, Range<usize>),
+        right: (&Packed, Range<usize>),
+        out: &mut [f32],
+        stride: usize,
+    ) {
         assert!(left.0.steps == right.0.steps);
         let steps = 0..left.0.steps;
-        self.blocks(left.1.len(), |row| left.0.lines(left.1.start + row, &steps), right, &steps, (out, stride), Into::Replace);
+        self.blocks(
+            left.1.len(),
+            |row| left.0.lines(left.1.start + row, &steps),
+            right,
+            &steps,
+            (out, stride),
+            Into::Replace,
+        );
     }
 
-    /// `out ← [out +] left · right[from..]`: a left operand that is packed for this product alone, times as many steps of all panels
-    /// of `right` as it is deep. `out` as above.
-    pub(super) fn of_operand(&mut self, left: &Operand<'_>, right: &Packed, from: usize, (out, stride): (&mut [f32], usize), into: Into) {
+    /// `out ← [out +] left · right[from..]`: a left operand that is packed for this product alone,
+    /// times as many steps of all panels of `right` as it is deep. `out` as above.
+    pub(super) fn of_operand(
+        &mut self,
+        left: &Operand<'_>,
+        right: &Packed,
+        from: usize,
+        (out, stride): (&mut [f32], usize),
+        into: Into,
+    ) {
         let steps = from..from + left.steps();
         let lines = left.steps() * self.parts * STEP_LINES;
         let mut packed = std::mem::take(&mut self.scratch);
         packed.resize(packed.len().max(left.panels() * lines), Line::ZERO);
         pack(left, 0..left.panels(), 0..left.steps(), self.parts, &mut packed, Threads::One);
-        self.blocks(left.panels(), |row| &packed[row * lines..(row + 1) * lines], (right, 0..right.panels), &steps, (out, stride), into);
+        self.blocks(
+            left.panels(),
+            |row| &packed[row * lines..(row + 1) * lines],
+            (right, 0..right.panels),
+            &steps,
+            (out, stride),
+            into,
+        );
         self.scratch = packed;
     }
 
@@ -411,16 +548,27 @@ impl PackedProducts {
         (out, stride): (&mut [f32], usize),
         into: Into,
     ) {
-        assert!(right.parts == self.parts && columns.len() * PANEL <= stride && rows * PANEL * stride <= out.len());
+        assert!(
+            right.parts == self.parts
+                && columns.len() * PANEL <= stride
+                && rows * PANEL * stride <= out.len()
+        );
         for (j, column) in columns.enumerate() {
             let right = right.lines(column, steps);
             for i in 0..rows {
                 let left = left(i);
                 assert!(left.len() >= right.len());
-                // SAFETY: both operands have the lines of all steps, and `out` has 32 rows of 32 values from there, by the assertions.
+                // SAFETY: both operands have the lines of all steps, and `out` has 32 rows of 32
+                // values from there, by the assertions.
                 unsafe {
                     let first = out.as_mut_ptr().add(i * PANEL * stride + j * PANEL);
-                    self.multiply.run(left, right, steps.len(), self.parts, Results { first, stride, add: into == Into::Add });
+                    self.multiply.run(
+                        left,
+                        right,
+                        steps.len(),
+                        self.parts,
+                        Results { first, stride, add: into == Into::Add },
+                    );
                 }
             }
         }

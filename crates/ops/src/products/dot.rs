@@ -1,4 +1,5 @@
-//! Products on AVX-512 BF16: a dot product of two bf16 pairs for each of sixteen columns, summed in f32.
+//! Products on AVX-512 BF16: a dot product of two bf16 pairs for each of sixteen columns, summed in
+//! f32.
 
 use super::tile::{Line, PANEL, Results, STEP_LINES, TILE};
 use std::arch::x86_64::*;
@@ -9,15 +10,16 @@ const ROWS: usize = 8;
 /// `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each.
 ///
 /// # Safety
-/// The processor has avx512f and avx512bf16; `a` and `b` have `steps · STEP_LINES` lines; `results` has 32 rows of 32
-/// values.
+/// The processor has avx512f and avx512bf16; `a` and `b` have `steps · STEP_LINES` lines; `results`
+/// has 32 rows of 32 values.
 #[target_feature(enable = "avx512f,avx512bf16")]
 pub(super) unsafe fn multiply(a: *const Line, b: *const Line, steps: usize, results: Results) {
     let Results { first: c, stride, add } = results;
     for first in (0..PANEL).step_by(ROWS) {
         let (half, unit) = (first / TILE, first % TILE);
         let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
-        // SAFETY: rows `first … first + 7` of `c` exist, and every line read is within the operands' `steps` steps.
+        // SAFETY: rows `first … first + 7` of `c` exist, and every line read is within the
+        // operands' `steps` steps.
         unsafe {
             if add {
                 for (row, sums) in sums.iter_mut().enumerate() {
@@ -31,7 +33,8 @@ pub(super) unsafe fn multiply(a: *const Line, b: *const Line, steps: usize, resu
                 for pair in 0..TILE {
                     let (b0, b1) = (*b.add(pair), *b.add(TILE + pair));
                     for (row, sums) in sums.iter_mut().enumerate() {
-                        let both: __m512bh = std::mem::transmute(_mm512_set1_epi32(*a.add(row * TILE + pair)));
+                        let both: __m512bh =
+                            std::mem::transmute(_mm512_set1_epi32(*a.add(row * TILE + pair)));
                         sums[0] = _mm512_dpbf16_ps(sums[0], both, b0);
                         sums[1] = _mm512_dpbf16_ps(sums[1], both, b1);
                     }

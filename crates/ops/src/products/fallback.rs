@@ -1,4 +1,5 @@
-//! Products by the `gemm` crate: for f64, for processors without bf16 instructions, and as the others' oracle.
+//! Products by the `gemm` crate: for f64, for processors without bf16 instructions, and as the
+//! others' oracle.
 
 use super::{Into, Matrix, Threads};
 use crate::parallel::Shared;
@@ -17,7 +18,9 @@ pub(super) unsafe fn matmul<T: Real>(
     into: Into,
     threads: Threads,
 ) {
-    assert!(a_at.end(m, k) <= a.len() && b_at.end(k, n) <= b.len() && out_at.end(m, n) <= out.len());
+    assert!(
+        a_at.end(m, k) <= a.len() && b_at.end(k, n) <= b.len() && out_at.end(m, n) <= out.len()
+    );
     if m == 0 || n == 0 {
         return;
     }
@@ -52,6 +55,8 @@ pub(super) unsafe fn matmul<T: Real>(
 
 /// A matrix with every value rounded to bf16, row-major.
 pub(super) fn rounded(values: &[f32], at: Matrix, rows: usize, columns: usize) -> Vec<f32> {
-    let value = |i: usize, j: usize| half::bf16::from_f32(values[at.offset + i * at.row + j * at.column]).to_f32();
+    let value = |i: usize, j: usize| {
+        half::bf16::from_f32(values[at.offset + i * at.row + j * at.column]).to_f32()
+    };
     (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| value(i, j)).collect()
 }

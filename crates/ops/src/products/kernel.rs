@@ -52,7 +52,8 @@ impl Kernel {
         }
     }
 
-    /// The fastest kernel for f32 tensors that this processor has, or the one that was [chosen](Kernel::chosen) where it serves.
+    /// The fastest kernel for f32 tensors that this processor has, or the one that was
+    /// [chosen](Kernel::chosen) where it serves.
     #[must_use]
     pub fn best(products: Products) -> Self {
         let chosen = Self::chosen().unwrap_or_default();
@@ -63,19 +64,30 @@ impl Kernel {
             .unwrap_or(Self::Gemm)
     }
 
-    /// What the environment variable `TAPER_KERNEL` chooses, to compare or to work around a virtual machine that announces what it does
-    /// not have. It is read once.
+    /// What the environment variable `TAPER_KERNEL` chooses, to compare or to work around a virtual
+    /// machine that announces what it does not have. It is read once.
     ///
     /// # Errors
     /// When no kernel has that name, or the processor does not have it.
     pub fn chosen() -> Result<Option<Self>, KernelError> {
         static CHOSEN: OnceLock<Result<Option<Kernel>, KernelError>> = OnceLock::new();
-        let read = || std::env::var_os(VARIABLE).map(|name| Self::named(&name.to_string_lossy(), Self::is_here)).transpose();
+        let read = || {
+            std::env::var_os(VARIABLE)
+                .map(|name| Self::named(&name.to_string_lossy(), Self::is_here))
+                .transpose()
+        };
         CHOSEN.get_or_init(read).clone()
     }
 
     fn named(name: &str, is_here: impl Fn(Self) -> bool) -> Result<Self, KernelError> {
-        let here = || Self::ALL.into_iter().filter(|kernel| is_here(*kernel)).map(Self::name).collect::<Vec<_>>().join(", ");
+        let here = || {
+            Self::ALL
+                .into_iter()
+                .filter(|kernel| is_here(*kernel))
+                .map(Self::name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         match Self::ALL.into_iter().find(|kernel| kernel.name() == name) {
             Some(kernel) if is_here(kernel) => Ok(kernel),
             Some(kernel) => Err(KernelError::Missing { name: kernel.name(), here: here() }),
@@ -117,7 +129,10 @@ mod tests {
         let missing = Kernel::named("dots", small).unwrap_err().to_string();
         assert_eq!(missing, "TAPER_KERNEL=dots: this processor does not have it; it has gemm");
         let unknown = Kernel::named("tile", |_| true).unwrap_err().to_string();
-        assert_eq!(unknown, "TAPER_KERNEL=tile: no such matrix kernel; this processor has tiles, dots, gemm");
+        assert_eq!(
+            unknown,
+            "TAPER_KERNEL=tile: no such matrix kernel; this processor has tiles, dots, gemm"
+        );
     }
 
     /// What runs is what the processor has been asked for.

@@ -1,11 +1,13 @@
 //! Operands of a product in tiles of bf16 pairs: the one layout that every bf16 kernel reads.
 //!
-//! A tile is 16 lines of 32 bf16 values. For a left operand a line is a row with 32 consecutive values of the summed
-//! dimension. For a right operand a line is a *pair* of the summed dimension, with the two values of each of 16 columns
-//! side by side, as dot-product instructions want them. Two tiles make a panel of 32 rows or columns.
+//! A tile is 16 lines of 32 bf16 values. For a left operand a line is a row with 32 consecutive
+//! values of the summed dimension. For a right operand a line is a *pair* of the summed dimension,
+//! with the two values of each of 16 columns side by side, as dot-product instructions want them.
+//! Two tiles make a panel of 32 rows or columns.
 //!
-//! An f32 value is either rounded to bf16, or split exactly into three bf16 parts (8 + 8 + 8 bits of its 24), whose
-//! products of significance 2⁻¹⁶ and above reproduce an f32 product to f32's own rounding.
+//! An f32 value is either rounded to bf16, or split exactly into three bf16 parts (8 + 8 + 8 bits
+//! of its 24), whose products of significance 2⁻¹⁶ and above reproduce an f32 product to f32's own
+//! rounding.
 
 use super::Matrix;
 
@@ -62,11 +64,27 @@ pub(super) struct Operand<'a> {
 
 impl<'a> Operand<'a> {
     pub(super) fn left(values: &'a [f32], at: Matrix, rows: usize, depth: usize) -> Self {
-        Self { values, offset: at.offset, outer: at.row, inner: at.column, count: rows, depth, side: Side::Left }
+        Self {
+            values,
+            offset: at.offset,
+            outer: at.row,
+            inner: at.column,
+            count: rows,
+            depth,
+            side: Side::Left,
+        }
     }
 
     pub(super) fn right(values: &'a [f32], at: Matrix, columns: usize, depth: usize) -> Self {
-        Self { values, offset: at.offset, outer: at.column, inner: at.row, count: columns, depth, side: Side::Right }
+        Self {
+            values,
+            offset: at.offset,
+            outer: at.column,
+            inner: at.row,
+            count: columns,
+            depth,
+            side: Side::Right,
+        }
     }
 
     /// Whether the packing kernels can read it: contiguous along one of its dimensions.
@@ -76,7 +94,11 @@ impl<'a> Operand<'a> {
 
     /// What lies at most `depth` values from `start` on along the summed dimension.
     pub(super) fn stretch(&self, start: usize, depth: usize) -> Self {
-        Self { offset: self.offset + start * self.inner, depth: depth.min(self.depth - start), ..*self }
+        Self {
+            offset: self.offset + start * self.inner,
+            depth: depth.min(self.depth - start),
+            ..*self
+        }
     }
 
     pub(super) fn panels(&self) -> usize {
@@ -90,19 +112,27 @@ impl<'a> Operand<'a> {
     fn is_in_bounds(&self) -> bool {
         self.count == 0
             || self.depth == 0
-            || self.offset + (self.count - 1) * self.outer + (self.depth - 1) * self.inner < self.values.len()
+            || self.offset + (self.count - 1) * self.outer + (self.depth - 1) * self.inner
+                < self.values.len()
     }
 }
 
 /// Packs depth steps `steps` of one panel into `lines`: for each step, for each part, two tiles.
 ///
 /// What lies outside the operand is zero.
-pub(super) fn pack_panel(operand: &Operand<'_>, panel: usize, steps: std::ops::Range<usize>, parts: usize, lines: &mut [Line]) {
+pub(super) fn pack_panel(
+    operand: &Operand<'_>,
+    panel: usize,
+    steps: std::ops::Range<usize>,
+    parts: usize,
+    lines: &mut [Line],
+) {
     assert!(operand.is_in_bounds() && operand.is_packable() && (parts == 1 || parts == 3));
     assert!(lines.len() >= steps.len() * parts * STEP_LINES);
     #[cfg(target_arch = "x86_64")]
     if super::has_avx512_bf16() {
-        // SAFETY: the features are there, and the assertions above are the function's preconditions.
+        // SAFETY: the features are there, and the assertions above are the function's
+        // preconditions.
         unsafe {
             match parts {
                 1 => avx512::pack_panel::<1>(operand, panel, steps, lines),
@@ -115,7 +145,13 @@ pub(super) fn pack_panel(operand: &Operand<'_>, panel: usize, steps: std::ops::R
 }
 
 /// The same, one value at a time: the oracle of the vectorised version.
-pub(super) fn portable_pack_panel(operand: &Operand<'_>, panel: usize, steps: std::ops::Range<usize>, parts: usize, lines: &mut [Line]) {
+pub(super) fn portable_pack_panel(
+    operand: &Operand<'_>,
+    panel: usize,
+    steps: std::ops::Range<usize>,
+    parts: usize,
+    lines: &mut [Line],
+) {
     for (position, step) in steps.enumerate() {
         for half in 0..2 {
             for unit in 0..TILE {
@@ -148,7 +184,8 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     /// # Safety
-    /// The processor has avx512f, avx512bw and avx512bf16; the operand is in bounds and packable; `lines` has room.
+    /// The processor has avx512f, avx512bw and avx512bf16; the operand is in bounds and packable;
+    /// `lines` has room.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     pub(super) unsafe fn pack_panel<const PARTS: usize>(
         operand: &Operand<'_>,
@@ -171,7 +208,13 @@ mod avx512 {
     /// As [`pack_panel`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    unsafe fn pack_tile<const PARTS: usize>(operand: &Operand<'_>, first: usize, step: usize, half: usize, lines: &mut [Line]) {
+    unsafe fn pack_tile<const PARTS: usize>(
+        operand: &Operand<'_>,
+        first: usize,
+        step: usize,
+        half: usize,
+        lines: &mut [Line],
+    ) {
         let depth = operand.depth.saturating_sub(step * DEPTH).min(DEPTH);
         let count = operand.count.saturating_sub(first).min(TILE);
         let mut store = |part: usize, line: usize, value: __m512i| {
@@ -186,10 +229,17 @@ mod avx512 {
             for unit in 0..TILE {
                 let mut x = (_mm512_setzero_ps(), _mm512_setzero_ps());
                 if unit < count {
-                    // SAFETY: row `first + unit` exists and has `depth` values from this step on; the masks stop there.
+                    // SAFETY: row `first + unit` exists and has `depth` values from this step on;
+                    // the masks stop there.
                     x = unsafe {
-                        let row = operand.values.as_ptr().add(operand.offset + (first + unit) * operand.outer + step * DEPTH);
-                        (_mm512_maskz_loadu_ps(low, row), _mm512_maskz_loadu_ps(high, row.wrapping_add(TILE)))
+                        let row = operand
+                            .values
+                            .as_ptr()
+                            .add(operand.offset + (first + unit) * operand.outer + step * DEPTH);
+                        (
+                            _mm512_maskz_loadu_ps(low, row),
+                            _mm512_maskz_loadu_ps(high, row.wrapping_add(TILE)),
+                        )
                     };
                 }
                 for (part, value) in convert::<PARTS>(x.0, x.1).into_iter().enumerate() {
@@ -202,16 +252,22 @@ mod avx512 {
             }
         } else {
             let (columns, start) = (mask(count), if count > 0 { first } else { 0 });
-            // The conversion puts the first line's sixteen values before the second's: pair them up.
+            // The conversion puts the first line's sixteen values before the second's: pair them
+            // up.
             let pairs = pair_up();
             #[allow(clippy::needless_range_loop, reason = "one index for three arrays")]
             for pair in 0..TILE {
                 let line_mask = |line: usize| if line < depth { columns } else { 0 };
                 // SAFETY: the masks leave out what is not within `depth` lines of `count` values.
                 let (x0, x1) = unsafe {
-                    let row = operand.values.as_ptr().wrapping_add(operand.offset + (step * DEPTH + 2 * pair) * operand.inner + start);
+                    let row = operand.values.as_ptr().wrapping_add(
+                        operand.offset + (step * DEPTH + 2 * pair) * operand.inner + start,
+                    );
                     let second = row.wrapping_add(operand.inner);
-                    (_mm512_maskz_loadu_ps(line_mask(2 * pair), row), _mm512_maskz_loadu_ps(line_mask(2 * pair + 1), second))
+                    (
+                        _mm512_maskz_loadu_ps(line_mask(2 * pair), row),
+                        _mm512_maskz_loadu_ps(line_mask(2 * pair + 1), second),
+                    )
                 };
                 for (part, value) in convert::<PARTS>(x0, x1).into_iter().enumerate() {
                     let value = _mm512_permutexvar_epi16(pairs, value);
@@ -237,7 +293,8 @@ mod avx512 {
         ((1u32 << count) - 1) as u16
     }
 
-    /// Rounds 32 values to bf16; where there is more than one part, each further one rounds what the last left over.
+    /// Rounds 32 values to bf16; where there is more than one part, each further one rounds what
+    /// the last left over.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PARTS] {
@@ -245,7 +302,9 @@ mod avx512 {
             // SAFETY: both are 64 bytes of plain bits.
             let rounded: __m512i = unsafe { std::mem::transmute(_mm512_cvtne2ps_pbh(x1, x0)) };
             if part + 1 < PARTS {
-                let widen = |half| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(half)));
+                let widen = |half| {
+                    _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(half)))
+                };
                 x0 = _mm512_sub_ps(x0, widen(_mm512_castsi512_si256(rounded)));
                 x1 = _mm512_sub_ps(x1, widen(_mm512_extracti64x4_epi64::<1>(rounded)));
             }
@@ -313,13 +372,21 @@ mod tests {
         for (count, depth) in [(32, 32), (1, 1), (33, 70), (17, 31), (64, 65), (40, 16), (16, 17)] {
             for side in [Side::Left, Side::Right] {
                 for (outer, inner) in [(80, 1), (1, 80)] {
-                    let operand = Operand { values: &values, offset: 3, outer, inner, count, depth, side };
+                    let operand =
+                        Operand { values: &values, offset: 3, outer, inner, count, depth, side };
                     for parts in [1, 3] {
                         for panel in 0..operand.panels() {
                             let size = operand.steps() * parts * STEP_LINES;
-                            let (mut ours, mut oracle) = (vec![Line([7; DEPTH]); size], vec![Line::ZERO; size]);
+                            let (mut ours, mut oracle) =
+                                (vec![Line([7; DEPTH]); size], vec![Line::ZERO; size]);
                             pack_panel(&operand, panel, 0..operand.steps(), parts, &mut ours);
-                            portable_pack_panel(&operand, panel, 0..operand.steps(), parts, &mut oracle);
+                            portable_pack_panel(
+                                &operand,
+                                panel,
+                                0..operand.steps(),
+                                parts,
+                                &mut oracle,
+                            );
                             assert!(
                                 ours.iter().zip(&oracle).all(|(a, b)| a.0 == b.0),
                                 "{count} × {depth} {side:?} {outer}/{inner}, {parts} parts"

@@ -1,5 +1,10 @@
-//! What the tests share: a tiny model, made-up data addressed by position, and an observer that remembers.
-#![allow(dead_code, unreachable_pub, reason = "a module of several test binaries, each of which uses a part")]
+//! What the tests share: a tiny model, made-up data addressed by position, and an observer that
+//! remembers.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a module of several test binaries, each of which uses a part"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +13,8 @@ use candle_core::{DType, Device};
 use taper_model::{ModelConfig, Sequences, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_trainer::{
-    BoxError, Event, MicroBatch, Position, ScheduleConfig, ScheduleKind, Scores, Source, TrainingConfig, Validate, evaluate,
+    BoxError, Event, MicroBatch, Position, ScheduleConfig, ScheduleKind, Scores, Source,
+    TrainingConfig, Validate, evaluate,
 };
 
 pub const START: u32 = 2;
@@ -51,7 +57,11 @@ impl Generated {
         (0..self.rows as u64)
             .map(|row| {
                 let length = 1 + counter.u64_at(row * 100) % self.longest;
-                (1..=length).map(|word| 4 + (counter.u64_at(row * 100 + word) % (VOCABULARY as u64 - 4)) as u32).collect()
+                (1..=length)
+                    .map(|word| {
+                        4 + (counter.u64_at(row * 100 + word) % (VOCABULARY as u64 - 4)) as u32
+                    })
+                    .collect()
             })
             .collect()
     }
@@ -66,7 +76,11 @@ pub fn pack(task: Task, sentences: &[Vec<u32>]) -> MicroBatch {
         target_in.push([&[START], answer.as_slice()].concat());
         target_out.extend([answer.as_slice(), &[END]].concat());
     }
-    MicroBatch { source: Sequences::pack(&source), target_in: Sequences::pack(&target_in), target_out }
+    MicroBatch {
+        source: Sequences::pack(&source),
+        target_in: Sequences::pack(&target_in),
+        target_out,
+    }
 }
 
 impl Source for Generated {
@@ -85,7 +99,9 @@ pub struct HeldOut(pub Generated);
 impl Validate for HeldOut {
     fn validate(&mut self, model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
         let held_out = Generated { seed: 99, ..self.0 };
-        let batches = (0..2).map(|index| Ok(pack(held_out.task, &held_out.sentences(Position { epoch: 0, index }))));
+        let batches = (0..2).map(|index| {
+            Ok(pack(held_out.task, &held_out.sentences(Position { epoch: 0, index })))
+        });
         Ok(evaluate(model, batches, 0.1)?.scores())
     }
 }
@@ -132,7 +148,11 @@ pub fn short_run(max_updates: u64) -> TrainingConfig {
         validate_every: 6,
         checkpoint_every: 5,
         keep_last: 10,
-        schedule: ScheduleConfig { kind: ScheduleKind::Noam, warmup: 20, ..ScheduleConfig::default() },
+        schedule: ScheduleConfig {
+            kind: ScheduleKind::Noam,
+            warmup: 20,
+            ..ScheduleConfig::default()
+        },
         ..TrainingConfig::default()
     }
 }

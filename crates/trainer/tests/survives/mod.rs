@@ -1,5 +1,5 @@
-//! What damaged checkpoints are put through: by the property tests beside this, and by the fuzz targets in `fuzz`. Needs the module
-//! `common` beside it.
+//! What damaged checkpoints are put through: by the property tests beside this, and by the fuzz
+//! targets in `fuzz`. Needs the module `common` beside it.
 #![allow(dead_code, reason = "each program that includes it uses a part")]
 
 use std::fs;
@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use sha2::{Digest, Sha256};
 use taper_model::Transformer;
 use taper_trainer::{
-    Checkpoints, Event, FileEntry, Identity, MODEL_FILE, NoValidation, OPTIMIZER_FILE, STATE_FILE, State, Trainer, load_model, read_state,
+    Checkpoints, Event, FileEntry, Identity, MODEL_FILE, NoValidation, OPTIMIZER_FILE, STATE_FILE,
+    State, Trainer, load_model, read_state,
 };
 
 use crate::common::{Generated, Task, model, short_run, tiny};
@@ -26,9 +27,18 @@ impl Checkpoint {
     /// The last checkpoint of a short run.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut trainer = Trainer::new(model(&tiny(0.0)), short_run(2), Identity::default(), folder.path()).unwrap();
+        let mut trainer =
+            Trainer::new(model(&tiny(0.0)), short_run(2), Identity::default(), folder.path())
+                .unwrap();
         let mut observer = |_: &Event| Ok(());
-        trainer.train(&mut Generated::new(Task::Copy), &mut NoValidation, &mut observer, &AtomicBool::new(false)).unwrap();
+        trainer
+            .train(
+                &mut Generated::new(Task::Copy),
+                &mut NoValidation,
+                &mut observer,
+                &AtomicBool::new(false),
+            )
+            .unwrap();
         let path = Checkpoints::new(folder.path()).resolve("last").unwrap();
         Self { state: read_state(&path).unwrap(), path, target: model(&tiny(0.0)), folder }
     }
@@ -43,8 +53,8 @@ impl Checkpoint {
         fs::read(self.path.join(name)).unwrap()
     }
 
-    /// Of damaged states, only what means the same may be accepted. One whose checksum was made anew is not damaged: a fuzzer that sees what
-    /// checksums are compared with finds such.
+    /// Of damaged states, only what means the same may be accepted. One whose checksum was made
+    /// anew is not damaged: a fuzzer that sees what checksums are compared with finds such.
     pub(crate) fn state(&self, bytes: &[u8]) {
         fs::write(self.path.join(STATE_FILE), bytes).unwrap();
         match read_state(&self.path) {
@@ -73,7 +83,13 @@ impl Checkpoint {
     pub(crate) fn vouched_moments(&self, bytes: &[u8]) {
         fs::write(self.path.join(OPTIMIZER_FILE), bytes).unwrap();
         self.vouch_for(OPTIMIZER_FILE, bytes);
-        let resumed = Trainer::resume(model(&tiny(0.0)), short_run(4), Identity::default(), self.root(), "last");
+        let resumed = Trainer::resume(
+            model(&tiny(0.0)),
+            short_run(4),
+            Identity::default(),
+            self.root(),
+            "last",
+        );
         if let Err(error) = resumed {
             assert!(error.to_string().contains(OPTIMIZER_FILE), "{error}");
         }
@@ -82,7 +98,10 @@ impl Checkpoint {
     /// Makes the state vouch for a file with this content.
     fn vouch_for(&self, name: &str, bytes: &[u8]) {
         let mut state = self.state.clone();
-        state.files.insert(name.to_owned(), FileEntry { sha256: sha256(bytes), bytes: bytes.len() as u64 });
+        state.files.insert(
+            name.to_owned(),
+            FileEntry { sha256: sha256(bytes), bytes: bytes.len() as u64 },
+        );
         state.checksum = checksum(state.clone());
         fs::write(self.path.join(STATE_FILE), encoded(&state)).unwrap();
     }

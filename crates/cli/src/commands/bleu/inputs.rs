@@ -32,18 +32,20 @@ impl Inputs {
     /// # Errors
     /// When a file cannot be read, has another number of lines than it must, or is named twice.
     pub(super) fn read(arguments: &arguments::Bleu) -> Result<Self> {
-        let (systems, references): (Vec<&PathBuf>, &[PathBuf]) = match (&arguments.input[..], &arguments.files[..]) {
-            ([], [reference]) => (Vec::new(), std::slice::from_ref(reference)),
-            ([], [hypothesis, references @ ..]) => (vec![hypothesis], references),
-            (systems, references) => (systems.iter().collect(), references),
-        };
+        let (systems, references): (Vec<&PathBuf>, &[PathBuf]) =
+            match (&arguments.input[..], &arguments.files[..]) {
+                ([], [reference]) => (Vec::new(), std::slice::from_ref(reference)),
+                ([], [hypothesis, references @ ..]) => (vec![hypothesis], references),
+                (systems, references) => (systems.iter().collect(), references),
+            };
         let paired = arguments.trials.paired_ar || arguments.trials.paired_bs;
         let piped = match &systems[..] {
             [] => true,
             [only] => is_standard_stream(only),
             _ => false,
         };
-        let systems = if piped { from_standard_input(paired)? } else { from_files(&systems, paired)? };
+        let systems =
+            if piped { from_standard_input(paired)? } else { from_files(&systems, paired)? };
         let streams = read_references(references, arguments.num_refs.get())?;
         let [first, ..] = &systems[..] else { bail!("there is no translation to score") };
         if first.lines.is_empty() {
@@ -96,14 +98,20 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
         (false, _) if columns == 1 => "standard input".to_owned(),
         (false, _) => format!("System {}", index + 1),
     };
-    let mut systems: Vec<System> = (0..columns).map(|index| System { name: name(index), lines: Vec::new() }).collect();
+    let mut systems: Vec<System> =
+        (0..columns).map(|index| System { name: name(index), lines: Vec::new() }).collect();
     for (number, line) in lines.iter().enumerate() {
         let fields: Vec<&str> = trim_end(line).split('\t').collect();
         if fields.len() != columns {
-            bail!("standard input, line {}: {} fields separated by tabs where the first line has {columns}", number + 1, fields.len());
+            bail!(
+                "standard input, line {}: {} fields separated by tabs where the first line has {columns}",
+                number + 1,
+                fields.len()
+            );
         }
         for (system, field) in systems.iter_mut().zip(fields) {
-            // As in sacreBLEU, of the first line only the last field loses the whitespace at its end.
+            // As in sacreBLEU, of the first line only the last field loses the whitespace at its
+            // end.
             let field = if number == 0 { field } else { trim_end(field) };
             system.lines.push(field.to_owned());
         }
@@ -117,13 +125,21 @@ fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> 
         return paths.iter().map(|path| read_trimmed(path)).collect();
     }
     let [path] = paths else {
-        bail!("--num-refs {count} splits the lines of one reference file, but {} are named", paths.len());
+        bail!(
+            "--num-refs {count} splits the lines of one reference file, but {} are named",
+            paths.len()
+        );
     };
     let mut streams = vec![Vec::new(); count];
     for (number, line) in read_trimmed(path)?.iter().enumerate() {
         let fields: Vec<&str> = line.splitn(count, '\t').collect();
         if fields.len() != count {
-            bail!("{}:{}: {} references separated by tabs where --num-refs says {count}", path.display(), number + 1, fields.len());
+            bail!(
+                "{}:{}: {} references separated by tabs where --num-refs says {count}",
+                path.display(),
+                number + 1,
+                fields.len()
+            );
         }
         for (stream, field) in streams.iter_mut().zip(fields) {
             stream.push(field.to_owned());

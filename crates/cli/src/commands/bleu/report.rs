@@ -55,19 +55,33 @@ pub(super) fn one_system(scores: &[Score], style: Style) -> Result<String> {
 
 /// Lines moved right until their equals signs are below each other.
 fn aligned(lines: &[String]) -> String {
-    let places: Option<Vec<usize>> = lines.iter().map(|line| line.chars().position(|character| character == '=')).collect();
+    let places: Option<Vec<usize>> =
+        lines.iter().map(|line| line.chars().position(|character| character == '=')).collect();
     let Some(places) = places else { return lines.join("\n") };
     let furthest = places.iter().copied().max().unwrap_or(0);
-    let moved: Vec<String> = lines.iter().zip(&places).map(|(line, place)| " ".repeat(furthest - place) + line).collect();
+    let moved: Vec<String> = lines
+        .iter()
+        .zip(&places)
+        .map(|(line, place)| " ".repeat(furthest - place) + line)
+        .collect();
     moved.join("\n")
 }
 
 /// The results of several systems: a table with signatures below, or JSON.
-pub(super) fn several_systems(names: &[&str], reports: &[SystemReport], style: Style) -> Result<String> {
+pub(super) fn several_systems(
+    names: &[&str],
+    reports: &[SystemReport],
+    style: Style,
+) -> Result<String> {
     if style.format == OutputFormat::Json {
         let record = |(index, &system)| SystemRecord {
             system,
-            results: Object(reports.iter().map(|report| (report.metric.as_str(), report.results.record(index))).collect()),
+            results: Object(
+                reports
+                    .iter()
+                    .map(|report| (report.metric.as_str(), report.results.record(index)))
+                    .collect(),
+            ),
         };
         return to_json(&names.iter().enumerate().map(record).collect::<Vec<_>>(), b"    ");
     }
@@ -76,7 +90,9 @@ pub(super) fn several_systems(names: &[&str], reports: &[SystemReport], style: S
     table.push("System", names.iter().map(|&name| name.to_owned()).collect());
     for report in reports {
         let heading = match &report.results {
-            Report::Compared(results) if results.iter().any(|result| result.confidence.is_some()) => {
+            Report::Compared(results)
+                if results.iter().any(|result| result.confidence.is_some()) =>
+            {
                 format!("{} (μ ± 95% CI)", report.metric)
             }
             _ => report.metric.clone(),
@@ -85,12 +101,18 @@ pub(super) fn several_systems(names: &[&str], reports: &[SystemReport], style: S
     }
     let mut text = if latex { table.latex() } else { table.grid() };
     if reports.iter().any(|report| matches!(report.results, Report::Compared(_))) {
-        text.push_str("\n\np is the probability of a difference from the baseline at least this large\n");
+        text.push_str(
+            "\n\np is the probability of a difference from the baseline at least this large\n",
+        );
         text.push_str("if chance alone made it; * marks p ≤ 0.05. It says that systems differ, not which is better.");
     }
     text.push_str("\n\nSignatures");
     for report in reports {
-        let signature = if style.short { format!("{:#}", report.signature) } else { report.signature.to_string() };
+        let signature = if style.short {
+            format!("{:#}", report.signature)
+        } else {
+            report.signature.to_string()
+        };
         text.push_str(&format!("\n - {:<10} {signature}", report.metric));
     }
     Ok(text)
@@ -122,7 +144,10 @@ impl Report {
         let cell = |result: &Comparison| {
             let mut cell = format!("{:.decimals$}", result.score);
             if let Some(confidence) = result.confidence {
-                cell.push_str(&format!(" ({:.decimals$} ± {:.decimals$})", confidence.mean, confidence.half_width));
+                cell.push_str(&format!(
+                    " ({:.decimals$} ± {:.decimals$})",
+                    confidence.mean, confidence.half_width
+                ));
             }
             if let Some(p_value) = result.p_value {
                 let mark = if p_value <= SIGNIFICANT { "*" } else { "" };
@@ -163,7 +188,14 @@ impl<'a> ScoreRecord<'a> {
             confidence_var: confidence.map(|confidence| rounded(confidence.half_width, decimals)),
             confidence: confidence.map(|confidence| confidence.text(decimals)),
             verbose_score: &score.details,
-            fields: Object(score.signature.fields().iter().map(|field| (field.name, field.value.as_str())).collect()),
+            fields: Object(
+                score
+                    .signature
+                    .fields()
+                    .iter()
+                    .map(|field| (field.name, field.value.as_str()))
+                    .collect(),
+            ),
         }
     }
 }
@@ -205,6 +237,9 @@ fn rounded(value: f64, decimals: usize) -> f64 {
 /// JSON with this indentation.
 fn to_json(value: &impl Serialize, indent: &[u8]) -> Result<String> {
     let mut bytes = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(indent)))?;
+    value.serialize(&mut serde_json::Serializer::with_formatter(
+        &mut bytes,
+        PrettyFormatter::with_indent(indent),
+    ))?;
     Ok(String::from_utf8(bytes)?)
 }

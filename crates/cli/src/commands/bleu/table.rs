@@ -39,11 +39,13 @@ impl Table {
                 1 => text.push_str(&rule('╞', "═", "╪", '╡')),
                 _ => text.push_str(&rule('├', "─", "┼", '┤')),
             }
-            let cells: Vec<Vec<&str>> = self.columns.iter().map(|column| column.row(row).lines().collect()).collect();
+            let cells: Vec<Vec<&str>> =
+                self.columns.iter().map(|column| column.row(row).lines().collect()).collect();
             let height = cells.iter().map(Vec::len).max().unwrap_or(0);
             for line in 0..height {
                 let cells = cells.iter().map(|cell| cell.get(line).copied().unwrap_or(""));
-                let cells: Vec<String> = self.placed(cells).map(|cell| format!(" {cell} ")).collect();
+                let cells: Vec<String> =
+                    self.placed(cells).map(|cell| format!(" {cell} ")).collect();
                 text.push_str(&format!("│{}│\n", cells.join("│")));
             }
         }
@@ -53,10 +55,14 @@ impl Table {
 
     /// The table as LaTeX, with the rules of the package `booktabs`.
     pub(super) fn latex(&self) -> String {
-        let places: String = (0..self.columns.len()).map(|index| if index == 0 { 'r' } else { 'c' }).collect();
+        let places: String =
+            (0..self.columns.len()).map(|index| if index == 0 { 'r' } else { 'c' }).collect();
         let mut text = format!("\\begin{{tabular}}{{{places}}}\n\\toprule\n");
         for row in 0..=self.rows() {
-            let cells: Vec<String> = self.placed(self.columns.iter().map(|column| column.row(row))).map(|cell| escaped(&cell)).collect();
+            let cells: Vec<String> = self
+                .placed(self.columns.iter().map(|column| column.row(row)))
+                .map(|cell| escaped(&cell))
+                .collect();
             text.push_str(&format!(" {} \\\\\n", cells.join(" & ")));
             if row == 0 {
                 text.push_str("\\midrule\n");
@@ -71,7 +77,10 @@ impl Table {
     }
 
     /// One line of each column, filled with spaces to the column's width.
-    fn placed<'a>(&'a self, cells: impl Iterator<Item = &'a str> + 'a) -> impl Iterator<Item = String> + 'a {
+    fn placed<'a>(
+        &'a self,
+        cells: impl Iterator<Item = &'a str> + 'a,
+    ) -> impl Iterator<Item = String> + 'a {
         cells.zip(&self.columns).enumerate().map(|(index, (cell, column))| {
             let place = if index == 0 { Place::Right } else { Place::Middle };
             // Widths that a format takes end at 65,535.
@@ -93,7 +102,13 @@ impl Column {
 
     /// Characters that the widest line takes; a heading keeps a space at both ends.
     fn width(&self) -> usize {
-        let widest = self.cells.iter().flat_map(|cell| cell.lines()).map(|line| line.chars().count()).max().unwrap_or(0);
+        let widest = self
+            .cells
+            .iter()
+            .flat_map(|cell| cell.lines())
+            .map(|line| line.chars().count())
+            .max()
+            .unwrap_or(0);
         widest.max(self.heading.chars().count() + 2)
     }
 }

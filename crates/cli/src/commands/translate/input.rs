@@ -1,4 +1,5 @@
-//! The text to translate, a window of lines at a time, each line with its prefix where there are any.
+//! The text to translate, a window of lines at a time, each line with its prefix where there are
+//! any.
 
 use std::path::Path;
 
@@ -9,12 +10,14 @@ use super::is_stream;
 use crate::arguments::Translate;
 use crate::text::{is_standard_stream, standard_input};
 
-/// Lines that are translated and written together unless `--window` says otherwise. Batches are made of lines of about one length: a window
-/// has dozens of them, so that it costs little that the last ones are not full, and is a matter of seconds or minutes, which is what an
-/// interruption can cost.
+/// Lines that are translated and written together unless `--window` says otherwise. Batches are
+/// made of lines of about one length: a window has dozens of them, so that it costs little that the
+/// last ones are not full, and is a matter of seconds or minutes, which is what an interruption can
+/// cost.
 const WINDOW: usize = 4096;
 
-/// Lines of the first window; each has twice as many as the one before, up to [`WINDOW`], so that there is something to see and to keep soon.
+/// Lines of the first window; each has twice as many as the one before, up to [`WINDOW`], so that
+/// there is something to see and to keep soon.
 const FIRST_WINDOW: usize = 128;
 
 /// The bytes after which a window ends earlier: lines may be long, and a window is held in memory.
@@ -42,7 +45,8 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Opens what the arguments name, and looks through files, so that what is wrong with them is found before the model is loaded.
+    /// Opens what the arguments name, and looks through files, so that what is wrong with them is
+    /// found before the model is loaded.
     ///
     /// # Errors
     /// When a file cannot be read, or has another number of lines than the other.
@@ -60,9 +64,12 @@ impl Input {
             && found != wanted
         {
             let (prefixes, text) = (prefixes.lines.path().display(), text.lines.path().display());
-            bail!("{prefixes} has {found} lines, but {text} has {wanted}; give each line its prefix, or an empty line");
+            bail!(
+                "{prefixes} has {found} lines, but {text} has {wanted}; give each line its prefix, or an empty line"
+            );
         }
-        let (most, limit) = arguments.window.map_or((FIRST_WINDOW, WINDOW), |lines| (lines.get(), lines.get()));
+        let (most, limit) =
+            arguments.window.map_or((FIRST_WINDOW, WINDOW), |lines| (lines.get(), lines.get()));
         Ok(Self { text, prefixes, most, limit })
     }
 
@@ -74,17 +81,21 @@ impl Input {
     /// The next lines; none after the last.
     ///
     /// # Errors
-    /// When a line is not UTF-8, there is not one prefix for each line, or a file was written to since it was opened.
+    /// When a line is not UTF-8, there is not one prefix for each line, or a file was written to
+    /// since it was opened.
     pub(super) fn next_window(&mut self) -> Result<Option<Window>> {
         let lines = &mut self.text.lines;
-        let mut window = Window { first: lines.line() as usize + 1, lines: Vec::new(), prefixes: Vec::new() };
+        let mut window =
+            Window { first: lines.line() as usize + 1, lines: Vec::new(), prefixes: Vec::new() };
         let mut bytes = 0;
         while window.lines.len() < self.most && bytes < WINDOW_BYTES {
             let line = lines.next_line()?;
             let prefixes = self.prefixes.as_mut().map(|prefixes| &mut prefixes.lines);
             match (line, prefixes) {
                 (Some(line), Some(prefixes)) => {
-                    let Some(prefix) = prefixes.next_line()? else { return Err(uneven(prefixes, lines)) };
+                    let Some(prefix) = prefixes.next_line()? else {
+                        return Err(uneven(prefixes, lines));
+                    };
                     bytes += line.len() + prefix.len();
                     window.lines.push(line);
                     window.prefixes.push(prefix);
@@ -113,8 +124,11 @@ impl Input {
 
 /// One side ended before the other.
 fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
-    let (shorter, end, path, line) = (ended.path().display(), ended.line(), longer.path().display(), longer.line());
-    anyhow!("{shorter} ends after line {end}, but {path} has a line {line}; give each line its prefix, or an empty line")
+    let (shorter, end, path, line) =
+        (ended.path().display(), ended.line(), longer.path().display(), longer.line());
+    anyhow!(
+        "{shorter} ends after line {end}, but {path} has a line {line}; give each line its prefix, or an empty line"
+    )
 }
 
 /// Lines, and how many there are where that could be counted.

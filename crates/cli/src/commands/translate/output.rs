@@ -1,4 +1,5 @@
-//! Where translations go: standard output, a pipe or a device, or a file that appears whole or not at all.
+//! Where translations go: standard output, a pipe or a device, or a file that appears whole or not
+//! at all.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
@@ -24,8 +25,9 @@ enum Target {
 }
 
 impl Output {
-    /// Standard output, also called `-`, a pipe or a device, or the file at `path`, which must not exist and which is made at once under
-    /// another name: that the disk refuses it is to be known before hours of work.
+    /// Standard output, also called `-`, a pipe or a device, or the file at `path`, which must not
+    /// exist and which is made at once under another name: that the disk refuses it is to be
+    /// known before hours of work.
     ///
     /// # Errors
     /// When the file exists or cannot be made.
@@ -38,7 +40,9 @@ impl Output {
             let shown = path.display();
             return match OpenOptions::new().write(true).open(path) {
                 Ok(to) => stream(Box::new(to), shown.to_string()),
-                Err(error) => bail!("--output {shown} cannot be written: {error}; choose another --output"),
+                Err(error) => {
+                    bail!("--output {shown} cannot be written: {error}; choose another --output")
+                }
             };
         }
         let file = Arc::new(Mutex::new(Partial::create(path)?));
@@ -65,7 +69,9 @@ impl Output {
             Target::File(file) => lock(file).append(text),
             Target::Stream(to, name) => {
                 let mut to = to.borrow_mut();
-                to.write_all(text.as_bytes()).and_then(|()| to.flush()).with_context(|| format!("cannot write to {name}"))
+                to.write_all(text.as_bytes())
+                    .and_then(|()| to.flush())
+                    .with_context(|| format!("cannot write to {name}"))
             }
         }
     }
@@ -89,7 +95,8 @@ impl Output {
     }
 }
 
-/// A panic of the other thread leaves what it guards as it was: each change comes after what may fail.
+/// A panic of the other thread leaves what it guards as it was: each change comes after what may
+/// fail.
 fn lock(file: &Mutex<Partial>) -> MutexGuard<'_, Partial> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -112,12 +119,18 @@ struct Partial {
 impl Partial {
     fn create(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let Some(name) = path.file_name() else { bail!("--output {shown} is not the name of a file") };
+        let Some(name) = path.file_name() else {
+            bail!("--output {shown} is not the name of a file")
+        };
         if path.exists() {
-            bail!("{shown} exists already and is left as it is: choose another --output or remove it");
+            bail!(
+                "{shown} exists already and is left as it is: choose another --output or remove it"
+            );
         }
         if path.extension().is_some_and(|extension| extension == "gz" || extension == "zst") {
-            bail!("--output {shown}: the text is not compressed, and would not be read again under this name; choose another");
+            bail!(
+                "--output {shown}: the text is not compressed, and would not be read again under this name; choose another"
+            );
         }
         // `name/` is the file `name`.
         let path = path.with_file_name(name);
@@ -130,9 +143,13 @@ impl Partial {
                 partial.display()
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                bail!("--output {shown}: there is no such folder; make it, or choose another --output")
+                bail!(
+                    "--output {shown}: there is no such folder; make it, or choose another --output"
+                )
             }
-            Err(error) => bail!("--output {shown} cannot be written: {error}; choose another --output"),
+            Err(error) => {
+                bail!("--output {shown} cannot be written: {error}; choose another --output")
+            }
         };
         Ok(Self { path, partial, file, lines: 0, bytes: 0, whole: false })
     }
@@ -150,7 +167,8 @@ impl Partial {
 
     fn finish(&mut self) -> Result<()> {
         let Self { path, partial, file, .. } = self;
-        put_in_place(file, partial, path).with_context(|| format!("cannot write {}", path.display()))?;
+        put_in_place(file, partial, path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
         self.whole = true;
         Ok(())
     }
@@ -161,7 +179,10 @@ impl Partial {
         if self.whole {
             say(&format!("{path} is complete"));
         } else if lines > 0 {
-            say(&format!("{lines} lines were translated and are in {partial}; line {} is the next", lines + 1));
+            say(&format!(
+                "{lines} lines were translated and are in {partial}; line {} is the next",
+                lines + 1
+            ));
         } else {
             // Should it stay, the next attempt says so.
             let _ = fs::remove_file(&self.partial);
