@@ -1,6 +1,6 @@
 """Runs `taper bench train` and a PyTorch peer in turn, and prints the median ratios as a Markdown table.
 
-Called by bench_vs_pytorch.sh, which explains the arguments.
+Called by vs_pytorch.sh, which explains the arguments.
 """
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Measures `taper train` up to its first update, and `taper resume`, on corpora of different sizes; see scripts/measure_scale.sh."""
+"""Measures `taper train` up to its first update, and `taper resume`, on corpora of different sizes; see scripts/bench/scale.sh."""
 
 import argparse
 import gzip

@@ -4,7 +4,7 @@
     python scripts/bench/train_rate.py --text data/multi30k --batches BATCHES [--pairs 29000 1000000] [--rounds 2]
 
 Two processes run side by side, each with one thread on a core of its own, and then once more with the cores changed: what
-else the machine does meets both. Corpora are made of the lines of Multi30k as by scripts/measure_scale.sh; BATCHES is what
+else the machine does meets both. Corpora are made of the lines of Multi30k as by scripts/bench/scale.sh; BATCHES is what
 `taper bench train` reads. Rates are target tokens a second of the `tiny` model, from the second log line on. Needs Linux.
 """
 

@@ -1,6 +1,6 @@
 //! `taper bleu` against what sacreBLEU's program printed for the same files and arguments.
 //!
-//! `scripts/compare_sacrebleu.py` does the same for many more, with sacreBLEU at hand.
+//! `scripts/compare/with_sacrebleu.py` does the same for many more, with sacreBLEU at hand.
 
 mod common;
 

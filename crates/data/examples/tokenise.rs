@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p taper-data --example tokenise -- FOLDER STEM SOURCE TARGET [TOKENIZER]`
 //!
-//! `scripts/measure_scale.sh` compares this with what preparing a run takes.
+//! `scripts/bench/scale.sh` compares this with what preparing a run takes.
 
 use std::path::PathBuf;
 use std::time::Instant;

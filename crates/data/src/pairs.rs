@@ -169,7 +169,7 @@ fn find(config: &DataConfig, path: &Path) -> Result<PathBuf> {
     let hint = if config.dir.is_dir() {
         "set data.train, data.validation, data.test and the languages to the names of the files there"
     } else {
-        "that folder does not exist: set data.dir, or fetch the corpus with one of scripts/fetch_*.sh"
+        "that folder does not exist: set data.dir, or fetch the corpus with one of scripts/fetch/*.sh"
     };
     Err(Error::Missing { path: path.to_owned(), tried: tried.to_owned(), hint: hint.to_owned() })
 }

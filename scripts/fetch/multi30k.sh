@@ -7,7 +7,7 @@
 set -euo pipefail
 
 source=https://raw.githubusercontent.com/multi30k/dataset
-data="$(cd "$(dirname "$0")/.." && pwd)/data"
+data="$(cd "$(dirname "$0")/../.." && pwd)/data"
 
 # fill FOLDER URL FORMAT: FORMAT makes the name of a file there from split and language.
 fill() {

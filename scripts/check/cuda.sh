@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Type-checks the `cuda` feature without a GPU. Not part of every run of the tests: the CUDA kernels take minutes to compile.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-scripts/cuda_toolkit.sh target/cuda-toolkit
+cd "$(dirname "$0")/../.."
+scripts/check/cuda_toolkit.sh target/cuda-toolkit
 # shellcheck source=/dev/null
 source target/cuda-toolkit/env.sh
 cargo check --release --features cuda

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the everyday English-Chinese corpus, or checks that the committed files are current.
 
-    scripts/make_corpus.py             write data/everyday-en-zh
-    scripts/make_corpus.py --check     regenerate in memory and compare with the files; exit 1 if they differ
-    scripts/make_corpus.py --show 60   print random pairs, to be read by a person
+    scripts/corpus/make_corpus.py             write data/everyday-en-zh
+    scripts/corpus/make_corpus.py --check     regenerate in memory and compare with the files; exit 1 if they differ
+    scripts/corpus/make_corpus.py --show 60   print random pairs, to be read by a person
 
-Sentences are drawn from the grammar in scripts/everyday. Some combinations of words (an action with
+Sentences are drawn from the grammar in scripts/corpus/everyday. Some combinations of words (an action with
 an object, an adjective or a number with a noun) are withheld: every sentence that holds one goes to
 the held-out sets. The split is by Chinese sentence, so two English sentences with one translation
 never fall on both sides.
@@ -22,7 +22,7 @@ from pathlib import Path
 from everyday import modes, people, tenses, things
 from everyday.words import Source
 
-FOLDER = Path(__file__).resolve().parent.parent / "data" / "everyday-en-zh"
+FOLDER = Path(__file__).resolve().parents[2] / "data" / "everyday-en-zh"
 SEED = 20240601
 TRAIN, HELD_OUT = 16_000, 500
 # Of each held-out set, the lines that hold a withheld combination; they come first in the file.
@@ -212,7 +212,7 @@ def main():
     if options.check:
         different = check(files)
         for name in different:
-            print(f"{FOLDER / name} is not what this script generates; run scripts/make_corpus.py", file=sys.stderr)
+            print(f"{FOLDER / name} is not what this script generates; run scripts/corpus/make_corpus.py", file=sys.stderr)
         return 1 if different else 0
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():

@@ -2,7 +2,7 @@
 # What preparing and resuming a run costs in time and memory on corpora of different sizes, made of the lines of Multi30k: each pair is
 # the first half of one line and the second half of another.
 #
-#   scripts/measure_scale.sh [FOLDER] [PAIRS...]      (default: data/multi30k 100000 1000000 10000000)
+#   scripts/bench/scale.sh [FOLDER] [PAIRS...]      (default: data/multi30k 100000 1000000 10000000)
 #
 # The largest takes 3 GB in the temporary folder (TMPDIR) and, on two cores, five minutes. TAPER and TOKENISE name the programs where
 # they are not to be built. Processor time is given beside that of the clock, for machines that do other work.
@@ -11,7 +11,7 @@ set -euo pipefail
 folder=$(realpath "${1:-data/multi30k}")
 shift || true
 [ $# -gt 0 ] || set -- 100000 1000000 10000000
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 if [ -z "${TAPER:-}" ]; then
     cargo build --release --quiet

@@ -4,7 +4,7 @@
 #
 # Debian: apt-get install valgrind qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 # The test binaries of a build, with the given arguments of cargo's.
 binaries() {

@@ -6,7 +6,7 @@
 set -euo pipefail
 
 url=https://www.manythings.org/anki/cmn-eng.zip
-out="$(cd "$(dirname "$0")/.." && pwd)/data/tatoeba-en-zh"
+out="$(cd "$(dirname "$0")/../.." && pwd)/data/tatoeba-en-zh"
 mkdir -p "$out"
 work="$(mktemp -d -p "$out")"
 trap 'rm -rf "$work"' EXIT

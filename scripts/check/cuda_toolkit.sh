@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a CUDA 13.0 toolkit from PyPI wheels, enough to compile (not to run) the `cuda` feature on a machine without one.
 #
-#   scripts/cuda_toolkit.sh [PREFIX]        # default: target/cuda-toolkit
+#   scripts/check/cuda_toolkit.sh [PREFIX]        # default: target/cuda-toolkit
 #   source PREFIX/env.sh && cargo check --release --features cuda
 #
 # CUDA 13.0 is pinned because driver 580 accepts no newer PTX. About 104 MB are downloaded.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Training steps of Taper against the same model in PyTorch, on the same batches, in turn.
 #
-#   scripts/bench_vs_pytorch.sh [BATCHES] [ROUNDS]
+#   scripts/bench/vs_pytorch.sh [BATCHES] [ROUNDS]
 #
 # BATCHES  a safetensors file with int32 src.N and tgt.N; default: made of data/multi30k by scripts/bench/make_batches.py
 # ROUNDS   runs of each program, in turn (default 5); the table has the median of the ratios
@@ -13,7 +13,7 @@ set -euo pipefail
 
 [ "${1:-}" != --help ] && [ $# -le 2 ] || { sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 batches=${1:+$(realpath "$1")} rounds=${2:-5} peer=${PEER:+$(realpath "$PEER")}
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 if [ -z "${PYTHON:-}" ]; then
     PYTHON=.venv/pytorch/bin/python

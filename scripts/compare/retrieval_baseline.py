@@ -4,7 +4,7 @@
 For each source line, the target of the nearest training source: cosine of TF-IDF vectors over words and word pairs.
 A model that has learned to translate must be well above it. `--copy` prints the source itself, the other floor.
 
-    python3 scripts/retrieval_baseline.py data/tatoeba-en-zh/train.en data/tatoeba-en-zh/train.zh < test.en > hypothesis.zh
+    python3 scripts/compare/retrieval_baseline.py data/tatoeba-en-zh/train.en data/tatoeba-en-zh/train.zh < test.en > hypothesis.zh
     taper bleu hypothesis.zh test.zh --tokenize zh
 """
 import argparse

@@ -6,7 +6,7 @@
 # About 1.7 GB are downloaded and 5 GB of disk used at the peak; a rerun keeps what arrived whole.
 set -euo pipefail
 
-out="$(cd "$(dirname "$0")/.." && pwd)/data/wmt14-en-de"
+out="$(cd "$(dirname "$0")/../.." && pwd)/data/wmt14-en-de"
 downloads="$out/downloads"
 mkdir -p "$downloads"
 work="$(mktemp -d -p "$out")"

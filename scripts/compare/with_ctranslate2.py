@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Decodes one text with Taper and with CTranslate2, from the same weights, and compares results, speed and memory.
 
-Usage: python scripts/compare_with_ctranslate2.py RUN TEXT [--taper target/release/taper] [--beams 1 5]
+Usage: python scripts/compare/with_ctranslate2.py RUN TEXT [--taper target/release/taper] [--beams 1 5]
 
-The run is converted first (scripts/to_ctranslate2.py). Both sides get the same settings, the ones in which their
+The run is converted first (scripts/convert/to_ctranslate2.py). Both sides get the same settings, the ones in which their
 rules agree:
 
 - length penalty n^α with n counting </s> (`decoding.length_penalty_form = "power"`), α from --length-penalty;
@@ -185,7 +185,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         if arguments.model is None:
             arguments.model = Path(folder) / "model"
-            converter = Path(__file__).with_name("to_ctranslate2.py")
+            converter = Path(__file__).resolve().parents[1] / "convert" / "to_ctranslate2.py"
             subprocess.run([sys.executable, converter, arguments.run, arguments.model], check=True)
         for beam in arguments.beams:
             print(f"beam {beam}, length penalty {arguments.length_penalty}, {arguments.threads} threads, {arguments.compute_type}", flush=True)

@@ -2,13 +2,13 @@
 # Times `taper bleu` against sacreBLEU's program, process against process, on made-up text:
 # medians of RUNS runs each, their ratio, and whether the two printed the same score.
 #
-#   scripts/bench_metrics.sh [LINES] [RUNS] [RUNS OF SACREBLEU]      (default 100000 5 5)
+#   scripts/bench/metrics.sh [LINES] [RUNS] [RUNS OF SACREBLEU]      (default 100000 5 5)
 #
 # Needs `sacrebleu` on the path, or its path in SACREBLEU_PROGRAM; builds taper unless TAPER
 # names the program. METRICS="BLEU TER" measures those alone: sacreBLEU's TER takes minutes for
 # each run of 100,000 lines.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 lines=${1:-100000}
 runs=${2:-5}

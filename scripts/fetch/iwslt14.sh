@@ -7,7 +7,7 @@
 set -euo pipefail
 
 url=https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz
-out="$(cd "$(dirname "$0")/.." && pwd)/data/iwslt14-de-en"
+out="$(cd "$(dirname "$0")/../.." && pwd)/data/iwslt14-de-en"
 mkdir -p "$out"
 work="$(mktemp -d -p "$out")"
 trap 'rm -rf "$work"' EXIT

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of fuzz/ for some seconds, and prints how many inputs each has survived.
 #
-#   scripts/fuzz.sh [SECONDS] [TARGET...]      (default: 600, all)
+#   scripts/check/fuzz.sh [SECONDS] [TARGET...]      (default: 600, all)
 #
 # Needs a nightly toolchain and `cargo install cargo-fuzz`. An input that is not survived is kept under fuzz/artifacts, and ends the script.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 seconds=${1:-600}
 shift || true

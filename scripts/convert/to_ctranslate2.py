@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Converts a Taper run to a CTranslate2 model, so that both can be compared on the same weights.
 
-Usage: python scripts/to_ctranslate2.py RUN OUTPUT [--checkpoint average|best|last|step-…|DIR] [--quantization int8|bfloat16|…]
+Usage: python scripts/convert/to_ctranslate2.py RUN OUTPUT [--checkpoint average|best|last|step-…|DIR] [--quantization int8|bfloat16|…]
 
 Reads the run's config.toml, tokenizer.json and model.safetensors; writes a folder that
 `ctranslate2.Translator` opens. Pre-LN and Post-LN, every kind of tying, models without biases, and

@@ -2,7 +2,7 @@
 """Trains the model of a Taper run in plain PyTorch, by the same recipe, so that the two scores can be compared.
 
     taper train configs/tatoeba-en-zh.toml --run runs/tatoeba
-    python scripts/pytorch_baseline.py runs/tatoeba runs/tatoeba-pytorch
+    python scripts/compare/pytorch_baseline.py runs/tatoeba runs/tatoeba-pytorch
     taper bleu runs/tatoeba-pytorch/test.zh data/tatoeba-en-zh/test.zh --tokenize zh
 
 Reads the run's config.toml and tokenizer.json, and the same text. Model, initialisation, dropout, loss (R-Drop

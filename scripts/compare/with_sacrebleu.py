@@ -2,7 +2,7 @@
 """Runs `taper bleu` and sacreBLEU's program on the same files with the same arguments and
 compares what they print. Needs `sacrebleu` 2.6 in this Python:
 
-    python scripts/compare_sacrebleu.py target/release/taper [sacrebleu-2.6.0.tar.gz]
+    python scripts/compare/with_sacrebleu.py target/release/taper [sacrebleu-2.6.0.tar.gz]
 
 With sacreBLEU's source distribution (`pip download sacrebleu==2.6.0 --no-deps --no-binary :all:`),
 also on the 16 systems of WMT17 English-German that its test suite compares. JSON must hold the
@@ -24,7 +24,7 @@ import tempfile
 
 import sacrebleu
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden"))
 
 from metrics import MAKERS, perturb  # noqa: E402
 
