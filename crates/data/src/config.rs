@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pairs::split_name;
+use crate::tasks::pairs::reader::split_name;
 use crate::{Error, Result};
 
 /// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many

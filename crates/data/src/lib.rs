@@ -36,42 +36,26 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod batches;
-mod bpe_dropout;
-mod cache;
-mod cleaning;
 mod config;
-mod dataset;
+mod draws;
 mod error;
-mod fingerprint;
-mod hub;
-mod lines;
-mod pairs;
-mod parquet_reader;
-mod prefetch;
-mod prepare;
-mod records;
-mod report;
-mod shuffle;
-mod subwords;
-mod tokenizer;
-mod tokenizer_training;
-mod unigram_sampling;
+mod tasks;
+mod text;
 
-pub use batches::{Batch, EpochPlan, Position};
-pub use cache::Pair;
-pub use cleaning::{Cleaner, DropReason, Dropped};
 pub use config::{
     AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side,
     TokenizerConfig, TokenizerKind,
 };
-pub use dataset::Dataset;
 pub use error::{Error, Result};
-pub use fingerprint::{copy_text_records, corpus_changes};
-pub use lines::LineReader;
-pub use pairs::{PairReader, RawPair, read_pairs, split_files, split_name};
-pub use prefetch::{Prefetched, Prefetcher};
-pub use prepare::{Prepared, prepare};
-pub use report::{BatchingReport, DataReport, LengthBin, SideReport};
-pub use subwords::Epoch;
-pub use tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, TokenizerPair, UNKNOWN};
+pub use tasks::pairs::batches::{Batch, EpochPlan, Position};
+pub use tasks::pairs::cleaning::{Cleaner, DropReason, Dropped};
+pub use tasks::pairs::dataset::Dataset;
+pub use tasks::pairs::prefetch::{Prefetched, Prefetcher};
+pub use tasks::pairs::prepare::{Prepared, prepare};
+pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files, split_name};
+pub use tasks::pairs::report::{BatchingReport, DataReport, LengthBin, SideReport};
+pub use text::cache::Pair;
+pub use text::fingerprint::{copy_text_records, corpus_changes};
+pub use text::lines::LineReader;
+pub use text::subwords::Epoch;
+pub use text::tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, TokenizerPair, UNKNOWN};

@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use tokenizers::{ModelWrapper, NormalizedString, Normalizer};
 
-use crate::cache::write_atomically;
-use crate::tokenizer_training::train;
+use crate::text::cache::write_atomically;
+use crate::text::tokenizer_training::train;
 use crate::{Cleaner, DataConfig, Error, PairReader, Result, TokenizerConfig};
 
 /// The id of `<pad>`.

@@ -10,7 +10,7 @@ use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 
-use crate::records::field_paths;
+use crate::tasks::pairs::records::field_paths;
 use crate::{DataConfig, Error, Result, Side};
 
 /// Reads pairs from one Parquet file after another.

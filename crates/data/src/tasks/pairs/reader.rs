@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::hub::hub_files;
-use crate::parquet_reader::ParquetPairs;
-use crate::records::RecordPairs;
+use crate::tasks::pairs::parquet_reader::ParquetPairs;
+use crate::tasks::pairs::records::RecordPairs;
+use crate::text::hub::hub_files;
 use crate::{DataConfig, Error, Format, LineReader, Result, Side};
 
 /// A pair as it stands in the corpus: not cleaned, not normalised.

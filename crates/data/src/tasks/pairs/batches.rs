@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::shuffle::Draws;
+use crate::draws::Draws;
 use crate::{BatchingConfig, BatchingReport, Dataset, END, Epoch, Result, START};
 
 /// Sentence pairs for one step, packed: the rows of a side one after another, without padding.

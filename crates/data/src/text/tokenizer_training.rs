@@ -30,7 +30,7 @@ use tokenizers::{
     SplitDelimiterBehavior,
 };
 
-use crate::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
+use crate::text::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
 use crate::{Error, Result, TokenizerConfig, TokenizerKind};
 
 /// What a space becomes; each word carries it in front.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::cache::{Cache, Key, Pair};
-use crate::subwords::SubwordSampler;
+use crate::text::cache::{Cache, Key, Pair};
+use crate::text::subwords::SubwordSampler;
 use crate::{Batch, BatchingConfig, DataReport, Epoch, EpochPlan, Result};
 
 /// The seed of the epochs that the report takes as its examples.

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::Result;
-use crate::subwords::{Stream, unreadable};
-use crate::tokenizer::is_text;
+use crate::text::subwords::{Stream, unreadable};
+use crate::text::tokenizer::is_text;
 
 /// The pieces of a unigram tokenizer with their log-probabilities.
 #[derive(Debug)]

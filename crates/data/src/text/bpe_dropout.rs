@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::subwords::{Stream, unreadable};
-use crate::tokenizer::is_text;
+use crate::text::subwords::{Stream, unreadable};
+use crate::text::tokenizer::is_text;
 use crate::{Error, Result};
 
 /// The merges of a BPE tokenizer.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::cache::{CacheWriter, Key};
-use crate::fingerprint::{Fingerprint, TEXT_FOLDER};
-use crate::pairs::empty_corpus;
-use crate::report::SideCounter;
-use crate::subwords::SubwordSampler;
+use crate::tasks::pairs::reader::empty_corpus;
+use crate::tasks::pairs::report::SideCounter;
+use crate::text::cache::{CacheWriter, Key};
+use crate::text::fingerprint::{Fingerprint, TEXT_FOLDER};
+use crate::text::subwords::SubwordSampler;
 use crate::{
     BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair,
     Result, Side, TokenizerPair, split_files, split_name,

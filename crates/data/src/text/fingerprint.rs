@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::cache::write_atomically;
-use crate::tokenizer::hexadecimal;
+use crate::text::cache::write_atomically;
+use crate::text::tokenizer::hexadecimal;
 use crate::{DataConfig, Error, Result, split_files, split_name};
 
 /// The coarsest clock of a file system in use, with room to spare (FAT counts in two seconds).

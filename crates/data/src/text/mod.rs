@@ -1,0 +1,12 @@
+//! Text on its way to ids, whatever the ids are for: lines of files, fingerprints, tokenizers and
+//! their subwords, and the file that keeps tokenised text.
+
+pub(crate) mod bpe_dropout;
+pub(crate) mod cache;
+pub(crate) mod fingerprint;
+pub(crate) mod hub;
+pub(crate) mod lines;
+pub(crate) mod subwords;
+pub(crate) mod tokenizer;
+pub(crate) mod tokenizer_training;
+pub(crate) mod unigram_sampling;
