@@ -39,7 +39,7 @@ impl LoadedRun {
     /// When a file is missing or damaged, or the tokenizer is not the
     /// checkpoint's.
     pub(crate) fn open(root: &Path, weights: &Weights, overrides: &[String]) -> Result<Self> {
-        taper_ops::memory::return_freed_pages();
+        taper_ops::allocator::return_freed_pages();
         let folder = RunFolder::open(root)?;
         let mut config = folder.load_config(overrides)?;
         use_threads(config.threads)?;

@@ -480,7 +480,7 @@ fn make_trainer(
     tokenizers: &TokenizerPair,
     checkpoint: Option<&Path>,
 ) -> Result<Trainer> {
-    taper_ops::memory::keep_freed_pages();
+    taper_ops::allocator::keep_freed_pages();
     let identity =
         Identity { config_hash: config.identity_hash()?, tokenizer_hash: tokenizers.hash() };
     let (training, checkpoints) = (config.training.clone(), folder.checkpoints());

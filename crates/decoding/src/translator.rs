@@ -203,7 +203,7 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
             sentences_total: self.total,
         });
         self.results.extend(indices.iter().copied().zip(results));
-        taper_ops::memory::collect();
+        taper_ops::allocator::collect();
     }
 
     fn into_results(mut self) -> Vec<T> {

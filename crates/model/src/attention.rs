@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{
-    Attention, Products, Seen, composed, cross_attention, decoding_attention, rotary,
+    AttentionSpec, Products, Seen, composed, cross_attention, decoding_attention, rotary,
     self_attention,
 };
 
@@ -59,8 +59,8 @@ impl SelfAttention {
         lengths: &Arc<[usize]>,
         positions: &PreparedPositions,
         pass: &Pass,
-    ) -> Attention {
-        Attention {
+    ) -> AttentionSpec {
+        AttentionSpec {
             heads: self.heads,
             query_lengths: lengths.clone(),
             key_lengths: lengths.clone(),
@@ -187,7 +187,7 @@ impl CrossAttention {
         pass: &Pass,
     ) -> Result<Tensor> {
         let query = self.q.forward(x, pass)?;
-        let spec = Attention {
+        let spec = AttentionSpec {
             heads: self.heads,
             query_lengths: query_lengths.clone(),
             key_lengths: key_lengths.clone(),

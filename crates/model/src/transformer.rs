@@ -8,7 +8,7 @@ use crate::{ModelError, Pass, Sequences};
 use candle_core::{DType, Device, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{CrossEntropy, Embedding, LossSums, ParameterStore, Products};
+use taper_ops::{CrossEntropySpec, EmbeddingSpec, LossSums, ParameterStore, Products};
 
 /// What a model is trained towards.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -256,7 +256,7 @@ impl Transformer {
             pass.tape(),
             table.get(pass),
             positions,
-            &Embedding { ids, positions: at, scale, dropout },
+            &EmbeddingSpec { ids, positions: at, scale, dropout },
         )?;
         Ok(to_compute(out, self.compute)?)
     }
@@ -334,7 +334,7 @@ impl Transformer {
     /// # Errors
     /// When the width is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
-        let spec = taper_ops::Linear { products: self.products, ..Default::default() };
+        let spec = taper_ops::LinearSpec { products: self.products, ..Default::default() };
         Ok(to_compute(self.output.apply(hidden, None, None, &spec, pass)?, DType::F32)?)
     }
 
@@ -355,7 +355,7 @@ impl Transformer {
         pass: &Pass,
     ) -> Result<LossOutput, ModelError> {
         let Objective { label_smoothing: smoothing, r_drop } = *objective;
-        let spec = |scale| CrossEntropy { smoothing, r_drop, scale, products: self.products };
+        let spec = |scale| CrossEntropySpec { smoothing, r_drop, scale, products: self.products };
         if objective.passes() == 1 {
             return self.loss_of_rows(source, target_in, target_out, &spec(scale), pass);
         }
@@ -383,7 +383,7 @@ impl Transformer {
         source: &Sequences,
         target_in: &Sequences,
         target_out: &[u32],
-        spec: &CrossEntropy,
+        spec: &CrossEntropySpec,
         pass: &Pass,
     ) -> Result<LossOutput, ModelError> {
         let memory = self.encode(source, pass)?;

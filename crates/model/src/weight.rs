@@ -23,7 +23,7 @@ impl Weight {
         x: &Tensor,
         bias: Option<&Tensor>,
         residual: Option<&Tensor>,
-        spec: &taper_ops::Linear,
+        spec: &taper_ops::LinearSpec,
         pass: &Pass,
     ) -> Result<Tensor> {
         match pass.packs() {
@@ -147,7 +147,7 @@ impl Linear {
         dropout: Dropout,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let spec = taper_ops::Linear { activation, dropout, products: self.products };
+        let spec = taper_ops::LinearSpec { activation, dropout, products: self.products };
         self.weight.apply(x, self.bias.as_ref().map(|bias| bias.get(pass)), residual, &spec, pass)
     }
 }

@@ -5,7 +5,8 @@ use candle_core::{DType, Device, Tensor, Var};
 use std::collections::HashMap;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
 use taper_ops::{
-    Attention, Dropout, Linear, Products, Tape, cross_attention, linear, rotary, self_attention,
+    AttentionSpec, Dropout, LinearSpec, Products, Tape, cross_attention, linear, rotary,
+    self_attention,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -105,11 +106,11 @@ fn t5_buckets_are_the_papers() -> TestResult {
     Ok(())
 }
 
-fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool) -> Attention {
+fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool) -> AttentionSpec {
     let lengths = |key: &str| {
         file[key].to_vec1::<u32>().unwrap().into_iter().map(|length| length as usize).collect()
     };
-    Attention {
+    AttentionSpec {
         heads: 4,
         query_lengths: lengths(queries),
         key_lengths: lengths(keys),
@@ -162,7 +163,7 @@ fn project(
         &vars[&format!("{name}.weight")],
         Some(&vars[&format!("{name}.bias")]),
         None,
-        &Linear::default(),
+        &LinearSpec::default(),
     )
 }
 

@@ -12,15 +12,15 @@ use divan::{Bencher, black_box};
 use taper_ops::products::multiply;
 use taper_ops::rng::Counter;
 use taper_ops::{
-    Activation, AdamStep, Attention, CrossEntropy, Dropout, Embedding, Kernel, Linear,
-    ParameterStore, Products, Tape, composed,
+    Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, Kernel,
+    LinearSpec, ParameterStore, Products, Tape, composed,
 };
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
-    taper_ops::memory::keep_freed_pages();
+    taper_ops::allocator::keep_freed_pages();
     taper_ops::threads::in_pool(divan::main);
 }
 
@@ -124,7 +124,7 @@ fn linear_with_activation_and_dropout(bencher: Bencher<'_, '_>, case: &Case) {
     let Size { width, hidden, .. } = case.size;
     let (x, weight, bias) =
         (random(&[TOKENS, width], 1), random(&[hidden, width], 2), random(&[hidden], 3));
-    let spec = Linear {
+    let spec = LinearSpec {
         activation: Activation::Relu,
         dropout: Dropout::new(0.1, 1),
         products: case.products(),
@@ -143,8 +143,11 @@ fn linear_onto_a_residual(bencher: Bencher<'_, '_>, case: &Case) {
     let (x, weight, bias) =
         (random(&[TOKENS, hidden], 1), random(&[width, hidden], 2), random(&[width], 3));
     let residual = random(&[TOKENS, width], 4);
-    let spec =
-        Linear { dropout: Dropout::new(0.1, 1), products: case.products(), ..Default::default() };
+    let spec = LinearSpec {
+        dropout: Dropout::new(0.1, 1),
+        products: case.products(),
+        ..Default::default()
+    };
     run(
         bencher,
         case,
@@ -168,7 +171,7 @@ fn layer_norm(bencher: Bencher<'_, '_>, case: &Case) {
 #[divan::bench(args = all(), max_time = 1)]
 fn self_attention(bencher: Bencher<'_, '_>, case: &Case) {
     let qkv = random(&[TOKENS, 3 * case.size.width], 1);
-    let spec = Attention {
+    let spec = AttentionSpec {
         heads: case.size.heads,
         query_lengths: lengths(),
         key_lengths: lengths(),
@@ -185,7 +188,7 @@ fn self_attention(bencher: Bencher<'_, '_>, case: &Case) {
 #[divan::bench(args = without_products(), max_time = 1)]
 fn embedding(bencher: Bencher<'_, '_>, case: &Case) {
     let counter = Counter::new(5);
-    let spec = Embedding {
+    let spec = EmbeddingSpec {
         ids: (0..TOKENS as u64).map(|i| (counter.u64_at(i) % CLASSES as u64) as u32).collect(),
         positions: (0..TOKENS).map(|i| (i % SENTENCE) as u32).collect(),
         scale: (case.size.width as f64).sqrt(),
@@ -206,7 +209,7 @@ fn cross_entropy(bencher: Bencher<'_, '_>, case: &Case) {
     let (hidden, weight) =
         (random(&[TOKENS, case.size.width], 1), random(&[CLASSES, case.size.width], 2));
     let targets: Vec<u32> = (0..TOKENS as u32).map(|i| i * 7 % CLASSES as u32).collect();
-    let spec = CrossEntropy {
+    let spec = CrossEntropySpec {
         smoothing: 0.1,
         r_drop: 0.0,
         scale: 1.0 / TOKENS as f64,
@@ -251,11 +254,7 @@ fn adam(bencher: Bencher<'_, '_>, case: &Case) {
         step: 10,
         gradient_scale: 0.5,
     };
-    let update = if case.way == Way::Composed {
-        taper_ops::optimizer::composed_adam_step
-    } else {
-        taper_ops::adam_step
-    };
+    let update = if case.way == Way::Composed { composed::adam_step } else { taper_ops::adam_step };
     let bencher = bencher.counter(ItemsCount::new(store.len()));
     bencher.bench_local(|| {
         update(&store, &gradients, &mut first, &mut second, &step).expect("an update")

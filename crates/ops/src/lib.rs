@@ -16,42 +16,31 @@
 //! slice, calls of functions compiled for processor features found at run time, and of those of the
 //! system that no library makes safe.
 
-mod attention;
+pub mod allocator;
 pub mod composed;
-mod decoding_attention;
-mod dropout;
-mod embedding;
+mod float;
 pub mod hangup;
-mod layer_norm;
-mod linear;
+mod host;
 mod loss;
-pub mod memory;
-pub mod normalizer;
-pub mod optimizer;
-mod packed;
+mod nn;
+mod optim;
+mod packed_weights;
 mod parallel;
-mod parameters;
 pub mod products;
 pub mod profile;
-mod real;
-mod relative_bias;
 pub mod rng;
-mod rotary;
-mod softmax;
+mod shared;
+mod sums;
 mod tape;
 pub mod threads;
 
-pub use attention::{Attention, cross_attention, self_attention};
-pub use decoding_attention::{Seen, decoding_attention};
-pub use dropout::Dropout;
-pub use embedding::{Embedding, embedding};
-pub use layer_norm::layer_norm;
-pub use linear::{Activation, Linear, linear, packed_linear};
-pub use loss::{CrossEntropy, LossSums, smoothed_cross_entropy};
-pub use optimizer::{AdamStep, adam_step, ema_step, global_norm};
-pub use packed::PackedWeights;
-pub use parameters::{Gradients, Parameter, ParameterStore};
+pub use loss::{CrossEntropySpec, LossSums, smoothed_cross_entropy};
+pub use nn::{
+    Activation, AttentionSpec, Dropout, EmbeddingSpec, LinearSpec, Seen, cross_attention,
+    decoding_attention, embedding, layer_norm, linear, normalizer, packed_linear, relative_bias,
+    rotary, self_attention,
+};
+pub use optim::{AdamStep, adam_step, ema_step, global_norm};
+pub use packed_weights::PackedWeights;
 pub use products::{Kernel, KernelError, Products};
-pub use relative_bias::relative_bias;
-pub use rotary::rotary;
-pub use tape::{Adjoints, Tape};
+pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape};

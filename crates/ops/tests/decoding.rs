@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, Linear, PackedWeights, Products, Seen, composed, decoding_attention, packed_linear,
+    Activation, LinearSpec, PackedWeights, Products, Seen, composed, decoding_attention,
+    packed_linear,
 };
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
@@ -104,7 +105,7 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     );
     let residual = random(&[70, 333], 4, DType::F32);
     for (products, bound) in [(Products::F32, 2e-4), (Products::Bf16, 0.4)] {
-        let spec = Linear { activation: Activation::Relu, products, ..Linear::default() };
+        let spec = LinearSpec { activation: Activation::Relu, products, ..LinearSpec::default() };
         let packs = PackedWeights::default();
         let expected = composed::linear(&x, &weight, Some(&bias), Some(&residual), &spec)?;
         for _ in 0..2 {
@@ -124,7 +125,7 @@ fn rows_do_not_see_each_other() -> Result<()> {
             continue;
         }
         let (x, weight) = (random(&[100, 1100], 1, DType::F32), random(&[90, 1100], 2, DType::F32));
-        let spec = Linear { products, ..Linear::default() };
+        let spec = LinearSpec { products, ..LinearSpec::default() };
         let packs = PackedWeights::default();
         let together = packed_linear(&packs, &x, &weight, None, None, &spec)?.to_vec2::<f32>()?;
         for row in [0, 17, 31, 32, 95, 99] {

@@ -6,7 +6,8 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, Attention, CrossEntropy, Dropout, Embedding, Linear, Products, Tape, composed,
+    Activation, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec, Products,
+    Tape, composed,
 };
 
 fn random(shape: &[usize], key: u64) -> Var {
@@ -103,7 +104,8 @@ fn linear() {
     for activation in [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Swish]
     {
         for rate in [0.0, 0.4] {
-            let spec = Linear { activation, dropout: Dropout::new(rate, 77), ..Default::default() };
+            let spec =
+                LinearSpec { activation, dropout: Dropout::new(rate, 77), ..Default::default() };
             let inputs =
                 [random(&[6, 5], 1), random(&[7, 5], 2), random(&[7], 3), random(&[6, 7], 4)];
             check(
@@ -128,8 +130,14 @@ fn linear() {
     }
 }
 
-fn attention(queries: &[usize], keys: &[usize], causal: bool, alibi: bool, rate: f64) -> Attention {
-    Attention {
+fn attention(
+    queries: &[usize],
+    keys: &[usize],
+    causal: bool,
+    alibi: bool,
+    rate: f64,
+) -> AttentionSpec {
+    AttentionSpec {
         heads: 2,
         query_lengths: queries.into(),
         key_lengths: keys.into(),
@@ -203,7 +211,7 @@ fn a_source_without_queries_is_skipped() {
 fn loss() {
     for (smoothing, r_drop) in [(0.0, 0.0), (0.1, 0.0), (0.0, 0.7), (0.1, 3.0)] {
         let targets = [3, 0, 6, 6, 2, 5];
-        let spec = CrossEntropy { smoothing, r_drop, scale: 0.2, products: Products::F32 };
+        let spec = CrossEntropySpec { smoothing, r_drop, scale: 0.2, products: Products::F32 };
         let inputs = [random(&[6, 4], 1), random(&[7, 4], 2)];
         let name = format!("cross entropy, smoothing {smoothing}, R-Drop {r_drop}");
         check(
@@ -236,7 +244,7 @@ fn loss() {
 #[test]
 fn embedding() {
     for rate in [0.0, 0.3] {
-        let spec = Embedding {
+        let spec = EmbeddingSpec {
             ids: [1, 4, 1, 0].into(),
             positions: [0, 1, 2, 0].into(),
             scale: 2.0,
@@ -275,17 +283,17 @@ fn impossible_shapes_are_errors() {
     let (x, weight) = (random(&[2, 3], 1), random(&[4, 5], 2));
     let (tape, spec) = (
         Tape::new(),
-        CrossEntropy { smoothing: 0.1, r_drop: 0.0, scale: 1.0, products: Products::F32 },
+        CrossEntropySpec { smoothing: 0.1, r_drop: 0.0, scale: 1.0, products: Products::F32 },
     );
     let tape = Some(&tape);
-    assert!(taper_ops::linear(tape, &x, &weight, None, None, &Linear::default()).is_err());
+    assert!(taper_ops::linear(tape, &x, &weight, None, None, &LinearSpec::default()).is_err());
     assert!(
         taper_ops::smoothed_cross_entropy(tape, &x, &random(&[4, 3], 2), &[1, 4], &spec)
             .unwrap_err()
             .to_string()
             .contains("target 4")
     );
-    let paired = CrossEntropy { r_drop: 1.0, ..spec };
+    let paired = CrossEntropySpec { r_drop: 1.0, ..spec };
     let odd = taper_ops::smoothed_cross_entropy(
         tape,
         &random(&[3, 3], 1),
@@ -301,8 +309,12 @@ fn impossible_shapes_are_errors() {
             .to_string()
             .contains("lengths sum to")
     );
-    let lookup =
-        Embedding { ids: [9].into(), positions: [0].into(), scale: 1.0, dropout: Dropout::none() };
+    let lookup = EmbeddingSpec {
+        ids: [9].into(),
+        positions: [0].into(),
+        scale: 1.0,
+        dropout: Dropout::none(),
+    };
     assert!(
         taper_ops::embedding(tape, &weight, None, &lookup)
             .unwrap_err()
@@ -328,7 +340,7 @@ fn relative_bias() {
 #[test]
 fn adjoints_add_up() {
     let inputs = [random(&[4, 6], 1), random(&[6, 6], 2), random(&[6], 3), random(&[6], 4)];
-    let spec = Linear { activation: Activation::Swish, ..Default::default() };
+    let spec = LinearSpec { activation: Activation::Swish, ..Default::default() };
     check(
         "a residual block",
         &inputs,
@@ -351,10 +363,12 @@ fn no_gradient_is_lost_in_silence() {
     let (x, weight) = (random(&[4, 6], 1), random(&[3, 6], 2));
     let squared = x.sqr().unwrap();
     let tape = Tape::new();
-    let error = taper_ops::linear(Some(&tape), &squared, &weight, None, None, &Linear::default())
-        .unwrap_err();
+    let error =
+        taper_ops::linear(Some(&tape), &squared, &weight, None, None, &LinearSpec::default())
+            .unwrap_err();
     assert!(error.to_string().contains("does not know"), "{error}");
-    let out = taper_ops::linear(None, &squared, &weight, None, None, &Linear::default()).unwrap();
+    let out =
+        taper_ops::linear(None, &squared, &weight, None, None, &LinearSpec::default()).unwrap();
     let gradients = scalar(&out).unwrap().backward().unwrap();
     assert!(gradients.get(&x).is_some() && gradients.get(&weight).is_some());
 }
@@ -374,17 +388,18 @@ fn results_do_not_depend_on_threads() {
                 let (x, weight, table) =
                     (wide(&[1100, 24], 1), wide(&[72, 24], 2), wide(&[300, 24], 3));
                 let tape = Tape::new();
-                let linear = Linear {
+                let linear = LinearSpec {
                     activation: Activation::Gelu,
                     dropout: Dropout::new(0.1, 1),
                     products,
                 };
                 let qkv = taper_ops::linear(Some(&tape), &x, &weight, None, None, &linear).unwrap();
                 let spec =
-                    Attention { products, ..attention(&[50; 22], &[50; 22], true, false, 0.1) };
+                    AttentionSpec { products, ..attention(&[50; 22], &[50; 22], true, false, 0.1) };
                 let hidden = taper_ops::self_attention(Some(&tape), &qkv, None, &spec).unwrap();
                 let targets: Vec<u32> = (0..1100).map(|i| i % 300).collect();
-                let spec = CrossEntropy { smoothing: 0.1, r_drop, scale: 1.0 / 1100.0, products };
+                let spec =
+                    CrossEntropySpec { smoothing: 0.1, r_drop, scale: 1.0 / 1100.0, products };
                 let (loss, _) = taper_ops::smoothed_cross_entropy(
                     Some(&tape),
                     &hidden,
@@ -440,7 +455,7 @@ fn a_loss_of_many_blocks() {
         };
         let (hidden, weight) = (wide(&[rows, width], 1), wide(&[classes, width], 2));
         let targets: Vec<u32> = (0..rows as u32).map(|i| i * 7 % classes as u32).collect();
-        let spec = CrossEntropy {
+        let spec = CrossEntropySpec {
             smoothing: 0.1,
             r_drop,
             scale: 1.0 / rows as f64,

@@ -2,10 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use taper_ops::rng::Counter;
-use taper_ops::{
-    AdamStep, Gradients, ParameterStore, adam_step, ema_step, global_norm,
-    optimizer::composed_adam_step,
-};
+use taper_ops::{AdamStep, Gradients, ParameterStore, adam_step, composed, ema_step, global_norm};
 
 fn store() -> ParameterStore {
     let mut store = ParameterStore::new(&Device::Cpu);
@@ -47,7 +44,7 @@ fn adam_is_the_composed_adam() {
                 gradient_scale: 0.7,
             };
             adam_step(&ours, &gradients, &mut first, &mut second, &numbers).unwrap();
-            composed_adam_step(&theirs, &gradients, &mut first2, &mut second2, &numbers).unwrap();
+            composed::adam_step(&theirs, &gradients, &mut first2, &mut second2, &numbers).unwrap();
         }
         close(&ours.flat().unwrap(), &theirs.flat().unwrap());
         close(&first, &first2);

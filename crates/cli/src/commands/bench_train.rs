@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
             .build_global()
             .context("cannot start the threads")?;
     }
-    taper_ops::memory::keep_freed_pages();
+    taper_ops::allocator::keep_freed_pages();
     let batches = read_batches(&arguments.batches, arguments.vocab)?;
     let device = device::open(&arguments.device)?;
     let dtype = device::dtype(&arguments.dtype, &device)?;

@@ -13,9 +13,12 @@ mod online;
 mod pairs;
 mod tiled;
 
-use crate::products::{Into, Kernel, Matrix, Products, Threads, product};
-use crate::real::{Host, Real, blocked_max, blocked_sum, for_real, is_fused, vectorised};
-use crate::tape::Tape;
+use crate::float::{Float, for_float, vectorised};
+use crate::host::Host;
+use crate::products::{Kernel, Matrix, Products, Threads, product};
+use crate::shared::Write;
+use crate::sums::{blocked_max, blocked_sum};
+use crate::tape::{Tape, is_fused};
 use candle_core::{DType, Result, Tensor};
 use pairs::{arranged, pair, restored};
 use rayon::prelude::*;
@@ -50,7 +53,7 @@ impl LossSums {
 
 /// What a loss computes, beside its inputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CrossEntropy {
+pub struct CrossEntropySpec {
     /// Label smoothing.
     pub smoothing: f64,
     /// Above 0, rows `i` and `i + N/2` are two passes over the same token, and this is the factor
@@ -63,7 +66,7 @@ pub struct CrossEntropy {
     pub products: Products,
 }
 
-impl CrossEntropy {
+impl CrossEntropySpec {
     fn is_paired(&self) -> bool {
         self.r_drop > 0.0
     }
@@ -94,7 +97,7 @@ pub fn smoothed_cross_entropy(
     hidden: &Tensor,
     weight: &Tensor,
     targets: &[u32],
-    spec: &CrossEntropy,
+    spec: &CrossEntropySpec,
 ) -> Result<(Tensor, LossSums)> {
     let (rows, classes) = (hidden.dim(0)?, weight.dim(0)?);
     if targets.len() != rows || hidden.dim(1)? != weight.dim(1)? {
@@ -118,7 +121,7 @@ pub fn smoothed_cross_entropy(
     if hidden.dtype() == DType::F32 && kernel != Kernel::Gemm && rows > 0 {
         return tiled_cross_entropy(tape, hidden, weight, targets, spec, kernel);
     }
-    for_real!(hidden, T => {
+    for_float!(hidden, T => {
         let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
         let (hidden_values, weight_values) = (hidden_host.elements()?, weight_host.elements()?);
         let compute = || match spec.is_paired() {
@@ -131,12 +134,12 @@ pub fn smoothed_cross_entropy(
             }
         };
         let (sums, gradients) = crate::profile::time("cross entropy", compute);
-        let loss = Tensor::from_vec(vec![<T as Real>::of(spec.total(&sums))], (), hidden.device())?;
+        let loss = Tensor::from_vec(vec![<T as Float>::of(spec.total(&sums))], (), hidden.device())?;
         if let (Some(tape), Some((grad_hidden, grad_weight))) = (tape, gradients) {
             let (inputs, mut gradients) = ((hidden.clone(), weight.clone()), (grad_hidden, grad_weight));
             tape.record::<T>("cross entropy", &[hidden, weight], &loss, move |adjoint, adjoints| {
                 // The usual root of the graph has adjoint 1.
-                if adjoint[0] != <T as Real>::of(1.0) {
+                if adjoint[0] != <T as Float>::of(1.0) {
                     gradients.0.iter_mut().chain(&mut gradients.1).for_each(|value| *value *= adjoint[0]);
                 }
                 adjoints.give(&inputs.0, gradients.0)?;
@@ -152,7 +155,7 @@ fn tiled_cross_entropy(
     hidden: &Tensor,
     weight: &Tensor,
     targets: &[u32],
-    spec: &CrossEntropy,
+    spec: &CrossEntropySpec,
     kernel: Kernel,
 ) -> Result<(Tensor, LossSums)> {
     let (width, paired) = (hidden.dim(1)?, spec.is_paired());
@@ -190,8 +193,8 @@ fn tiled_cross_entropy(
                 } else {
                     Cow::Borrowed(hidden_values)
                 };
-                adjoints.add_with(&weight, |out: &mut [f32], into| {
-                    tiled.add_weight_gradient(&blocks, &softmaxes, scale, out, into);
+                adjoints.add_with(&weight, |out: &mut [f32], write| {
+                    tiled.add_weight_gradient(&blocks, &softmaxes, scale, out, write);
                     Ok(())
                 })?;
                 if paired {
@@ -201,12 +204,12 @@ fn tiled_cross_entropy(
                         &softmaxes,
                         scale,
                         &mut gradient,
-                        Into::Replace,
+                        Write::Replace,
                     );
                     return adjoints.give(&hidden, restored(&gradient, width));
                 }
-                adjoints.add_with(&hidden, |out: &mut [f32], into| {
-                    tiled.add_hidden_gradient(weight_values, &softmaxes, scale, out, into);
+                adjoints.add_with(&hidden, |out: &mut [f32], write| {
+                    tiled.add_hidden_gradient(weight_values, &softmaxes, scale, out, write);
                     Ok(())
                 })
             },
@@ -217,11 +220,11 @@ fn tiled_cross_entropy(
 
 type HiddenAndWeight<T> = (Vec<T>, Vec<T>);
 
-fn compute<T: Real>(
+fn compute<T: Float>(
     hidden: &[T],
     weight: &[T],
     targets: &[u32],
-    spec: &CrossEntropy,
+    spec: &CrossEntropySpec,
     differentiate: bool,
 ) -> (LossSums, Option<HiddenAndWeight<T>>) {
     let (rows, width) = (targets.len(), hidden.len() / targets.len().max(1));
@@ -243,7 +246,7 @@ fn compute<T: Real>(
             (hidden, hidden_at),
             (weight, weight_at.transposed()),
             (logits, logits_at),
-            Into::Replace,
+            Write::Replace,
             how,
         );
         let scale = if differentiate { Some(T::of(spec.scale)) } else { None };
@@ -268,7 +271,7 @@ fn compute<T: Real>(
                 (logits, logits_at),
                 (weight, weight_at),
                 (&mut grad_hidden, hidden_at),
-                Into::Replace,
+                Write::Replace,
                 how,
             );
             let shape = (classes, chunk, width);
@@ -277,7 +280,7 @@ fn compute<T: Real>(
                 (logits, logits_at.transposed()),
                 (hidden, hidden_at),
                 (&mut grad_weight, weight_at),
-                Into::Add,
+                Write::Add,
                 how,
             );
         }

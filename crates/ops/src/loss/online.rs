@@ -2,7 +2,8 @@
 //! 2018, section 3).
 
 use super::LossSums;
-use crate::real::{Real, blocked_max, blocked_sum, blocked_sums, vectorised};
+use crate::float::{Float, vectorised};
+use crate::sums::{blocked_max, blocked_sum, blocked_sums};
 
 /// A token's softmax so far.
 #[derive(Clone, Copy)]
@@ -28,7 +29,7 @@ pub(super) struct Softmax<T> {
     pub(super) divergence: T,
 }
 
-impl<T: Real> Default for Online<T> {
+impl<T: Float> Default for Online<T> {
     fn default() -> Self {
         let zero = T::default();
         Self {
@@ -42,7 +43,7 @@ impl<T: Real> Default for Online<T> {
     }
 }
 
-impl<T: Real> Online<T> {
+impl<T: Float> Online<T> {
     fn log_sum_exp(&self) -> T {
         self.largest + self.total.ln()
     }

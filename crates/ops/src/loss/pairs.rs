@@ -7,8 +7,8 @@
 //! works on blocks as ever.
 
 use super::online::{Online, Softmax, online};
-use super::{BLOCK_ROWS, CrossEntropy, LossSums};
-use crate::real::{Real, vectorised};
+use super::{BLOCK_ROWS, CrossEntropySpec, LossSums};
+use crate::float::{Float, vectorised};
 
 /// Rows of `width` elements, the second half of which are the partners of the first, in blocks:
 /// half a block of first rows, then their partners. The last block may be shorter.
@@ -36,11 +36,11 @@ pub(super) fn partner(row: usize, rows: usize) -> usize {
 }
 
 /// The sums of a pair of tokens; the logits become their gradients if `differentiate`.
-pub(super) fn pair<T: Real>(
+pub(super) fn pair<T: Float>(
     first: &mut [T],
     second: &mut [T],
     targets: [u32; 2],
-    spec: &CrossEntropy,
+    spec: &CrossEntropySpec,
     differentiate: bool,
 ) -> LossSums {
     let [target, other_target] = targets.map(|target| target as usize);
@@ -52,7 +52,7 @@ pub(super) fn pair<T: Real>(
     let mut sums = token.sums(&softmaxes[0], target, classes, spec.smoothing);
     sums.add(&other.sums(&softmaxes[1], other_target, classes, spec.smoothing));
     if differentiate {
-        let CrossEntropy { scale, smoothing, r_drop, .. } = *spec;
+        let CrossEntropySpec { scale, smoothing, r_drop, .. } = *spec;
         let share = scale * (smoothing / classes as f64);
         pair_gradients(first, second, softmaxes, T::of(scale), T::of(scale * r_drop), T::of(share));
         for (row, target) in [(first, target), (second, other_target)] {

@@ -8,10 +8,10 @@
 
 use super::online::{Online, Softmax, online};
 use super::pairs::{pair_gradients, partner};
-use super::{BLOCK_ROWS as TOKENS, CrossEntropy, LossSums};
-use crate::parallel::Shared;
-use crate::products::{DEPTH, Into, Kernel, Matrix, PANEL, Packed, PackedProducts};
-use crate::real::vectorised;
+use super::{BLOCK_ROWS as TOKENS, CrossEntropySpec, LossSums};
+use crate::float::vectorised;
+use crate::products::{DEPTH, Kernel, Matrix, PANEL, Packed, PackedProducts};
+use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ const CLASSES: usize = 512;
 /// What the passes share: the packed operands, and what is computed with them.
 pub(super) struct Tiled {
     kernel: Kernel,
-    spec: CrossEntropy,
+    spec: CrossEntropySpec,
     width: usize,
     classes: usize,
     targets: Vec<u32>,
@@ -41,7 +41,7 @@ impl Tiled {
     /// Where tokens are pairs, `hidden` and `targets` are [arranged](super::pairs::arranged).
     pub(super) fn new(
         kernel: Kernel,
-        spec: &CrossEntropy,
+        spec: &CrossEntropySpec,
         hidden: &[f32],
         weight: &[f32],
         targets: &[u32],
@@ -146,7 +146,7 @@ impl Tiled {
     /// The gradient by the logits of a block, in place of the logits.
     fn gradient(&self, worker: &mut Worker, block: &Block, softmaxes: &[Softmax<f32>], scale: f64) {
         self.logits(worker, block);
-        let CrossEntropy { smoothing, r_drop, .. } = self.spec;
+        let CrossEntropySpec { smoothing, r_drop, .. } = self.spec;
         let (rows, classes) = (block.tokens.len(), block.classes.len());
         let (logits, softmaxes) =
             (&mut worker.logits[..rows * CLASSES], &softmaxes[block.tokens.clone()]);
@@ -188,7 +188,7 @@ impl Tiled {
         softmaxes: &[Softmax<f32>],
         scale: f64,
         out: &mut [f32],
-        into: Into,
+        write: Write,
     ) {
         crate::profile::count_product(self.targets.len(), self.classes, self.width);
         let weight = Packed::right(
@@ -207,17 +207,17 @@ impl Tiled {
                     let block = self.block(number, segment);
                     self.gradient(worker, &block, softmaxes, scale);
                     let shape = (block.tokens.len(), block.classes.len());
-                    let into = if segment == 0 { Into::Replace } else { Into::Add };
+                    let write = if segment == 0 { Write::Replace } else { Write::Add };
                     let left = (worker.logits.as_slice(), Matrix::rows(CLASSES));
                     worker.products.of_matrix(
                         left,
                         shape,
                         (&weight, block.classes.start / DEPTH),
                         (&mut sums, stride),
-                        into,
+                        write,
                     );
                 }
-                write(&sums, stride, out, self.width, into);
+                write_rows(&sums, stride, out, self.width, write);
                 worker.sums = sums;
             },
         );
@@ -230,7 +230,7 @@ impl Tiled {
         softmaxes: &[Softmax<f32>],
         scale: f64,
         out: &mut [f32],
-        into: Into,
+        write: Write,
     ) {
         crate::profile::count_product(self.classes, self.targets.len(), self.width);
         let hidden = Packed::right(
@@ -251,21 +251,21 @@ impl Tiled {
                     let block = self.block(number, segment);
                     self.gradient(worker, &block, softmaxes, scale);
                     let shape = (block.classes.len(), block.tokens.len());
-                    let into = if number == 0 { Into::Replace } else { Into::Add };
+                    let write = if number == 0 { Write::Replace } else { Write::Add };
                     let left = (worker.logits.as_slice(), Matrix::rows(CLASSES).transposed());
                     worker.products.of_matrix(
                         left,
                         shape,
                         (&hidden, block.tokens.start / DEPTH),
                         (&mut sums, stride),
-                        into,
+                        write,
                     );
                     classes = block.classes;
                 }
                 // SAFETY: segments have disjoint classes, and `out` outlives the loop.
                 let out =
                     unsafe { shared.range(classes.start * self.width..classes.end * self.width) };
-                write(&sums, stride, out, self.width, into);
+                write_rows(&sums, stride, out, self.width, write);
                 worker.sums = sums;
             },
         );
@@ -279,11 +279,11 @@ struct Worker {
     sums: Vec<f32>,
 }
 
-fn write(sums: &[f32], stride: usize, out: &mut [f32], width: usize, into: Into) {
+fn write_rows(sums: &[f32], stride: usize, out: &mut [f32], width: usize, write: Write) {
     for (sums, out) in sums.chunks_exact(stride).zip(out.chunks_exact_mut(width)) {
-        match into {
-            Into::Replace => out.copy_from_slice(&sums[..width]),
-            Into::Add => crate::parallel::add(out, &sums[..width]),
+        match write {
+            Write::Replace => out.copy_from_slice(&sums[..width]),
+            Write::Add => crate::parallel::add(out, &sums[..width]),
         }
     }
 }

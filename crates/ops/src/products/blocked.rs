@@ -5,8 +5,8 @@
 //! stays in the first-level cache while the rows of a block pass by.
 
 use super::tile::{DEPTH, Line, Operand, PANEL, Results, STEP_LINES, pack_panel};
-use super::{Finish, Into, Kernel, Products, Threads};
-use crate::parallel::Shared;
+use super::{Finish, Kernel, Products, Threads};
+use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(super) struct Destination {
     pub(super) values: Shared<f32>,
     pub(super) offset: usize,
     pub(super) stride: usize,
-    pub(super) into: Into,
+    pub(super) write: Write,
 }
 
 thread_local! {
@@ -134,7 +134,7 @@ unsafe fn multiply(
         panel_lines,
         parts,
         kernel,
-        into: to.into,
+        write: to.write,
         offset: to.offset,
         stride: to.stride,
     };
@@ -204,7 +204,7 @@ unsafe fn deep_product(
             values: parts,
             offset: index * rows * columns,
             stride: columns,
-            into: Into::Replace,
+            write: Write::Replace,
         };
         // SAFETY: each task has its own part of the room.
         unsafe {
@@ -222,8 +222,8 @@ unsafe fn deep_product(
     (0..rows).into_par_iter().with_min_len((1 << 14) / columns.max(1) + 1).for_each(|row| {
         let start = to.offset + row * to.stride;
         let part = |index: usize| &sums[(index * rows + row) * columns..][..columns];
-        let skipped = usize::from(to.into == Into::Replace);
-        if to.into == Into::Replace {
+        let skipped = usize::from(to.write == Write::Replace);
+        if to.write == Write::Replace {
             // SAFETY: rows are disjoint, and within the destination by the caller's promise.
             unsafe { to.values.write(start, part(0)) };
         }
@@ -279,7 +279,7 @@ struct Job<'a> {
     panel_lines: usize,
     parts: usize,
     kernel: Kernel,
-    into: Into,
+    write: Write,
     offset: usize,
     stride: usize,
 }
@@ -295,7 +295,7 @@ impl Job<'_> {
                 let depth = start..(start + BLOCK_STEPS).min(steps);
                 let lines = depth.len() * step_lines;
                 pack(self.left, rows.clone(), depth.clone(), self.parts, packed, Threads::One);
-                let add = self.into == Into::Add || start > 0;
+                let add = self.write == Write::Add || start > 0;
                 for column in columns.clone() {
                     let right =
                         &self.right[column * self.panel_lines + start * step_lines..][..lines];
@@ -509,7 +509,7 @@ impl PackedProducts {
             right,
             &steps,
             (out, stride),
-            Into::Replace,
+            Write::Replace,
         );
     }
 
@@ -521,7 +521,7 @@ impl PackedProducts {
         right: &Packed,
         from: usize,
         (out, stride): (&mut [f32], usize),
-        into: Into,
+        write: Write,
     ) {
         let steps = from..from + left.steps();
         let lines = left.steps() * self.parts * STEP_LINES;
@@ -534,7 +534,7 @@ impl PackedProducts {
             (right, 0..right.panels),
             &steps,
             (out, stride),
-            into,
+            write,
         );
         self.scratch = packed;
     }
@@ -546,7 +546,7 @@ impl PackedProducts {
         (right, columns): (&Packed, Range<usize>),
         steps: &Range<usize>,
         (out, stride): (&mut [f32], usize),
-        into: Into,
+        write: Write,
     ) {
         assert!(
             right.parts == self.parts
@@ -567,7 +567,7 @@ impl PackedProducts {
                         right,
                         steps.len(),
                         self.parts,
-                        Results { first, stride, add: into == Into::Add },
+                        Results { first, stride, add: write == Write::Add },
                     );
                 }
             }

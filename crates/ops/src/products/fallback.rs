@@ -1,21 +1,21 @@
 //! Products by the `gemm` crate: for f64, for processors without bf16 instructions, and as the
 //! others' oracle.
 
-use super::{Into, Matrix, Threads};
-use crate::parallel::Shared;
-use crate::real::Real;
+use super::{Matrix, Threads};
+use crate::float::Float;
+use crate::shared::{Shared, Write};
 use gemm::Parallelism;
 
 /// `out (m, n) = a (m, k) · b (k, n)`, replacing or adding to what `out` holds.
 ///
 /// # Safety
 /// Nobody else reads or writes `out` meanwhile, and where it is added to, it is initialised.
-pub(super) unsafe fn matmul<T: Real>(
+pub(super) unsafe fn matmul<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
     (b, b_at): (&[T], Matrix),
     (out, out_at): (Shared<T>, Matrix),
-    into: Into,
+    write: Write,
     threads: Threads,
 ) {
     assert!(
@@ -36,7 +36,7 @@ pub(super) unsafe fn matmul<T: Real>(
             out,
             stride(out_at.column),
             stride(out_at.row),
-            into == Into::Add,
+            write == Write::Add,
             a.as_ptr().add(a_at.offset),
             stride(a_at.column),
             stride(a_at.row),

@@ -24,8 +24,9 @@ mod fallback;
 mod kernel;
 mod tile;
 
-use crate::parallel::{CHUNK, Shared, filled};
-use crate::real::Real;
+use crate::float::Float;
+use crate::parallel::CHUNK;
+use crate::shared::{Shared, Write, filled};
 pub(crate) use blocked::{Packed, PackedProducts};
 use candle_core::{DType, Device};
 use fallback::matmul;
@@ -86,15 +87,6 @@ impl Matrix {
     }
 }
 
-/// How a product treats what is in its destination.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Into {
-    /// Overwrite it.
-    Replace,
-    /// Add to it.
-    Add,
-}
-
 /// Who computes a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
@@ -112,23 +104,23 @@ fn has_avx512_bf16() -> bool {
 }
 
 /// `out (m, n) = a (m, k) · b (k, n)`, replacing or adding to what `out` holds.
-pub(crate) fn product<T: Real>(
+pub(crate) fn product<T: Float>(
     shape: (usize, usize, usize),
     a: (&[T], Matrix),
     b: (&[T], Matrix),
     (out, out_at): (&mut [T], Matrix),
-    into: Into,
+    write: Write,
     how: (Products, Threads),
 ) {
     // SAFETY: `out` is borrowed mutably, and initialised.
-    unsafe { raw_product(shape, a, b, (Shared::new(out), out_at), into, how, None) };
+    unsafe { raw_product(shape, a, b, (Shared::new(out), out_at), write, how, None) };
 }
 
 /// What is done to some whole rows of a result, from the given one on, as soon as they are there.
 pub(crate) type Finish<'a, T> = &'a (dyn Fn(usize, &mut [T]) + Sync);
 
 /// `a (m, k) · b (k, n)`, row-major, on every thread; then `finish` on every row, once.
-pub(crate) fn product_then<T: Real>(
+pub(crate) fn product_then<T: Float>(
     (m, k, n): (usize, usize, usize),
     a: (&[T], Matrix),
     b: Right<'_, T>,
@@ -141,7 +133,7 @@ pub(crate) fn product_then<T: Real>(
     let (mut out, is_finished) = unsafe {
         filled(m * n, |room| match b {
             Right::Plain(values, at) => {
-                raw_product((m, k, n), a, (values, at), (room, to), Into::Replace, how, finish)
+                raw_product((m, k, n), a, (values, at), (room, to), Write::Replace, how, finish)
             }
             Right::Packed(packed) => packed_product((m, k, n), a, packed, room, products, finish),
         })
@@ -168,7 +160,7 @@ pub(crate) enum Right<'a, T> {
 ///
 /// # Safety
 /// As [`raw_product`].
-unsafe fn packed_product<T: Real>(
+unsafe fn packed_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
     b: &Packed,
@@ -190,7 +182,7 @@ unsafe fn packed_product<T: Real>(
         return false;
     }
     crate::profile::count_product(m, k, n);
-    let to = blocked::Destination { values, offset: 0, stride: n, into: Into::Replace };
+    let to = blocked::Destination { values, offset: 0, stride: n, write: Write::Replace };
     let finish = finish.map(of_f32);
     let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
     // SAFETY: the caller's promise, and the extents by the assertion.
@@ -200,7 +192,7 @@ unsafe fn packed_product<T: Real>(
 }
 
 /// `finish` for rows that are known to be f32.
-fn of_f32<T: Real>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
+fn of_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
     move |row, out| {
         if let Some(out) = T::of_f32_mut(out) {
             finish(row, out);
@@ -214,12 +206,12 @@ fn of_f32<T: Real>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
 /// # Safety
 /// Nobody else reads or writes `out` meanwhile, and where it is added to, it is initialised.
 /// Afterwards it is.
-pub(crate) unsafe fn raw_product<T: Real>(
+pub(crate) unsafe fn raw_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
     (b, b_at): (&[T], Matrix),
     (out, out_at): (Shared<T>, Matrix),
-    into: Into,
+    write: Write,
     (products, threads): (Products, Threads),
     finish: Option<Finish<'_, T>>,
 ) -> bool {
@@ -246,13 +238,13 @@ pub(crate) unsafe fn raw_product<T: Real>(
                     (a, a_at),
                     (b, b_at),
                     (out, out_at),
-                    into,
+                    write,
                     (kernel, products, threads),
                     finish,
                 )
             }
             _ => {
-                matmul((m, k, n), (a, a_at), (b, b_at), (out, out_at), into, threads);
+                matmul((m, k, n), (a, a_at), (b, b_at), (out, out_at), write, threads);
                 false
             }
         }
@@ -278,7 +270,7 @@ pub fn multiply(
     // SAFETY: the room is this function's alone, and the product writes all of it.
     let multiply = || unsafe {
         filled(m * n, |room| {
-            product_f32((m, k, n), a, b, (room, Matrix::rows(n)), Into::Replace, how, None)
+            product_f32((m, k, n), a, b, (room, Matrix::rows(n)), Write::Replace, how, None)
         })
         .0
     };
@@ -316,9 +308,9 @@ impl PackedProducts {
         (m, k): (usize, usize),
         (right, from): (&Packed, usize),
         out: (&mut [f32], usize),
-        into: Into,
+        write: Write,
     ) {
-        self.of_operand(&tile::Operand::left(a, a_at, m, k), right, from, out, into);
+        self.of_operand(&tile::Operand::left(a, a_at, m, k), right, from, out, write);
     }
 }
 
@@ -331,7 +323,7 @@ unsafe fn product_f32(
     (a, a_at): (&[f32], Matrix),
     (b, b_at): (&[f32], Matrix),
     (out, out_at): (Shared<f32>, Matrix),
-    into: Into,
+    write: Write,
     (kernel, products, threads): (Kernel, Products, Threads),
     finish: Option<Finish<'_, f32>>,
 ) -> bool {
@@ -344,7 +336,7 @@ unsafe fn product_f32(
                 values: out,
                 offset: out_at.offset,
                 stride: out_at.row,
-                into,
+                write,
             };
             return blocked::product(
                 &left,
@@ -361,11 +353,11 @@ unsafe fn product_f32(
                 (&a, Matrix::rows(k)),
                 (&b, Matrix::rows(n)),
                 (out, out_at),
-                into,
+                write,
                 threads,
             );
         } else {
-            matmul((m, k, n), (a, a_at), (b, b_at), (out, out_at), into, threads);
+            matmul((m, k, n), (a, a_at), (b, b_at), (out, out_at), write, threads);
         }
         false
     }
@@ -409,11 +401,11 @@ mod tests {
                     .into_iter()
                     .filter(|kernel| kernel.serves(products))
                 {
-                    for (a_at, b_at, into) in [
-                        (false, false, Into::Replace),
-                        (true, false, Into::Add),
-                        (false, true, Into::Add),
-                        (true, true, Into::Replace),
+                    for (a_at, b_at, write) in [
+                        (false, false, Write::Replace),
+                        (true, false, Write::Add),
+                        (false, true, Write::Add),
+                        (true, true, Write::Replace),
                     ] {
                         let orient = |turned: bool, rows: usize, columns: usize| {
                             if turned {
@@ -425,7 +417,7 @@ mod tests {
                         let (a_at, b_at) = (orient(a_at, m, k), orient(b_at, k, n));
                         let mut expected: Vec<f64> = start
                             .iter()
-                            .map(|&x| if into == Into::Add { f64::from(x) } else { 0.0 })
+                            .map(|&x| if write == Write::Add { f64::from(x) } else { 0.0 })
                             .collect();
                         for i in 0..m {
                             for j in 0..n {
@@ -446,7 +438,7 @@ mod tests {
                                     (&a, a_at),
                                     (&b, b_at),
                                     to,
-                                    into,
+                                    write,
                                     (kernel, products, threads),
                                     None,
                                 )
@@ -462,7 +454,7 @@ mod tests {
                                 * (k as f64).sqrt().max(2.0);
                             assert!(
                                 error < bound,
-                                "{m}×{k}×{n} {products:?} {kernel:?} {into:?} {threads:?}: off by {error}, bound {bound}"
+                                "{m}×{k}×{n} {products:?} {kernel:?} {write:?} {threads:?}: off by {error}, bound {bound}"
                             );
                         }
                     }
@@ -497,7 +489,7 @@ mod tests {
                             a,
                             b,
                             to,
-                            Into::Replace,
+                            Write::Replace,
                             (kernel, Products::F32, Threads::One),
                             None,
                         )

@@ -9,7 +9,10 @@
 //! What a query gets depends on nothing but itself and what it sees: not on the other queries, nor
 //! on their number.
 
-use crate::real::{Host, Real, blocked_max, blocked_sum, for_real, is_fused, vectorised};
+use crate::float::{Float, for_float, vectorised};
+use crate::host::Host;
+use crate::sums::{blocked_max, blocked_sum};
+use crate::tape::is_fused;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -59,7 +62,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     }
     crate::profile::time(
         "attention",
-        || for_real!(query, T => fused::<T>(query, tensors, seen, heads)),
+        || for_float!(query, T => fused::<T>(query, tensors, seen, heads)),
     )
 }
 
@@ -101,7 +104,7 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
 /// Queries of a task.
 const QUERIES: usize = 8;
 
-fn fused<T: Real>(
+fn fused<T: Float>(
     query: &Tensor,
     tensors: &[Tensor],
     seen: Seen<'_>,

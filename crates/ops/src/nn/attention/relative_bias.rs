@@ -1,9 +1,10 @@
 //! A bias of attention scores that depends on the bucket of the distance (Raffel et al. 2020,
 //! section 2.1).
 
-use crate::products::Into;
-use crate::real::{Host, for_real, is_fused};
-use crate::tape::Tape;
+use crate::float::for_float;
+use crate::host::Host;
+use crate::shared::Write;
+use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub fn relative_bias(
     if !is_fused(tape, &[table]) {
         return crate::composed::relative_bias(table, buckets, queries, keys);
     }
-    for_real!(table, T => {
+    for_float!(table, T => {
         let host = Host::new(table)?;
         let values = host.elements::<T>()?;
         let out: Vec<T> = (0..heads).flat_map(|head| buckets.iter().map(move |&bucket| values[bucket as usize * heads + head])).collect();
@@ -40,8 +41,8 @@ pub fn relative_bias(
         if let Some(tape) = tape {
             let (input, buckets) = (table.clone(), buckets.clone());
             tape.record::<T>("relative bias", &[table], &out, move |adjoint, adjoints| {
-                adjoints.add_with(&input, |out: &mut [T], into| {
-                    if into == Into::Replace {
+                adjoints.add_with(&input, |out: &mut [T], write| {
+                    if write == Write::Replace {
                         out.fill(T::default());
                     }
                     for (head, adjoint) in adjoint.chunks_exact(buckets.len().max(1)).enumerate() {

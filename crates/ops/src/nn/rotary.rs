@@ -4,8 +4,9 @@
 //! Element `i` of a head is paired with element `i + Dh/2`, and turns by `position ·
 //! 10000^(-2i/Dh)`.
 
-use crate::real::{Host, Real, for_real, is_fused, vectorised};
-use crate::tape::{Slot, Tape};
+use crate::float::{Float, for_float, vectorised};
+use crate::host::Host;
+use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -51,7 +52,7 @@ pub fn rotary(
         turned: parts * block,
         inverse: false,
     };
-    for_real!(x, T => {
+    for_float!(x, T => {
         let out = Tensor::from_vec(turn.apply(Host::new(x)?.elements::<T>()?, width), x.shape(), x.device())?;
         if let Some(tape) = tape {
             // A rotation's transpose is the rotation back.
@@ -79,7 +80,7 @@ struct Rotary {
 }
 
 impl Rotary {
-    fn apply<T: Real>(&self, x: &[T], width: usize) -> Vec<T> {
+    fn apply<T: Float>(&self, x: &[T], width: usize) -> Vec<T> {
         // Decoding has one position at a time.
         let first = self.positions.iter().min().map_or(0, |&position| position as usize);
         let end = self.positions.iter().max().map_or(0, |&position| position as usize + 1);

@@ -3,7 +3,7 @@
 //! A mask is never stored. Element `i` is kept or dropped by a hash of (key, i), so the backward
 //! pass draws the same mask again, and a training step can be repeated from its key.
 
-use crate::real::{Real, vectorised};
+use crate::float::{Float, vectorised};
 use crate::rng::mask_bits;
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -43,7 +43,7 @@ impl Dropout {
 
     /// The factor of element `index`: 0 where it is dropped, `1 / (1 - rate)` where it is kept.
     #[inline(always)]
-    pub(crate) fn kernel<T: Real>(&self) -> impl Fn(u32) -> T + Copy + use<T> {
+    pub(crate) fn kernel<T: Float>(&self) -> impl Fn(u32) -> T + Copy + use<T> {
         let (key, threshold) = (self.key, self.threshold());
         let (kept, dropped) = (T::of(1.0 / (1.0 - self.rate)), T::of(0.0));
         move |index| if mask_bits(key, index) >= threshold { kept } else { dropped }

@@ -5,19 +5,28 @@
 //! causal mask those up to its own position. Each (sequence, head) is a small product that fits in
 //! cache; sequences run in parallel.
 
-use crate::dropout::{Dropout, mask_rows};
-use crate::parallel::{Shared, combined, filled, multiply};
-use crate::products::{Into, Matrix, Products, Threads, product, raw_product};
-use crate::real::{Host, Real, for_real, is_fused};
-use crate::softmax::{scale_and_bias, softmax_backward, softmax_rows};
-use crate::tape::Tape;
+mod decoding;
+mod relative_bias;
+mod scores;
+
+pub use decoding::{Seen, decoding_attention};
+pub use relative_bias::relative_bias;
+
+use crate::float::{Float, for_float};
+use crate::host::Host;
+use crate::nn::dropout::{Dropout, mask_rows};
+use crate::parallel::{combined, multiply};
+use crate::products::{Matrix, Products, Threads, product, raw_product};
+use crate::shared::{Shared, Write, filled};
+use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
+use scores::{scale_and_bias, softmax_backward, softmax_rows};
 use std::sync::Arc;
 
 /// What an attention layer computes, beside its inputs.
 #[derive(Debug, Clone)]
-pub struct Attention {
+pub struct AttentionSpec {
     /// Number of heads; the width is divided between them.
     pub heads: usize,
     /// Tokens of each query sequence; they sum to the rows of the query.
@@ -50,7 +59,7 @@ pub fn self_attention(
     tape: Option<&Tape>,
     qkv: &Tensor,
     bias: Option<&Tensor>,
-    spec: &Attention,
+    spec: &AttentionSpec,
 ) -> Result<Tensor> {
     let width = qkv.dim(1)? / 3;
     check(spec, (qkv.dim(0)?, qkv.dim(0)?), width, 3 * width == qkv.dim(1)?)?;
@@ -62,7 +71,7 @@ pub fn self_attention(
     let fused = Fused::new(spec, width);
     let columns = |column| Columns { stride: 3 * width, column };
     let at = [columns(0), columns(width), columns(2 * width)];
-    for_real!(qkv, T => {
+    for_float!(qkv, T => {
         let host = Host::new(qkv)?;
         let values = host.elements::<T>()?;
         let (out, weights) = crate::profile::time("attention", || fused.forward([values; 3], at, bias))?;
@@ -72,17 +81,17 @@ pub fn self_attention(
             tape.record::<T>("attention", &inputs, &out, move |adjoint, adjoints| {
                 let host = Host::new(&qkv)?;
                 let values = host.elements()?;
-                let back = |to: Shared<T>, into| fused.backward([values; 3], at, &weights, &adjoint, ([to; 3], into), bias.as_ref());
+                let back = |to: Shared<T>, write| fused.backward([values; 3], at, &weights, &adjoint, ([to; 3], write), bias.as_ref());
                 let mut grad_bias = Ok(None);
                 // Where its own gradient is not wanted that of the bias is, and is computed beside it.
                 if adjoints.is_first(&qkv) || !adjoints.wants(&qkv) {
                     // SAFETY: query, key and value are all there is of a row, and `backward` writes the rows of every sequence.
-                    let (gradient, of_bias) = unsafe { filled(values.len(), |to| back(to, Into::Replace)) };
+                    let (gradient, of_bias) = unsafe { filled(values.len(), |to| back(to, Write::Replace)) };
                     grad_bias = of_bias;
                     adjoints.give(&qkv, gradient)?;
                 } else {
-                    adjoints.add_with(&qkv, |out: &mut [T], into| {
-                        grad_bias = back(Shared::new(out), into);
+                    adjoints.add_with(&qkv, |out: &mut [T], write| {
+                        grad_bias = back(Shared::new(out), write);
                         Ok(())
                     })?;
                 }
@@ -106,7 +115,7 @@ pub fn cross_attention(
     query: &Tensor,
     key_value: &Tensor,
     bias: Option<&Tensor>,
-    spec: &Attention,
+    spec: &AttentionSpec,
 ) -> Result<Tensor> {
     let width = query.dim(1)?;
     check(spec, (query.dim(0)?, key_value.dim(0)?), width, 2 * width == key_value.dim(1)?)?;
@@ -121,7 +130,7 @@ pub fn cross_attention(
         Columns { stride: 2 * width, column: 0 },
         Columns { stride: 2 * width, column: width },
     ];
-    for_real!(query, T => {
+    for_float!(query, T => {
         let (query_host, key_host) = (Host::new(query)?, Host::new(key_value)?);
         let (query_values, key_values) = (query_host.elements::<T>()?, key_host.elements::<T>()?);
         let forward = || fused.forward([query_values, key_values, key_values], at, bias);
@@ -134,7 +143,7 @@ pub fn cross_attention(
                 let (query_values, key_values) = (query_host.elements::<T>()?, key_host.elements::<T>()?);
                 let values = [query_values, key_values, key_values];
                 let back = |to_query, to_keys| {
-                    let to = ([to_query, to_keys, to_keys], Into::Replace);
+                    let to = ([to_query, to_keys, to_keys], Write::Replace);
                     fused.backward(values, at, &weights, &adjoint, to, bias.as_ref())
                 };
                 // SAFETY: a row of the one is a query, a row of the other key and value, and `backward` writes the rows of every sequence.
@@ -149,7 +158,7 @@ pub fn cross_attention(
     })
 }
 
-fn give_bias<T: Real>(
+fn give_bias<T: Float>(
     adjoints: &mut crate::tape::Adjoints<'_>,
     bias: Option<&Tensor>,
     gradient: Option<Vec<T>>,
@@ -161,7 +170,7 @@ fn give_bias<T: Real>(
 }
 
 fn check(
-    spec: &Attention,
+    spec: &AttentionSpec,
     (queries, keys): (usize, usize),
     width: usize,
     packed: bool,
@@ -186,7 +195,7 @@ fn check(
     Ok(())
 }
 
-fn check_bias(spec: &Attention, bias: Option<&Tensor>) -> Result<()> {
+fn check_bias(spec: &AttentionSpec, bias: Option<&Tensor>) -> Result<()> {
     let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
     let (queries, keys) = (longest(&spec.query_lengths), longest(&spec.key_lengths));
     if let Some(bias) = bias {
@@ -226,9 +235,9 @@ struct Span {
     weights: usize,
 }
 
-/// Attention on the host: [`Attention`] with where each sequence lies.
+/// Attention on the host: [`AttentionSpec`] with where each sequence lies.
 struct Fused {
-    spec: Attention,
+    spec: AttentionSpec,
     head_width: usize,
     spans: Vec<Span>,
     longest_key: usize,
@@ -248,7 +257,7 @@ impl Columns {
     }
 
     /// Writes zeros to `count` rows of the projection, from `row` on: the caller's alone.
-    fn clear<T: Real>(&self, to: Shared<T>, row: usize, count: usize, width: usize) {
+    fn clear<T: Float>(&self, to: Shared<T>, row: usize, count: usize, width: usize) {
         let zeros = vec![T::default(); width];
         for row in row..row + count {
             // SAFETY: the caller's promise.
@@ -267,7 +276,7 @@ const KEY: usize = 1;
 const VALUE: usize = 2;
 
 impl Fused {
-    fn new(spec: &Attention, width: usize) -> Self {
+    fn new(spec: &AttentionSpec, width: usize) -> Self {
         let mut next = Span { query: 0, queries: 0, key: 0, keys: 0, weights: 0 };
         let spans: Vec<Span> = spec
             .query_lengths
@@ -299,13 +308,13 @@ impl Fused {
             .map_or(0, |span| span.weights + self.spec.heads * span.queries * span.keys)
     }
 
-    fn scale<T: Real>(&self) -> T {
+    fn scale<T: Float>(&self) -> T {
         T::of(1.0 / (self.head_width as f64).sqrt())
     }
 
     /// `softmax(scale · Q Kᵀ + biases) V` of each sequence and head, and the softmax's results
     /// before dropout: `(H, queries, keys)` of each sequence in turn.
-    fn forward<T: Real>(
+    fn forward<T: Float>(
         &self,
         values: [&[T]; 3],
         at: [Columns; 3],
@@ -339,7 +348,7 @@ impl Fused {
                         query,
                         key,
                         (to_weights, square.at(first)),
-                        Into::Replace,
+                        Write::Replace,
                         how,
                         None,
                     );
@@ -374,7 +383,7 @@ impl Fused {
                 let to = (to_out, out_at.head(span.query, head, dh));
                 // SAFETY: each sequence has its own rows.
                 unsafe {
-                    raw_product((tq, tk, dh), (used, square), value, to, Into::Replace, how, None)
+                    raw_product((tq, tk, dh), (used, square), value, to, Write::Replace, how, None)
                 };
             }
         };
@@ -402,7 +411,7 @@ impl Fused {
     }
 
     /// The factors of dropout on the weights of one head.
-    fn mask<'a, T: Real>(&self, scratch: &'a mut Vec<T>, span: &Span, head: usize) -> &'a mut [T] {
+    fn mask<'a, T: Float>(&self, scratch: &'a mut Vec<T>, span: &Span, head: usize) -> &'a mut [T] {
         let mask = room(scratch, span.queries * span.keys);
         let number = |query| mask_index(query, self.spec.heads, head, self.longest_key, 0);
         mask_rows(mask, span.keys, number(span.query), number(1) - number(0), self.spec.dropout);
@@ -412,13 +421,13 @@ impl Fused {
     /// Adjoints of query, key and value, written to matrices laid out as they are, and that of the
     /// bias. The rows of every sequence are written, in the columns of the projections; where
     /// they are replaced they need not be initialised.
-    fn backward<T: Real>(
+    fn backward<T: Float>(
         &self,
         values: [&[T]; 3],
         at: [Columns; 3],
         saved: &[T],
         grad: &[T],
-        (to, into): ([Shared<T>; 3], Into),
+        (to, write): ([Shared<T>; 3], Write),
         bias: Option<&Tensor>,
     ) -> Result<Option<Vec<T>>> {
         let (width, dh, heads) = (self.width(), self.head_width, self.spec.heads);
@@ -439,7 +448,7 @@ impl Fused {
                 for span in spans {
                     let (tq, tk) = (span.queries, span.keys);
                     if tq == 0 || tk == 0 {
-                        if into == Into::Replace {
+                        if write == Write::Replace {
                             at[QUERY].clear(to[QUERY], span.query, tq, width);
                             at[KEY].clear(to[KEY], span.key, tk, width);
                             at[VALUE].clear(to[VALUE], span.key, tk, width);
@@ -482,7 +491,7 @@ impl Fused {
                                 (used, square.transposed()),
                                 (grad, grad_at),
                                 to(VALUE),
-                                into,
+                                write,
                                 how,
                                 None,
                             )
@@ -494,7 +503,7 @@ impl Fused {
                             (grad, grad_at),
                             (value, value_at.transposed()),
                             (scores, square),
-                            Into::Replace,
+                            Write::Replace,
                             how,
                         );
                         if let Some(mask) = mask {
@@ -520,7 +529,7 @@ impl Fused {
                                 (scores, square),
                                 of(KEY),
                                 to(QUERY),
-                                into,
+                                write,
                                 how,
                                 None,
                             );
@@ -529,7 +538,7 @@ impl Fused {
                                 (scores, square.transposed()),
                                 of(QUERY),
                                 to(KEY),
-                                into,
+                                write,
                                 how,
                                 None,
                             );
@@ -544,7 +553,7 @@ impl Fused {
 }
 
 /// The first `count` elements of a scratch vector that never shrinks.
-fn room<T: Real>(scratch: &mut Vec<T>, count: usize) -> &mut [T] {
+fn room<T: Float>(scratch: &mut Vec<T>, count: usize) -> &mut [T] {
     if scratch.len() < count {
         scratch.resize(count, T::default());
     }

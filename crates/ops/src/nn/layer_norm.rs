@@ -3,10 +3,12 @@
 //!
 //! Candle's own fused layer norm cuts the gradient silently; this one has a backward pass.
 
+use crate::float::{Float, for_float, vectorised};
+use crate::host::Host;
 use crate::parallel::{ROWS, combined};
-use crate::products::Into;
-use crate::real::{Host, Real, blocked_sum, for_real, is_fused, vectorised};
-use crate::tape::{Adjoints, Slot, Tape};
+use crate::shared::Write;
+use crate::sums::blocked_sum;
+use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
@@ -38,11 +40,11 @@ pub fn layer_norm(
     }
     crate::profile::time(
         "layer norm",
-        || for_real!(x, T => forward::<T>(tape, x, weight, bias, epsilon)),
+        || for_float!(x, T => forward::<T>(tape, x, weight, bias, epsilon)),
     )
 }
 
-fn forward<T: Real>(
+fn forward<T: Float>(
     tape: Option<&Tape>,
     x: &Tensor,
     weight: &Tensor,
@@ -62,7 +64,12 @@ fn forward<T: Real>(
     Ok(out)
 }
 
-fn normalised<T: Real>(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
+fn normalised<T: Float>(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    epsilon: f64,
+) -> Result<Tensor> {
     let (x_host, weight_host, bias_host) = (Host::new(x)?, Host::new(weight)?, Host::new(bias)?);
     let (values, weights, biases) =
         (x_host.elements::<T>()?, weight_host.elements::<T>()?, bias_host.elements::<T>()?);
@@ -78,7 +85,7 @@ fn normalised<T: Real>(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64)
     Tensor::from_vec(out, x.shape(), x.device())
 }
 
-fn backward<T: Real>(
+fn backward<T: Float>(
     x: &Tensor,
     weight: &Tensor,
     bias: Slot,
@@ -90,7 +97,7 @@ fn backward<T: Real>(
     let (values, weights) = (x_host.elements::<T>()?, weight_host.elements::<T>()?);
     let (width, piece) = (weights.len(), ROWS * weights.len());
     let mut sums = Vec::new();
-    let mut back = |out: &mut [T], into| {
+    let mut back = |out: &mut [T], write| {
         let partial: Vec<Vec<T>> = out
             .par_chunks_mut(piece)
             .zip(values.par_chunks(piece))
@@ -98,7 +105,7 @@ fn backward<T: Real>(
             .with_max_len(1)
             .map(|((out, x), adjoint)| {
                 let mut sums = vec![T::default(); 2 * width];
-                backward_rows(x, weights, adjoint, out, into == Into::Add, &mut sums, epsilon);
+                backward_rows(x, weights, adjoint, out, write == Write::Add, &mut sums, epsilon);
                 sums
             })
             .collect();
@@ -108,7 +115,7 @@ fn backward<T: Real>(
     if adjoints.wants(x) {
         adjoints.add_with(x, back)?;
     } else {
-        back(&mut vec![T::default(); values.len()], Into::Replace)?;
+        back(&mut vec![T::default(); values.len()], Write::Replace)?;
     }
     let bias_sums = sums.split_off(width);
     adjoints.give(weight, sums)?;
@@ -117,7 +124,7 @@ fn backward<T: Real>(
 
 /// Mean and reciprocal standard deviation of a row, in two passes.
 #[inline(always)]
-fn moments<T: Real>(row: &[T], epsilon: f64) -> (T, T) {
+fn moments<T: Float>(row: &[T], epsilon: f64) -> (T, T) {
     let count = T::of(row.len() as f64);
     let mean = blocked_sum([row], |[x]| x) / count;
     let variance = blocked_sum([row], |[x]| (x - mean) * (x - mean)) / count;

@@ -1,12 +1,14 @@
 //! The linear layer with what follows it: `residual + dropout(activation(x Wᵀ + b))`, finished
 //! while the product is in cache.
 
-use crate::dropout::Dropout;
-use crate::packed::PackedWeights;
-use crate::parallel::{ROWS, Shared, add, add_rows, column_sums, combined, filled};
+use crate::float::{Float, for_float, vectorised};
+use crate::host::Host;
+use crate::nn::dropout::Dropout;
+use crate::packed_weights::PackedWeights;
+use crate::parallel::{ROWS, add, add_rows, column_sums, combined};
 use crate::products::{Matrix, Packed, Products, Right, Threads, product, product_then};
-use crate::real::{Host, Real, for_real, is_fused, vectorised};
-use crate::tape::{Adjoints, Kept, Slot, Tape};
+use crate::shared::{Shared, filled};
+use crate::tape::{Adjoints, Kept, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -27,7 +29,7 @@ pub enum Activation {
 
 impl Activation {
     #[inline(always)]
-    fn value<T: Real>(self, x: T) -> T {
+    fn value<T: Float>(self, x: T) -> T {
         let (zero, one) = (T::of(0.0), T::of(1.0));
         match self {
             Self::Identity => x,
@@ -47,7 +49,7 @@ impl Activation {
     }
 
     #[inline(always)]
-    fn derivative<T: Real>(self, x: T) -> T {
+    fn derivative<T: Float>(self, x: T) -> T {
         let (zero, one, half) = (T::of(0.0), T::of(1.0), T::of(0.5));
         match self {
             Self::Identity => one,
@@ -74,7 +76,7 @@ impl Activation {
 
 /// What a linear layer computes, beside its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Linear {
+pub struct LinearSpec {
     /// The nonlinearity on the product.
     pub activation: Activation,
     /// Dropout on what the nonlinearity gives. Element `(n, o)` takes number `n·O + o` of the
@@ -98,7 +100,7 @@ pub fn linear(
     weight: &Tensor,
     bias: Option<&Tensor>,
     residual: Option<&Tensor>,
-    spec: &Linear,
+    spec: &LinearSpec,
 ) -> Result<Tensor> {
     run(tape, None, Node::new(x, weight, bias, residual, spec))
 }
@@ -114,7 +116,7 @@ pub fn packed_linear(
     weight: &Tensor,
     bias: Option<&Tensor>,
     residual: Option<&Tensor>,
-    spec: &Linear,
+    spec: &LinearSpec,
 ) -> Result<Tensor> {
     run(None, Some(packs), Node::new(x, weight, bias, residual, spec))
 }
@@ -138,10 +140,10 @@ fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result
         );
     }
     let packed = packs.map(|packs| packs.get(weight, spec.products)).transpose()?.flatten();
-    crate::profile::time("linear", || for_real!(&node.x, T => forward::<T>(tape, packed, node)))
+    crate::profile::time("linear", || for_float!(&node.x, T => forward::<T>(tape, packed, node)))
 }
 
-fn forward<T: Real>(
+fn forward<T: Float>(
     tape: Option<&Tape>,
     packed: Option<Arc<Packed>>,
     node: Node,
@@ -160,7 +162,7 @@ fn forward<T: Real>(
         Activation::Gelu | Activation::Swish => true,
     } && tape.is_some();
     let mut before = vec![T::default(); if keeps_input { rows * outputs } else { 0 }];
-    let before_shared = crate::parallel::Shared::new(&mut before);
+    let before_shared = crate::shared::Shared::new(&mut before);
     let finish = |row: usize, out: &mut [T]| {
         let first = row * outputs;
         if let Some(bias) = bias_values {
@@ -204,7 +206,7 @@ struct Node {
     weight: Tensor,
     bias: Option<Tensor>,
     residual: Option<Tensor>,
-    spec: Linear,
+    spec: LinearSpec,
 }
 
 impl Node {
@@ -213,7 +215,7 @@ impl Node {
         weight: &Tensor,
         bias: Option<&Tensor>,
         residual: Option<&Tensor>,
-        spec: &Linear,
+        spec: &LinearSpec,
     ) -> Self {
         Self {
             x: x.clone(),
@@ -235,18 +237,18 @@ struct Back {
     weight: Tensor,
     bias: Option<Slot>,
     residual: Option<Slot>,
-    spec: Linear,
+    spec: LinearSpec,
 }
 
 impl Back {
     /// `before`: what went into the activation, or for relu what came out.
-    fn run<T: Real>(
+    fn run<T: Float>(
         &self,
         before: &[T],
         adjoint: Vec<T>,
         adjoints: &mut Adjoints<'_>,
     ) -> Result<()> {
-        let Linear { activation, dropout, products } = self.spec;
+        let LinearSpec { activation, dropout, products } = self.spec;
         let (outputs, inputs) = self.weight.dims2()?;
         let rows = adjoint.len() / outputs;
         let (owned, sums) = if activation == Activation::Identity && !dropout.is_active() {
@@ -262,7 +264,7 @@ impl Back {
         let grad = owned.as_deref().unwrap_or(&adjoint);
         let grad_at = Matrix::rows(outputs);
         let threads = (products, Threads::All);
-        adjoints.add_with(&self.weight, |out: &mut [T], into| {
+        adjoints.add_with(&self.weight, |out: &mut [T], write| {
             let (shape, x) = ((outputs, rows, inputs), self.x.value()?);
             let (x, at) = (Host::new(&x)?, Matrix::rows(inputs));
             product(
@@ -270,7 +272,7 @@ impl Back {
                 (grad, grad_at.transposed()),
                 (x.elements::<T>()?, at),
                 (out, at),
-                into,
+                write,
                 threads,
             );
             Ok(())
@@ -285,13 +287,13 @@ impl Back {
             let right = Right::Plain(weight, weight_at);
             adjoints.give(&self.x, product_then(shape, (grad, grad_at), right, products, None))?;
         } else {
-            adjoints.add_with(&self.x, |out: &mut [T], into| {
+            adjoints.add_with(&self.x, |out: &mut [T], write| {
                 product(
                     shape,
                     (grad, grad_at),
                     (weight, weight_at),
                     (out, Matrix::rows(inputs)),
-                    into,
+                    write,
                     threads,
                 );
                 Ok(())
@@ -305,8 +307,8 @@ impl Back {
 
     /// The adjoint before activation and dropout, every row of it written to `to`, and the sums of
     /// its columns.
-    fn deactivated<T: Real>(&self, before: &[T], adjoint: &[T], to: Shared<T>) -> Vec<T> {
-        let Linear { activation, dropout, .. } = self.spec;
+    fn deactivated<T: Float>(&self, before: &[T], adjoint: &[T], to: Shared<T>) -> Vec<T> {
+        let LinearSpec { activation, dropout, .. } = self.spec;
         let (width, piece) = (self.weight.dims()[0], ROWS * self.weight.dims()[0]);
         let sums = |number: usize| {
             let mut sums = vec![T::default(); width];

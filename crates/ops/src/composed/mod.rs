@@ -4,14 +4,18 @@
 //! (CUDA, Metal, half precision on those). Parameters of another type than the input are converted
 //! to it, differentiably, so that master weights stay in f32.
 
-use crate::attention::{Attention, mask_index};
-use crate::decoding_attention::Seen;
-use crate::dropout::Dropout;
-use crate::embedding::Embedding;
-use crate::linear::{Activation, Linear};
-use crate::loss::{CrossEntropy, LossSums};
+mod adam;
+
+pub use adam::adam_step;
+
+use crate::loss::{CrossEntropySpec, LossSums};
+use crate::nn::attention::Seen;
+use crate::nn::attention::{AttentionSpec, mask_index};
+use crate::nn::dropout::Dropout;
+use crate::nn::embedding::EmbeddingSpec;
+use crate::nn::linear::{Activation, LinearSpec};
+use crate::nn::rotary::angles;
 use crate::products::Products;
-use crate::rotary::angles;
 use candle_core::{D, DType, Device, IndexOp, Result, Tensor};
 
 fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
@@ -46,7 +50,7 @@ pub fn linear(
     weight: &Tensor,
     bias: Option<&Tensor>,
     residual: Option<&Tensor>,
-    spec: &Linear,
+    spec: &LinearSpec,
 ) -> Result<Tensor> {
     let mut out = x.matmul(&weight.to_dtype(x.dtype())?.t()?)?;
     if let Some(bias) = bias {
@@ -75,7 +79,7 @@ pub fn linear(
 ///
 /// # Errors
 /// When the shapes disagree.
-pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &Attention) -> Result<Tensor> {
+pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &AttentionSpec) -> Result<Tensor> {
     let width = qkv.dim(1)? / 3;
     let part = |i: usize| qkv.narrow(1, i * width, width);
     attend(&part(0)?, &part(1)?, &part(2)?, bias, spec)
@@ -89,7 +93,7 @@ pub fn cross_attention(
     query: &Tensor,
     key_value: &Tensor,
     bias: Option<&Tensor>,
-    spec: &Attention,
+    spec: &AttentionSpec,
 ) -> Result<Tensor> {
     let width = query.dim(1)?;
     attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
@@ -104,7 +108,7 @@ pub fn attention_weights(
     query: &Tensor,
     key: &Tensor,
     bias: Option<&Tensor>,
-    spec: &Attention,
+    spec: &AttentionSpec,
 ) -> Result<Tensor> {
     let heads = |x: &Tensor, lengths: &[usize]| {
         let padded = pad(x, lengths)?; // (B, T, D)
@@ -135,7 +139,7 @@ fn attend(
     key: &Tensor,
     value: &Tensor,
     bias: Option<&Tensor>,
-    spec: &Attention,
+    spec: &AttentionSpec,
 ) -> Result<Tensor> {
     let mut weights = attention_weights(query, key, bias, spec)?;
     if spec.dropout.is_active() {
@@ -186,7 +190,7 @@ const HIDDEN: f64 = -3.0e4;
 
 /// `(B, H or 1, Tq, Tk)`: [`HIDDEN`] where a key may not be seen, and ALiBi's distances.
 fn mask(
-    spec: &Attention,
+    spec: &AttentionSpec,
     queries: usize,
     keys: usize,
     dtype: DType,
@@ -216,7 +220,7 @@ fn mask(
 
 /// The dropout mask of the attention weights, element for element that of the fused kernel.
 fn weight_mask(
-    spec: &Attention,
+    spec: &AttentionSpec,
     shape: (usize, usize, usize, usize),
     dtype: DType,
     device: &Device,
@@ -248,9 +252,9 @@ pub fn smoothed_cross_entropy(
     hidden: &Tensor,
     weight: &Tensor,
     targets: &[u32],
-    spec: &CrossEntropy,
+    spec: &CrossEntropySpec,
 ) -> Result<(Tensor, LossSums)> {
-    let CrossEntropy { smoothing, r_drop, scale, .. } = *spec;
+    let CrossEntropySpec { smoothing, r_drop, scale, .. } = *spec;
     let wide = if hidden.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let logits = hidden.matmul(&weight.to_dtype(hidden.dtype())?.t()?)?.to_dtype(wide)?; // (N, V)
     let (rows, classes) = logits.dims2()?;
@@ -301,7 +305,11 @@ pub fn relative_bias(
 ///
 /// # Errors
 /// When an id is not in its table.
-pub fn embedding(table: &Tensor, positions: Option<&Tensor>, spec: &Embedding) -> Result<Tensor> {
+pub fn embedding(
+    table: &Tensor,
+    positions: Option<&Tensor>,
+    spec: &EmbeddingSpec,
+) -> Result<Tensor> {
     let device = table.device();
     let rows = |table: &Tensor, ids: &[u32]| {
         table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0)
@@ -378,7 +386,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     };
     let count = index.len();
     let key_value = all.index_select(&Tensor::from_vec(index, count, query.device())?, 0)?;
-    let spec = Attention {
+    let spec = AttentionSpec {
         heads,
         query_lengths: vec![1; lengths.len()].into(),
         query_start: lengths.iter().max().map_or(0, |longest| longest.saturating_sub(1)),

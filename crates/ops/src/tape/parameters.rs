@@ -1,10 +1,9 @@
-//! Parameters in a fixed order by full name, and their gradients in one flat buffer that mirrors
-//! them.
+//! Parameters in a fixed order, each with its full name.
 //!
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
 //! one order, and with it clipping, averaging and the optimizer are single passes.
 
-use candle_core::{DType, Device, Result, Tensor, TensorId, Var, backprop::GradStore};
+use candle_core::{Device, Result, Tensor, TensorId, Var};
 use std::collections::HashMap;
 
 /// A trainable tensor, kept in f32.
@@ -167,113 +166,6 @@ impl ParameterStore {
                     .reshape(parameter.shape())?
                     .contiguous()?,
             )?;
-        }
-        Ok(())
-    }
-}
-
-/// The error of a pass that does not reach a parameter.
-pub(crate) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
-    candle_core::Error::Msg(format!(
-        "parameter {} got no gradient: the graph is cut between it and the loss",
-        parameter.name
-    ))
-}
-
-/// The gradient of every parameter, added up over micro-batches, in one flat buffer.
-#[derive(Debug)]
-pub struct Gradients {
-    flat: Tensor,
-    /// Where each parameter's part of the buffer begins, and the end of the last.
-    offsets: Vec<usize>,
-    /// Parameters whose part holds a gradient; what the others' parts hold is of no account.
-    written: Vec<bool>,
-}
-
-impl Gradients {
-    /// Zeros for each parameter of a store.
-    ///
-    /// # Errors
-    /// When the device has no memory left.
-    pub fn new(store: &ParameterStore) -> Result<Self> {
-        let offsets = store.parameters.iter().map(|p| p.offset).chain([store.total]).collect();
-        let written = vec![true; store.parameters.len()];
-        Ok(Self {
-            flat: Tensor::zeros(store.len().max(1), DType::F32, store.device())?,
-            offsets,
-            written,
-        })
-    }
-
-    /// The buffer, f32, `(total,)`.
-    ///
-    /// # Errors
-    /// When it is in use.
-    pub fn flat(&mut self) -> Result<&Tensor> {
-        if self.written.iter().any(|written| !written) {
-            let (offsets, written) = (&self.offsets, &mut self.written);
-            crate::optimizer::update_elements(&self.flat, |flat| {
-                for (index, written) in
-                    written.iter_mut().enumerate().filter(|(_, written)| !**written)
-                {
-                    flat[offsets[index]..offsets[index + 1]].fill(0.0);
-                    *written = true;
-                }
-                Ok(())
-            })?;
-        }
-        Ok(&self.flat)
-    }
-
-    /// Lends the buffer of the host with the note of what has been written.
-    pub(crate) fn update(
-        &mut self,
-        mut work: impl FnMut(&mut [f32], &mut [bool]) -> Result<()>,
-    ) -> Result<()> {
-        let written = &mut self.written;
-        crate::optimizer::update_elements(&self.flat, |flat| work(flat, written))
-    }
-
-    /// Adds the gradients of one backward pass by Candle.
-    ///
-    /// # Errors
-    /// When a parameter has no gradient: somewhere the graph is cut, and training would go wrong in
-    /// silence.
-    pub fn accumulate(&mut self, store: &ParameterStore, grads: &GradStore) -> Result<()> {
-        let gradient = |parameter: &Parameter| match grads.get(parameter.var.as_tensor()) {
-            Some(gradient) => gradient.flatten_all()?.to_dtype(DType::F32)?.contiguous(),
-            None => Err(no_gradient(parameter)),
-        };
-        if store.device().is_cpu() {
-            return self.update(|flat, written| {
-                for (parameter, written) in store.parameters.iter().zip(written) {
-                    let gradient = gradient(parameter)?;
-                    let host = crate::real::Host::new(&gradient)?;
-                    let total = &mut flat[parameter.offset..parameter.offset + parameter.len()];
-                    if std::mem::replace(written, true) {
-                        crate::parallel::add(total, host.elements::<f32>()?);
-                    } else {
-                        total.copy_from_slice(host.elements::<f32>()?);
-                    }
-                }
-                Ok(())
-            });
-        }
-        let parts = store.parameters.iter().map(gradient).collect::<Result<Vec<_>>>()?;
-        self.flat = (&self.flat + Tensor::cat(&parts, 0)?)?.detach();
-        Ok(())
-    }
-
-    /// Starts over.
-    ///
-    /// # Errors
-    /// When the device has no memory left.
-    pub fn zero(&mut self) -> Result<()> {
-        if self.flat.device().is_cpu() {
-            // The first gradient overwrites what is there.
-            self.written.fill(false);
-        } else {
-            self.flat = self.flat.zeros_like()?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What happens to attention's scores between its products, one head of one sequence at a time.
 
-use crate::real::{blocked_max, blocked_sum, vectorised};
+use crate::float::vectorised;
+use crate::sums::{blocked_max, blocked_sum};
 
 vectorised! {
     /// Scales the scores of one head, and adds ALiBi's distances and a bias.

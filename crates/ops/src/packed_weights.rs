@@ -1,7 +1,7 @@
 //! Weights in the layout that the matrix kernels read, kept for as long as they do not change.
 
+use crate::host::Host;
 use crate::products::{Kernel, Matrix, Packed, Products};
-use crate::real::Host;
 use candle_core::{DType, Result, Tensor, TensorId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

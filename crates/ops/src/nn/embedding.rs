@@ -1,18 +1,19 @@
 //! Embedding lookup: `dropout(table[ids] · scale + positions[position])` (Vaswani et al. 2017,
 //! section 3.4).
 
-use crate::dropout::{Dropout, drop_in_place};
-use crate::parallel::{CHUNK, Shared, filled};
-use crate::products::Into;
-use crate::real::{Host, Real, for_real, is_fused};
-use crate::tape::Tape;
+use crate::float::{Float, for_float};
+use crate::host::Host;
+use crate::nn::dropout::{Dropout, drop_in_place};
+use crate::parallel::CHUNK;
+use crate::shared::{Shared, Write, filled};
+use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
 /// What an embedding lookup computes, beside its tables.
 #[derive(Debug, Clone)]
-pub struct Embedding {
+pub struct EmbeddingSpec {
     /// Row of the table for each token.
     pub ids: Arc<[u32]>,
     /// Row of the position table for each token.
@@ -34,7 +35,7 @@ pub fn embedding(
     tape: Option<&Tape>,
     table: &Tensor,
     positions: Option<&Tensor>,
-    spec: &Embedding,
+    spec: &EmbeddingSpec,
 ) -> Result<Tensor> {
     let inside = |what: &str, rows: &[u32], count: usize| match rows
         .iter()
@@ -60,7 +61,7 @@ pub fn embedding(
     if !is_fused(tape, &inputs) {
         return crate::composed::embedding(table, positions, spec);
     }
-    for_real!(table, T => {
+    for_float!(table, T => {
         let width = table.dim(1)?;
         let (table_host, position_host) = (Host::new(table)?, positions.map(Host::new).transpose()?);
         let position_values = position_host.as_ref().map(Host::elements::<T>).transpose()?;
@@ -74,10 +75,10 @@ pub fn embedding(
                     adjoint.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| drop_in_place(part, chunk * CHUNK, spec.dropout));
                 }
                 let width = table.dim(1)?;
-                adjoints.add_with(&table, |out: &mut [T], into| scatter(&spec.ids, &adjoint, Real::of(spec.scale), width, out, into))?;
+                adjoints.add_with(&table, |out: &mut [T], write| scatter(&spec.ids, &adjoint, Float::of(spec.scale), width, out, write))?;
                 match &positions {
                     Some(positions) => {
-                        adjoints.add_with(positions, |out: &mut [T], into| scatter(&spec.positions, &adjoint, Real::of(1.0), width, out, into))
+                        adjoints.add_with(positions, |out: &mut [T], write| scatter(&spec.positions, &adjoint, Float::of(1.0), width, out, write))
                     }
                     None => Ok(()),
                 }
@@ -87,8 +88,8 @@ pub fn embedding(
     })
 }
 
-fn look_up<T: Real>(
-    spec: &Embedding,
+fn look_up<T: Float>(
+    spec: &EmbeddingSpec,
     table: &[T],
     positions: Option<&[T]>,
     width: usize,
@@ -133,15 +134,15 @@ fn look_up<T: Real>(
 const COLUMNS: usize = 64;
 
 /// Adds each row of the adjoint, scaled, to its row of the table, in the order of the tokens.
-fn scatter<T: Real>(
+fn scatter<T: Float>(
     rows: &[u32],
     adjoint: &[T],
     scale: T,
     width: usize,
     out: &mut [T],
-    into: Into,
+    write: Write,
 ) -> Result<()> {
-    if into == Into::Replace {
+    if write == Write::Replace {
         out.par_chunks_mut(CHUNK).for_each(|out| out.fill(T::default()));
     }
     let shared = Shared::new(out);

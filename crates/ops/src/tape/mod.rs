@@ -11,15 +11,30 @@
 //! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a
 //! tape, a tensor that Candle tracks takes the composed path.
 
+mod gradients;
+mod parameters;
+
+pub use gradients::Gradients;
+pub use parameters::{Parameter, ParameterStore};
+
+use crate::float::Float;
 use crate::parallel::CHUNK;
-use crate::parameters::{Gradients, ParameterStore};
-use crate::products;
-use crate::real::Real;
-use candle_core::{CpuStorage, Result, Tensor, TensorId, WithDType};
+use crate::shared::Write;
+use candle_core::{CpuStorage, DType, Result, Tensor, TensorId, WithDType};
 use rayon::prelude::*;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+
+/// Whether the fused kernels serve these inputs; where not, the composed path does.
+///
+/// They live on the host and have an element type with kernels. Without a tape nothing may be
+/// tracked by Candle, which could not differentiate a kernel.
+pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> bool {
+    let has_kernel =
+        |x: &&Tensor| x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64);
+    inputs.iter().all(has_kernel) && (tape.is_some() || !inputs.iter().any(|x| x.track_op()))
+}
 
 /// How to go back through one operation: from the adjoint of its result to those of its inputs.
 type Backward = Box<dyn FnOnce(CpuStorage, &mut Adjoints<'_>) -> Result<()>>;
@@ -112,7 +127,7 @@ impl Tape {
     /// # Errors
     /// When Candle tracks an input that no recorded operation made: the tape could not follow it,
     /// and its gradient would be lost.
-    pub(crate) fn record<T: Real>(
+    pub(crate) fn record<T: Float>(
         &self,
         name: &'static str,
         inputs: &[&Tensor],
@@ -183,7 +198,7 @@ impl Tape {
             run(self.take(), &mut adjoints)?;
             let touched = adjoints.parameters.map(|flat| flat.touched).unwrap_or_default();
             match store.parameters().iter().zip(touched).find(|(_, touched)| !touched) {
-                Some((parameter, _)) => Err(crate::parameters::no_gradient(parameter)),
+                Some((parameter, _)) => Err(gradients::no_gradient(parameter)),
                 None => Ok(()),
             }
         })
@@ -204,7 +219,7 @@ impl Tape {
         }
         let mut adjoints =
             Adjoints { values: HashMap::new(), outputs: self.outputs.take(), parameters: None };
-        let seed = crate::real::for_real!(root, T => T::to_cpu_storage_owned(adjoint.flatten_all()?.to_vec1::<T>()?));
+        let seed = crate::float::for_float!(root, T => T::to_cpu_storage_owned(adjoint.flatten_all()?.to_vec1::<T>()?));
         adjoints.values.insert(root.id(), seed);
         run(self.take(), &mut adjoints)?;
         Ok(adjoints)
@@ -244,7 +259,7 @@ impl Adjoints<'_> {
     /// # Errors
     /// When the device has no memory left.
     pub fn get(&self, variable: &Tensor) -> Result<Option<Tensor>> {
-        let tensor = |storage| crate::real::for_real!(storage, T => Tensor::from_slice(T::cpu_storage_as_slice(storage)?, variable.shape(), variable.device()));
+        let tensor = |storage| crate::float::for_float!(storage, T => Tensor::from_slice(T::cpu_storage_as_slice(storage)?, variable.shape(), variable.device()));
         self.values.get(&variable.id()).map(tensor).transpose()
     }
 
@@ -262,7 +277,11 @@ impl Adjoints<'_> {
     }
 
     /// Adds `adjoint` to that of `tensor`; the first one is kept as it is.
-    pub(crate) fn give<T: Real>(&mut self, tensor: impl Into<Slot>, adjoint: Vec<T>) -> Result<()> {
+    pub(crate) fn give<T: Float>(
+        &mut self,
+        tensor: impl Into<Slot>,
+        adjoint: Vec<T>,
+    ) -> Result<()> {
         let slot = tensor.into();
         if !self.wants(slot) {
             return Ok(());
@@ -271,11 +290,11 @@ impl Adjoints<'_> {
             self.values.insert(slot.id, T::to_cpu_storage_owned(adjoint));
             return Ok(());
         }
-        self.add_with(slot, |total: &mut [T], into| {
+        self.add_with(slot, |total: &mut [T], write| {
             total.par_chunks_mut(CHUNK).zip(adjoint.par_chunks(CHUNK)).for_each(
-                |(total, adjoint)| match into {
-                    products::Into::Replace => total.copy_from_slice(adjoint),
-                    products::Into::Add => crate::parallel::add(total, adjoint),
+                |(total, adjoint)| match write {
+                    Write::Replace => total.copy_from_slice(adjoint),
+                    Write::Add => crate::parallel::add(total, adjoint),
                 },
             );
             Ok(())
@@ -284,10 +303,10 @@ impl Adjoints<'_> {
 
     /// Lets `add` write the adjoint of `tensor` where it lives: over whatever is there, or in
     /// addition to it.
-    pub(crate) fn add_with<T: Real>(
+    pub(crate) fn add_with<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
-        add: impl FnOnce(&mut [T], products::Into) -> Result<()>,
+        add: impl FnOnce(&mut [T], Write) -> Result<()>,
     ) -> Result<()> {
         let slot = tensor.into();
         if !self.wants(slot) {
@@ -305,20 +324,19 @@ impl Adjoints<'_> {
                     parameter.name()
                 );
             };
-            let into =
-                if flat.written[index] { products::Into::Add } else { products::Into::Replace };
+            let write = if flat.written[index] { Write::Add } else { Write::Replace };
             (flat.written[index], flat.touched[index]) = (true, true);
-            return add(values, into);
+            return add(values, write);
         }
-        let mut into = products::Into::Add;
+        let mut write = Write::Add;
         let mut values = match self.values.remove(&slot.id) {
             Some(storage) => T::cpu_storage_data(storage)?,
             None => {
-                into = products::Into::Replace;
+                write = Write::Replace;
                 vec![T::default(); slot.count]
             }
         };
-        add(&mut values, into)?;
+        add(&mut values, write)?;
         self.values.insert(slot.id, T::to_cpu_storage_owned(values));
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The normaliser of a row of logits: a search computes one for every hypothesis and step, over the
 //! whole vocabulary.
 
-use crate::real::{Real, blocked_max, blocked_sum, vectorised};
+use crate::float::{Float, vectorised};
+use crate::sums::{blocked_max, blocked_sum};
 
 /// Logits that share a maximum in [`block_maxima`].
 pub const BLOCK: usize = 64;
@@ -38,7 +39,7 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
 /// machine.
 #[must_use]
 pub fn exponential(x: f32) -> f32 {
-    Real::exp(x)
+    Float::exp(x)
 }
 
 vectorised! {

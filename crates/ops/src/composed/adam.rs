@@ -1,0 +1,43 @@
+//! Adam, composed of Candle's primitives.
+
+use crate::optim::AdamStep;
+use crate::tape::{Parameter, ParameterStore};
+use candle_core::{Result, Tensor};
+
+/// See [`crate::adam_step()`].
+///
+/// # Errors
+/// When a buffer's length is not the store's.
+pub fn adam_step(
+    store: &ParameterStore,
+    gradients: &Tensor,
+    first: &mut Tensor,
+    second: &mut Tensor,
+    step: &AdamStep,
+) -> Result<()> {
+    let weights = store.flat()?;
+    let decay = (step.weight_decay != 0.0).then(|| {
+        let rate = |p: &Parameter| if p.is_matrix() { step.weight_decay as f32 } else { 0.0 };
+        let rates: Vec<f32> =
+            store.parameters().iter().flat_map(|p| std::iter::repeat_n(rate(p), p.len())).collect();
+        Tensor::from_vec(rates, store.len(), store.device())
+    });
+    let decay = decay.transpose()?;
+    let mut gradient = (gradients * step.gradient_scale)?;
+    let mut kept = weights.clone();
+    if let Some(decay) = decay {
+        let decayed = (decay * &weights)?;
+        if step.decoupled {
+            kept = (kept - (decayed * step.learning_rate)?)?;
+        } else {
+            gradient = (gradient + decayed)?;
+        }
+    }
+    *first = ((&*first * step.beta1)? + (&gradient * (1.0 - step.beta1))?)?.detach();
+    *second = ((&*second * step.beta2)? + (gradient.sqr()? * (1.0 - step.beta2))?)?.detach();
+    let correction1 = 1.0 - step.beta1.powf(step.step as f64);
+    let correction2 = 1.0 - step.beta2.powf(step.step as f64);
+    let root = ((&*second / correction2)?.sqrt()? + step.epsilon)?;
+    let update = ((&*first / root)? * (step.learning_rate / correction1))?;
+    store.set_flat(&(kept - update)?)
+}

@@ -1,0 +1,77 @@
+//! Access to the elements of Candle's tensors on the host.
+
+use crate::float::Float;
+use candle_core::backend::BackendStorage;
+use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Result, Storage, Tensor, bail};
+use std::cell::RefCell;
+use std::ops::Deref;
+
+/// Read access to the elements of a tensor on the host, in row-major order.
+pub(crate) struct Host<'a> {
+    /// Candle's read guard, whose type it does not export.
+    storage: Box<dyn Deref<Target = Storage> + 'a>,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Host<'a> {
+    /// # Errors
+    /// When the elements are not contiguous.
+    pub(crate) fn new(tensor: &'a Tensor) -> Result<Self> {
+        let (storage, layout) = tensor.storage_and_layout();
+        match layout.contiguous_offsets() {
+            Some((start, end)) => Ok(Self { storage: Box::new(storage), start, end }),
+            None => bail!("a fused operation got a strided tensor of shape {:?}", layout.shape()),
+        }
+    }
+
+    pub(crate) fn elements<T: Float>(&self) -> Result<&[T]> {
+        match &**self.storage {
+            Storage::Cpu(storage) => Ok(&T::cpu_storage_as_slice(storage)?[self.start..self.end]),
+            _ => bail!("a fused operation got a tensor that is not on the host"),
+        }
+    }
+}
+
+/// What has an element type: a tensor, or its storage.
+pub(crate) trait Typed {
+    fn data_type(&self) -> DType;
+}
+
+impl Typed for Tensor {
+    fn data_type(&self) -> DType {
+        self.dtype()
+    }
+}
+
+impl Typed for CpuStorage {
+    fn data_type(&self) -> DType {
+        BackendStorage::dtype(self)
+    }
+}
+
+/// Mutable access to a contiguous f32 tensor on the host.
+pub(crate) fn update_elements(
+    tensor: &Tensor,
+    update: impl FnMut(&mut [f32]) -> Result<()>,
+) -> Result<()> {
+    tensor.inplace_op1(&Update(RefCell::new(update)))
+}
+
+struct Update<F>(RefCell<F>);
+
+impl<F: FnMut(&mut [f32]) -> Result<()>> InplaceOp1 for Update<F> {
+    fn name(&self) -> &'static str {
+        "update-elements"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        let CpuStorage::F32(values) = storage else {
+            candle_core::bail!("expected f32, got {:?}", storage.data_type())
+        };
+        match layout.contiguous_offsets() {
+            Some((start, end)) => (self.0.borrow_mut())(&mut values[start..end]),
+            None => candle_core::bail!("expected a contiguous tensor, got {layout:?}"),
+        }
+    }
+}

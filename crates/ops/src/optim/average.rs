@@ -1,0 +1,35 @@
+//! The exponential moving average of the weights (Polyak and Juditsky 1992).
+
+use crate::host::{Host, update_elements};
+use crate::tape::ParameterStore;
+use candle_core::{Result, Tensor};
+
+/// `average ← decay · average + (1 - decay) · weights`: the exponential moving average of the
+/// weights.
+///
+/// # Errors
+/// When the buffer's length is not the store's.
+pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Result<()> {
+    if average.elem_count() != store.len() {
+        candle_core::bail!(
+            "moving average: a buffer of {} values for {} parameters",
+            average.elem_count(),
+            store.len()
+        );
+    }
+    if !store.device().is_cpu() {
+        *average = ((&*average * decay)? + (store.flat()? * (1.0 - decay))?)?.detach();
+        return Ok(());
+    }
+    update_elements(average, |average| {
+        for parameter in store.parameters() {
+            let weights = parameter.var().as_detached_tensor();
+            let host = Host::new(&weights)?;
+            let range = parameter.offset()..parameter.offset() + parameter.len();
+            for (average, weight) in average[range].iter_mut().zip(host.elements::<f32>()?) {
+                *average = *average * decay as f32 + *weight * (1.0 - decay) as f32;
+            }
+        }
+        Ok(())
+    })
+}

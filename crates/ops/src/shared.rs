@@ -1,0 +1,89 @@
+//! Memory that several threads write to, each to a part of its own.
+
+/// What a result does to the memory that it is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// Replaces what is there, which need not be initialised.
+    Replace,
+    /// Adds to what is there.
+    Add,
+}
+
+/// A vector of `count` elements that `write` fills, and what it returns. Zeros first would be a
+/// serial pass over memory.
+///
+/// # Safety
+/// `write` writes every element.
+pub(crate) unsafe fn filled<T, R>(count: usize, write: impl FnOnce(Shared<T>) -> R) -> (Vec<T>, R) {
+    let mut values = Vec::with_capacity(count);
+    let result = write(Shared::spare(&mut values, count));
+    // SAFETY: there is room for them, and by the caller's promise they have been written.
+    unsafe { values.set_len(count) };
+    (values, result)
+}
+
+/// Memory that several tasks write to, each to its own elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<T>(*mut T, usize);
+
+// SAFETY: every access is `unsafe`, and its callers promise that no two of them overlap.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(slice: &mut [T]) -> Self {
+        Self(slice.as_mut_ptr(), slice.len())
+    }
+
+    /// Room for `count` elements behind those of `vector`, not initialised: to be written, and not
+    /// to be read before.
+    pub(crate) fn spare(vector: &mut Vec<T>, count: usize) -> Self {
+        let spare = vector.spare_capacity_mut();
+        assert!(count <= spare.len());
+        Self(spare.as_mut_ptr().cast(), count)
+    }
+
+    /// Writes `values` from `start` on, whether or not anything is there.
+    ///
+    /// # Safety
+    /// As [`Shared::range`], for the elements that are written.
+    pub(crate) unsafe fn write(&self, start: usize, values: &[T])
+    where
+        T: Copy,
+    {
+        assert!(start <= self.1 && values.len() <= self.1 - start);
+        // SAFETY: in bounds by the assertion; no overlap by the caller's promise.
+        unsafe { self.0.add(start).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    }
+
+    /// Elements.
+    pub(crate) fn len(&self) -> usize {
+        self.1
+    }
+
+    /// The first element of `range`, for reads and writes by address.
+    ///
+    /// # Safety
+    /// As [`Shared::range`], for the elements that are written.
+    pub(crate) unsafe fn pointer(&self, range: std::ops::Range<usize>) -> *mut T {
+        assert!(range.start <= range.end && range.end <= self.1);
+        // SAFETY: in bounds by the assertion.
+        unsafe { self.0.add(range.start) }
+    }
+
+    /// The elements of `range`.
+    ///
+    /// # Safety
+    /// No two live results may overlap, the memory that `self` was made from must outlive them, and
+    /// it must be initialised there.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "threads write disjoint parts through one shared reference"
+    )]
+    pub(crate) unsafe fn range(&self, range: std::ops::Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.1);
+        // SAFETY: in bounds by the assertion; disjointness is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
+    }
+}
