@@ -39,6 +39,7 @@
 mod config;
 mod draws;
 mod error;
+mod files;
 mod tasks;
 mod text;
 
@@ -48,14 +49,16 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use tasks::pairs::batches::{Batch, EpochPlan, Position};
+pub use tasks::pairs::cache::Pair;
 pub use tasks::pairs::cleaning::{Cleaner, DropReason, Dropped};
 pub use tasks::pairs::dataset::Dataset;
 pub use tasks::pairs::prefetch::{Prefetched, Prefetcher};
 pub use tasks::pairs::prepare::{Prepared, prepare};
 pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files, split_name};
 pub use tasks::pairs::report::{BatchingReport, DataReport, LengthBin, SideReport};
-pub use text::cache::Pair;
+
 pub use text::fingerprint::{copy_text_records, corpus_changes};
 pub use text::lines::LineReader;
 pub use text::subwords::Epoch;
-pub use text::tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, TokenizerPair, UNKNOWN};
+pub use text::tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, UNKNOWN};
+pub use text::tokenizers::TokenizerPair;

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::text::cache::write_atomically;
+use crate::files::write_atomically;
 use crate::text::tokenizer::hexadecimal;
 use crate::{DataConfig, Error, Result, split_files, split_name};
 

@@ -9,4 +9,5 @@ pub(crate) mod lines;
 pub(crate) mod subwords;
 pub(crate) mod tokenizer;
 pub(crate) mod tokenizer_training;
+pub(crate) mod tokenizers;
 pub(crate) mod unigram_sampling;

@@ -13,7 +13,7 @@
 use crate::draws::Draws;
 use crate::text::bpe_dropout::Merges;
 use crate::text::unigram_sampling::Pieces;
-use crate::{Error, Result, Tokenizer, TokenizerConfig, TokenizerPair};
+use crate::{Error, Result, Tokenizer, TokenizerConfig};
 
 /// The key of these draws, apart from those that order batches.
 const PURPOSE: u64 = 4;
@@ -39,7 +39,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// The draws for one side of a line.
-    fn new(epoch: Epoch, line: u64, side: u64) -> Self {
+    pub(crate) fn new(epoch: Epoch, line: u64, side: u64) -> Self {
         let key = Draws::new(epoch.seed, epoch.number, PURPOSE)
             .bits(line.wrapping_mul(2).wrapping_add(side));
         Self { draws: Draws::new(key, 0, PURPOSE), next: 0 }
@@ -51,23 +51,27 @@ impl Stream {
     }
 }
 
-/// What cuts the words of one side.
+/// What cuts words.
 #[derive(Debug)]
 enum Algorithm {
     Bpe { merges: Merges, dropout: f64 },
     Unigram { pieces: Pieces, alpha: f64 },
 }
 
-/// Segments sentences of one side at random.
+/// Segments sentences at random.
 #[derive(Debug)]
-struct SideSampler {
+pub(crate) struct SubwordSampler {
     algorithm: Algorithm,
     /// Whether a token begins a word.
     begins: Vec<bool>,
 }
 
-impl SideSampler {
-    fn new(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Self> {
+impl SubwordSampler {
+    /// A sampler of the configured kind.
+    ///
+    /// # Errors
+    /// When the tokenizer is of another, or its file cannot be understood.
+    pub(crate) fn new(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Self> {
         let file: serde_json::Value = serde_json::from_str(tokenizer.json()).map_err(|error| {
             Error::Tokenizer { action: "read its file", message: error.to_string() }
         })?;
@@ -98,8 +102,13 @@ impl SideSampler {
         Ok(Self { algorithm, begins })
     }
 
+    /// Whether it leaves out merges of BPE; otherwise it draws from a unigram model.
+    pub(crate) fn is_bpe(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Bpe { .. })
+    }
+
     /// The same text in other tokens.
-    fn segment(&self, ids: &[u32], draws: &mut Stream) -> Vec<u32> {
+    pub(crate) fn segment(&self, ids: &[u32], draws: &mut Stream) -> Vec<u32> {
         let mut out = Vec::with_capacity(ids.len() * 2);
         for word in
             ids.chunk_by(|_, next| !self.begins.get(*next as usize).copied().unwrap_or(false))
@@ -114,77 +123,6 @@ impl SideSampler {
             }
         }
         out
-    }
-}
-
-/// Segments the pairs of a training split at random.
-#[derive(Debug)]
-pub(crate) struct SubwordSampler {
-    source: SideSampler,
-    /// None where both sides share a tokenizer.
-    target: Option<SideSampler>,
-    /// A side that would get more tokens than this stays as the tokenizer cuts it.
-    max_tokens: usize,
-}
-
-impl SubwordSampler {
-    /// A sampler as configured, or none where nothing is to be sampled.
-    ///
-    /// # Errors
-    /// When the tokenizer is not of the kind that the settings are for, or its file cannot be
-    /// understood.
-    pub(crate) fn new(
-        tokenizers: &TokenizerPair,
-        config: &TokenizerConfig,
-        max_tokens: usize,
-    ) -> Result<Option<Self>> {
-        if config.dropout == 0.0 && config.sampling_alpha == 0.0 {
-            return Ok(None);
-        }
-        let source = SideSampler::new(tokenizers.source(), config)?;
-        let target = if tokenizers.is_joint() {
-            None
-        } else {
-            Some(SideSampler::new(tokenizers.target(), config)?)
-        };
-        let is_bpe = |side: &SideSampler| matches!(side.algorithm, Algorithm::Bpe { .. });
-        let sides = || std::iter::once(&source).chain(&target);
-        let settings = [
-            ("data.tokenizer.dropout", config.dropout, "BPE", sides().any(is_bpe)),
-            (
-                "data.tokenizer.sampling_alpha",
-                config.sampling_alpha,
-                "Unigram",
-                !sides().all(is_bpe),
-            ),
-        ];
-        for (key, strength, needed, found) in settings {
-            if strength > 0.0 && !found {
-                return Err(Error::Config {
-                    key,
-                    message: format!("needs a {needed} tokenizer, and there is none: set it to 0"),
-                });
-            }
-        }
-        Ok(Some(Self { source, target, max_tokens }))
-    }
-
-    /// The pair of `line` as this epoch sees it.
-    pub(crate) fn segment(
-        &self,
-        source: Vec<u32>,
-        target: Vec<u32>,
-        epoch: Epoch,
-        line: u64,
-    ) -> (Vec<u32>, Vec<u32>) {
-        let side = |sampler: &SideSampler, ids: Vec<u32>, side: u64| {
-            let sampled = sampler.segment(&ids, &mut Stream::new(epoch, line, side));
-            if sampled.len() > self.max_tokens { ids } else { sampled }
-        };
-        (
-            side(&self.source, source, 0),
-            side(self.target.as_ref().unwrap_or(&self.source), target, 1),
-        )
     }
 }
 

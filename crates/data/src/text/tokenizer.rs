@@ -11,9 +11,9 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use tokenizers::{ModelWrapper, NormalizedString, Normalizer};
 
-use crate::text::cache::write_atomically;
+use crate::files::write_atomically;
 use crate::text::tokenizer_training::train;
-use crate::{Cleaner, DataConfig, Error, PairReader, Result, TokenizerConfig};
+use crate::{Error, Result, TokenizerConfig};
 
 /// The id of `<pad>`.
 pub const PAD: u32 = 0;
@@ -26,9 +26,8 @@ pub const END: u32 = 3;
 /// The special tokens; the index of each is its id.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
 
-const JOINT_FILE: &str = "tokenizer.json";
-const SOURCE_FILE: &str = "tokenizer.source.json";
-const TARGET_FILE: &str = "tokenizer.target.json";
+/// What the file of a tokenizer is called, where there is one.
+pub(crate) const FILE: &str = "tokenizer.json";
 
 /// A tokenizer of one language, or of both. Cheap to clone.
 #[derive(Clone)]
@@ -69,7 +68,7 @@ impl Tokenizer {
     ) -> Result<Self> {
         let trained = train(config, nfkc, lowercase, texts)?;
         let json = trained.to_string(true).map_err(fault("write its file"))?;
-        Self::from_json(&json, Path::new(JOINT_FILE))
+        Self::from_json(&json, Path::new(FILE))
     }
 
     /// Loads a `tokenizer.json`.
@@ -267,146 +266,4 @@ pub(crate) fn is_text(token: &str) -> bool {
 /// Bytes as lowercase hexadecimal digits.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The tokenizers of both sides, which may be one and the same.
-#[derive(Debug, Clone)]
-pub struct TokenizerPair {
-    source: Tokenizer,
-    target: Option<Tokenizer>,
-}
-
-impl TokenizerPair {
-    /// One tokenizer, and so one vocabulary, for both sides.
-    pub fn joint(tokenizer: Tokenizer) -> Self {
-        Self { source: tokenizer, target: None }
-    }
-
-    /// A tokenizer for each side.
-    pub fn separate(source: Tokenizer, target: Tokenizer) -> Self {
-        Self { source, target: Some(target) }
-    }
-
-    /// Trains on the training split, or loads the files that the configuration names.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Tokenizer::train`], [`Tokenizer::load`] and [`PairReader`].
-    pub fn train(config: &DataConfig) -> Result<Self> {
-        let settings = &config.tokenizer;
-        match (&settings.path, &settings.target_path) {
-            (Some(source), Some(target)) => {
-                Ok(Self::separate(Tokenizer::load(source)?, Tokenizer::load(target)?))
-            }
-            (Some(path), None) => Ok(Self::joint(Tokenizer::load(path)?)),
-            (None, _) if settings.joint => {
-                let texts = training_pairs(config)?.flat_map(|pair| match pair {
-                    Ok((source, target)) => vec![Ok(source), Ok(target)],
-                    Err(error) => vec![Err(error)],
-                });
-                Tokenizer::train(settings, config.nfkc, config.lowercase, texts).map(Self::joint)
-            }
-            (None, _) => {
-                let train = |texts: &mut dyn Iterator<Item = Result<String>>| {
-                    Tokenizer::train(settings, config.nfkc, config.lowercase, texts)
-                };
-                // The corpus is read once for each side rather than held in memory.
-                Ok(Self::separate(
-                    train(&mut training_pairs(config)?.map(|pair| Ok(pair?.0)))?,
-                    train(&mut training_pairs(config)?.map(|pair| Ok(pair?.1)))?,
-                ))
-            }
-        }
-    }
-
-    /// The tokenizers of a run: those it already has, or else new ones, which are saved there.
-    ///
-    /// # Errors
-    ///
-    /// As for [`TokenizerPair::train`] and [`TokenizerPair::save`].
-    pub fn obtain(config: &DataConfig, directory: &Path) -> Result<Self> {
-        if Self::exists(directory) {
-            return Self::load(directory);
-        }
-        let tokenizers = Self::train(config)?;
-        tokenizers.save(directory)?;
-        Ok(tokenizers)
-    }
-
-    /// Whether a folder holds tokenizers.
-    pub fn exists(directory: &Path) -> bool {
-        directory.join(JOINT_FILE).is_file()
-            || (directory.join(SOURCE_FILE).is_file() && directory.join(TARGET_FILE).is_file())
-    }
-
-    /// Loads `tokenizer.json`, or `tokenizer.source.json` and `tokenizer.target.json`.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Tokenizer::load`].
-    pub fn load(directory: &Path) -> Result<Self> {
-        let source = directory.join(SOURCE_FILE);
-        if source.is_file() {
-            let target = directory.join(TARGET_FILE);
-            return Ok(Self::separate(Tokenizer::load(&source)?, Tokenizer::load(&target)?));
-        }
-        Tokenizer::load(&directory.join(JOINT_FILE)).map(Self::joint)
-    }
-
-    /// Writes the files that [`TokenizerPair::load`] reads; the folder is made where needed.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be written.
-    pub fn save(&self, directory: &Path) -> Result<()> {
-        std::fs::create_dir_all(directory).map_err(|source| Error::io(directory, source))?;
-        match &self.target {
-            None => self.source.save(&directory.join(JOINT_FILE)),
-            Some(target) => {
-                self.source.save(&directory.join(SOURCE_FILE))?;
-                target.save(&directory.join(TARGET_FILE))
-            }
-        }
-    }
-
-    /// The tokenizer of the source side.
-    pub fn source(&self) -> &Tokenizer {
-        &self.source
-    }
-
-    /// The tokenizer of the target side.
-    pub fn target(&self) -> &Tokenizer {
-        self.target.as_ref().unwrap_or(&self.source)
-    }
-
-    /// Whether both sides share one vocabulary.
-    pub fn is_joint(&self) -> bool {
-        self.target.is_none()
-    }
-
-    /// What tells these tokenizers from others: the hash of the one, or of both hashes.
-    pub fn hash(&self) -> String {
-        match &self.target {
-            None => self.source.hash().to_owned(),
-            Some(target) => {
-                let both = format!("{}\n{}", self.source.hash(), target.hash());
-                hexadecimal(&Sha256::digest(both.as_bytes()))
-            }
-        }
-    }
-}
-
-/// The texts of the training pairs that cleaning keeps before tokens are known.
-fn training_pairs(
-    config: &DataConfig,
-) -> Result<impl Iterator<Item = Result<(String, String)>> + use<>> {
-    let cleaner = Cleaner::new(&config.cleaning);
-    let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
-    Ok(PairReader::open(config, &config.train)?
-        .filter(move |pair| match pair {
-            Ok(pair) => cleaner.check_text(&pair.source, &pair.target).is_ok(),
-            Err(_) => true,
-        })
-        .take(limit)
-        .map(|pair| pair.map(|pair| (pair.source, pair.target))))
 }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use crate::text::cache::{Cache, Key, Pair};
-use crate::text::subwords::SubwordSampler;
+use crate::tasks::pairs::cache::{Pair, PairCache};
+use crate::tasks::pairs::subwords::PairSampler;
+use crate::text::cache::Key;
 use crate::{Batch, BatchingConfig, DataReport, Epoch, EpochPlan, Result};
 
 /// The seed of the epochs that the report takes as its examples.
@@ -14,10 +15,10 @@ const EXAMPLE: u64 = 0;
 /// The ids stay on disk until they are used, so a data set may be larger than memory.
 #[derive(Debug)]
 pub struct Dataset {
-    cache: Cache,
+    cache: PairCache,
     report: DataReport,
     /// What segments pairs anew in each epoch, where that is asked for.
-    sampler: Option<SubwordSampler>,
+    sampler: Option<PairSampler>,
     /// So many epochs, the first, go in both directions.
     bidirectional_epochs: u64,
 }
@@ -31,7 +32,7 @@ impl Dataset {
         batching: &BatchingConfig,
         bidirectional_epochs: u64,
     ) -> Result<Option<Self>> {
-        Ok(Cache::open(path, key)?.map(|(cache, report)| {
+        Ok(PairCache::open(path, key)?.map(|(cache, report)| {
             let mut dataset = Self { cache, report, sampler: None, bidirectional_epochs };
             // Batching settings are no part of the cache, so that changing them costs no
             // tokenising.
@@ -46,7 +47,7 @@ impl Dataset {
     }
 
     /// The same pairs, segmented at random in the batches of an epoch.
-    pub(crate) fn with_sampler(self, sampler: Option<SubwordSampler>) -> Self {
+    pub(crate) fn with_sampler(self, sampler: Option<PairSampler>) -> Self {
         Self { sampler, ..self }
     }
 

@@ -1,6 +1,7 @@
 //! Translation: pairs of sentences, read, cleaned, tokenised and put into batches by length.
 
 pub(crate) mod batches;
+pub(crate) mod cache;
 pub(crate) mod cleaning;
 pub(crate) mod dataset;
 pub(crate) mod parquet_reader;
@@ -9,3 +10,5 @@ pub(crate) mod prepare;
 pub(crate) mod reader;
 pub(crate) mod records;
 pub(crate) mod report;
+pub(crate) mod subwords;
+pub(crate) mod tokenizers;

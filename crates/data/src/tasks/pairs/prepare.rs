@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use crate::tasks::pairs::cache::push;
 use crate::tasks::pairs::reader::empty_corpus;
 use crate::tasks::pairs::report::SideCounter;
+use crate::tasks::pairs::subwords::PairSampler;
 use crate::text::cache::{CacheWriter, Key};
 use crate::text::fingerprint::{Fingerprint, TEXT_FOLDER};
-use crate::text::subwords::SubwordSampler;
 use crate::{
     BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair,
     Result, Side, TokenizerPair, split_files, split_name,
@@ -58,7 +59,7 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     let tokenizers = TokenizerPair::obtain(config, run)?;
     let cache = run.join(CACHE_FOLDER);
     // A tokenizer that cannot be sampled from is found before the text is tokenised.
-    let sampler = SubwordSampler::new(&tokenizers, &config.tokenizer, config.cleaning.max_tokens)?;
+    let sampler = PairSampler::new(&tokenizers, &config.tokenizer, config.cleaning.max_tokens)?;
     let split = |name: &str, text: &Fingerprint, bidirectional_epochs: u64| {
         prepare_split(config, &tokenizers, name, text, &cache, bidirectional_epochs)
     };
@@ -167,7 +168,7 @@ impl<'a> Builder<'a> {
             self.kept += 1;
             self.sides[0].add(source, &self.is_byte[0]);
             self.sides[1].add(target, &self.is_byte[1]);
-            self.writer.push(source, target, pair.line)?;
+            push(&mut self.writer, source, target, pair.line)?;
         }
         Ok(())
     }

@@ -1,0 +1,68 @@
+//! Tokenizers trained on both sides of the training pairs.
+
+use std::path::Path;
+
+use crate::{Cleaner, DataConfig, PairReader, Result, Tokenizer, TokenizerPair};
+
+impl TokenizerPair {
+    /// Trains on the training split, or loads the files that the configuration names.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tokenizer::train`], [`Tokenizer::load`] and [`PairReader`].
+    pub fn train(config: &DataConfig) -> Result<Self> {
+        let settings = &config.tokenizer;
+        match (&settings.path, &settings.target_path) {
+            (Some(source), Some(target)) => {
+                Ok(Self::separate(Tokenizer::load(source)?, Tokenizer::load(target)?))
+            }
+            (Some(path), None) => Ok(Self::joint(Tokenizer::load(path)?)),
+            (None, _) if settings.joint => {
+                let texts = training_pairs(config)?.flat_map(|pair| match pair {
+                    Ok((source, target)) => vec![Ok(source), Ok(target)],
+                    Err(error) => vec![Err(error)],
+                });
+                Tokenizer::train(settings, config.nfkc, config.lowercase, texts).map(Self::joint)
+            }
+            (None, _) => {
+                let train = |texts: &mut dyn Iterator<Item = Result<String>>| {
+                    Tokenizer::train(settings, config.nfkc, config.lowercase, texts)
+                };
+                // The corpus is read once for each side rather than held in memory.
+                Ok(Self::separate(
+                    train(&mut training_pairs(config)?.map(|pair| Ok(pair?.0)))?,
+                    train(&mut training_pairs(config)?.map(|pair| Ok(pair?.1)))?,
+                ))
+            }
+        }
+    }
+
+    /// The tokenizers of a run: those it already has, or else new ones, which are saved there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`TokenizerPair::train`] and [`TokenizerPair::save`].
+    pub fn obtain(config: &DataConfig, directory: &Path) -> Result<Self> {
+        if Self::exists(directory) {
+            return Self::load(directory);
+        }
+        let tokenizers = Self::train(config)?;
+        tokenizers.save(directory)?;
+        Ok(tokenizers)
+    }
+}
+
+/// The texts of the training pairs that cleaning keeps before tokens are known.
+fn training_pairs(
+    config: &DataConfig,
+) -> Result<impl Iterator<Item = Result<(String, String)>> + use<>> {
+    let cleaner = Cleaner::new(&config.cleaning);
+    let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
+    Ok(PairReader::open(config, &config.train)?
+        .filter(move |pair| match pair {
+            Ok(pair) => cleaner.check_text(&pair.source, &pair.target).is_ok(),
+            Err(_) => true,
+        })
+        .take(limit)
+        .map(|pair| pair.map(|pair| (pair.source, pair.target))))
+}
