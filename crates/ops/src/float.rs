@@ -128,7 +128,8 @@ impl Float for f64 {
     }
 }
 
-/// Runs a function generic over [`Float`] for the element type of a tensor that [has a kernel](crate::tape::is_fused).
+/// Runs a function generic over [`Float`] for the element type of a tensor that
+/// [has a kernel](crate::tape::is_fused).
 macro_rules! for_float {
     ($tensor:expr, $T:ident => $body:expr) => {
         match $crate::host::Typed::data_type($tensor) {
@@ -149,7 +150,9 @@ pub(crate) use for_float;
 /// Defines a function whose body is compiled for AVX-512, AVX2 and the baseline, chosen at run
 /// time.
 macro_rules! vectorised {
-    ($(#[$meta:meta])* fn $name:ident<$T:ident>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+    ($(#[$meta:meta])* fn $name:ident<$T:ident>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?
+        $body:block
+    ) => {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments)]
         pub(crate) fn $name<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? {
@@ -160,20 +163,27 @@ macro_rules! vectorised {
             {
                 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,fma")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx512<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? { portable::<$T>($($arg),*) }
+                fn avx512<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? {
+                    portable::<$T>($($arg),*)
+                }
                 #[target_feature(enable = "avx2,fma")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx2<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? { portable::<$T>($($arg),*) }
+                fn avx2<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? {
+                    portable::<$T>($($arg),*)
+                }
                 if std::arch::is_x86_feature_detected!("avx512f")
                     && std::arch::is_x86_feature_detected!("avx512vl")
                     && std::arch::is_x86_feature_detected!("avx512bw")
                     && std::arch::is_x86_feature_detected!("avx512dq")
                     && std::arch::is_x86_feature_detected!("fma")
                 {
-                    // SAFETY: the processor has just been found to have every feature that the function enables.
+                    // SAFETY: the processor has just been found to have every feature that the
+                    // function enables.
                     return unsafe { avx512::<$T>($($arg),*) };
                 }
-                if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+                if std::arch::is_x86_feature_detected!("avx2")
+                    && std::arch::is_x86_feature_detected!("fma")
+                {
                     // SAFETY: as above.
                     return unsafe { avx2::<$T>($($arg),*) };
                 }

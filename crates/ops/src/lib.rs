@@ -30,17 +30,21 @@ pub mod products;
 pub mod profile;
 pub mod rng;
 mod shared;
+mod spec;
 mod sums;
 mod tape;
 pub mod threads;
 
-pub use loss::{CrossEntropySpec, LossSums, smoothed_cross_entropy};
+pub use loss::smoothed_cross_entropy;
 pub use nn::{
-    Activation, AttentionSpec, Dropout, EmbeddingSpec, LinearSpec, Seen, cross_attention,
-    decoding_attention, embedding, layer_norm, linear, normalizer, packed_linear, relative_bias,
-    rotary, self_attention,
+    cross_attention, decoding_attention, embedding, layer_norm, linear, normalizer, packed_linear,
+    relative_bias, rotary, self_attention,
 };
-pub use optim::{AdamStep, adam_step, ema_step, global_norm};
+pub use optim::{adam_step, ema_step, global_norm};
 pub use packed_weights::PackedWeights;
 pub use products::{Kernel, KernelError, Products};
+pub use spec::{
+    Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec,
+    LossSums, Seen,
+};
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape};

@@ -1,4 +1,4 @@
-//! Which threads work: the pool's, and of Candle's own as few as may be.
+//! How work enters the pool of threads, and how Candle's own pool is kept out of its way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,10 +1,13 @@
 //! Adam, composed of Candle's primitives.
 
-use crate::optim::AdamStep;
+use crate::spec::AdamStep;
 use crate::tape::{Parameter, ParameterStore};
 use candle_core::{Result, Tensor};
 
 /// See [`crate::adam_step()`].
+///
+/// # Shapes
+/// As [`crate::adam_step()`].
 ///
 /// # Errors
 /// When a buffer's length is not the store's.

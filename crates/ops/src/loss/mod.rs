@@ -15,70 +15,16 @@ mod tiled;
 
 use crate::float::{Float, for_float, vectorised};
 use crate::host::Host;
-use crate::products::{Kernel, Matrix, Products, Threads, product};
+use crate::products::{Kernel, Matrix, Threads, product};
 use crate::shared::Write;
+use crate::spec::{CrossEntropySpec, LossSums};
 use crate::sums::{blocked_max, blocked_sum};
-use crate::tape::{Tape, is_fused};
+use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{DType, Result, Tensor};
-use pairs::{arranged, pair, restored};
+use pairs::{BLOCK_ROWS, arranged, pair, restored};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use tiled::Tiled;
-
-/// Rows of logits that exist at a time.
-const BLOCK_ROWS: usize = 128;
-
-/// Sums over the target tokens of a batch.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct LossSums {
-    /// Label-smoothed cross entropy, in nats.
-    pub smoothed: f64,
-    /// Negative log-likelihood of the true tokens, in nats.
-    pub nll: f64,
-    /// Tokens whose true class has the highest logit (the first one, where several tie).
-    pub correct: usize,
-    /// Kullback–Leibler divergence of its partner's distribution from a token's own, in nats; 0
-    /// where tokens are no pairs.
-    pub divergence: f64,
-}
-
-impl LossSums {
-    fn add(&mut self, other: &Self) {
-        self.divergence += other.divergence;
-        self.smoothed += other.smoothed;
-        self.nll += other.nll;
-        self.correct += other.correct;
-    }
-}
-
-/// What a loss computes, beside its inputs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CrossEntropySpec {
-    /// Label smoothing.
-    pub smoothing: f64,
-    /// Above 0, rows `i` and `i + N/2` are two passes over the same token, and this is the factor
-    /// of the divergences between their distributions: R-Drop's regularisation (Liang et al.
-    /// 2021).
-    pub r_drop: f64,
-    /// Factor of the sum over the tokens.
-    pub scale: f64,
-    /// How the operands of the products are rounded, forward and backward.
-    pub products: Products,
-}
-
-impl CrossEntropySpec {
-    fn is_paired(&self) -> bool {
-        self.r_drop > 0.0
-    }
-
-    fn total(&self, sums: &LossSums) -> f64 {
-        if self.is_paired() {
-            self.scale * (sums.smoothed + self.r_drop * sums.divergence)
-        } else {
-            self.scale * sums.smoothed
-        }
-    }
-}
 
 /// `scale · Σ` of the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, and the unscaled
 /// sums.
@@ -121,33 +67,44 @@ pub fn smoothed_cross_entropy(
     if hidden.dtype() == DType::F32 && kernel != Kernel::Gemm && rows > 0 {
         return tiled_cross_entropy(tape, hidden, weight, targets, spec, kernel);
     }
-    for_float!(hidden, T => {
-        let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
-        let (hidden_values, weight_values) = (hidden_host.elements()?, weight_host.elements()?);
-        let compute = || match spec.is_paired() {
-            false => compute::<T>(hidden_values, weight_values, targets, spec, tape.is_some()),
-            true => {
-                let width = weight_values.len() / classes.max(1);
-                let (hidden, targets) = (arranged(hidden_values, width), arranged(targets, 1));
-                let (sums, gradients) = compute::<T>(&hidden, weight_values, &targets, spec, tape.is_some());
-                (sums, gradients.map(|(hidden, weight)| (restored(&hidden, width), weight)))
-            }
-        };
-        let (sums, gradients) = crate::profile::time("cross entropy", compute);
-        let loss = Tensor::from_vec(vec![<T as Float>::of(spec.total(&sums))], (), hidden.device())?;
-        if let (Some(tape), Some((grad_hidden, grad_weight))) = (tape, gradients) {
-            let (inputs, mut gradients) = ((hidden.clone(), weight.clone()), (grad_hidden, grad_weight));
-            tape.record::<T>("cross entropy", &[hidden, weight], &loss, move |adjoint, adjoints| {
-                // The usual root of the graph has adjoint 1.
-                if adjoint[0] != <T as Float>::of(1.0) {
-                    gradients.0.iter_mut().chain(&mut gradients.1).for_each(|value| *value *= adjoint[0]);
-                }
-                adjoints.give(&inputs.0, gradients.0)?;
-                adjoints.give(&inputs.1, gradients.1)
-            })?;
+    for_float!(hidden, T => chunked_cross_entropy::<T>(tape, hidden, weight, targets, spec))
+}
+
+fn chunked_cross_entropy<T: Float>(
+    tape: Option<&Tape>,
+    hidden: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    spec: &CrossEntropySpec,
+) -> Result<(Tensor, LossSums)> {
+    let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
+    let (hidden_values, weight_values) =
+        (hidden_host.elements::<T>()?, weight_host.elements::<T>()?);
+    let (width, differentiate) = (hidden.dim(1)?, tape.is_some());
+    let compute = || match spec.is_paired() {
+        false => compute(hidden_values, weight_values, targets, spec, differentiate),
+        true => {
+            let (hidden, targets) = (arranged(hidden_values, width), arranged(targets, 1));
+            let (sums, gradients) = compute(&hidden, weight_values, &targets, spec, differentiate);
+            (sums, gradients.map(|(hidden, weight)| (restored(&hidden, width), weight)))
         }
-        Ok((loss, sums))
-    })
+    };
+    let (sums, gradients) = crate::profile::time("cross entropy", compute);
+    let loss = Tensor::from_vec(vec![T::of(spec.total(&sums))], (), hidden.device())?;
+    if let (Some(tape), Some(mut gradients)) = (tape, gradients) {
+        let inputs = [hidden, weight];
+        let slots = inputs.map(Slot::from);
+        tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
+            // The usual root of the graph has adjoint 1.
+            if adjoint[0] != T::of(1.0) {
+                let all = gradients.0.iter_mut().chain(&mut gradients.1);
+                all.for_each(|value| *value *= adjoint[0]);
+            }
+            adjoints.give(slots[0], gradients.0)?;
+            adjoints.give(slots[1], gradients.1)
+        })?;
+    }
+    Ok((loss, sums))
 }
 
 fn tiled_cross_entropy(

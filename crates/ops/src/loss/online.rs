@@ -1,8 +1,8 @@
 //! A token's softmax, seen one segment of the vocabulary after the other (Milakov and Gimelshein
 //! 2018, section 3).
 
-use super::LossSums;
 use crate::float::{Float, vectorised};
+use crate::spec::LossSums;
 use crate::sums::{blocked_max, blocked_sum, blocked_sums};
 
 /// A token's softmax so far.
@@ -79,9 +79,15 @@ impl<T: Float> Online<T> {
 }
 
 vectorised! {
-    /// Adds the logits of a segment, which begins at class `first` and has the true class at `target`, if within; beside them those of
-    /// the token's partner, where it has one.
-    fn online<T>(token: &mut Online<T>, logits: &[T], partner: Option<&[T]>, target: usize, first: usize) {
+    /// Adds the logits of a segment, which begins at class `first` and has the true class at
+    /// `target`, if within; beside them those of the token's partner, where it has one.
+    fn online<T>(
+        token: &mut Online<T>,
+        logits: &[T],
+        partner: Option<&[T]>,
+        target: usize,
+        first: usize,
+    ) {
         let largest = blocked_max(logits);
         if largest > token.largest {
             let factor = (token.largest - largest).exp();

@@ -7,8 +7,11 @@
 //! works on blocks as ever.
 
 use super::online::{Online, Softmax, online};
-use super::{BLOCK_ROWS, CrossEntropySpec, LossSums};
 use crate::float::{Float, vectorised};
+use crate::spec::{CrossEntropySpec, LossSums};
+
+/// Rows of logits that exist at a time.
+pub(super) const BLOCK_ROWS: usize = 128;
 
 /// Rows of `width` elements, the second half of which are the partners of the first, in blocks:
 /// half a block of first rows, then their partners. The last block may be shorter.
@@ -63,11 +66,20 @@ pub(super) fn pair<T: Float>(
 }
 
 vectorised! {
-    /// The gradients by a pair's logits, in place of them, but for the true classes: with factor `scale` that of the cross entropies, from
-    /// each class of which label smoothing takes `share`, and with factor `weight` that of the divergences.
-    fn pair_gradients<T>(first: &mut [T], second: &mut [T], softmaxes: [Softmax<T>; 2], scale: T, weight: T, share: T) {
+    /// The gradients by a pair's logits, in place of them, but for the true classes: with factor
+    /// `scale` that of the cross entropies, from each class of which label smoothing takes `share`,
+    /// and with factor `weight` that of the divergences.
+    fn pair_gradients<T>(
+        first: &mut [T],
+        second: &mut [T],
+        softmaxes: [Softmax<T>; 2],
+        scale: T,
+        weight: T,
+        share: T,
+    ) {
         let [of_first, of_second] = softmaxes;
-        let (own_first, own_second) = (scale + weight * (T::of(1.0) - of_first.divergence), scale + weight * (T::of(1.0) - of_second.divergence));
+        let own_first = scale + weight * (T::of(1.0) - of_first.divergence);
+        let own_second = scale + weight * (T::of(1.0) - of_second.divergence);
         for (first, second) in first.iter_mut().zip(second) {
             let (log_p, log_q) = (*first - of_first.log_sum_exp, *second - of_second.log_sum_exp);
             let (p, q, apart) = (log_p.exp(), log_q.exp(), weight * (log_p - log_q));

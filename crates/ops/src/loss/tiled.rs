@@ -7,11 +7,11 @@
 //! weights.
 
 use super::online::{Online, Softmax, online};
-use super::pairs::{pair_gradients, partner};
-use super::{BLOCK_ROWS as TOKENS, CrossEntropySpec, LossSums};
+use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};
 use crate::float::vectorised;
 use crate::products::{DEPTH, Kernel, Matrix, PANEL, Packed, PackedProducts};
 use crate::shared::{Shared, Write};
+use crate::spec::{CrossEntropySpec, LossSums};
 use rayon::prelude::*;
 use std::ops::Range;
 

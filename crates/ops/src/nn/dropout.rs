@@ -1,66 +1,7 @@
-//! Dropout (Srivastava et al. 2014), inverted: kept elements are divided by the keep probability.
-//!
-//! A mask is never stored. Element `i` is kept or dropped by a hash of (key, i), so the backward
-//! pass draws the same mask again, and a training step can be repeated from its key.
+//! Dropout on elements in place, and its factors.
 
-use crate::float::{Float, vectorised};
-use crate::rng::mask_bits;
-use candle_core::{DType, Device, Result, Tensor};
-
-/// Which elements of a tensor are dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Dropout {
-    rate: f64,
-    key: u64,
-}
-
-impl Dropout {
-    /// Drops each element with probability `rate`, by the mask of `key`.
-    ///
-    /// A rate outside `[0, 1)` is a programming error of the caller, who has validated the
-    /// configuration; it is clamped.
-    #[must_use]
-    pub fn new(rate: f64, key: u64) -> Self {
-        Self { rate: rate.clamp(0.0, 1.0 - f64::EPSILON), key }
-    }
-
-    /// Keeps everything.
-    #[must_use]
-    pub const fn none() -> Self {
-        Self { rate: 0.0, key: 0 }
-    }
-
-    /// Whether any element can be dropped.
-    #[must_use]
-    pub fn is_active(&self) -> bool {
-        self.rate > 0.0
-    }
-
-    /// An element is dropped when its 32 random bits are below this.
-    fn threshold(&self) -> u32 {
-        (self.rate * f64::from(u32::MAX)).round() as u32
-    }
-
-    /// The factor of element `index`: 0 where it is dropped, `1 / (1 - rate)` where it is kept.
-    #[inline(always)]
-    pub(crate) fn kernel<T: Float>(&self) -> impl Fn(u32) -> T + Copy + use<T> {
-        let (key, threshold) = (self.key, self.threshold());
-        let (kept, dropped) = (T::of(1.0 / (1.0 - self.rate)), T::of(0.0));
-        move |index| if mask_bits(key, index) >= threshold { kept } else { dropped }
-    }
-
-    /// The mask as a tensor of shape `(count,)`: what the composed paths multiply by.
-    ///
-    /// It is drawn on the host, so that every device drops the same elements.
-    ///
-    /// # Errors
-    /// When the device has no memory for it.
-    pub fn mask(&self, count: usize, dtype: DType, device: &Device) -> Result<Tensor> {
-        let factor = self.kernel::<f64>();
-        let mask: Vec<f64> = (0..count).map(|index| factor(index as u32)).collect();
-        Tensor::from_vec(mask, count, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
-    }
-}
+use crate::float::vectorised;
+use crate::spec::Dropout;
 
 vectorised! {
     /// `values[i] *= factor(first + i)`.
@@ -73,7 +14,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// The factors of rows of `width` elements each, whose numbers in the mask begin `stride` apart.
+    /// The factors of rows of `width` elements each, whose numbers in the mask begin `stride`
+    /// apart.
     fn mask_rows<T>(out: &mut [T], width: usize, first: usize, stride: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (row, out) in out.chunks_exact_mut(width).enumerate() {

@@ -3,26 +3,13 @@
 
 use crate::float::{Float, for_float};
 use crate::host::Host;
-use crate::nn::dropout::{Dropout, drop_in_place};
+use crate::nn::dropout::drop_in_place;
 use crate::parallel::CHUNK;
 use crate::shared::{Shared, Write, filled};
-use crate::tape::{Tape, is_fused};
+use crate::spec::EmbeddingSpec;
+use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
-use std::sync::Arc;
-
-/// What an embedding lookup computes, beside its tables.
-#[derive(Debug, Clone)]
-pub struct EmbeddingSpec {
-    /// Row of the table for each token.
-    pub ids: Arc<[u32]>,
-    /// Row of the position table for each token.
-    pub positions: Arc<[u32]>,
-    /// Factor of the looked-up rows, not of the positions.
-    pub scale: f64,
-    /// Dropout on the sum.
-    pub dropout: Dropout,
-}
 
 /// Looks up `spec.ids`, scales, adds positions and drops.
 ///
@@ -61,31 +48,43 @@ pub fn embedding(
     if !is_fused(tape, &inputs) {
         return crate::composed::embedding(table, positions, spec);
     }
-    for_float!(table, T => {
-        let width = table.dim(1)?;
-        let (table_host, position_host) = (Host::new(table)?, positions.map(Host::new).transpose()?);
-        let position_values = position_host.as_ref().map(Host::elements::<T>).transpose()?;
-        let table_values = table_host.elements::<T>()?;
-        let out = crate::profile::time("embedding", || look_up(spec, table_values, position_values, width));
-        let out = Tensor::from_vec(out, (spec.ids.len(), width), table.device())?;
-        if let Some(tape) = tape {
-            let (table, positions, spec) = (table.clone(), positions.cloned(), spec.clone());
-            tape.record::<T>("embedding", &inputs, &out, move |mut adjoint, adjoints| {
-                if spec.dropout.is_active() {
-                    adjoint.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| drop_in_place(part, chunk * CHUNK, spec.dropout));
-                }
-                let width = table.dim(1)?;
-                adjoints.add_with(&table, |out: &mut [T], write| scatter(&spec.ids, &adjoint, Float::of(spec.scale), width, out, write))?;
-                match &positions {
-                    Some(positions) => {
-                        adjoints.add_with(positions, |out: &mut [T], write| scatter(&spec.positions, &adjoint, Float::of(1.0), width, out, write))
-                    }
-                    None => Ok(()),
-                }
+    for_float!(table, T => forward::<T>(tape, table, positions, spec))
+}
+
+fn forward<T: Float>(
+    tape: Option<&Tape>,
+    table: &Tensor,
+    positions: Option<&Tensor>,
+    spec: &EmbeddingSpec,
+) -> Result<Tensor> {
+    let width = table.dim(1)?;
+    let (table_host, position_host) = (Host::new(table)?, positions.map(Host::new).transpose()?);
+    let position_values = position_host.as_ref().map(Host::elements::<T>).transpose()?;
+    let table_values = table_host.elements::<T>()?;
+    let out =
+        crate::profile::time("embedding", || look_up(spec, table_values, position_values, width));
+    let out = Tensor::from_vec(out, (spec.ids.len(), width), table.device())?;
+    if let Some(tape) = tape {
+        let inputs: Vec<&Tensor> = [table].into_iter().chain(positions).collect();
+        let (table, positions, spec) = (Slot::from(table), positions.map(Slot::from), spec.clone());
+        tape.record::<T>("embedding", &inputs, &out, move |mut adjoint, adjoints| {
+            if spec.dropout.is_active() {
+                adjoint.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| {
+                    drop_in_place(part, chunk * CHUNK, spec.dropout);
+                });
+            }
+            adjoints.add_with(table, |out: &mut [T], write| {
+                scatter(&spec.ids, &adjoint, T::of(spec.scale), width, out, write)
             })?;
-        }
-        Ok(out)
-    })
+            match positions {
+                Some(positions) => adjoints.add_with(positions, |out: &mut [T], write| {
+                    scatter(&spec.positions, &adjoint, T::of(1.0), width, out, write)
+                }),
+                None => Ok(()),
+            }
+        })?;
+    }
+    Ok(out)
 }
 
 fn look_up<T: Float>(

@@ -132,7 +132,13 @@ fn moments<T: Float>(row: &[T], epsilon: f64) -> (T, T) {
 }
 
 vectorised! {
-    fn forward_rows<T>(x: &[T], weight: &[T], bias: &[T], out: &mut [MaybeUninit<T>], epsilon: f64) {
+    fn forward_rows<T>(
+        x: &[T],
+        weight: &[T],
+        bias: &[T],
+        out: &mut [MaybeUninit<T>],
+        epsilon: f64,
+    ) {
         let width = weight.len();
         for (out, row) in out.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
             let (mean, scale) = moments(row, epsilon);
@@ -145,14 +151,24 @@ vectorised! {
 
 vectorised! {
     /// `sums` holds the gradients of weight and bias, one after the other.
-    fn backward_rows<T>(x: &[T], weight: &[T], grad: &[T], grad_x: &mut [T], add: bool, sums: &mut [T], epsilon: f64) {
+    fn backward_rows<T>(
+        x: &[T],
+        weight: &[T],
+        grad: &[T],
+        grad_x: &mut [T],
+        add: bool,
+        sums: &mut [T],
+        epsilon: f64,
+    ) {
         let width = weight.len();
         let (sum_weight, sum_bias) = sums.split_at_mut(width);
         let count = T::of(width as f64);
-        for ((grad_x, row), grad) in grad_x.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(grad.chunks_exact(width)) {
+        let rows = x.chunks_exact(width).zip(grad.chunks_exact(width));
+        for (grad_x, (row, grad)) in grad_x.chunks_exact_mut(width).zip(rows) {
             let (mean, scale) = moments(row, epsilon);
             let mean_grad = blocked_sum([grad, weight], |[grad, weight]| grad * weight) / count;
-            let mean_product = blocked_sum([grad, weight, row], |[grad, weight, x]| grad * weight * ((x - mean) * scale)) / count;
+            let product = |[grad, weight, x]: [T; 3]| grad * weight * ((x - mean) * scale);
+            let mean_product = blocked_sum([grad, weight, row], product) / count;
             for i in 0..width {
                 let normal = (row[i] - mean) * scale;
                 let old = if add { grad_x[i] } else { T::default() };

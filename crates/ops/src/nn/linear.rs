@@ -3,88 +3,15 @@
 
 use crate::float::{Float, for_float, vectorised};
 use crate::host::Host;
-use crate::nn::dropout::Dropout;
 use crate::packed_weights::PackedWeights;
 use crate::parallel::{ROWS, add, add_rows, column_sums, combined};
-use crate::products::{Matrix, Packed, Products, Right, Threads, product, product_then};
+use crate::products::{Matrix, Packed, Right, Threads, product, product_then};
 use crate::shared::{Shared, filled};
+use crate::spec::{Activation, Dropout, LinearSpec};
 use crate::tape::{Adjoints, Kept, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
-
-/// The nonlinearity of a feed-forward layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Activation {
-    /// None.
-    #[default]
-    Identity,
-    /// `max(x, 0)`, with derivative 0 at 0 as in PyTorch.
-    Relu,
-    /// `x · Φ(x)` with the exact normal distribution function (Hendrycks and Gimpel 2016).
-    Gelu,
-    /// `x · σ(x)` (Ramachandran et al. 2017), also called SiLU.
-    Swish,
-}
-
-impl Activation {
-    #[inline(always)]
-    fn value<T: Float>(self, x: T) -> T {
-        let (zero, one) = (T::of(0.0), T::of(1.0));
-        match self {
-            Self::Identity => x,
-            // What is not a number stays so, and is found.
-            Self::Relu => {
-                if x <= zero {
-                    zero
-                } else {
-                    x
-                }
-            }
-            Self::Gelu => {
-                x * T::of(0.5) * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
-            }
-            Self::Swish => x / (one + (-x).exp()),
-        }
-    }
-
-    #[inline(always)]
-    fn derivative<T: Float>(self, x: T) -> T {
-        let (zero, one, half) = (T::of(0.0), T::of(1.0), T::of(0.5));
-        match self {
-            Self::Identity => one,
-            Self::Relu => {
-                if x > zero {
-                    one
-                } else {
-                    zero
-                }
-            }
-            Self::Gelu => {
-                let distribution =
-                    half * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf());
-                let density = (-half * x * x).exp() * T::of(0.398_942_280_401_432_7);
-                distribution + x * density
-            }
-            Self::Swish => {
-                let sigmoid = one / (one + (-x).exp());
-                sigmoid * (one + x * (one - sigmoid))
-            }
-        }
-    }
-}
-
-/// What a linear layer computes, beside its parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct LinearSpec {
-    /// The nonlinearity on the product.
-    pub activation: Activation,
-    /// Dropout on what the nonlinearity gives. Element `(n, o)` takes number `n·O + o` of the
-    /// mask.
-    pub dropout: Dropout,
-    /// How the operands of the products are rounded, forward and backward.
-    pub products: Products,
-}
 
 /// `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a sublayer
 /// (Vaswani et al. 2017, section 5.4).
@@ -105,8 +32,10 @@ pub fn linear(
     run(tape, None, Node::new(x, weight, bias, residual, spec))
 }
 
-/// As [`linear`], with a weight that is packed on its first use and then again and again multiplied
-/// with: for inference.
+/// As [`linear`], for inference: the weight is packed on its first use, and kept so.
+///
+/// # Shapes
+/// As [`linear`].
 ///
 /// # Errors
 /// As [`linear`].
@@ -259,7 +188,7 @@ impl Back {
                 unsafe { filled(adjoint.len(), |to| self.deactivated(before, &adjoint, to)) };
             (Some(owned), Some(sums))
         };
-        // Nobody but the residual asks for what came in.
+        // From here on, only the residual needs the adjoint of the result.
         let adjoint = if owned.is_some() && self.residual.is_none() { Vec::new() } else { adjoint };
         let grad = owned.as_deref().unwrap_or(&adjoint);
         let grad_at = Matrix::rows(outputs);
@@ -366,8 +295,15 @@ vectorised! {
 }
 
 vectorised! {
-    /// The adjoint before activation and dropout, in place. Without an activation nothing is known of what was `before`.
-    fn deactivate<T>(before: &[T], grad: &mut [T], first: usize, activation: Activation, dropout: Dropout) {
+    /// The adjoint before activation and dropout, in place. Without an activation, nothing is known
+    /// of what was `before`.
+    fn deactivate<T>(
+        before: &[T],
+        grad: &mut [T],
+        first: usize,
+        activation: Activation,
+        dropout: Dropout,
+    ) {
         if activation != Activation::Identity {
             for (grad, before) in grad.iter_mut().zip(before) {
                 *grad *= activation.derivative(*before);

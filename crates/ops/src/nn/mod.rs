@@ -1,18 +1,15 @@
 //! The layers of a network: each operation with its backward pass.
 
-pub(crate) mod attention;
-pub(crate) mod dropout;
-pub(crate) mod embedding;
+mod attention;
+mod dropout;
+mod embedding;
 mod layer_norm;
-pub(crate) mod linear;
+mod linear;
 pub mod normalizer;
-pub(crate) mod rotary;
+mod rotary;
 
-pub use attention::{
-    AttentionSpec, Seen, cross_attention, decoding_attention, relative_bias, self_attention,
-};
-pub use dropout::Dropout;
-pub use embedding::{EmbeddingSpec, embedding};
+pub use attention::{cross_attention, decoding_attention, relative_bias, self_attention};
+pub use embedding::embedding;
 pub use layer_norm::layer_norm;
-pub use linear::{Activation, LinearSpec, linear, packed_linear};
+pub use linear::{linear, packed_linear};
 pub use rotary::rotary;

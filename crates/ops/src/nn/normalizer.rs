@@ -12,6 +12,9 @@ const SUMMED: usize = 256;
 
 /// The largest of each [`BLOCK`] logits, the last block being what is left; NaN is passed over, and
 /// −∞ the largest of none.
+///
+/// # Shapes
+/// `logits (V,)` → `(⌈V / BLOCK⌉,)`.
 #[must_use]
 pub fn block_maxima(logits: &[f32]) -> Vec<f32> {
     let mut maxima = vec![f32::NEG_INFINITY; logits.len().div_ceil(BLOCK)];
@@ -21,6 +24,9 @@ pub fn block_maxima(logits: &[f32]) -> Vec<f32> {
 
 /// `ln Σ exp(logits)`, `largest` being their largest; or `None` where the row is no distribution:
 /// NaN, `+inf`, or only `-inf`.
+///
+/// # Shapes
+/// `logits (V,)` → a number.
 #[must_use]
 pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     if !largest.is_finite() {

@@ -6,14 +6,11 @@
 
 use crate::float::{Float, for_float, vectorised};
 use crate::host::Host;
+use crate::spec::angles;
 use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// The base of the angles.
-const THETA: f64 = 10_000.0;
 
 /// Rotates the first `parts` blocks of each row: of a packed `(q, k, v)` the first two.
 ///
@@ -52,23 +49,21 @@ pub fn rotary(
         turned: parts * block,
         inverse: false,
     };
-    for_float!(x, T => {
-        let out = Tensor::from_vec(turn.apply(Host::new(x)?.elements::<T>()?, width), x.shape(), x.device())?;
-        if let Some(tape) = tape {
-            // A rotation's transpose is the rotation back.
-            let (input, back) = (Slot::from(x), Rotary { inverse: true, ..turn });
-            tape.record::<T>("rotary", &[x], &out, move |adjoint, adjoints| adjoints.give(input, back.apply(&adjoint, width)))?;
-        }
-        Ok(out)
-    })
+    for_float!(x, T => forward::<T>(tape, x, turn))
 }
 
-/// Cosines and sines of some positions: `(positions, Dh/2)` each.
-pub(crate) fn angles(positions: Range<usize>, head: usize) -> (Vec<f64>, Vec<f64>) {
-    let half = head / 2;
-    let angle = |n: usize| (n / half) as f64 * THETA.powf(-2.0 * (n % half) as f64 / head as f64);
-    let places = positions.start * half..positions.end * half;
-    (places.clone().map(|n| angle(n).cos()).collect(), places.map(|n| angle(n).sin()).collect())
+fn forward<T: Float>(tape: Option<&Tape>, x: &Tensor, turn: Rotary) -> Result<Tensor> {
+    let width = x.dim(1)?;
+    let out = turn.apply(Host::new(x)?.elements::<T>()?, width);
+    let out = Tensor::from_vec(out, x.shape(), x.device())?;
+    if let Some(tape) = tape {
+        // A rotation's transpose is the rotation back.
+        let (input, back) = (Slot::from(x), Rotary { inverse: true, ..turn });
+        tape.record::<T>("rotary", &[x], &out, move |adjoint, adjoints| {
+            adjoints.give(input, back.apply(&adjoint, width))
+        })?;
+    }
+    Ok(out)
 }
 
 struct Rotary {

@@ -8,31 +8,10 @@ use crate::float::vectorised;
 use crate::host::{Host, update_elements};
 use crate::parallel::CHUNK;
 use crate::shared::Shared;
+use crate::spec::AdamStep;
 use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
-
-/// The numbers of one optimizer step.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct AdamStep {
-    /// Learning rate of this step.
-    pub learning_rate: f64,
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    pub epsilon: f64,
-    /// Weight decay, on matrices only.
-    pub weight_decay: f64,
-    /// Whether the decay is decoupled from the gradient (AdamW, Loshchilov and Hutter 2019) or
-    /// added to it (L2).
-    pub decoupled: bool,
-    /// Number of the step, from 1.
-    pub step: u64,
-    /// Factor of the gradient: below 1 where it is clipped.
-    pub gradient_scale: f64,
-}
 
 /// One step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction), in place.
 ///
@@ -101,7 +80,14 @@ fn fused_adam_step(
 }
 
 vectorised! {
-    fn adam_elements<T>(weights: &mut [T], gradient: &[T], first: &mut [T], second: &mut [T], step: &AdamStep, decay: f64) {
+    fn adam_elements<T>(
+        weights: &mut [T],
+        gradient: &[T],
+        first: &mut [T],
+        second: &mut [T],
+        step: &AdamStep,
+        decay: f64,
+    ) {
         let (beta1, beta2, one) = (T::of(step.beta1), T::of(step.beta2), T::of(1.0));
         let correction1 = 1.0 - step.beta1.powf(step.step as f64);
         let correction2 = 1.0 - step.beta2.powf(step.step as f64);

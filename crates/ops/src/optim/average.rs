@@ -7,6 +7,9 @@ use candle_core::{Result, Tensor};
 /// `average ← decay · average + (1 - decay) · weights`: the exponential moving average of the
 /// weights.
 ///
+/// # Shapes
+/// `average` is f32 `(total,)` in the store's layout.
+///
 /// # Errors
 /// When the buffer's length is not the store's.
 pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Result<()> {

@@ -5,6 +5,6 @@ mod adam;
 mod average;
 mod norm;
 
-pub use adam::{AdamStep, adam_step};
+pub use adam::adam_step;
 pub use average::ema_step;
 pub use norm::global_norm;

@@ -8,6 +8,9 @@ use rayon::prelude::*;
 
 /// The Euclidean norm of a flat buffer, summed in f64, on a GPU in f32.
 ///
+/// # Shapes
+/// `flat (total,)` → a number.
+///
 /// # Errors
 /// When the buffer is not f32.
 pub fn global_norm(flat: &Tensor) -> Result<f64> {

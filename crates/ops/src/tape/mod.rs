@@ -17,7 +17,7 @@ mod parameters;
 pub use gradients::Gradients;
 pub use parameters::{Parameter, ParameterStore};
 
-use crate::float::Float;
+use crate::float::{Float, for_float};
 use crate::parallel::CHUNK;
 use crate::shared::Write;
 use candle_core::{CpuStorage, DType, Result, Tensor, TensorId, WithDType};
@@ -74,7 +74,7 @@ enum Value {
 }
 
 impl Kept {
-    /// The tensor, computed again where it was not kept: ask once.
+    /// The tensor. Where it was not kept, each call computes it again.
     pub(crate) fn value(&self) -> Result<Tensor> {
         match &self.value {
             Value::Here(tensor) => Ok(tensor.clone()),
@@ -139,7 +139,8 @@ impl Tape {
             .find(|input| input.track_op() && !input.is_variable() && !self.knows(input))
         {
             candle_core::bail!(
-                "{name}: a tensor of shape {:?} comes from an operation that the tape does not know",
+                "{name}: a tensor of shape {:?} comes from an operation that the tape does not \
+                 know",
                 lost.shape()
             );
         }
@@ -219,7 +220,8 @@ impl Tape {
         }
         let mut adjoints =
             Adjoints { values: HashMap::new(), outputs: self.outputs.take(), parameters: None };
-        let seed = crate::float::for_float!(root, T => T::to_cpu_storage_owned(adjoint.flatten_all()?.to_vec1::<T>()?));
+        let flat = adjoint.flatten_all()?;
+        let seed = for_float!(root, T => T::to_cpu_storage_owned(flat.to_vec1::<T>()?));
         adjoints.values.insert(root.id(), seed);
         run(self.take(), &mut adjoints)?;
         Ok(adjoints)
@@ -228,7 +230,7 @@ impl Tape {
 
 fn run(nodes: Vec<Node>, adjoints: &mut Adjoints<'_>) -> Result<()> {
     for node in nodes.into_iter().rev() {
-        // What nothing depends on has no adjoint.
+        // A result on which the root does not depend has no adjoint.
         if let Some(adjoint) = adjoints.values.remove(&node.output) {
             crate::profile::time(node.name, || (node.backward)(adjoint, adjoints))?;
         }
@@ -259,18 +261,21 @@ impl Adjoints<'_> {
     /// # Errors
     /// When the device has no memory left.
     pub fn get(&self, variable: &Tensor) -> Result<Option<Tensor>> {
-        let tensor = |storage| crate::float::for_float!(storage, T => Tensor::from_slice(T::cpu_storage_as_slice(storage)?, variable.shape(), variable.device()));
+        fn tensor<T: Float>(storage: &CpuStorage, like: &Tensor) -> Result<Tensor> {
+            Tensor::from_slice(T::cpu_storage_as_slice(storage)?, like.shape(), like.device())
+        }
+        let tensor = |storage| for_float!(storage, T => tensor::<T>(storage, variable));
         self.values.get(&variable.id()).map(tensor).transpose()
     }
 
-    /// Whether anybody asks for the adjoint of `tensor`; of constants nobody does.
+    /// Whether the adjoint of `tensor` is needed; that of a constant is not.
     pub(crate) fn wants(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// Whether somebody asks for the adjoint of `tensor`, and nothing has been added to it: a
-    /// result would be kept as it is.
+    /// Whether the adjoint of `tensor` is needed and nothing has been added to it: the first one
+    /// that is given is kept as it is.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         self.wants(slot) && !self.is_parameter(slot) && !self.values.contains_key(&slot.id)

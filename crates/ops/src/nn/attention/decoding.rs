@@ -11,37 +11,11 @@
 
 use crate::float::{Float, for_float, vectorised};
 use crate::host::Host;
+use crate::spec::Seen;
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
-use std::ops::Range;
-use std::sync::Arc;
-
-/// Where the keys and values lie that each query sees.
-#[derive(Debug, Clone, Copy)]
-pub enum Seen<'a> {
-    /// Those of a source: for each query a range of the rows of one tensor `(M, 2·D)`, key and
-    /// value side by side.
-    Source {
-        /// `(M, 2·D)`.
-        key_value: &'a Tensor,
-        /// One range for each query.
-        rows: &'a [Range<usize>],
-    },
-    /// Those of the tokens so far: token `j` of query `r` is row `history[j][r]` of `blocks[j]`.
-    Past {
-        /// `(R_j, 2·D)` for each token, key and value side by side.
-        blocks: &'a [Tensor],
-        /// For each token, one row for each query.
-        history: &'a [Vec<u32>],
-        /// `(H, Q, T)`, added to the scores: its first row, the first keys.
-        bias: Option<&'a Tensor>,
-        /// ALiBi's slope for each head, by which the distance to the last token counts (Press et
-        /// al. 2022).
-        slopes: Option<&'a Arc<[f64]>>,
-    },
-}
 
 /// `softmax(q Kᵀ / √Dh + biases) V` of each query and head, without gradients.
 ///
@@ -95,7 +69,8 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
     };
     if !fits {
         candle_core::bail!(
-            "attention: {queries} queries of width {width} with {heads} heads do not fit what they see"
+            "attention: {queries} queries of width {width} with {heads} heads do not fit what \
+             they see"
         );
     }
     Ok(())
@@ -163,8 +138,16 @@ fn fused<T: Float>(
 }
 
 vectorised! {
-    /// One query, `pairs` being the key and value of each token that it sees; `weights (H, keys)` is scratch, and `out` is zero.
-    fn attend<T>(query: &[T], pairs: &[&[T]], weights: &mut [T], bias: Option<(&[T], usize)>, slopes: Option<&[T]>, out: &mut [T]) {
+    /// One query, `pairs` being the key and value of each token that it sees; `weights (H, keys)`
+    /// is scratch, and `out` is zero.
+    fn attend<T>(
+        query: &[T],
+        pairs: &[&[T]],
+        weights: &mut [T],
+        bias: Option<(&[T], usize)>,
+        slopes: Option<&[T]>,
+        out: &mut [T],
+    ) {
         let (width, keys) = (query.len(), pairs.len());
         if keys == 0 {
             return;
@@ -175,7 +158,8 @@ vectorised! {
         for (j, pair) in pairs.iter().enumerate() {
             for head in 0..heads {
                 let at = head * head_width..(head + 1) * head_width;
-                weights[head * keys + j] = scale * blocked_sum([&query[at.clone()], &pair[at]], |[query, key]| query * key);
+                let slices = [&query[at.clone()], &pair[at]];
+                weights[head * keys + j] = scale * blocked_sum(slices, |[query, key]| query * key);
             }
         }
         for (head, weights) in weights.chunks_exact_mut(keys).enumerate() {

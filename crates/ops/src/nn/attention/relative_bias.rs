@@ -1,10 +1,10 @@
 //! A bias of attention scores that depends on the bucket of the distance (Raffel et al. 2020,
 //! section 2.1).
 
-use crate::float::for_float;
+use crate::float::{Float, for_float};
 use crate::host::Host;
 use crate::shared::Write;
-use crate::tape::{Tape, is_fused};
+use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
@@ -33,27 +33,36 @@ pub fn relative_bias(
     if !is_fused(tape, &[table]) {
         return crate::composed::relative_bias(table, buckets, queries, keys);
     }
-    for_float!(table, T => {
-        let host = Host::new(table)?;
-        let values = host.elements::<T>()?;
-        let out: Vec<T> = (0..heads).flat_map(|head| buckets.iter().map(move |&bucket| values[bucket as usize * heads + head])).collect();
-        let out = Tensor::from_vec(out, (heads, queries, keys), table.device())?;
-        if let Some(tape) = tape {
-            let (input, buckets) = (table.clone(), buckets.clone());
-            tape.record::<T>("relative bias", &[table], &out, move |adjoint, adjoints| {
-                adjoints.add_with(&input, |out: &mut [T], write| {
-                    if write == Write::Replace {
-                        out.fill(T::default());
+    for_float!(table, T => forward::<T>(tape, table, buckets, (heads, queries, keys)))
+}
+
+fn forward<T: Float>(
+    tape: Option<&Tape>,
+    table: &Tensor,
+    buckets: &Arc<[u32]>,
+    shape: (usize, usize, usize),
+) -> Result<Tensor> {
+    let heads = shape.0;
+    let host = Host::new(table)?;
+    let values = host.elements::<T>()?;
+    let of_head = |head| buckets.iter().map(move |&bucket| values[bucket as usize * heads + head]);
+    let out: Vec<T> = (0..heads).flat_map(of_head).collect();
+    let out = Tensor::from_vec(out, shape, table.device())?;
+    if let Some(tape) = tape {
+        let (input, buckets) = (Slot::from(table), buckets.clone());
+        tape.record::<T>("relative bias", &[table], &out, move |adjoint, adjoints| {
+            adjoints.add_with(input, |out: &mut [T], write| {
+                if write == Write::Replace {
+                    out.fill(T::default());
+                }
+                for (head, adjoint) in adjoint.chunks_exact(buckets.len().max(1)).enumerate() {
+                    for (&bucket, adjoint) in buckets.iter().zip(adjoint) {
+                        out[bucket as usize * heads + head] += *adjoint;
                     }
-                    for (head, adjoint) in adjoint.chunks_exact(buckets.len().max(1)).enumerate() {
-                        for (&bucket, adjoint) in buckets.iter().zip(adjoint) {
-                            out[bucket as usize * heads + head] += *adjoint;
-                        }
-                    }
-                    Ok(())
-                })
-            })?;
-        }
-        Ok(out)
-    })
+                }
+                Ok(())
+            })
+        })?;
+    }
+    Ok(out)
 }

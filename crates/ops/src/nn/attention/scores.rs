@@ -5,7 +5,14 @@ use crate::sums::{blocked_max, blocked_sum};
 
 vectorised! {
     /// Scales the scores of one head, and adds ALiBi's distances and a bias.
-    fn scale_and_bias<T>(scores: &mut [T], keys: usize, scale: T, query_start: usize, slope: T, bias: Option<(&[T], usize)>) {
+    fn scale_and_bias<T>(
+        scores: &mut [T],
+        keys: usize,
+        scale: T,
+        query_start: usize,
+        slope: T,
+        bias: Option<(&[T], usize)>,
+    ) {
         for score in scores.iter_mut() {
             *score *= scale;
         }
@@ -27,7 +34,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Softmax of each row; under a causal mask row `i` has `start + i + 1` entries and zeros after them.
+    /// Softmax of each row; under a causal mask row `i` has `start + i + 1` entries, and zeros
+    /// after them.
     fn softmax_rows<T>(scores: &mut [T], keys: usize, causal_start: Option<usize>) {
         for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
             let visible = causal_start.map_or(keys, |start| (start + i + 1).min(keys));

@@ -1,0 +1,231 @@
+//! Attention in Candle's primitives, on padded tensors.
+
+use crate::products::Products;
+use crate::spec::{AttentionSpec, Dropout, Seen, mask_index};
+use candle_core::{D, DType, Device, Result, Tensor};
+
+/// See [`crate::self_attention()`].
+///
+/// # Shapes
+/// As [`crate::self_attention()`].
+///
+/// # Errors
+/// When the shapes disagree.
+pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &AttentionSpec) -> Result<Tensor> {
+    let width = qkv.dim(1)? / 3;
+    let part = |i: usize| qkv.narrow(1, i * width, width);
+    attend(&part(0)?, &part(1)?, &part(2)?, bias, spec)
+}
+
+/// See [`crate::cross_attention()`].
+///
+/// # Shapes
+/// As [`crate::cross_attention()`].
+///
+/// # Errors
+/// When the shapes disagree.
+pub fn cross_attention(
+    query: &Tensor,
+    key_value: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &AttentionSpec,
+) -> Result<Tensor> {
+    let width = query.dim(1)?;
+    attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
+}
+
+/// The attention weights of packed projections, zero for keys beyond their
+/// sequence, before dropout; the rows of queries beyond theirs mean nothing.
+///
+/// # Shapes
+/// `query (N, D)`, `key (M, D)`, `bias (H, T, T)` with `T` at least the longest sequence →
+/// `(B, H, Tq, Tk)`, each sequence padded to the longest.
+///
+/// # Errors
+/// When the shapes disagree.
+pub fn attention_weights(
+    query: &Tensor,
+    key: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &AttentionSpec,
+) -> Result<Tensor> {
+    let heads = |x: &Tensor, lengths: &[usize]| {
+        let padded = pad(x, lengths)?; // (B, T, D)
+        let (batch, longest, width) = padded.dims3()?;
+        padded
+            .reshape((batch, longest, spec.heads, width / spec.heads))?
+            .transpose(1, 2)?
+            .contiguous() // (B, H, T, Dh)
+    };
+    let head_width = query.dim(1)? / spec.heads;
+    let q = (heads(query, &spec.query_lengths)? * (head_width as f64).powf(-0.5))?;
+    let k = heads(key, &spec.key_lengths)?;
+    let mut scores = q.matmul(&k.t()?.contiguous()?)?; // (B, H, Tq, Tk)
+    let (_, _, queries, keys) = scores.dims4()?;
+    scores = scores.broadcast_add(&mask(spec, queries, keys, scores.dtype(), query.device())?)?;
+    if let Some(bias) = bias {
+        let bias = bias.narrow(1, 0, queries)?.narrow(2, 0, keys)?.to_dtype(scores.dtype())?;
+        scores = scores.broadcast_add(&bias.unsqueeze(0)?)?;
+    }
+    // The maximum is a constant shift: detached, it gets no gradient.
+    let shifted = scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)?;
+    let exponents = shifted.exp()?;
+    exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)
+}
+
+fn attend(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &AttentionSpec,
+) -> Result<Tensor> {
+    let mut weights = attention_weights(query, key, bias, spec)?;
+    if spec.dropout.is_active() {
+        weights =
+            weights.mul(&weight_mask(spec, weights.dims4()?, weights.dtype(), query.device())?)?;
+    }
+    let padded = pad(value, &spec.key_lengths)?;
+    let (batch, keys, width) = padded.dims3()?;
+    let value = padded
+        .reshape((batch, keys, spec.heads, width / spec.heads))?
+        .transpose(1, 2)?
+        .contiguous()?; // (B, H, Tk, Dh)
+    let out = weights.matmul(&value)?.transpose(1, 2)?.contiguous()?; // (B, Tq, H, Dh)
+    let queries = out.dim(1)?;
+    unpad(&out.reshape((batch * queries, width))?, &spec.query_lengths, queries)
+}
+
+/// `(N, D)` → `(B, T, D)`: each sequence in its own row, the rest zeros.
+fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let (rows, width) = x.dims2()?;
+    // One row of zeros behind the last token is what padding points at.
+    let zero = Tensor::zeros((1, width), x.dtype(), x.device())?;
+    let with_zero = Tensor::cat(&[&x.contiguous()?, &zero], 0)?;
+    let mut start = 0u32;
+    let mut index = Vec::with_capacity(lengths.len() * longest);
+    for &length in lengths {
+        index.extend((0..longest).map(|t| if t < length { start + t as u32 } else { rows as u32 }));
+        start += length as u32;
+    }
+    let index = Tensor::from_vec(index, lengths.len() * longest, x.device())?;
+    with_zero.index_select(&index, 0)?.reshape((lengths.len(), longest, width))
+}
+
+/// `(B·T, D)` → `(N, D)`: the real tokens.
+fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
+    let index: Vec<u32> = lengths
+        .iter()
+        .enumerate()
+        .flat_map(|(row, &length)| (0..length).map(move |t| (row * longest + t) as u32))
+        .collect();
+    let count = index.len();
+    x.index_select(&Tensor::from_vec(index, count, x.device())?, 0)
+}
+
+/// Hidden scores get this: `exp` of it is 0 in every float type, and it is finite in all of them.
+const HIDDEN: f64 = -3.0e4;
+
+/// `(B, H or 1, Tq, Tk)`: [`HIDDEN`] where a key may not be seen, and ALiBi's distances.
+fn mask(
+    spec: &AttentionSpec,
+    queries: usize,
+    keys: usize,
+    dtype: DType,
+    device: &Device,
+) -> Result<Tensor> {
+    let heads = if spec.slopes.is_some() { spec.heads } else { 1 };
+    let batch = spec.key_lengths.len();
+    let mut values = Vec::with_capacity(batch * heads * queries * keys);
+    for &length in spec.key_lengths.iter() {
+        for head in 0..heads {
+            let slope = spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
+            for i in spec.query_start..spec.query_start + queries {
+                values.extend((0..keys).map(|j| {
+                    if j >= length || (spec.causal && j > i) {
+                        HIDDEN
+                    } else {
+                        -slope * i.abs_diff(j) as f64
+                    }
+                }));
+            }
+        }
+    }
+    Tensor::from_vec(values, (batch, heads, queries, keys), &Device::Cpu)?
+        .to_dtype(dtype)?
+        .to_device(device)
+}
+
+/// The dropout mask of the attention weights, element for element that of the fused kernel.
+fn weight_mask(
+    spec: &AttentionSpec,
+    shape: (usize, usize, usize, usize),
+    dtype: DType,
+    device: &Device,
+) -> Result<Tensor> {
+    let (_, heads, queries, keys) = shape;
+    let factor = spec.dropout.kernel::<f64>();
+    let mut values = Vec::with_capacity(shape.0 * heads * queries * keys);
+    let mut start = 0;
+    for &length in spec.query_lengths.iter() {
+        for head in 0..heads {
+            for query in 0..queries {
+                values.extend(
+                    (0..keys).map(|key| {
+                        factor(mask_index(start + query, heads, head, keys, key) as u32)
+                    }),
+                );
+            }
+        }
+        start += length;
+    }
+    Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
+}
+
+/// See [`crate::decoding_attention()`]: what every query sees is gathered, and each is a sequence
+/// of its own.
+///
+/// # Shapes
+/// As [`crate::decoding_attention()`].
+///
+/// # Errors
+/// When the shapes disagree.
+pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
+    let (mut bias, mut slopes) = (None, None);
+    let (all, index, lengths): (Tensor, Vec<u32>, Vec<usize>) = match seen {
+        Seen::Source { key_value, rows } => {
+            let index = rows.iter().flat_map(|rows| rows.clone().map(|row| row as u32)).collect();
+            (key_value.clone(), index, rows.iter().map(ExactSizeIterator::len).collect())
+        }
+        Seen::Past { blocks, history, bias: its_bias, slopes: its_slopes } => {
+            (bias, slopes) = (its_bias, its_slopes);
+            let mut first = 0;
+            let mut starts = Vec::with_capacity(blocks.len());
+            for block in blocks {
+                starts.push(first);
+                first += block.dim(0)? as u32;
+            }
+            let queries = query.dim(0)?;
+            let index = (0..queries)
+                .flat_map(|query| {
+                    starts.iter().zip(history).map(move |(start, rows)| start + rows[query])
+                })
+                .collect();
+            (Tensor::cat(blocks, 0)?, index, vec![blocks.len(); queries])
+        }
+    };
+    let count = index.len();
+    let key_value = all.index_select(&Tensor::from_vec(index, count, query.device())?, 0)?;
+    let spec = AttentionSpec {
+        heads,
+        query_lengths: vec![1; lengths.len()].into(),
+        query_start: lengths.iter().max().map_or(0, |longest| longest.saturating_sub(1)),
+        key_lengths: lengths.into(),
+        causal: false,
+        slopes: slopes.cloned(),
+        dropout: Dropout::none(),
+        products: Products::F32,
+    };
+    cross_attention(query, &key_value, bias, &spec)
+}

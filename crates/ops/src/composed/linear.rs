@@ -1,0 +1,61 @@
+//! The linear layer and layer normalisation in Candle's primitives.
+
+use super::drop;
+use crate::spec::{Activation, LinearSpec};
+use candle_core::{D, DType, Result, Tensor};
+
+/// See [`crate::layer_norm()`]. Statistics are computed in f32 at least.
+///
+/// # Shapes
+/// `x (…, D)`, `weight (D,)`, `bias (D,)` → as `x`.
+///
+/// # Errors
+/// When the widths differ.
+pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
+    let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let values = x.to_dtype(wide)?;
+    let centred = values.broadcast_sub(&values.mean_keepdim(D::Minus1)?)?;
+    let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+    let normal = centred.broadcast_div(&(variance + epsilon)?.sqrt()?)?;
+    normal
+        .broadcast_mul(&weight.to_dtype(wide)?)?
+        .broadcast_add(&bias.to_dtype(wide)?)?
+        .to_dtype(x.dtype())
+}
+
+/// See [`crate::linear()`].
+///
+/// # Shapes
+/// As [`crate::linear()`].
+///
+/// # Errors
+/// When the widths differ.
+pub fn linear(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    spec: &LinearSpec,
+) -> Result<Tensor> {
+    let mut out = x.matmul(&weight.to_dtype(x.dtype())?.t()?)?;
+    if let Some(bias) = bias {
+        out = out.broadcast_add(&bias.to_dtype(x.dtype())?)?;
+    }
+    let out = match spec.activation {
+        Activation::Identity => out,
+        // Candle's relu has derivative 1 at 0; the product with a constant step has 0, as PyTorch
+        // has.
+        Activation::Relu => out.mul(&out.detach().gt(0.0)?.to_dtype(out.dtype())?)?,
+        // Candle's `gelu_erf` rounds a constant of its derivative to six digits; its `erf` does
+        // not.
+        Activation::Gelu => {
+            ((&out * 0.5)? * ((&out * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)?)?
+        }
+        Activation::Swish => out.silu()?,
+    };
+    let out = drop(&out, spec.dropout)?;
+    match residual {
+        Some(residual) => residual + out,
+        None => Ok(out),
+    }
+}

@@ -1,0 +1,62 @@
+//! Position encodings in Candle's primitives.
+
+use crate::spec::angles;
+use candle_core::{Device, IndexOp, Result, Tensor};
+
+/// See [`crate::relative_bias()`].
+///
+/// # Shapes
+/// As [`crate::relative_bias()`].
+///
+/// # Errors
+/// When a bucket is not in the table.
+pub fn relative_bias(
+    table: &Tensor,
+    buckets: &[u32],
+    queries: usize,
+    keys: usize,
+) -> Result<Tensor> {
+    let index = Tensor::from_slice(buckets, buckets.len(), table.device())?;
+    table
+        .index_select(&index, 0)?
+        .reshape((queries, keys, table.dim(1)?))?
+        .permute((2, 0, 1))?
+        .contiguous()
+}
+
+/// See [`crate::rotary()`]: heads of `head` elements in the first `turned` columns.
+///
+/// # Shapes
+/// `x (N, D)` → the same.
+///
+/// # Errors
+/// When the columns do not fit.
+pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Result<Tensor> {
+    let (rows, width) = x.dims2()?;
+    let half = head / 2;
+    let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
+    let (cosines, sines) = angles(0..longest, head);
+    let at = Tensor::from_vec(positions.to_vec(), rows, x.device())?;
+    // Converted on the host: Metal has no f64.
+    let table = |values: Vec<f64>| {
+        let all =
+            Tensor::from_vec(values, (longest, 1, half), &Device::Cpu)?.to_dtype(x.dtype())?;
+        all.to_device(x.device())?.index_select(&at, 0)
+    };
+    let (cosines, sines) = (table(cosines)?, table(sines)?); // (N, 1, Dh/2)
+    let pairs = x.narrow(1, 0, turned)?.contiguous()?.reshape((rows, turned / head, head))?;
+    let (first, second) = (pairs.i((.., .., ..half))?, pairs.i((.., .., half..))?);
+    let out = Tensor::cat(
+        &[
+            (first.broadcast_mul(&cosines)? - second.broadcast_mul(&sines)?)?,
+            (second.broadcast_mul(&cosines)? + first.broadcast_mul(&sines)?)?,
+        ],
+        2,
+    )?
+    .reshape((rows, turned))?;
+    if turned == width {
+        Ok(out)
+    } else {
+        Tensor::cat(&[out, x.narrow(1, turned, width - turned)?], 1)
+    }
+}

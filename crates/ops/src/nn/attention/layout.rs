@@ -1,0 +1,91 @@
+//! Where sequences and heads lie in packed matrices.
+
+use crate::float::Float;
+use crate::products::Matrix;
+use crate::shared::Shared;
+use crate::spec::AttentionSpec;
+
+/// Where a sequence lies in the packed rows, and in the saved weights.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) query: usize,
+    pub(super) queries: usize,
+    pub(super) key: usize,
+    pub(super) keys: usize,
+    /// Start of this sequence's `(H, queries, keys)` weights.
+    pub(super) weights: usize,
+}
+
+/// Attention on the host: [`AttentionSpec`] with where each sequence lies.
+pub(super) struct Layout {
+    pub(super) spec: AttentionSpec,
+    pub(super) head_width: usize,
+    pub(super) spans: Vec<Span>,
+    pub(super) longest_key: usize,
+}
+
+/// Where a projection lies inside a packed matrix: the row stride, and the column where it starts.
+#[derive(Clone, Copy)]
+pub(super) struct Columns {
+    pub(super) stride: usize,
+    pub(super) column: usize,
+}
+
+impl Columns {
+    /// One head of the rows from `row` on.
+    pub(super) fn head(&self, row: usize, head: usize, head_width: usize) -> Matrix {
+        Matrix::rows(self.stride).at(row * self.stride + self.column + head * head_width)
+    }
+
+    /// Writes zeros to `count` rows of the projection, from `row` on: the caller's alone.
+    pub(super) fn clear<T: Float>(&self, to: Shared<T>, row: usize, count: usize, width: usize) {
+        let zeros = vec![T::default(); width];
+        for row in row..row + count {
+            // SAFETY: the caller's promise.
+            unsafe { to.write(row * self.stride + self.column, &zeros) };
+        }
+    }
+}
+
+/// Query, key and value.
+pub(super) const QUERY: usize = 0;
+pub(super) const KEY: usize = 1;
+pub(super) const VALUE: usize = 2;
+
+impl Layout {
+    pub(super) fn new(spec: &AttentionSpec, width: usize) -> Self {
+        let mut next = Span { query: 0, queries: 0, key: 0, keys: 0, weights: 0 };
+        let spans: Vec<Span> = spec
+            .query_lengths
+            .iter()
+            .zip(spec.key_lengths.iter())
+            .map(|(&queries, &keys)| {
+                let span = Span { queries, keys, ..next };
+                next.query += queries;
+                next.key += keys;
+                next.weights += spec.heads * queries * keys;
+                span
+            })
+            .collect();
+        let longest_key = spec.key_lengths.iter().copied().max().unwrap_or(0);
+        Self { spec: spec.clone(), head_width: width / spec.heads, spans, longest_key }
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.head_width * self.spec.heads
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.spans.last().map_or(0, |span| span.query + span.queries)
+    }
+
+    pub(super) fn weight_count(&self) -> usize {
+        self.spans
+            .last()
+            .map_or(0, |span| span.weights + self.spec.heads * span.queries * span.keys)
+    }
+
+    pub(super) fn scale<T: Float>(&self) -> T {
+        T::of(1.0 / (self.head_width as f64).sqrt())
+    }
+}

@@ -1,0 +1,266 @@
+//! Attention that keeps its weights for the way back: for sequences whose weights fit in cache.
+
+use super::layout::{Columns, KEY, Layout, QUERY, Span, VALUE};
+use super::scores::{scale_and_bias, softmax_backward, softmax_rows};
+use crate::float::Float;
+use crate::host::Host;
+use crate::nn::dropout::mask_rows;
+use crate::parallel::{combined, multiply};
+use crate::products::{Matrix, Products, Threads, product, raw_product};
+use crate::shared::{Shared, Write, filled};
+use crate::spec::mask_index;
+use candle_core::{Result, Tensor};
+use rayon::prelude::*;
+
+/// Pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with heads of 32
+/// and of 64.
+const LONG: usize = 48 * 48;
+
+impl Layout {
+    /// `softmax(scale · Q Kᵀ + biases) V` of each sequence and head, and the softmax's results
+    /// before dropout: `(H, queries, keys)` of each sequence in turn.
+    pub(super) fn forward<T: Float>(
+        &self,
+        values: [&[T]; 3],
+        at: [Columns; 3],
+        bias: Option<&Tensor>,
+    ) -> Result<(Vec<T>, Vec<T>)> {
+        let bias_host = bias.map(Host::new).transpose()?;
+        let bias = match (&bias_host, bias) {
+            (Some(host), Some(bias)) => Some((host.elements::<T>()?, bias.dim(2)?)),
+            _ => None,
+        };
+        let (width, dh) = (self.width(), self.head_width);
+        let one_sequence = |dropped: &mut Vec<T>,
+                            span: &Span,
+                            to_out: Shared<T>,
+                            to_weights: Shared<T>| {
+            let (tq, tk) = (span.queries, span.keys);
+            let out_at = Columns { stride: width, column: 0 };
+            if tq == 0 || tk == 0 {
+                return out_at.clear(to_out, span.query, tq, width);
+            }
+            let (square, how) = (Matrix::rows(tk), self.how(span));
+            for head in 0..self.spec.heads {
+                let first = span.weights + head * tq * tk;
+                let query = (values[QUERY], at[QUERY].head(span.query, head, dh));
+                let key = (values[KEY], at[KEY].head(span.key, head, dh).transposed());
+                // SAFETY: each sequence has its own weights, and the product writes those of this
+                // head.
+                let weights = unsafe {
+                    raw_product(
+                        (tq, dh, tk),
+                        query,
+                        key,
+                        (to_weights, square.at(first)),
+                        Write::Replace,
+                        how,
+                        None,
+                    );
+                    to_weights.range(first..first + tq * tk)
+                };
+                let slope = self.spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
+                let bias = bias.map(|(bias, longest)| {
+                    let size = bias.len() / self.spec.heads;
+                    (&bias[head * size..(head + 1) * size], longest)
+                });
+                scale_and_bias(
+                    weights,
+                    tk,
+                    self.scale(),
+                    self.spec.query_start,
+                    T::of(slope),
+                    bias,
+                );
+                softmax_rows(
+                    weights,
+                    tk,
+                    if self.spec.causal { Some(self.spec.query_start) } else { None },
+                );
+                let used: &[T] = if self.spec.dropout.is_active() {
+                    let used = self.mask(dropped, span, head);
+                    multiply(used, weights);
+                    used
+                } else {
+                    weights
+                };
+                let value = (values[VALUE], at[VALUE].head(span.key, head, dh));
+                let to = (to_out, out_at.head(span.query, head, dh));
+                // SAFETY: each sequence has its own rows.
+                unsafe {
+                    raw_product((tq, tk, dh), (used, square), value, to, Write::Replace, how, None)
+                };
+            }
+        };
+        // SAFETY: the sequences have all rows and all weights between them.
+        let (out, (weights, ())) = unsafe {
+            filled(self.rows() * width, |out| {
+                filled(self.weight_count(), |weights| {
+                    self.spans
+                        .par_iter()
+                        .with_max_len(4)
+                        .for_each_init(Vec::new, |dropped, span| {
+                            one_sequence(dropped, span, out, weights)
+                        });
+                })
+            })
+        };
+        Ok((out, weights))
+    }
+
+    /// How the products of a sequence are computed.
+    fn how(&self, span: &Span) -> (Products, Threads) {
+        let products =
+            if span.queries * span.keys < LONG { Products::F32 } else { self.spec.products };
+        (products, Threads::One)
+    }
+
+    /// The factors of dropout on the weights of one head.
+    fn mask<'a, T: Float>(&self, scratch: &'a mut Vec<T>, span: &Span, head: usize) -> &'a mut [T] {
+        let mask = room(scratch, span.queries * span.keys);
+        let number = |query| mask_index(query, self.spec.heads, head, self.longest_key, 0);
+        mask_rows(mask, span.keys, number(span.query), number(1) - number(0), self.spec.dropout);
+        mask
+    }
+
+    /// Adjoints of query, key and value, written to matrices laid out as they are, and that of the
+    /// bias. The rows of every sequence are written, in the columns of the projections; where
+    /// they are replaced they need not be initialised.
+    pub(super) fn backward<T: Float>(
+        &self,
+        values: [&[T]; 3],
+        at: [Columns; 3],
+        saved: &[T],
+        grad: &[T],
+        (to, write): ([Shared<T>; 3], Write),
+        bias: Option<&Tensor>,
+    ) -> Result<Option<Vec<T>>> {
+        let (width, dh, heads) = (self.width(), self.head_width, self.spec.heads);
+        let bias_shape = bias.map(Tensor::dims3).transpose()?;
+        // A group has a sum of its own for the bias.
+        let group = self.spans.len().div_ceil(if bias.is_some() { 16 } else { 64 }).max(1);
+        let partial: Vec<Vec<T>> = self
+            .spans
+            .par_chunks(group)
+            .with_max_len(1)
+            .map(|spans| {
+                let mut bias_sum =
+                    vec![
+                        T::default();
+                        bias_shape.map_or(0, |(heads, queries, keys)| heads * queries * keys)
+                    ];
+                let (mut mask, mut probs, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+                for span in spans {
+                    let (tq, tk) = (span.queries, span.keys);
+                    if tq == 0 || tk == 0 {
+                        if write == Write::Replace {
+                            at[QUERY].clear(to[QUERY], span.query, tq, width);
+                            at[KEY].clear(to[KEY], span.key, tk, width);
+                            at[VALUE].clear(to[VALUE], span.key, tk, width);
+                        }
+                        continue;
+                    }
+                    let (square, how) = (Matrix::rows(tk), self.how(span));
+                    for head in 0..heads {
+                        let head_at = |part: usize| {
+                            at[part].head(
+                                if part == QUERY { span.query } else { span.key },
+                                head,
+                                dh,
+                            )
+                        };
+                        let of = |part: usize| (values[part], head_at(part));
+                        let to = |part: usize| (to[part], head_at(part));
+                        let weights = &saved
+                            [span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
+                        let grad_at = Matrix::rows(width).at(span.query * width + head * dh);
+                        let mask = self
+                            .spec
+                            .dropout
+                            .is_active()
+                            .then(|| &*self.mask(&mut mask, span, head));
+                        let used: &[T] = match mask {
+                            Some(mask) => {
+                                let used = room(&mut probs, tq * tk);
+                                used.copy_from_slice(mask);
+                                multiply(used, weights);
+                                used
+                            }
+                            None => weights,
+                        };
+                        // SAFETY: here and below: sequences have disjoint rows, and each is handled
+                        // by one task.
+                        unsafe {
+                            raw_product(
+                                (tk, tq, dh),
+                                (used, square.transposed()),
+                                (grad, grad_at),
+                                to(VALUE),
+                                write,
+                                how,
+                                None,
+                            )
+                        };
+                        let scores = room(&mut scores, tq * tk);
+                        let (value, value_at) = of(VALUE);
+                        product(
+                            (tq, dh, tk),
+                            (grad, grad_at),
+                            (value, value_at.transposed()),
+                            (scores, square),
+                            Write::Replace,
+                            how,
+                        );
+                        if let Some(mask) = mask {
+                            multiply(scores, mask);
+                        }
+                        // The adjoint of the biased scores; that of the products is `scale` times
+                        // it.
+                        if let Some((_, queries, keys)) = bias_shape {
+                            softmax_backward(weights, scores, tk, T::of(1.0));
+                            for (i, row) in scores.chunks_exact(tk).enumerate() {
+                                let start = (head * queries + i) * keys;
+                                crate::parallel::add(&mut bias_sum[start..start + tk], row);
+                            }
+                            let scale = self.scale::<T>();
+                            scores.iter_mut().for_each(|score| *score *= scale);
+                        } else {
+                            softmax_backward(weights, scores, tk, self.scale());
+                        }
+                        // SAFETY: as above.
+                        unsafe {
+                            raw_product(
+                                (tq, tk, dh),
+                                (scores, square),
+                                of(KEY),
+                                to(QUERY),
+                                write,
+                                how,
+                                None,
+                            );
+                            raw_product(
+                                (tk, tq, dh),
+                                (scores, square.transposed()),
+                                of(QUERY),
+                                to(KEY),
+                                write,
+                                how,
+                                None,
+                            );
+                        }
+                    }
+                }
+                bias_sum
+            })
+            .collect();
+        Ok(bias_shape.map(|(heads, queries, keys)| combined(partial, heads * queries * keys)))
+    }
+}
+
+/// The first `count` elements of a scratch vector that never shrinks.
+fn room<T: Float>(scratch: &mut Vec<T>, count: usize) -> &mut [T] {
+    if scratch.len() < count {
+        scratch.resize(count, T::default());
+    }
+    &mut scratch[..count]
+}

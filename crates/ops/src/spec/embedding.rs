@@ -1,0 +1,17 @@
+//! What an embedding lookup computes.
+
+use super::Dropout;
+use std::sync::Arc;
+
+/// What an embedding lookup computes, beside its tables.
+#[derive(Debug, Clone)]
+pub struct EmbeddingSpec {
+    /// Row of the table for each token.
+    pub ids: Arc<[u32]>,
+    /// Row of the position table for each token.
+    pub positions: Arc<[u32]>,
+    /// Factor of the looked-up rows, not of the positions.
+    pub scale: f64,
+    /// Dropout on the sum.
+    pub dropout: Dropout,
+}

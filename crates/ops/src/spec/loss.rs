@@ -1,0 +1,57 @@
+//! What a loss computes, and the sums that it is made of.
+
+use crate::products::Products;
+
+/// Sums over the target tokens of a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LossSums {
+    /// Label-smoothed cross entropy, in nats.
+    pub smoothed: f64,
+    /// Negative log-likelihood of the true tokens, in nats.
+    pub nll: f64,
+    /// Tokens whose true class has the highest logit (the first one, where several tie).
+    pub correct: usize,
+    /// Kullback–Leibler divergence of its partner's distribution from a token's own, in nats; 0
+    /// where tokens are no pairs.
+    pub divergence: f64,
+}
+
+impl LossSums {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.divergence += other.divergence;
+        self.smoothed += other.smoothed;
+        self.nll += other.nll;
+        self.correct += other.correct;
+    }
+}
+
+/// What a loss computes, beside its inputs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CrossEntropySpec {
+    /// Label smoothing.
+    pub smoothing: f64,
+    /// Above 0, rows `i` and `i + N/2` are two passes over the same token, and this is the factor
+    /// of the divergences between their distributions: R-Drop's regularisation (Liang et al.
+    /// 2021).
+    pub r_drop: f64,
+    /// Factor of the sum over the tokens.
+    pub scale: f64,
+    /// How the operands of the products are rounded, forward and backward.
+    pub products: Products,
+}
+
+impl CrossEntropySpec {
+    /// Whether rows are two passes over the same token.
+    pub(crate) fn is_paired(&self) -> bool {
+        self.r_drop > 0.0
+    }
+
+    /// The value of the loss, given its sums.
+    pub(crate) fn total(&self, sums: &LossSums) -> f64 {
+        if self.is_paired() {
+            self.scale * (sums.smoothed + self.r_drop * sums.divergence)
+        } else {
+            self.scale * sums.smoothed
+        }
+    }
+}

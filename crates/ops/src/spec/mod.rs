@@ -1,0 +1,19 @@
+//! What each operation computes, beside its tensors: shared by the fused operations and their
+//! composed oracles, which know nothing else of each other.
+
+mod adam;
+mod attention;
+mod dropout;
+mod embedding;
+mod linear;
+mod loss;
+mod rotary;
+
+pub use adam::AdamStep;
+pub(crate) use attention::mask_index;
+pub use attention::{AttentionSpec, Seen};
+pub use dropout::Dropout;
+pub use embedding::EmbeddingSpec;
+pub use linear::{Activation, LinearSpec};
+pub use loss::{CrossEntropySpec, LossSums};
+pub(crate) use rotary::angles;
