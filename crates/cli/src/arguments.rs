@@ -3,9 +3,12 @@
 mod bleu;
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use taper_decoding::DecodingConfig;
+use taper_run::{LoadSettings, LoadedRun, TrainSettings};
 
 pub(crate) use bleu::{Bleu, Metric, OutputFormat};
 
@@ -101,7 +104,7 @@ pub(crate) struct TrainOutput {
     #[arg(long)]
     pub(crate) json: bool,
     /// Memory that training may take, for example 4GiB [default: what the system has available]
-    #[arg(long, value_name = "SIZE", value_parser = crate::memory::parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = taper_run::checks::memory::parse_bytes)]
     pub(crate) memory: Option<u64>,
     /// Where the state is saved if the run's folder takes no more [default: taper-rescue in the
     /// system's temporary folder]
@@ -111,6 +114,18 @@ pub(crate) struct TrainOutput {
     /// have changed
     #[arg(long)]
     pub(crate) accept_changes: bool,
+}
+
+impl TrainOutput {
+    /// What of these options is for the training itself.
+    pub(crate) fn settings(&self) -> TrainSettings {
+        TrainSettings {
+            device: self.device.clone(),
+            memory: self.memory,
+            rescue: self.rescue.clone(),
+            accept_changes: self.accept_changes,
+        }
+    }
 }
 
 /// Overrides of single keys.
@@ -133,6 +148,17 @@ pub(crate) struct Weights {
     pub(crate) device: Option<String>,
 }
 
+impl Weights {
+    /// Loads the run at `root` with these weights and with `overrides` of its recipe.
+    ///
+    /// # Errors
+    /// As [`LoadedRun::open`].
+    pub(crate) fn load(&self, root: &Path, overrides: &[String]) -> Result<LoadedRun> {
+        let (checkpoint, device) = (self.checkpoint.clone(), self.device.clone());
+        LoadedRun::open(root, &LoadSettings { checkpoint, device, overrides: overrides.to_vec() })
+    }
+}
+
 /// How to search for translations.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
@@ -142,6 +168,36 @@ pub(crate) struct Search {
     /// Exponent of the length penalty [default: the run's]
     #[arg(long, value_name = "ALPHA")]
     pub(crate) length_penalty: Option<f64>,
+}
+
+impl Search {
+    /// Puts the options, and the number of translations that are asked for, into `config`.
+    ///
+    /// # Errors
+    /// When the result cannot be searched with.
+    pub(crate) fn apply(&self, config: &mut DecodingConfig, n_best: Option<usize>) -> Result<()> {
+        if let Some(beam) = self.beam {
+            if config.sampling.is_active() {
+                bail!(
+                    "--beam has no effect where translations are drawn: leave it out, or the options of drawing; where the recipe draws, search with --set decoding.sampling.temperature=0"
+                );
+            }
+            config.beam_size = beam;
+            config.n_best = config.n_best.min(beam.max(1));
+        }
+        if let Some(n_best) = n_best {
+            config.n_best = n_best;
+            // Asking for n translations without a beam means at least as wide a self.
+            if self.beam.is_none() && !config.sampling.is_active() {
+                config.beam_size = config.beam_size.max(n_best);
+            }
+        }
+        if let Some(alpha) = self.length_penalty {
+            config.length_penalty = alpha;
+        }
+        config.validate()?;
+        Ok(())
+    }
 }
 
 /// Arguments of `translate`.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use taper_decoding::DecodingConfig;
+use taper_run::RunConfig;
+use taper_run::translation::{Limit, OverlongRule};
 
 use crate::arguments::{Search, Weights};
 
@@ -83,9 +85,8 @@ fn set<T>(value: &mut T, given: Option<T>) {
 }
 
 /// What becomes of a line with more tokens than training saw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum OverlongRule {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverlongChoice {
     /// Translate it in parts, divided at the end of a sentence or phrase where there is one
     Split,
     /// Translate its beginning
@@ -99,11 +100,29 @@ pub(crate) enum OverlongRule {
 pub(crate) struct OverlongArguments {
     /// What becomes of a line with too many tokens; standard error and --json say which lines
     #[arg(long, value_enum, default_value = "split")]
-    pub(crate) overlong: OverlongRule,
+    pub(crate) overlong: OverlongChoice,
     /// The most tokens of a line [default: the run's data.cleaning.max_tokens, the most it was
     /// trained on]
     #[arg(long, value_name = "N")]
     pub(crate) max_source_tokens: Option<usize>,
+}
+
+impl OverlongArguments {
+    /// The limit for the lines that the run of `config` translates.
+    ///
+    /// # Errors
+    /// For a limit of no tokens.
+    pub(crate) fn limit(&self, config: &RunConfig) -> Result<Limit> {
+        if self.max_source_tokens == Some(0) {
+            bail!("--max-source-tokens must be at least 1");
+        }
+        let rule = match self.overlong {
+            OverlongChoice::Split => OverlongRule::Split,
+            OverlongChoice::Cut => OverlongRule::Cut,
+            OverlongChoice::Error => OverlongRule::Error,
+        };
+        Ok(Limit::of(config, rule, self.max_source_tokens))
+    }
 }
 
 /// Arguments of `bench decode`.

@@ -55,42 +55,10 @@ pub(crate) fn ending(error: &anyhow::Error) -> Ending {
     Ending::Fail(EXIT_USER)
 }
 
-/// The chain of causes on one line. A cause that its parent already quotes is
-/// not repeated, and line breaks become semicolons.
-pub(crate) fn one_line(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain() {
-        let text = cause.to_string();
-        let lines = text.lines().map(str::trim).filter(|part| !part.is_empty());
-        // Where RUST_BACKTRACE is set, Candle's messages end with a backtrace, whose frames count
-        // from 0.
-        let text = lines.take_while(|line| !line.starts_with("0: ")).collect::<Vec<_>>().join("; ");
-        if line.is_empty() {
-            line = text;
-        } else if !line.contains(&text) {
-            line.push_str(": ");
-            line.push_str(&text);
-        }
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::anyhow;
-
-    #[test]
-    fn causes_are_chained_once() {
-        let error = anyhow!("file a.toml is\nbroken").context("cannot train");
-        assert_eq!(one_line(&error), "cannot train: file a.toml is; broken");
-        let error = anyhow!(
-            "no such tensor\n   0: candle_core::error::Error::bt\n             at /src/error.rs:1\n   1: main"
-        );
-        assert_eq!(one_line(&error), "no such tensor");
-        let error = anyhow!("inner").context("outer: inner");
-        assert_eq!(one_line(&error), "outer: inner");
-    }
 
     #[test]
     fn endings_follow_the_cause() {

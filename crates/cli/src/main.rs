@@ -1,9 +1,9 @@
 //! `taper`: trains, resumes, translates with and evaluates Transformer
 //! translation models.
 //!
-//! The libraries return values and typed errors; everything printed comes from
-//! here. Arguments are parsed raw ([`arguments`]), recipes are resolved to a
-//! `RunConfig` ([`config`]), and each command has one module ([`commands`]).
+//! The libraries return values, events and typed errors; everything printed comes
+//! from here. Arguments are parsed raw ([`arguments`]) and resolved once to the
+//! settings of `taper_run`; each command has one module ([`commands`]).
 //! Exit codes: 0 done, 2 the request cannot be fulfilled as given, 1 the
 //! computation failed, 130 interrupted, with what was done on disk.
 #![forbid(unsafe_code)]
@@ -11,32 +11,12 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
-mod batches;
 mod commands;
-mod config;
-mod cost;
-mod data_report;
 mod decoding_arguments;
-mod device;
-mod disk;
 mod error;
-mod files;
-mod line_translator;
-mod loaded_run;
-mod memory;
-mod metrics_log;
-mod overlong;
 mod progress;
-mod rescue;
-mod run_folder;
-mod run_lock;
-mod scores;
 mod signals;
-mod testing;
 mod text;
-mod training;
-mod translation;
-mod validation;
 
 use std::process::ExitCode;
 
@@ -58,7 +38,7 @@ fn main() -> ExitCode {
         Ending::Silent => ExitCode::SUCCESS,
         Ending::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
         Ending::Fail(code) => {
-            text::say(&format!("error: {}", error::one_line(&error)));
+            text::say(&format!("error: {}", taper_run::one_line(&error)));
             ExitCode::from(code)
         }
     }

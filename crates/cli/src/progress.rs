@@ -1,16 +1,23 @@
-//! What a training run shows and records: a progress bar at a terminal, plain
-//! lines when piped, JSON lines where asked for, and `metrics.jsonl` always.
+//! What a training run shows: a progress bar at a terminal, plain lines when
+//! piped, JSON lines where asked for.
 
 use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use taper_data::BatchingReport;
-use taper_trainer::{BoxError, Event, Observer, Scores, Timing, TrainingConfig};
+use taper_run::checks::device;
+use taper_run::evaluation::TestResult;
+use taper_run::training::{End, Outcome};
+use taper_run::{RunEvent, RunObserver};
+use taper_trainer::{Event, Scores, StopReason, Timing};
 
-use crate::metrics_log::MetricsLog;
-use crate::text::report_line;
+use crate::arguments::TrainOutput;
+use crate::error::Interrupted;
+use crate::signals::Signals;
+use crate::text::{quoted, report_line, say};
 
 /// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,48 +43,45 @@ impl Style {
     }
 }
 
-/// Where training ends at the latest.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct End {
-    updates: Option<u64>,
-    seconds: Option<f64>,
-}
-
-impl End {
-    /// The end that `config` sets for batches like these. It is an estimate where an epoch may be a
-    /// batch longer than another.
-    pub(crate) fn of(config: &TrainingConfig, batches: &BatchingReport) -> Self {
-        let given = |limit: u64| (limit > 0).then_some(limit);
-        let of_epochs = given(config.max_epochs)
-            .map(|epochs| batches.batches_of(epochs).div_ceil(config.accumulation as u64));
-        Self {
-            updates: given(config.max_updates).into_iter().chain(of_epochs).min(),
-            seconds: (config.max_minutes > 0.0).then_some(60.0 * config.max_minutes),
-        }
-    }
-
-    /// Seconds left after update `step` and so many seconds of training, at a pace of so many
-    /// seconds an update.
-    fn remaining(&self, step: u64, elapsed: f64, pace: f64) -> Option<f64> {
-        let of_updates = self.updates.map(|last| pace * last.saturating_sub(step) as f64);
-        let of_seconds = self.seconds.map(|last| (last - elapsed).max(0.0));
-        of_updates.into_iter().chain(of_seconds).min_by(f64::total_cmp)
+/// Runs `train`, shows what happens, and lets signals stop it.
+///
+/// # Errors
+/// Those of `train`; [`Interrupted`] where a signal ended it.
+pub(crate) fn report(
+    output: &TrainOutput,
+    train: impl FnOnce(&mut dyn RunObserver, &AtomicBool) -> Result<Outcome>,
+) -> Result<()> {
+    let signals = Signals::new();
+    let mut reporter = Reporter::new(Style::choose(output.json), &signals);
+    let trained = train(&mut reporter, signals.stop_flag());
+    reporter.finish();
+    match trained? {
+        Outcome::Interrupted { .. } => Err(Interrupted.into()),
+        Outcome::Complete { .. } => Ok(()),
     }
 }
 
-/// The trainer's observer.
-pub(crate) struct Progress {
+/// Shows the events of a training, and tells the handler of signals how far it has come.
+struct Reporter<'a> {
     style: Style,
+    signals: &'a Signals,
+    /// Shown while updates are made.
     bar: ProgressBar,
-    log: MetricsLog,
     start: Option<(u64, f64)>,
-    end: End,
+    end: Option<End>,
+    tests: TestReporter,
 }
 
-impl Progress {
-    /// Reports in `style` and records in `log` a training that goes from `first_step` to `end`.
-    pub(crate) fn new(style: Style, log: MetricsLog, end: End, first_step: u64) -> Self {
-        let bar = match (style, end.updates) {
+impl<'a> Reporter<'a> {
+    fn new(style: Style, signals: &'a Signals) -> Self {
+        let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
+        Self { style, signals, bar, start: None, end: None, tests }
+    }
+
+    /// Shows the bar of a training that goes from `first_step` to `end`.
+    fn begin(&mut self, first_step: u64, end: End) {
+        self.end = Some(end);
+        self.bar = match (self.style, end.updates) {
             (Style::Bar, Some(updates)) => {
                 ProgressBar::new(updates).with_style(bar_style("{wide_bar} {pos}/{len} {msg}"))
             }
@@ -86,20 +90,14 @@ impl Progress {
             }
             _ => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
         };
-        bar.set_position(first_step);
-        if style == Style::Bar {
-            bar.enable_steady_tick(Duration::from_millis(500));
+        self.bar.set_position(first_step);
+        if self.style == Style::Bar {
+            self.bar.enable_steady_tick(Duration::from_millis(500));
         }
-        Self { style, bar, log, start: None, end }
-    }
-
-    /// The record of the run.
-    pub(crate) fn log(&mut self) -> &mut MetricsLog {
-        &mut self.log
     }
 
     /// Takes the bar away; what was printed stays.
-    pub(crate) fn finish(&self) {
+    fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
@@ -116,7 +114,8 @@ impl Progress {
         let (first_step, first_seconds) = *self.start.get_or_insert((step, timing.elapsed_seconds));
         let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
         let pace = (timing.elapsed_seconds - first_seconds) / done as f64;
-        Duration::try_from_secs_f64(self.end.remaining(step, timing.elapsed_seconds, pace)?).ok()
+        let left = self.end?.remaining(step, timing.elapsed_seconds, pace)?;
+        Duration::try_from_secs_f64(left).ok()
     }
 
     fn report(&mut self, event: &Event) {
@@ -157,21 +156,113 @@ impl Progress {
     }
 }
 
-impl Observer for Progress {
-    fn observe(&mut self, event: &Event) -> Result<(), BoxError> {
-        if event.is_metric() {
-            self.log.append(event)?;
-        }
-        if self.style == Style::Json {
-            report_line(&serde_json::to_string(event)?);
-        } else {
-            self.report(event);
+impl RunObserver for Reporter<'_> {
+    fn observe(&mut self, event: &RunEvent<'_>) -> Result<()> {
+        let json = self.style == Style::Json;
+        match event {
+            RunEvent::Locked { folder } => self.signals.install(folder)?,
+            RunEvent::Prepared { data, .. } if json => {
+                let mut record = serde_json::to_value(data)?;
+                record["event"] = "data".into();
+                report_line(&record.to_string());
+            }
+            RunEvent::Prepared { data, cost } => {
+                data.lines().iter().for_each(|line| report_line(line));
+                report_line(&cost.summary());
+            }
+            RunEvent::Begins { folder, step, end, device } => {
+                if !json {
+                    let (folder, device) = (folder.display(), device::describe(device));
+                    report_line(&format!("training in {folder} from step {step}, on {device}"));
+                }
+                self.begin(*step, *end);
+                self.signals.training_begins();
+            }
+            RunEvent::Training(event) if json => report_line(&serde_json::to_string(event)?),
+            RunEvent::Training(event) => self.report(event),
+            RunEvent::Interrupted { folder, step } => {
+                self.finish();
+                let folder = folder.display();
+                say(&format!("interrupted at step {step}; continue with: taper resume {folder}"));
+            }
+            RunEvent::Trained { reason, step, seconds } => {
+                self.finish();
+                self.signals.training_is_saved();
+                if !json {
+                    let time = clock(Duration::from_secs_f64(seconds.max(0.0)));
+                    report_line(&format!("{} at step {step} after {time}", describe_end(*reason)));
+                }
+            }
+            RunEvent::Tested { checkpoint, step, results, .. } if json => {
+                let record = serde_json::json!({ "event": "test", "checkpoint": checkpoint, "step": step, "results": results });
+                report_line(&record.to_string());
+            }
+            RunEvent::Tested { folder, checkpoint, results, samples, .. } => {
+                report_tests(folder, checkpoint, results, *samples);
+            }
+            _ => self.tests.observe(event)?,
         }
         Ok(())
     }
+}
 
-    fn flush(&mut self) -> Result<(), BoxError> {
-        Ok(self.log.flush()?)
+/// Shows how far the decoding of test sets has come, and notices.
+#[derive(Default)]
+pub(crate) struct TestReporter {
+    bar: Option<ProgressBar>,
+}
+
+impl RunObserver for TestReporter {
+    fn observe(&mut self, event: &RunEvent<'_>) -> Result<()> {
+        match event {
+            RunEvent::Decoding { split, done, total } => {
+                let bar = self.bar.get_or_insert_with(|| sentence_bar(Some(*total as u64), split));
+                bar.set_position(*done as u64);
+            }
+            RunEvent::Decoded => {
+                if let Some(bar) = self.bar.take() {
+                    bar.finish_and_clear();
+                }
+            }
+            RunEvent::Notice(notice) => say(&notice.to_string()),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Sample translations, scores, and what can be done next.
+fn report_tests(folder: &Path, checkpoint: &Path, results: &[TestResult], samples: usize) {
+    if let Some(first) = results.first() {
+        report_line("\nsample translations");
+        for line in first.samples(samples) {
+            report_line(&line);
+        }
+        let name = checkpoint.file_name().unwrap_or(checkpoint.as_os_str()).to_string_lossy();
+        report_line(&format!("\ntest scores, weights {name}"));
+    }
+    for line in results.iter().flat_map(TestResult::lines) {
+        report_line(&line);
+    }
+    let run = quoted(folder);
+    let evaluate = if results.is_empty() {
+        "score the test sets"
+    } else {
+        "score the test sets again, with other settings"
+    };
+    report_line(&format!(
+        "\nnext:\n  taper translate {run}          type sentences, or pipe a file in\n  taper evaluate {run}           {evaluate}\n  taper inspect {run}            what the model is made of"
+    ));
+}
+
+/// Why training ended, for a reader.
+fn describe_end(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::MaxUpdates => "last update reached",
+        StopReason::MaxEpochs => "last epoch completed",
+        StopReason::MaxMinutes => "time used up",
+        StopReason::EarlyStopping => "no further improvement",
+        StopReason::Interrupted => "interrupted",
     }
 }
 
@@ -231,40 +322,6 @@ fn bar_style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_limit_ends_training() {
-        let batches =
-            BatchingReport { batches: 33, bidirectional_batches: 70, ..BatchingReport::default() };
-        let end = |max_updates, max_epochs, max_minutes| {
-            let config = TrainingConfig {
-                max_updates,
-                max_epochs,
-                max_minutes,
-                accumulation: 4,
-                ..TrainingConfig::default()
-            };
-            // Half a second an update; update 10 after a minute.
-            End::of(&config, &batches).remaining(10, 60.0, 0.5)
-        };
-        assert_eq!(end(0, 0, 0.0), None);
-        assert_eq!(end(110, 0, 0.0), Some(50.0));
-        // 66 batches are 17 updates.
-        assert_eq!(end(110, 2, 0.0), Some(3.5));
-        assert_eq!(end(12, 2, 0.0), Some(1.0));
-        assert_eq!(end(110, 0, 1.5), Some(30.0));
-        // 70 and 33 batches are 26 updates.
-        let bidirectional = BatchingReport { bidirectional_epochs: 1, ..batches };
-        let config = TrainingConfig {
-            max_epochs: 2,
-            max_updates: 0,
-            accumulation: 4,
-            ..TrainingConfig::default()
-        };
-        assert_eq!(End::of(&config, &bidirectional).remaining(10, 60.0, 0.5), Some(8.0));
-        // A resumed run may be past a limit.
-        assert_eq!((end(5, 0, 0.0), end(0, 0, 0.5)), (Some(0.0), Some(0.0)));
-    }
 
     #[test]
     fn clocks_read_naturally() {

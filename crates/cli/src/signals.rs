@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 use taper_ops::hangup;
 
 use crate::error::EXIT_INTERRUPTED;
-use crate::run_lock::RunLock;
 use crate::text::say;
+use taper_run::folder::RunLock;
 
 /// Signals this close to each other are one: `timeout` signals its process and then the group that
 /// it is in, a shell passes on to its processes what a closed terminal sends to them too, and none
@@ -47,13 +47,17 @@ const TRAINING: u8 = 1;
 const SAVED: u8 = 2;
 
 impl Signals {
+    /// Nothing asked for yet, and nothing that would notice.
+    pub(crate) fn new() -> Self {
+        Self { stop: Arc::default(), stage: Arc::new(AtomicU8::new(PREPARING)) }
+    }
+
     /// Installs the handler for the run in `folder`, of which this process has the lock.
     ///
     /// # Errors
     /// When the system refuses it.
-    pub(crate) fn install(folder: &Path) -> Result<Self> {
-        let signals = Self { stop: Arc::default(), stage: Arc::new(AtomicU8::new(PREPARING)) };
-        let (stop, stage) = (Arc::clone(&signals.stop), Arc::clone(&signals.stage));
+    pub(crate) fn install(&self, folder: &Path) -> Result<()> {
+        let (stop, stage) = (Arc::clone(&self.stop), Arc::clone(&self.stage));
         let (folder, mut last) = (folder.to_owned(), None::<Instant>);
         on_signal(move || {
             if last.is_some_and(|last| last.elapsed() < ONE_SIGNAL) {
@@ -81,8 +85,7 @@ impl Signals {
             say(&format!("\n{message}"));
             RunLock::sign_off(&folder);
             end();
-        })?;
-        Ok(signals)
+        })
     }
 
     /// Becomes true at the first signal.

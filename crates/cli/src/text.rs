@@ -67,18 +67,3 @@ pub(crate) fn report_line(line: &str) {
         say(&format!("warning: {error:#}; training goes on, and metrics.jsonl has its record"));
     }
 }
-
-/// Byte fallback lets a model spell a line break; output is one line a sentence.
-pub(crate) fn single_line(text: String) -> String {
-    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_translation_stays_on_its_line() {
-        assert_eq!(single_line("a\nb\r\nc".to_owned()), "a b  c");
-    }
-}

@@ -7,6 +7,8 @@
 //!
 //! Only for `[dev-dependencies]`: a failure is a panic here.
 
+pub mod recipes;
+
 use std::fmt;
 
 use proptest::collection::vec;

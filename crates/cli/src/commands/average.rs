@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use taper_trainer::{AVERAGED, Checkpoints, Saved, average};
 
 use crate::arguments::Average;
-use crate::run_folder::RunFolder;
 use crate::text::print_line;
+use taper_run::RunFolder;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Average) -> Result<()> {

@@ -7,11 +7,9 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use taper_decoding::DecodingConfig;
 
-use crate::decoding_arguments::{BenchDecode, OverlongArguments, OverlongRule};
-use crate::line_translator::{LineTranslator, Shown};
-use crate::loaded_run::LoadedRun;
+use crate::decoding_arguments::BenchDecode;
 use crate::text::{print_line, read_lines};
-use crate::translation::for_the_best;
+use taper_run::translation::{Limit, LineTranslator, OverlongRule, Shown, for_the_best};
 
 /// What was measured.
 #[derive(Debug, Serialize)]
@@ -47,10 +45,10 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     }
     let mut overrides = arguments.set.clone();
     overrides.extend(arguments.threads.map(|threads| format!("threads={threads}")));
-    let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &overrides)?;
-    run.search(&arguments.search, None)?;
-    let overlong = OverlongArguments { overlong: OverlongRule::Split, max_source_tokens: None };
-    let translator = LineTranslator::new(&run, &[] as &[&Path], &overlong, Shown::default())?;
+    let mut run = arguments.weights.load(&arguments.run, &overrides)?;
+    arguments.search.apply(&mut run.config.decoding, None)?;
+    let limit = Limit::of(&run.config, OverlongRule::Split, None);
+    let translator = LineTranslator::new(&run, &[] as &[&Path], limit, Shown::default())?;
     decode(&translator, first_to_translate(&lines))?;
     let first_translation_seconds = began.elapsed().as_secs_f64();
 
@@ -73,7 +71,7 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
         seconds,
         sentences_per_second: lines.len() as f64 / typical,
         tokens_per_second: tokens as f64 / typical,
-        peak_memory: crate::memory::peak(),
+        peak_memory: taper_run::checks::memory::peak(),
     };
     if arguments.json {
         return print_line(&serde_json::to_string(&report)?);

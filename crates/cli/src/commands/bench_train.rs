@@ -11,10 +11,10 @@ use taper_ops::{Kernel, Products};
 use taper_trainer::{MicroBatch, Optimizer, OptimizerConfig, Outcome, TrainingConfig};
 
 use crate::arguments::{BenchTrain, Preset};
-use crate::cost::bytes;
-use crate::device;
-use crate::memory;
 use crate::text::print_line;
+use taper_run::checks::cost::bytes;
+use taper_run::checks::device;
+use taper_run::checks::memory;
 
 /// The learning rate, constant.
 const LEARNING_RATE: f64 = 1e-4;

@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use crate::arguments::ConfigCommand;
-use crate::config::{RunConfig, without_effect};
 use crate::text::print_line;
+use taper_run::config::{RunConfig, without_effect};
 
 /// Runs the command.
 pub(crate) fn run(command: &ConfigCommand) -> Result<()> {

@@ -4,15 +4,15 @@ use anyhow::{Result, bail};
 use taper_data::read_pairs;
 
 use crate::arguments::Evaluate;
-use crate::loaded_run::LoadedRun;
-use crate::testing::TestResult;
+use crate::progress::TestReporter;
 use crate::text::print_line;
-use crate::translation::for_the_best;
+use taper_run::evaluation::TestResult;
+use taper_run::translation::for_the_best;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
-    let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &arguments.overrides.set)?;
-    run.search(&arguments.search, None)?;
+    let mut run = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+    arguments.search.apply(&mut run.config.decoding, None)?;
     let splits = if arguments.split.is_empty() {
         run.config.data.test.clone()
     } else {
@@ -28,9 +28,11 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     if !arguments.json {
         print_line(&format!("weights of step {}, {}", run.state.step, run.checkpoint.display()))?;
     }
+    let mut reporter = TestReporter::default();
     let mut results = Vec::with_capacity(splits.len());
     for split in &splits {
-        let result = TestResult::of(split, &run.config, &run.tokenizers, &run.model)?;
+        let result =
+            TestResult::of(split, &run.config, &run.tokenizers, &run.model, &mut reporter)?;
         if !arguments.json {
             for line in result.lines() {
                 print_line(&line)?;

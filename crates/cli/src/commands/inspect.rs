@@ -7,12 +7,12 @@ use taper_model::Transformer;
 use taper_ops::{Kernel, Products};
 
 use crate::arguments::Inspect;
-use crate::config::RunConfig;
-use crate::cost::{Cost, bytes, grouped, scaled};
-use crate::device;
-use crate::memory;
-use crate::run_folder::RunFolder;
 use crate::text::print_line;
+use taper_run::RunFolder;
+use taper_run::checks::cost::{Cost, bytes, grouped, scaled};
+use taper_run::checks::device;
+use taper_run::checks::memory;
+use taper_run::config::RunConfig;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Inspect) -> Result<()> {

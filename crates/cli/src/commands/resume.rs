@@ -1,14 +1,17 @@
 //! `taper resume`: an interrupted run goes on.
 
 use anyhow::Result;
+use taper_run::{RunFolder, training};
 
 use crate::arguments::Resume;
-use crate::run_folder::RunFolder;
-use crate::training;
+use crate::progress;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Resume) -> Result<()> {
     let folder = RunFolder::open(&arguments.run)?;
     let config = folder.load_config(&arguments.overrides.set)?;
-    training::resume(&folder, &config, &arguments.output, arguments.from.as_deref())
+    let settings = arguments.output.settings();
+    progress::report(&arguments.output, |observer, stop| {
+        training::resume(&folder, &config, &settings, arguments.from.as_deref(), observer, stop)
+    })
 }

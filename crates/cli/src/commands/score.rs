@@ -4,12 +4,10 @@ use anyhow::{Result, bail};
 use taper_decoding::Translator;
 
 use crate::arguments::Score;
-use crate::decoding_arguments::OverlongRule;
-use crate::loaded_run::LoadedRun;
-use crate::overlong::Limit;
 use crate::progress::sentence_bar;
 use crate::text::{print_line, read_lines};
-use crate::translation::{by_line, encode_sources};
+use taper_run::translation::{Limit, OverlongRule};
+use taper_run::translation::{by_line, encode_sources};
 
 /// Runs the command: one line for each pair, log-probability and
 /// length-normalised score, tab-separated.
@@ -25,7 +23,7 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
             targets.len()
         );
     }
-    let run = LoadedRun::open(&arguments.run, &arguments.weights, &[])?;
+    let run = arguments.weights.load(&arguments.run, &[])?;
     let source_ids = encode_sources(&run.tokenizers, &sources)?;
     let target_ids = run.tokenizers.target().encode_batch(&targets)?;
     let limit = Limit::of(&run.config, OverlongRule::Error, arguments.max_tokens);

@@ -4,8 +4,9 @@ use anyhow::{Context, Result, bail};
 use taper_data::{Tokenizer, TokenizerPair};
 
 use crate::arguments::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
-use crate::config::RunConfig;
-use crate::text::{print_line, single_line, standard_input};
+use crate::text::{print_line, standard_input};
+use taper_run::config::RunConfig;
+use taper_run::translation::single_line;
 
 /// Runs the command.
 pub(crate) fn run(command: &TokenizerCommand) -> Result<()> {

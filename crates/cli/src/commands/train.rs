@@ -3,19 +3,21 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use taper_run::{RunConfig, RunFolder, training};
 
 use crate::arguments::Train;
-use crate::config::RunConfig;
-use crate::run_folder::RunFolder;
-use crate::training;
+use crate::progress;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Train) -> Result<()> {
     let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
     let root = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
     let folder = RunFolder::new(&root);
+    let settings = arguments.output.settings();
     if !folder.exists() {
-        return training::start(&folder, &config, &arguments.output);
+        return progress::report(&arguments.output, |observer, stop| {
+            training::start(&folder, &config, &settings, observer, stop)
+        });
     }
     if !arguments.resume {
         bail!(
@@ -24,5 +26,8 @@ pub(crate) fn run(arguments: &Train) -> Result<()> {
             root.display()
         );
     }
-    training::resume(&RunFolder::open(&root)?, &config, &arguments.output, None)
+    let folder = RunFolder::open(&root)?;
+    progress::report(&arguments.output, |observer, stop| {
+        training::resume(&folder, &config, &settings, None, observer, stop)
+    })
 }

@@ -10,14 +10,12 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 use crate::arguments::Translate;
-use crate::decoding_arguments::OverlongRule;
-use crate::line_translator::{LineTranslator, Shown, Translated};
-use crate::loaded_run::LoadedRun;
 use crate::progress::sentence_bar;
 use crate::text::{print_line, say, standard_input};
-use crate::translation::Translation;
 use input::Input;
 use output::Output;
+use taper_run::LoadedRun;
+use taper_run::translation::{LineTranslator, OverlongRule, Shown, Translated, Translation};
 
 /// One line of `--json`.
 #[derive(Debug, Serialize)]
@@ -66,15 +64,16 @@ fn with_model(
     arguments: &Translate,
     act: impl FnOnce(&LoadedRun, &LineTranslator<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut run = LoadedRun::open(&arguments.run, &arguments.weights, &arguments.overrides.set)?;
+    let mut run = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
     arguments.control.apply(&mut run.config.decoding)?;
-    run.search(&arguments.search, arguments.n_best)?;
+    arguments.search.apply(&mut run.config.decoding, arguments.n_best)?;
+    let limit = arguments.overlong.limit(&run.config)?;
     let shown = Shown {
         all: arguments.json || arguments.n_best.is_some(),
         alignments: arguments.alignments,
         weights: arguments.json,
     };
-    act(&run, &LineTranslator::new(&run, &arguments.ensemble, &arguments.overlong, shown)?)
+    act(&run, &LineTranslator::new(&run, &arguments.ensemble, limit, shown)?)
 }
 
 /// Whether there is something at `path` that is neither a file nor a folder, such as a pipe or a

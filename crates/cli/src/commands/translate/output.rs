@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 
 use super::is_stream;
-use crate::files::{put_in_place, with_suffix};
 use crate::signals::{end, on_signal};
 use crate::text::{is_standard_stream, say};
+use taper_run::folder::files::{put_in_place, with_suffix};
 
 /// Where translations go.
 pub(super) struct Output(Target);

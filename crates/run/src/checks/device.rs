@@ -1,0 +1,136 @@
+//! `--device` and `dtype`: from a name to a Candle device and element type.
+
+use anyhow::{Context, Result, bail};
+use candle_core::{DType, Device};
+
+/// Opens the device called `name`: `auto`, `cpu`, `cuda`, `cuda:N`, `metal` or `metal:N`.
+///
+/// `auto` takes a GPU when this build has one and it opens, else the CPU.
+///
+/// # Errors
+/// When the name is unknown, the build lacks the backend (the message names
+/// the cargo feature) or the device does not open.
+pub fn open(name: &str) -> Result<Device> {
+    let (kind, ordinal) = split(name)?;
+    match kind {
+        "auto" => Ok(automatic()),
+        "cpu" => Ok(Device::Cpu),
+        "cuda" if !cfg!(feature = "cuda") => bail!(lacking("cuda", name)),
+        "metal" if !cfg!(feature = "metal") => bail!(lacking("metal", name)),
+        "cuda" => Device::new_cuda(ordinal)
+            .with_context(|| format!("device `{name}` does not open; is the driver installed?")),
+        "metal" => {
+            Device::new_metal(ordinal).with_context(|| format!("device `{name}` does not open"))
+        }
+        _ => bail!("unknown device `{name}`: expected auto, cpu, cuda, cuda:N, metal or metal:N"),
+    }
+}
+
+/// Checks the names alone, without opening anything.
+///
+/// # Errors
+/// When either is unknown, or they do not go together.
+pub fn check_names(device: &str, dtype: &str) -> Result<()> {
+    let (kind, _) = split(device).context("key `device`")?;
+    if !matches!(kind, "auto" | "cpu" | "cuda" | "metal") {
+        bail!(
+            "key `device`: unknown device `{device}`: expected auto, cpu, cuda, cuda:N, metal or metal:N"
+        );
+    }
+    parse_dtype(dtype, kind == "cpu").map(drop)
+}
+
+fn parse_dtype(name: &str, on_cpu: bool) -> Result<DType> {
+    match name {
+        "f32" => Ok(DType::F32),
+        "bf16" => Ok(DType::BF16),
+        "f16" if on_cpu => {
+            bail!(
+                "key `dtype`: f16 needs a cuda or metal device; the CPU computes in f32, or with bf16 in its matrix products"
+            )
+        }
+        "f16" => Ok(DType::F16),
+        _ => bail!("key `dtype`: unknown value `{name}`, expected f32, bf16 or f16"),
+    }
+}
+
+fn split(name: &str) -> Result<(&str, usize)> {
+    match name.split_once(':') {
+        None => Ok((name, 0)),
+        Some((kind @ ("cuda" | "metal"), ordinal)) => {
+            let ordinal = ordinal.parse().with_context(|| {
+                format!("device `{name}`: `{ordinal}` is not a device number (0, 1, …)")
+            })?;
+            Ok((kind, ordinal))
+        }
+        Some(_) => bail!("unknown device `{name}`: only cuda and metal take a number"),
+    }
+}
+
+fn automatic() -> Device {
+    if cfg!(feature = "cuda")
+        && let Ok(device) = Device::new_cuda(0)
+    {
+        return device;
+    }
+    if cfg!(feature = "metal")
+        && let Ok(device) = Device::new_metal(0)
+    {
+        return device;
+    }
+    Device::Cpu
+}
+
+fn lacking(feature: &str, name: &str) -> String {
+    format!(
+        "device `{name}`: this build lacks {feature}; build with `cargo build --release --features {feature}`, or use --device cpu"
+    )
+}
+
+/// Reads `f32`, `bf16` or `f16`.
+///
+/// # Errors
+/// When the name is none of these, or the device does not compute in it.
+pub fn dtype(name: &str, device: &Device) -> Result<DType> {
+    parse_dtype(name, device.is_cpu())
+}
+
+/// A short name for reports: `cpu`, `cuda:0`, `metal:0`.
+pub fn describe(device: &Device) -> String {
+    match device.location() {
+        candle_core::DeviceLocation::Cpu => "cpu".to_owned(),
+        candle_core::DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
+        candle_core::DeviceLocation::Metal { gpu_id } => format!("metal:{gpu_id}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        assert!(matches!(open("cpu"), Ok(Device::Cpu)));
+        assert!(open("auto").is_ok());
+        assert!(open("gpu").is_err());
+        assert!(open("cpu:1").is_err());
+        assert!(open("cuda:x").is_err());
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn a_lacking_backend_names_the_feature() {
+        let message = open("cuda:1").expect_err("no cuda here").to_string();
+        assert!(message.contains("--features cuda"), "{message}");
+    }
+
+    #[test]
+    fn f16_is_refused_on_the_cpu() {
+        assert!(dtype("f16", &Device::Cpu).is_err());
+        assert!(check_names("cpu", "f16").is_err());
+        assert!(check_names("cuda", "f16").is_ok() && check_names("auto", "f16").is_ok());
+        assert_eq!(dtype("bf16", &Device::Cpu).ok(), Some(DType::BF16));
+        assert!(dtype("float", &Device::Cpu).is_err());
+        assert_eq!(dtype("f32", &Device::Cpu).ok(), Some(DType::F32));
+    }
+}

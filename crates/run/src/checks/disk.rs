@@ -1,0 +1,125 @@
+//! Whether the disk has room for what a run will write.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use taper_trainer::{LEFT, TrainingConfig};
+
+use crate::checks::cost::bytes;
+
+/// Bytes of one f32.
+const F32: u64 = 4;
+/// Allowance for the small files: configuration, metrics, state, scores.
+const SMALL_FILES: u64 = 1 << 20;
+
+/// The most bytes that the checkpoints of a model take at any time: those that are kept, though no
+/// more than the run makes, the one that is being written, and the average.
+fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
+    let ema = u64::from(training.ema_decay > 0.0);
+    let weights = F32 * parameters;
+    let checkpoint = weights * (3 + ema);
+    let average = if training.average_last > 0 { weights } else { 0 };
+    let kept = (training.keep_last as u64).saturating_add(training.keep_best as u64);
+    let times = |every: u64| training.max_updates.checked_div(every).unwrap_or(0);
+    // Those of the schedule, those of validations that improve, and the last.
+    let made = match training.max_updates {
+        0 => u64::MAX,
+        _ => times(training.checkpoint_every)
+            .saturating_add(times(training.validate_every))
+            .saturating_add(1),
+    };
+    checkpoint.saturating_mul(kept.min(made).saturating_add(1)).saturating_add(average)
+}
+
+/// Refuses to begin where the checkpoints of the run in `folder` would not fit.
+///
+/// # Errors
+/// With what is needed, what is free and what to do.
+pub(crate) fn check(
+    folder: &Path,
+    checkpoints: &Path,
+    training: &TrainingConfig,
+    parameters: u64,
+) -> Result<()> {
+    let needed = checkpoint_bytes(training, parameters)
+        .saturating_sub(size_of(checkpoints))
+        .saturating_add(SMALL_FILES);
+    // Where the system does not say, the disk itself will.
+    let Some(free) = available(folder) else { return Ok(()) };
+    if free < needed {
+        bail!(
+            "{}: the disk has {} free, but the checkpoints of this run need {} more; make room, lower training.keep_last ({}) or training.keep_best ({}), or use another disk with --run",
+            folder.display(),
+            bytes(free),
+            bytes(needed),
+            training.keep_last,
+            training.keep_best
+        );
+    }
+    Ok(())
+}
+
+/// Bytes that a process of this user may still write to the disk of `path`.
+#[cfg(unix)]
+fn available(path: &Path) -> Option<u64> {
+    let figures = rustix::fs::statvfs(path).ok()?;
+    figures.f_bavail.checked_mul(figures.f_frsize)
+}
+
+#[cfg(not(unix))]
+fn available(_path: &Path) -> Option<u64> {
+    None
+}
+
+/// Bytes of the files under `path`; what cannot be read counts nothing.
+fn size_of(path: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(path) else { return 0 };
+    entries
+        .flatten()
+        // What the run has left stays where it is.
+        .filter(|entry| !entry.file_name().to_string_lossy().starts_with(LEFT))
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_are_counted_by_hand() {
+        let training = TrainingConfig {
+            keep_last: 3,
+            keep_best: 1,
+            average_last: 2,
+            ..TrainingConfig::default()
+        };
+        // Five checkpoints of weights and two moments, and an average of weights.
+        assert_eq!(checkpoint_bytes(&training, 1000), 5 * 12_000 + 4000);
+        let training = TrainingConfig { ema_decay: 0.999, average_last: 0, ..training };
+        assert_eq!(checkpoint_bytes(&training, 1000), 5 * 16_000);
+        // Two validations and the end, however many may be kept; and the one that is being written.
+        let training = TrainingConfig { keep_last: usize::MAX, max_updates: 2500, ..training };
+        assert_eq!(checkpoint_bytes(&training, 1000), 4 * 16_000);
+        let training = TrainingConfig { max_updates: 0, ..training };
+        assert_eq!(checkpoint_bytes(&training, 1000), u64::MAX);
+    }
+
+    #[test]
+    fn a_run_that_does_not_fit_is_refused_with_the_figures() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let training = TrainingConfig::default();
+        check(folder.path(), &folder.path().join("checkpoints"), &training, 1000).expect("fits");
+        if cfg!(unix) {
+            let error = check(folder.path(), folder.path(), &training, u64::MAX >> 8)
+                .expect_err("does not fit")
+                .to_string();
+            assert!(error.contains("free") && error.contains("training.keep_last (3)"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What two configurations differ in, of what must not change while a run goes on.
+
+use anyhow::{Context, Result};
+use toml::{Table, Value};
+
+use super::RunConfig;
+
+/// Keys that change neither weights nor the order of data: where the text lies (its content is
+/// compared by itself), what is scored when training is over, how far batches are read ahead.
+const WITHOUT_EFFECT: [&str; 3] = ["data.dir", "data.test", "data.batching.prefetch"];
+
+/// One line for each key of [data], [model], dtype and training.seed whose value differs.
+///
+/// # Errors
+/// When a value cannot be written as TOML.
+pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<String>> {
+    let (run, given) = (table(run)?, table(given)?);
+    let mut found = Vec::new();
+    compare("", &run, &given, &mut found);
+    Ok(found)
+}
+
+/// Whether one of the [`differences`] is of what a run that has begun cannot do without: its seed,
+/// which is the whole random state, and what the tokenizer was made by, since the embeddings would
+/// mean other words. How words are cut in training may change.
+pub fn is_fixed(difference: &str) -> bool {
+    let key = difference.split(' ').next().unwrap_or_default();
+    match key.strip_prefix("data.tokenizer.") {
+        Some(key) => !["dropout", "sampling_alpha"].contains(&key),
+        None => ["data.nfkc", "data.lowercase", "training.seed"].contains(&key),
+    }
+}
+
+/// The part of a configuration that makes a run the run it is.
+fn table(config: &RunConfig) -> Result<Table> {
+    let mut all: Table =
+        config.to_toml()?.parse().context("a written configuration does not parse")?;
+    let seed = all.get("training").and_then(|training| training.get("seed")).cloned();
+    all.retain(|key, _| ["data", "model", "dtype"].contains(&key));
+    if let Some(seed) = seed {
+        all.insert(
+            "training".to_owned(),
+            Value::Table(Table::from_iter([("seed".to_owned(), seed)])),
+        );
+    }
+    Ok(all)
+}
+
+fn compare(prefix: &str, run: &Table, given: &Table, found: &mut Vec<String>) {
+    let mut keys: Vec<&String> = run.keys().chain(given.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    for key in keys {
+        let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match (run.get(key), given.get(key)) {
+            (Some(Value::Table(run)), Some(Value::Table(given))) => {
+                compare(&name, run, given, found)
+            }
+            (run, given) if run != given && !WITHOUT_EFFECT.contains(&name.as_str()) => {
+                let show = |value: Option<&Value>| {
+                    value.map_or_else(|| "not set".to_owned(), Value::to_string)
+                };
+                found.push(format!("{name} is {} but was {}", show(given), show(run)));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_makes_a_run_another_is_listed() {
+        let run = RunConfig::default();
+        let mut given = run.clone();
+        given.training.max_updates += 1;
+        given.decoding.beam_size += 1;
+        given.data.dir = "elsewhere".into();
+        given.data.test.clear();
+        assert_eq!(differences(&run, &given).expect("TOML"), Vec::<String>::new());
+        given.training.seed = 7;
+        given.model.d_ff = 96;
+        given.data.tokenizer.path = Some("mine.json".into());
+        given.data.tokenizer.dropout = 0.1;
+        let found = differences(&run, &given).expect("TOML");
+        assert_eq!(
+            found,
+            [
+                "data.tokenizer.dropout is 0.1 but was 0.0",
+                "data.tokenizer.path is \"mine.json\" but was not set",
+                "model.d_ff is 96 but was 2048",
+                "training.seed is 7 but was 1"
+            ]
+        );
+        assert_eq!(
+            found.iter().filter(|change| is_fixed(change)).collect::<Vec<_>>(),
+            [&found[1], &found[3]]
+        );
+    }
+}

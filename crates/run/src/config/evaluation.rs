@@ -1,0 +1,63 @@
+//! The `[evaluation]` section: how decoded text is scored.
+
+use serde::{Deserialize, Serialize};
+use taper_metrics::Tokenizer;
+
+/// How validation and test translations are scored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvaluationConfig {
+    /// BLEU's tokenizer: 13a, none, char, zh or intl. Where a recipe names none, that of the
+    /// target language.
+    pub tokenize: Tokenizer,
+    /// Lowercase both sides before scoring.
+    pub lowercase: bool,
+    /// At most this many validation pairs are decoded for BLEU and chrF during
+    /// training, spread evenly over the set; 0 decodes none.
+    pub validation_sentences: usize,
+    /// Sample translations printed after training.
+    pub samples: usize,
+    /// Decode and score the test sets when training ends.
+    pub test_after_training: bool,
+}
+
+/// The tokenizer for text in `language` where none is named: as sacreBLEU chooses, but characters
+/// where that takes MeCab.
+pub(super) fn usual_tokenizer(language: &str) -> Tokenizer {
+    match language.split(['-', '_']).next().unwrap_or(language).to_lowercase().as_str() {
+        "zh" | "zho" | "cmn" => Tokenizer::Chinese,
+        "ja" | "jpn" | "ko" | "kor" => Tokenizer::Character,
+        _ => Tokenizer::default(),
+    }
+}
+
+impl Default for EvaluationConfig {
+    fn default() -> Self {
+        Self {
+            tokenize: Tokenizer::default(),
+            lowercase: false,
+            validation_sentences: 1000,
+            samples: 5,
+            test_after_training: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_without_spaces_are_not_scored_by_western_words() {
+        for (language, tokenizer) in [
+            ("zh", "zh"),
+            ("zh-Hant", "zh"),
+            ("cmn_Hans", "zh"),
+            ("ja", "char"),
+            ("ko", "char"),
+            ("de", "13a"),
+        ] {
+            assert_eq!(usual_tokenizer(language).name(), tokenizer, "{language}");
+        }
+    }
+}

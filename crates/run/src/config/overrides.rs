@@ -1,0 +1,101 @@
+//! `--set key.path=value`: overrides of a configuration from the command line.
+
+use anyhow::{Context, Result, bail};
+use toml::{Table, Value};
+
+/// One parsed override: the path of the key and its new value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Override {
+    /// The text as typed, for messages.
+    pub text: String,
+    path: Vec<String>,
+    value: Value,
+}
+
+impl Override {
+    /// Parses `key.path=value`. The value is read as TOML; what is not valid
+    /// TOML (a bare word, a path) is taken as a string.
+    ///
+    /// # Errors
+    /// When there is no `=` or the key is empty.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let Some((key, value)) = text.split_once('=') else {
+            bail!("--set {text}: expected key=value, for example --set model.d_model=256");
+        };
+        let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
+        if path.iter().any(String::is_empty) {
+            bail!("--set {text}: the key is empty or has an empty part");
+        }
+        Ok(Self { text: text.to_owned(), path, value: parse_value(value.trim()) })
+    }
+
+    /// Writes this override into `table`, making sections as needed.
+    ///
+    /// # Errors
+    /// When a part of the path is a value, not a section.
+    pub(crate) fn apply(&self, table: &mut Table) -> Result<()> {
+        let (last, sections) = self.path.split_last().context("an override has a key")?;
+        let mut current = table;
+        for section in sections {
+            current = current
+                .entry(section.clone())
+                .or_insert_with(|| Value::Table(Table::new()))
+                .as_table_mut()
+                .with_context(|| format!("--set {}: `{section}` is not a section", self.text))?;
+        }
+        current.insert(last.clone(), self.value.clone());
+        Ok(())
+    }
+
+    /// This override alone, as TOML text, to check key and type by themselves.
+    pub(crate) fn to_toml(&self) -> String {
+        let mut table = Table::new();
+        let mut value = self.value.clone();
+        for part in self.path.iter().rev().take(self.path.len() - 1) {
+            let mut section = Table::new();
+            section.insert(part.clone(), value);
+            value = Value::Table(section);
+        }
+        table.insert(self.path[0].clone(), value);
+        table.to_string()
+    }
+}
+
+fn parse_value(text: &str) -> Value {
+    format!("value = {text}")
+        .parse::<Table>()
+        .ok()
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_types() {
+        assert_eq!(parse_value("3"), Value::Integer(3));
+        assert_eq!(parse_value("0.5"), Value::Float(0.5));
+        assert_eq!(parse_value("true"), Value::Boolean(true));
+        assert_eq!(parse_value("../data/x"), Value::String("../data/x".into()));
+        assert_eq!(parse_value("\"3\""), Value::String("3".into()));
+    }
+
+    #[test]
+    fn apply_reaches_nested_keys() {
+        let mut table: Table = "[a]\nb = 1".parse().expect("toml");
+        Override::parse("a.b=2").expect("parse").apply(&mut table).expect("apply");
+        Override::parse("c.d.e=x").expect("parse").apply(&mut table).expect("apply");
+        assert_eq!(table["a"]["b"], Value::Integer(2));
+        assert_eq!(table["c"]["d"]["e"], Value::String("x".into()));
+        assert!(Override::parse("a.b.c=1").expect("parse").apply(&mut table).is_err());
+    }
+
+    #[test]
+    fn malformed_overrides_are_refused() {
+        assert!(Override::parse("novalue").is_err());
+        assert!(Override::parse("=1").is_err());
+        assert!(Override::parse("a..b=1").is_err());
+    }
+}

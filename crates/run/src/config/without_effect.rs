@@ -1,0 +1,211 @@
+//! Keys that change nothing beside the others of a recipe.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use taper_data::Format;
+use taper_model::Positions;
+use taper_trainer::ScheduleKind;
+
+use super::RunConfig;
+
+/// Says of each key of `config` that is set and changes nothing why that is so. Set is what is not
+/// the default.
+///
+/// # Errors
+/// When a value cannot be written as JSON.
+pub fn without_effect(config: &RunConfig) -> Result<Vec<String>> {
+    let of =
+        |config: &RunConfig| serde_json::to_value(config).context("the configuration is not JSON");
+    let (values, defaults) = (of(config)?, of(&RunConfig::default())?);
+    let is_set = |key: &str| value(&values, key) != value(&defaults, key);
+    let idle = rules(config).into_iter().filter(|(applies, ..)| *applies);
+    let keys = idle.flat_map(|(_, reason, keys)| keys.iter().map(move |key| (*key, reason)));
+    Ok(keys
+        .filter(|(key, _)| is_set(key))
+        .map(|(key, reason)| format!("{key} has no effect: {reason}"))
+        .collect())
+}
+
+/// The value of a key with dots.
+fn value<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
+    key.split('.').try_fold(config, |table, name| table.get(name))
+}
+
+/// Whether a rule applies, why keys have no effect then, and which.
+fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str])> {
+    let (data, model, training) = (&config.data, &config.model, &config.training);
+    let (decoding, evaluation) = (&config.decoding, &config.evaluation);
+    let schedule = training.schedule.kind;
+    let draws = decoding.sampling.is_active();
+    let drops = [
+        model.embedding_dropout,
+        model.attention_dropout,
+        model.feed_forward_dropout,
+        model.residual_dropout,
+    ];
+    vec![
+        (
+            data.format == Format::Text,
+            "data.format = \"text\" has no fields",
+            &["data.fields.source", "data.fields.target"],
+        ),
+        (
+            data.format != Format::Hub,
+            "it is for data.format = \"hub\"",
+            &["data.hub.dataset", "data.hub.config"],
+        ),
+        (
+            data.tokenizer.path.is_some(),
+            "data.tokenizer.path names a tokenizer that is trained already",
+            &[
+                "data.tokenizer.kind",
+                "data.tokenizer.vocabulary_size",
+                "data.tokenizer.byte_fallback",
+                "data.tokenizer.character_coverage",
+                "data.tokenizer.max_pairs",
+            ],
+        ),
+        (
+            !data.batching.shuffle,
+            "data.batching.shuffle = false keeps the order of the text",
+            &["data.batching.group_by_length", "data.batching.length_noise"],
+        ),
+        (
+            data.batching.shuffle && !data.batching.group_by_length,
+            "data.batching.group_by_length is false",
+            &["data.batching.length_noise"],
+        ),
+        (
+            model.positions != Positions::Learned,
+            "it is for model.positions = \"learned\"",
+            &["model.max_positions"],
+        ),
+        (
+            drops.iter().all(|rate| *rate == 0.0),
+            "without dropout both passes are the same, and the second is made for nothing",
+            &["training.r_drop"],
+        ),
+        (
+            schedule == ScheduleKind::Noam,
+            "training.schedule.kind is \"noam\", whose rate follows from model.d_model and training.schedule.scale",
+            &["training.schedule.learning_rate"],
+        ),
+        (
+            schedule != ScheduleKind::Noam,
+            "it is for training.schedule.kind = \"noam\"",
+            &["training.schedule.scale"],
+        ),
+        (
+            schedule == ScheduleKind::Constant,
+            "training.schedule.kind = \"constant\" does not fall",
+            &["training.schedule.minimum"],
+        ),
+        (
+            data.validation.is_empty(),
+            "nothing is validated",
+            &["training.early_stopping.metric", "evaluation.validation_sentences"],
+        ),
+        (
+            data.validation.is_empty() || training.validate_every == 0,
+            "no two validations are compared",
+            &["training.keep_best", "training.early_stopping.minimum_change"],
+        ),
+        (
+            draws,
+            "translations are drawn, not searched for",
+            &["decoding.beam_size", "decoding.patience"],
+        ),
+        (
+            !draws,
+            "nothing is drawn: decoding.sampling.temperature is 0",
+            &["decoding.sampling.top_k", "decoding.sampling.top_p", "decoding.sampling.seed"],
+        ),
+        (
+            decoding.length_penalty == 0.0,
+            "decoding.length_penalty is 0",
+            &["decoding.length_penalty_form"],
+        ),
+        (
+            data.test.is_empty() || !evaluation.test_after_training,
+            "no test set is decoded after the training",
+            &["evaluation.samples"],
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn configs() -> impl Iterator<Item = std::path::PathBuf> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+        let files =
+            std::fs::read_dir(folder).expect("configs").map(|entry| entry.expect("entry").path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+    }
+
+    #[test]
+    fn every_key_of_the_recipes_has_an_effect() {
+        for path in configs() {
+            let config = RunConfig::load(&path, &[]).expect("a recipe");
+            assert_eq!(
+                without_effect(&config).expect("JSON"),
+                Vec::<String>::new(),
+                "{}",
+                path.display()
+            );
+        }
+    }
+
+    #[test]
+    fn each_rule_names_keys_that_exist() {
+        let values = serde_json::to_value(RunConfig::default()).expect("JSON");
+        for (_, reason, keys) in rules(&RunConfig::default()) {
+            for key in keys {
+                assert!(value(&values, key).is_some(), "{key}: {reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_set_in_vain_is_named_with_the_reason() {
+        let path = configs().find(|path| path.ends_with("quickstart.toml")).expect("quickstart");
+        let said = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
+            without_effect(&RunConfig::load(&path, &set).expect("valid")).expect("JSON").join("\n")
+        };
+        assert!(
+            said(&["training.schedule.scale=2"])
+                .starts_with("training.schedule.scale has no effect: it is for")
+        );
+        assert!(
+            said(&["training.schedule.kind=noam"])
+                .starts_with("training.schedule.learning_rate has no effect")
+        );
+        assert_eq!(
+            said(&[
+                "training.schedule.kind=noam",
+                "training.schedule.learning_rate=5e-4",
+                "training.schedule.scale=2"
+            ]),
+            ""
+        );
+        assert!(said(&["decoding.sampling.top_k=5"]).contains("nothing is drawn"));
+        // The end of training is validated in any case.
+        assert_eq!(said(&["training.validate_every=0", "training.early_stopping.metric=bleu"]), "");
+        assert!(
+            said(&["training.validate_every=0", "training.keep_best=3"])
+                .starts_with("training.keep_best has no effect")
+        );
+        assert_eq!(
+            said(&[
+                "decoding.sampling.top_k=5",
+                "decoding.sampling.temperature=1",
+                "decoding.beam_size=5"
+            ]),
+            ""
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! Decoding and scoring of test sets, after training and by `evaluate`.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use taper_data::TokenizerPair;
+use taper_metrics::Tokenizer;
+use taper_model::Transformer;
+
+use super::Scores;
+use crate::config::RunConfig;
+use crate::event::{Notice, RunEvent, RunObserver};
+use crate::folder::RunFolder;
+use crate::folder::files::write_atomically;
+use crate::training::ParallelText;
+use crate::translation::Limit;
+use crate::translation::OverlongRule;
+use crate::translation::translate_best;
+
+/// A decoded test set with its scores.
+#[derive(Debug, Clone, Serialize)]
+pub struct TestResult {
+    /// The split's name.
+    pub split: String,
+    /// How many sentences it has.
+    pub sentences: usize,
+    /// How many of them were translated in parts, as `translate` does, because they are longer
+    /// than training saw.
+    pub overlong: usize,
+    /// The scores.
+    #[serde(flatten)]
+    pub scores: Scores,
+    /// Sources and references.
+    #[serde(skip)]
+    pub text: ParallelText,
+    /// What the model made of the sources.
+    #[serde(skip)]
+    pub translations: Vec<String>,
+}
+
+impl TestResult {
+    /// Decodes and scores `split` with the recipe's decoding settings.
+    ///
+    /// # Errors
+    /// When the split cannot be read or decoded.
+    pub fn of(
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        model: &Transformer,
+        observer: &mut dyn RunObserver,
+    ) -> Result<Self> {
+        let text = ParallelText::read(&config.data, split)?;
+        let total = text.sources.len();
+        let mut observed = observer.observe(&RunEvent::Decoding { split, done: 0, total });
+        let limit = Limit::of(config, OverlongRule::Split, None);
+        let decoded =
+            translate_best(model, tokenizers, &config.decoding, limit, &text.sources, |done| {
+                if observed.is_ok() {
+                    observed = observer.observe(&RunEvent::Decoding { split, done, total });
+                }
+            });
+        observer.observe(&RunEvent::Decoded)?;
+        let (translations, overlong) = decoded?;
+        observed?;
+        let scores = Scores::new(&translations, &text.references, &config.scoring())
+            .with_context(|| format!("split `{split}`"))?;
+        if scores.bleu.looks_tokenized && config.evaluation.tokenize != Tokenizer::None {
+            let split = split.to_owned();
+            observer.observe(&RunEvent::Notice(Notice::LooksTokenized(split)))?;
+        }
+        Ok(Self {
+            split: split.to_owned(),
+            sentences: translations.len(),
+            overlong,
+            scores,
+            text,
+            translations,
+        })
+    }
+
+    /// The lines that a reader wants: the split, then one score a line.
+    pub fn lines(&self) -> Vec<String> {
+        let overlong = match self.overlong {
+            0 => String::new(),
+            count => format!(", {count} of them longer than training saw and translated in parts"),
+        };
+        let mut lines = vec![format!("{} ({} sentences{overlong})", self.split, self.sentences)];
+        lines.extend(self.scores.lines().map(|line| format!("  {line}")));
+        lines
+    }
+
+    /// `count` examples spread over the set: source, translation, reference.
+    pub fn samples(&self, count: usize) -> Vec<String> {
+        let total = self.translations.len();
+        let count = count.min(total);
+        let mut lines = Vec::new();
+        for index in (0..count).map(|index| (2 * index + 1) * total / (2 * count)) {
+            lines.push(format!("  source       {}", self.text.sources[index]));
+            lines.push(format!("  translation  {}", self.translations[index]));
+            lines.push(format!("  reference    {}", self.text.references[index]));
+            lines.push(String::new());
+        }
+        lines.pop();
+        lines
+    }
+}
+
+/// Writes scores.json and the translations into the run.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub(crate) fn save(folder: &RunFolder, results: &[TestResult]) -> Result<()> {
+    let json = serde_json::to_vec_pretty(results).context("scores are not JSON")?;
+    write_atomically(&folder.scores(), &json)?;
+    for result in results {
+        let path = folder.translations(&result.split);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)
+                .with_context(|| format!("cannot make {}", parent.display()))?;
+        }
+        let mut text = result.translations.join("\n");
+        text.push('\n');
+        write_atomically(&path, text.as_bytes())?;
+    }
+    Ok(())
+}

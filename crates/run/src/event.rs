@@ -1,0 +1,161 @@
+//! What a run tells about itself while it goes on.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use candle_core::Device;
+use taper_trainer::StopReason;
+
+use crate::checks::cost::Cost;
+use crate::evaluation::TestResult;
+use crate::training::{DataSummary, End};
+
+/// What happens in a run, in the order of the variants.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RunEvent<'a> {
+    /// Something that a person should know; may come at any time.
+    Notice(Notice),
+    /// This process has the lock of the run.
+    Locked {
+        /// The run's folder.
+        folder: &'a Path,
+    },
+    /// The data is prepared, and the model and its largest batch fit.
+    Prepared {
+        /// What the data is.
+        data: DataSummary<'a>,
+        /// What the model costs.
+        cost: Cost,
+    },
+    /// The first update is next.
+    Begins {
+        /// The run's folder.
+        folder: &'a Path,
+        /// Updates that were made before.
+        step: u64,
+        /// Where training ends at the latest.
+        end: End,
+        /// What computes.
+        device: &'a Device,
+    },
+    /// An event of the trainer; `metrics.jsonl` has it already.
+    Training(&'a taper_trainer::Event),
+    /// The stop flag ended training; everything that was done is saved.
+    Interrupted {
+        /// The run's folder.
+        folder: &'a Path,
+        /// Updates made.
+        step: u64,
+    },
+    /// Training came to its end and is saved; the test is next.
+    Trained {
+        /// Why it ended.
+        reason: StopReason,
+        /// Updates made.
+        step: u64,
+        /// Seconds that this process trained.
+        seconds: f64,
+    },
+    /// A test set is being decoded.
+    Decoding {
+        /// The name of its split.
+        split: &'a str,
+        /// Sentences that are done.
+        done: usize,
+        /// All of them.
+        total: usize,
+    },
+    /// That test set is decoded, or decoding it failed.
+    Decoded,
+    /// The test sets are scored, if any were to be.
+    Tested {
+        /// The run's folder.
+        folder: &'a Path,
+        /// The checkpoint whose weights were used.
+        checkpoint: &'a Path,
+        /// The step of that checkpoint.
+        step: u64,
+        /// The scores.
+        results: &'a [TestResult],
+        /// How many sample translations the recipe asks for.
+        samples: usize,
+    },
+}
+
+/// Something that a person should know and that ends nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A key of the recipe is set in vain; the text says why.
+    WithoutEffect(String),
+    /// Nothing is saved before the end of training.
+    SavedOnlyAtTheEnd,
+    /// The file system of this folder has no locks.
+    NoLocks(PathBuf),
+    /// The process of this number, which trained the run before, was killed.
+    ProcessKilled(String),
+    /// What a run that came to nothing has left in its folder cannot be removed.
+    NotRemoved {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        cause: String,
+    },
+    /// Training ends before the wanted direction is trained alone.
+    DirectionsOnly {
+        /// `data.bidirectional_epochs`.
+        epochs: u64,
+        /// The updates that those take.
+        updates: u64,
+    },
+    /// The translations of this split look tokenized.
+    LooksTokenized(String),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WithoutEffect(what) => write!(formatter, "note: {what}"),
+            Self::SavedOnlyAtTheEnd => formatter.write_str(
+                "warning: nothing is saved before the end: set training.checkpoint_every, or a smaller training.validate_every",
+            ),
+            Self::NoLocks(folder) => write!(
+                formatter,
+                "warning: the file system of {} has no locks: do not train in it from two processes",
+                folder.display()
+            ),
+            Self::ProcessKilled(process) => write!(
+                formatter,
+                "process {process}, which trained this run before, ended without saying so; going on from the last checkpoint"
+            ),
+            Self::NotRemoved { folder, cause } => {
+                write!(formatter, "warning: cannot remove {}: {cause}", folder.display())
+            }
+            Self::DirectionsOnly { epochs, updates } => write!(
+                formatter,
+                "warning: training ends before the wanted direction is trained alone: data.bidirectional_epochs = {epochs} take {updates} updates; set it lower, or training.max_updates or max_epochs higher"
+            ),
+            Self::LooksTokenized(split) => write!(
+                formatter,
+                "warning: translations of {split} look tokenized, so that BLEU is not comparable: train on text as it is written, or say evaluation.tokenize = \"none\""
+            ),
+        }
+    }
+}
+
+/// Whoever wants to know what happens in a run. A closure is one.
+pub trait RunObserver {
+    /// Takes note of `event`.
+    ///
+    /// # Errors
+    /// One ends the run.
+    fn observe(&mut self, event: &RunEvent<'_>) -> Result<()>;
+}
+
+impl<F: FnMut(&RunEvent<'_>) -> Result<()>> RunObserver for F {
+    fn observe(&mut self, event: &RunEvent<'_>) -> Result<()> {
+        self(event)
+    }
+}

@@ -1,0 +1,47 @@
+//! How files come to be whole: under another name first.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Writes a file so that it appears whole or not at all, and stays.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    let partial = with_suffix(path, ".partial");
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(&partial)?;
+        file.write_all(bytes)?;
+        put_in_place(&file, &partial, path)
+    };
+    let written = write();
+    if written.is_err() {
+        // What failed is reported; the part that was written would only take up room.
+        let _ = fs::remove_file(&partial);
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The name beside `path` that a file has until it is whole.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+/// Gives `file`, whole under the name `partial`, the name `path`, durably.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> std::io::Result<()> {
+    file.sync_all()?;
+    fs::rename(partial, path)?;
+    // Makes the name durable too. Only Unix lets a directory be opened for this.
+    match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}

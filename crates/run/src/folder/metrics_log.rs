@@ -1,0 +1,162 @@
+//! `metrics.jsonl`: one JSON object a line, appended as training goes.
+//!
+//! The file is only ever appended to, with one exception: a run that resumes
+//! from a checkpoint first drops the lines that are newer than it (the work is
+//! about to be repeated) and a torn last line, so that the finished file
+//! equals that of an uninterrupted run.
+//!
+//! A line that the disk refuses is kept and tried again with the next; only
+//! when a checkpoint is to be saved must all of them be on the disk.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::Value;
+use taper_trainer::State;
+
+use crate::folder::files::write_atomically;
+
+/// An open log.
+#[derive(Debug)]
+pub(crate) struct MetricsLog {
+    path: PathBuf,
+    file: File,
+    /// What the disk has not taken yet.
+    pending: Vec<u8>,
+}
+
+impl MetricsLog {
+    /// Opens the log at `path` for appending, made if missing. Lines that
+    /// `state` does not know of are dropped first, and so are incomplete lines.
+    ///
+    /// # Errors
+    /// When the file cannot be read, rewritten or opened.
+    pub(crate) fn open(path: &Path, state: &State) -> Result<Self> {
+        if path.exists() {
+            truncate(path, state).with_context(|| {
+                format!("cannot bring {} back to step {}", path.display(), state.step)
+            })?;
+        }
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .read(true)
+            .open(path)
+            .with_context(|| format!("cannot append to {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file, pending: Vec::new() })
+    }
+
+    /// Appends `record` as one line, now if the disk takes it and else with
+    /// the next.
+    ///
+    /// # Errors
+    /// When the record is not JSON.
+    pub(crate) fn append(&mut self, record: &impl Serialize) -> Result<()> {
+        serde_json::to_writer(&mut self.pending, record).context("a metrics record is not JSON")?;
+        self.pending.push(b'\n');
+        // A disk that refuses is reported by the flush before the next checkpoint.
+        let _ = self.write_pending();
+        Ok(())
+    }
+
+    /// Puts every line on the disk, durably.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.write_pending()
+            .and_then(|()| self.file.sync_data())
+            .with_context(|| format!("cannot append to {}", self.path.display()))
+    }
+
+    /// The whole record, also what the disk did not take; even if the file was
+    /// removed meanwhile.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn contents(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| self.file.read_to_end(&mut bytes))
+            .with_context(|| format!("cannot read {}", self.path.display()))?;
+        bytes.extend_from_slice(&self.pending);
+        Ok(bytes)
+    }
+
+    fn write_pending(&mut self) -> std::io::Result<()> {
+        while !self.pending.is_empty() {
+            match self.file.write(&self.pending) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                // A full disk may take a part of a line.
+                Ok(count) => drop(self.pending.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the complete lines up to the state; the file is replaced whole, and
+/// only if something has to go.
+///
+/// The step does not tell all: a skipped update does not advance it, but has
+/// its own count; and the validation that ends a run comes after a checkpoint
+/// that may have been saved at the same step.
+fn truncate(path: &Path, state: &State) -> Result<()> {
+    let bytes = fs::read(path)?;
+    let mut kept = Vec::with_capacity(bytes.len());
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        let Ok(record) = serde_json::from_slice::<Value>(line) else {
+            continue;
+        };
+        let number = |key: &str| record.get(key).and_then(Value::as_u64);
+        let Some(step) = number("step") else {
+            continue;
+        };
+        let known = match record["event"].as_str() {
+            Some("skipped") => step <= state.step && number("total").unwrap_or(0) <= state.skipped,
+            Some("validation") => state.validated_at.is_some_and(|validated| step <= validated),
+            _ => step <= state.step,
+        };
+        if known && line.ends_with(b"\n") {
+            kept.extend_from_slice(line);
+        }
+    }
+    if kept.len() != bytes.len() {
+        write_atomically(path, &kept)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_trainer::Identity;
+
+    #[test]
+    fn newer_and_torn_lines_are_dropped() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("metrics.jsonl");
+        let kept =
+            [r#"{"step":1}"#, r#"{"event":"validation","step":1}"#, r#"{"step":2}"#, ""].join("\n");
+        let newer = [
+            r#"{"event":"skipped","step":2,"total":1}"#,
+            r#"{"event":"validation","step":2}"#,
+            r#"{"step":3}"#,
+        ]
+        .join("\n");
+        fs::write(&path, format!("{kept}{newer}\n{}", r#"{"step":2,"lo"#)).expect("write");
+        let mut state = State::new(1, Identity::default());
+        state.step = 2;
+        state.validated_at = Some(1);
+        let mut log = MetricsLog::open(&path, &state).expect("open");
+        log.append(&serde_json::json!({"step": 3})).expect("append");
+        let text = fs::read_to_string(&path).expect("read");
+        assert_eq!(text, format!("{kept}{}\n", r#"{"step":3}"#));
+    }
+}

@@ -1,0 +1,12 @@
+//! A run on disk: its files, its lock, its record, and where its state goes when the disk refuses.
+
+pub mod files;
+mod metrics_log;
+mod rescue;
+mod run_folder;
+mod run_lock;
+
+pub(crate) use metrics_log::MetricsLog;
+pub(crate) use rescue::rescue;
+pub use run_folder::RunFolder;
+pub use run_lock::RunLock;

@@ -1,0 +1,72 @@
+//! Where the state of a run goes when its own folder takes no more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use taper_data::{TokenizerPair, copy_text_records};
+use taper_trainer::Trainer;
+
+use super::{MetricsLog, RunFolder};
+use crate::config::RunConfig;
+use crate::folder::files::write_atomically;
+
+/// Saves what `trainer` has in memory: in the run's own folder if that now works, else as a run of
+/// its own under `place` (the system's folder for temporary files, unless given), which can be
+/// resumed there or moved elsewhere.
+///
+/// # Errors
+/// When neither can be written to.
+pub(crate) fn rescue(
+    trainer: &mut Trainer,
+    run: &RunFolder,
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    log: &mut MetricsLog,
+    place: Option<&Path>,
+) -> Result<RunFolder> {
+    if log.flush().is_ok() && run.config().is_file() && trainer.rescue(&run.checkpoints()).is_ok() {
+        return Ok(run.clone());
+    }
+    let elsewhere = match place {
+        Some(place) => make_folder(place, run)?,
+        None => {
+            let usual = std::env::temp_dir().join("taper-rescue");
+            // Another user of the machine may have made it.
+            let own = || std::env::temp_dir().join(format!("taper-rescue-{}", std::process::id()));
+            make_folder(&usual, run).or_else(|_| make_folder(&own(), run))?
+        }
+    };
+    let root = elsewhere.root();
+    elsewhere.save_config(config)?;
+    tokenizers.save(root)?;
+    // Where they cannot be had, as with a disk that is gone, a resume takes the text as it is then.
+    let _ = copy_text_records(run.root(), root);
+    write_atomically(&elsewhere.metrics(), &log.contents()?)?;
+    trainer.rescue(&elsewhere.checkpoints())?;
+    Ok(elsewhere)
+}
+
+/// A new folder under `place` for what is rescued of `run`.
+fn make_folder(place: &Path, run: &RunFolder) -> Result<RunFolder> {
+    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    let folder = RunFolder::new(&free_name(place, run.root())?);
+    fs::create_dir(folder.root())
+        .with_context(|| format!("cannot make {}", folder.root().display()))?;
+    Ok(folder)
+}
+
+/// A name under `place` that is not taken: the run's, or the run's with a number.
+fn free_name(place: &Path, run: &Path) -> Result<PathBuf> {
+    let name = run
+        .file_name()
+        .map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned());
+    let free =
+        (1..1000).map(|number| if number == 1 { name.clone() } else { format!("{name}-{number}") });
+    match free.map(|name| place.join(name)).find(|path| !path.exists()) {
+        Some(path) => Ok(path),
+        None => {
+            bail!("{}: every name for a rescued run is taken; remove old ones", place.display())
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! One process at a time trains in a run folder.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::event::{Notice, RunEvent, RunObserver};
+
+/// The name of the lock within the run.
+pub(crate) const LOCK_FILE: &str = "run.lock";
+
+/// The right to write into a run, held until it is dropped.
+///
+/// The operating system holds the lock, and gives it up when the process ends in whatever way: a
+/// lock cannot outlive its process, and needs no cleaning up. The file has the process's id, for
+/// people; it is emptied at an orderly end, so that an id in a file that is not locked tells of a
+/// process that was killed.
+#[derive(Debug)]
+pub struct RunLock {
+    file: File,
+    /// The process that had the lock before and did not end in order.
+    pub killed: Option<String>,
+}
+
+impl RunLock {
+    /// Takes the lock of the run in `folder`, which must exist.
+    ///
+    /// # Errors
+    /// When another process has it, which is named; or when the file cannot be made.
+    pub fn acquire(folder: &Path, observer: &mut dyn RunObserver) -> Result<Self> {
+        let path = folder.join(LOCK_FILE);
+        let lock = Self::take(folder, &path, observer)?;
+        if lock.is_at(&path) {
+            Ok(lock)
+        } else {
+            bail!("{} was removed by another process a moment ago; try again", folder.display())
+        }
+    }
+
+    fn take(folder: &Path, path: &Path, observer: &mut dyn RunObserver) -> Result<Self> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        let locked = file.try_lock();
+        let mut owner = String::new();
+        // What is in the file serves the message only.
+        let _ = file.read_to_string(&mut owner);
+        let owner = owner.trim().to_owned();
+        match locked {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let (process, kill) = match owner.as_str() {
+                    "" => ("another process".to_owned(), String::new()),
+                    pid => (
+                        format!("process {pid}"),
+                        format!(" (`kill {pid}`; it saves a checkpoint first)"),
+                    ),
+                };
+                bail!(
+                    "{} is in use: {process} is training in it; wait for it or stop it{kill}",
+                    folder.display()
+                );
+            }
+            Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
+                observer.observe(&RunEvent::Notice(Notice::NoLocks(folder.to_owned())))?;
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+            }
+        }
+        let mut lock = Self { file, killed: Some(owner).filter(|owner| !owner.is_empty()) };
+        lock.sign(&format!("{}\n", std::process::id()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(lock)
+    }
+
+    /// Empties the file in `folder` as an orderly end does, where the lock itself is out of reach:
+    /// the process that has it ends now.
+    pub fn sign_off(folder: &Path) {
+        // As in `drop`; and a system that forbids it leaves the id there.
+        let _ = OpenOptions::new().write(true).truncate(true).open(folder.join(LOCK_FILE));
+    }
+
+    /// Whether the locked file is still the one of that name: its last owner may have removed it
+    /// between our opening and locking it, and a third process could lock another.
+    #[cfg(unix)]
+    fn is_at(&self, path: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let identity = |metadata: std::io::Result<std::fs::Metadata>| {
+            metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok()
+        };
+        let here = identity(self.file.metadata());
+        here.is_some() && here == identity(std::fs::metadata(path))
+    }
+
+    #[cfg(not(unix))]
+    fn is_at(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn sign(&mut self, text: &str) -> std::io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.write_all(text.as_bytes())
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // Only the next process's message depends on it.
+        let _ = self.sign("");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acquire(folder: &Path) -> Result<RunLock> {
+        RunLock::acquire(folder, &mut |_: &RunEvent<'_>| Ok(()))
+    }
+
+    #[test]
+    fn a_lock_is_exclusive_and_tells_of_a_process_that_was_killed() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let first = acquire(folder.path()).expect("free");
+        assert_eq!(first.killed, None);
+        let message = acquire(folder.path()).expect_err("taken").to_string();
+        assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
+        drop(first);
+        assert_eq!(acquire(folder.path()).expect("free again").killed, None);
+        std::fs::write(folder.path().join(LOCK_FILE), "4711\n").expect("write");
+        assert_eq!(acquire(folder.path()).expect("stale").killed.as_deref(), Some("4711"));
+    }
+}

@@ -1,0 +1,75 @@
+//! When a training ends at the latest, and how long that is away.
+
+use taper_data::BatchingReport;
+use taper_trainer::TrainingConfig;
+
+/// Where training ends at the latest.
+#[derive(Debug, Clone, Copy)]
+pub struct End {
+    /// The last update.
+    pub updates: Option<u64>,
+    /// The seconds of training.
+    pub seconds: Option<f64>,
+}
+
+impl End {
+    /// The end that `config` sets for batches like these. It is an estimate where an epoch may be a
+    /// batch longer than another.
+    pub fn of(config: &TrainingConfig, batches: &BatchingReport) -> Self {
+        let given = |limit: u64| (limit > 0).then_some(limit);
+        let of_epochs = given(config.max_epochs)
+            .map(|epochs| batches.batches_of(epochs).div_ceil(config.accumulation as u64));
+        Self {
+            updates: given(config.max_updates).into_iter().chain(of_epochs).min(),
+            seconds: (config.max_minutes > 0.0).then_some(60.0 * config.max_minutes),
+        }
+    }
+
+    /// Seconds left after update `step` and so many seconds of training, at a pace of so many
+    /// seconds an update.
+    #[must_use]
+    pub fn remaining(&self, step: u64, elapsed: f64, pace: f64) -> Option<f64> {
+        let of_updates = self.updates.map(|last| pace * last.saturating_sub(step) as f64);
+        let of_seconds = self.seconds.map(|last| (last - elapsed).max(0.0));
+        of_updates.into_iter().chain(of_seconds).min_by(f64::total_cmp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_limit_ends_training() {
+        let batches =
+            BatchingReport { batches: 33, bidirectional_batches: 70, ..BatchingReport::default() };
+        let end = |max_updates, max_epochs, max_minutes| {
+            let config = TrainingConfig {
+                max_updates,
+                max_epochs,
+                max_minutes,
+                accumulation: 4,
+                ..TrainingConfig::default()
+            };
+            // Half a second an update; update 10 after a minute.
+            End::of(&config, &batches).remaining(10, 60.0, 0.5)
+        };
+        assert_eq!(end(0, 0, 0.0), None);
+        assert_eq!(end(110, 0, 0.0), Some(50.0));
+        // 66 batches are 17 updates.
+        assert_eq!(end(110, 2, 0.0), Some(3.5));
+        assert_eq!(end(12, 2, 0.0), Some(1.0));
+        assert_eq!(end(110, 0, 1.5), Some(30.0));
+        // 70 and 33 batches are 26 updates.
+        let bidirectional = BatchingReport { bidirectional_epochs: 1, ..batches };
+        let config = TrainingConfig {
+            max_epochs: 2,
+            max_updates: 0,
+            accumulation: 4,
+            ..TrainingConfig::default()
+        };
+        assert_eq!(End::of(&config, &bidirectional).remaining(10, 60.0, 0.5), Some(8.0));
+        // A resumed run may be past a limit.
+        assert_eq!((end(5, 0, 0.0), end(0, 0, 0.5)), (Some(0.0), Some(0.0)));
+    }
+}

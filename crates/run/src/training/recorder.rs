@@ -1,0 +1,27 @@
+//! Between the trainer and whoever observes the run: its record, `metrics.jsonl`.
+
+use taper_trainer::{BoxError, Event, Observer};
+
+use crate::event::{RunEvent, RunObserver};
+use crate::folder::MetricsLog;
+
+/// Writes the trainer's events into the record of the run and passes them on.
+pub(crate) struct Recorder<'a> {
+    /// The record.
+    pub(crate) log: MetricsLog,
+    /// Who is told.
+    pub(crate) observer: &'a mut dyn RunObserver,
+}
+
+impl Observer for Recorder<'_> {
+    fn observe(&mut self, event: &Event) -> Result<(), BoxError> {
+        if event.is_metric() {
+            self.log.append(event)?;
+        }
+        Ok(self.observer.observe(&RunEvent::Training(event))?)
+    }
+
+    fn flush(&mut self) -> Result<(), BoxError> {
+        Ok(self.log.flush()?)
+    }
+}

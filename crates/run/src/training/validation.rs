@@ -1,0 +1,142 @@
+//! Validation during training: loss on the whole set, BLEU and chrF on text.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use taper_data::{BatchingConfig, DataConfig, Dataset, RawPair, TokenizerPair, read_pairs};
+use taper_decoding::{DecodingConfig, SamplingConfig};
+use taper_model::Transformer;
+use taper_trainer::{BoxError, Validate, evaluate};
+
+use super::batches::in_order;
+use crate::config::{EvaluationConfig, RunConfig};
+use crate::evaluation::Scores;
+use crate::translation::Limit;
+use crate::translation::OverlongRule;
+use crate::translation::translate_best;
+
+/// Measures a model on the validation split.
+pub(crate) struct Validation {
+    dataset: Arc<Dataset>,
+    batching: BatchingConfig,
+    label_smoothing: f64,
+    text: ParallelText,
+    tokenizers: TokenizerPair,
+    decoding: DecodingConfig,
+    limit: Limit,
+    evaluation: EvaluationConfig,
+}
+
+impl Validation {
+    /// Reads the text that will be decoded.
+    ///
+    /// # Errors
+    /// When the split cannot be read.
+    pub(crate) fn new(
+        config: &RunConfig,
+        dataset: Arc<Dataset>,
+        tokenizers: &TokenizerPair,
+    ) -> Result<Self> {
+        let text = if config.evaluation.validation_sentences == 0 {
+            ParallelText::default()
+        } else {
+            ParallelText::read(&config.data, &config.data.validation)?
+                .spread(config.evaluation.validation_sentences)
+        };
+        Ok(Self {
+            dataset,
+            batching: config.data.batching.clone(),
+            label_smoothing: config.training.label_smoothing,
+            text,
+            tokenizers: tokenizers.clone(),
+            decoding: DecodingConfig {
+                beam_size: 1,
+                n_best: 1,
+                sampling: SamplingConfig::default(),
+                ..config.decoding.clone()
+            },
+            limit: Limit::of(config, OverlongRule::Split, None),
+            evaluation: config.scoring(),
+        })
+    }
+}
+
+impl Validate for Validation {
+    fn validate(
+        &mut self,
+        model: &Transformer,
+        _step: u64,
+    ) -> Result<taper_trainer::Scores, BoxError> {
+        let batches = in_order(&self.dataset, &self.batching);
+        let mut scores = evaluate(model, batches, self.label_smoothing)?.scores();
+        if !self.text.sources.is_empty() {
+            let (translations, _) = translate_best(
+                model,
+                &self.tokenizers,
+                &self.decoding,
+                self.limit,
+                &self.text.sources,
+                |_| {},
+            )?;
+            let text = Scores::new(&translations, &self.text.references, &self.evaluation)?;
+            scores.insert("bleu", text.bleu.score);
+            scores.insert("chrf", text.chrf.score);
+        }
+        Ok(scores)
+    }
+}
+
+/// The two sides of a split, line by line.
+#[derive(Debug, Clone, Default)]
+pub struct ParallelText {
+    /// What is translated.
+    pub sources: Vec<String>,
+    /// What it should become; lowercased where the recipe lowercases the data,
+    /// because the model cannot know better.
+    pub references: Vec<String>,
+}
+
+impl ParallelText {
+    /// Reads a split whole, every line kept.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(data: &DataConfig, split: &str) -> Result<Self> {
+        let mut text = Self::default();
+        for RawPair { source, target, .. } in read_pairs(data, split)? {
+            text.sources.push(source);
+            // As the normalizer does it, which may do more: the signature speaks of case alone.
+            text.references.push(if data.lowercase {
+                target.chars().flat_map(char::to_lowercase).collect()
+            } else {
+                target
+            });
+        }
+        Ok(text)
+    }
+
+    /// At most `count` pairs, evenly spread over the set.
+    pub fn spread(self, count: usize) -> Self {
+        let total = self.sources.len();
+        if total <= count {
+            return self;
+        }
+        let chosen = |lines: Vec<String>| -> Vec<String> {
+            (0..count).map(|index| lines[index * total / count].clone()).collect()
+        };
+        Self { sources: chosen(self.sources), references: chosen(self.references) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_keeps_pairs_together() {
+        let lines = |prefix: &str| (0..10).map(|i| format!("{prefix}{i}")).collect();
+        let text = ParallelText { sources: lines("s"), references: lines("t") }.spread(3);
+        assert_eq!(text.sources, ["s0", "s3", "s6"]);
+        assert_eq!(text.references, ["t0", "t3", "t6"]);
+    }
+}

@@ -1,0 +1,433 @@
+//! Lines with more tokens than training saw: refused, cut, or translated in parts.
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use taper_data::Tokenizer;
+use taper_model::ModelConfig;
+
+use crate::config::RunConfig;
+
+/// The most bytes of a line that are tokenised at once to count its tokens.
+const PIECE: usize = 1 << 16;
+
+/// How many tokens a line may have, and what happens to one with more.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    /// What happens to a line with more tokens.
+    pub rule: OverlongRule,
+    /// Tokens that a line may have.
+    pub tokens: usize,
+    /// Whether the model has positions for no more, so that no option allows more.
+    pub by_positions: bool,
+}
+
+/// What becomes of a line with more tokens than training saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OverlongRule {
+    /// It is translated in parts, divided at the end of a sentence or phrase where there is one.
+    #[default]
+    Split,
+    /// Its beginning is translated.
+    Cut,
+    /// It is refused.
+    Error,
+}
+
+/// What was done to an overlong line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Overlong {
+    /// Tokens of the line.
+    pub tokens: usize,
+    /// Tokens that it may have.
+    pub limit: usize,
+    /// What was done.
+    pub rule: OverlongRule,
+    /// How many parts were translated.
+    pub parts: usize,
+}
+
+impl Limit {
+    /// The limit of a run: `tokens`, or else as many as it was trained on; no more than it has
+    /// positions for.
+    pub fn of(config: &RunConfig, rule: OverlongRule, tokens: Option<usize>) -> Self {
+        Self {
+            rule,
+            tokens: tokens.unwrap_or(config.data.cleaning.max_tokens),
+            by_positions: false,
+        }
+        .within(&config.model)
+    }
+
+    /// The same, and no more than a model of this shape has positions for.
+    pub fn within(self, model: &ModelConfig) -> Self {
+        // `</s>` takes one of them.
+        match model.longest_sequence().map(|positions| positions.saturating_sub(1)) {
+            Some(most) if most <= self.tokens => Self { tokens: most, by_positions: true, ..self },
+            _ => self,
+        }
+    }
+
+    /// The parts of line `number` that are to be translated, and what was done if it was too long.
+    ///
+    /// # Errors
+    /// For an overlong line, when the rule is to refuse; and when the tokenizer fails.
+    pub fn apply<'a>(
+        &self,
+        tokenizer: &Tokenizer,
+        line: &'a str,
+        number: usize,
+    ) -> Result<(Vec<&'a str>, Option<Overlong>)> {
+        // A token spells at least a byte, and normalisation makes at most eleven of one (NFKC, of
+        // U+FDFA).
+        if line.len().saturating_mul(11) < self.tokens {
+            return Ok((vec![line], None));
+        }
+        if count(tokenizer, line)? <= self.tokens {
+            return Ok((vec![line], None));
+        }
+        // Blanks around it are no part of it.
+        let mut rest = line.trim();
+        let tokens = count(tokenizer, rest)?;
+        if tokens <= self.tokens {
+            return Ok((vec![rest], None));
+        }
+        let mut parts = Vec::new();
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(self.divide(tokenizer, rest)?);
+            parts.push(part.trim());
+            rest = after.trim_start();
+            match self.rule {
+                OverlongRule::Split => {}
+                OverlongRule::Cut => break,
+                OverlongRule::Error => bail!(
+                    "line {number} has {tokens} tokens, more than {}; allow it with --overlong split or --overlong cut, or {}",
+                    self.tokens,
+                    self.more_by("raise --max-source-tokens")
+                ),
+            }
+        }
+        let overlong = Overlong { tokens, limit: self.tokens, rule: self.rule, parts: parts.len() };
+        Ok((parts, Some(overlong)))
+    }
+
+    /// What allows more tokens: the `option`, unless the model has no positions for them.
+    pub fn more_by<'a>(&self, option: &'a str) -> &'a str {
+        if self.by_positions {
+            "shorten it: the model has positions for no more (model.max_positions)"
+        } else {
+            option
+        }
+    }
+
+    /// Where to divide `text`: at the last end of a sentence that keeps the first part within the
+    /// limit, else of a phrase, else of a word, else within a word. Ends of sentences and
+    /// phrases count only in the second half of what fits, so that parts stay few.
+    fn divide(&self, tokenizer: &Tokenizer, text: &str) -> Result<usize> {
+        let mut ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
+        let mut within: Vec<usize> = Vec::new();
+        let tokens_until =
+            |end: usize| Ok::<_, anyhow::Error>(tokenizer.encode(&text[..end])?.len());
+        // The longest beginning that fits: tokens grow with length but for rare merges across the
+        // end. Of a long text only as much is looked at as that takes, or each part would
+        // cost as much as all that is left.
+        let (mut fits, mut tokens_that_fit) = (1, 0);
+        let (mut exceeds, mut tokens_in_excess) = (self.tokens + self.tokens / 4 + 2, 0);
+        while tokens_in_excess == 0 {
+            within.extend(ends.by_ref().take(exceeds - within.len()));
+            let Some(&end) = within.last() else { return Ok(text.len()) };
+            match tokens_until(end)? {
+                tokens if tokens > self.tokens => {
+                    (exceeds, tokens_in_excess) = (within.len(), tokens)
+                }
+                _ if end == text.len() => return Ok(end),
+                tokens => (fits, tokens_that_fit, exceeds) = (within.len(), tokens, 2 * exceeds),
+            }
+        }
+        // Where tokens are of about one length, the place can be told from their number; where they
+        // are not, by halves.
+        let mut by_halves = false;
+        while exceeds - fits > 1 {
+            let width = exceeds - fits;
+            let share =
+                width * (self.tokens - tokens_that_fit) / (tokens_in_excess - tokens_that_fit);
+            let middle = if by_halves {
+                fits + width / 2
+            } else {
+                (fits + share).clamp(fits + 1, exceeds - 1)
+            };
+            match tokens_until(within[middle - 1])? {
+                tokens if tokens > self.tokens => (exceeds, tokens_in_excess) = (middle, tokens),
+                tokens => (fits, tokens_that_fit) = (middle, tokens),
+            }
+            by_halves = 2 * (exceeds - fits) > width;
+        }
+        let within = &within[..fits];
+        let half = &within[fits / 2..];
+        let last = |places: &[usize], is_end: fn(&str, char) -> bool| {
+            places.iter().rev().copied().find(|&at| {
+                text[at..].chars().next().is_some_and(|after| is_end(&text[..at], after))
+            })
+        };
+        Ok(last(half, ends_sentence)
+            .or_else(|| last(half, ends_phrase))
+            .or_else(|| last(within, |_, after| after.is_whitespace()))
+            .unwrap_or(within[fits - 1]))
+    }
+}
+
+/// The number of tokens of a text, which is taken piece by piece: a tokenizer needs hundreds of
+/// bytes for each byte of its text. Pieces end at a space, which no token crosses; where there is
+/// none for long, the count may be off by the tokens at the cut.
+fn count(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
+    pieces(text).try_fold(0, |tokens, piece| Ok(tokens + tokenizer.encode(piece)?.len()))
+}
+
+/// The tokens of a text, taken piece by piece as [`count`] takes it.
+///
+/// # Errors
+/// When the tokenizer fails.
+pub(crate) fn encode_long(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
+    let mut tokens = Vec::new();
+    for piece in pieces(text) {
+        tokens.extend(tokenizer.encode(piece)?);
+    }
+    Ok(tokens)
+}
+
+/// A text in pieces of at most [`PIECE`] bytes, divided before a space where there is one.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let most = (0..=PIECE.min(rest.len()))
+            .rev()
+            .find(|&at| rest.is_char_boundary(at))
+            .unwrap_or(rest.len());
+        let at = if most == rest.len() {
+            most
+        } else {
+            rest[..most].rfind(' ').filter(|&at| at > 0).unwrap_or(most)
+        };
+        let (piece, after) = rest.split_at(at);
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+fn ends_sentence(before: &str, after: char) -> bool {
+    ends_with_one_of("。！？", ".!?…", before, after)
+}
+
+fn ends_phrase(before: &str, after: char) -> bool {
+    ends_with_one_of("，；：、", ",;:", before, after)
+}
+
+/// Whether the text before a place ends with one of two kinds of marks, and with the quotation
+/// marks and brackets that close behind it: with one of the `full_width` marks wherever nothing
+/// more closes, with one of the others where a blank follows.
+fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
+    let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
+    // Marks that begin a quotation in one language and end it in another: before a blank they end
+    // it.
+    let may_close = |character: char| closes(character) || "\"'“‘«".contains(character);
+    if after.is_whitespace() {
+        before
+            .trim_end_matches(may_close)
+            .ends_with(|mark: char| full_width.contains(mark) || marks.contains(mark))
+    } else {
+        !closes(after)
+            && before.trim_end_matches(closes).ends_with(|mark: char| full_width.contains(mark))
+    }
+}
+
+/// The translations of parts as one, with a space between them unless the script has none.
+pub(crate) fn join(parts: &[&str]) -> String {
+    let mut text = String::new();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        // Of a quotation mark the script is that of what stands beside it.
+        let (left, right) = (
+            text.chars().rev().find(|&mark| !is_shared(mark)),
+            part.chars().find(|&mark| !is_shared(mark)),
+        );
+        if !left.zip(right).is_none_or(|(left, right)| is_cjk(left) && is_cjk(right)) {
+            text.push(' ');
+        }
+        text.push_str(part);
+    }
+    text
+}
+
+/// Chinese and Japanese characters and their punctuation.
+fn is_cjk(character: char) -> bool {
+    matches!(character, '\u{3000}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// Dashes, quotation marks and the ellipsis, which Chinese and Japanese share with other scripts.
+fn is_shared(character: char) -> bool {
+    matches!(character, '\u{2014}' | '\u{2018}'..='\u{201d}' | '\u{2026}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_data::TokenizerConfig;
+    use taper_model::Positions;
+
+    fn tokenizer() -> Tokenizer {
+        let texts = ["one two three. four five, six seven", "eight nine ten"]
+            .map(|text| Ok(text.to_owned()));
+        let config = TokenizerConfig { vocabulary_size: 320, ..TokenizerConfig::default() };
+        Tokenizer::train(&config, false, false, texts.into_iter()).expect("trains")
+    }
+
+    fn limit(rule: OverlongRule, tokens: usize) -> Limit {
+        Limit { rule, tokens, by_positions: false }
+    }
+
+    fn parts(text: &str, rule: OverlongRule, tokens: usize) -> Vec<&str> {
+        limit(rule, tokens).apply(&tokenizer(), text, 1).expect("not refused").0
+    }
+
+    #[test]
+    fn parts_fit_and_hold_the_whole_text() {
+        let tokenizer = tokenizer();
+        let text = "one two three. four five, six seven. eight nine ten one two three four 一二三。四五六七八九十";
+        for limit in 1..60 {
+            let found = parts(text, OverlongRule::Split, limit);
+            let kept: String = found.concat().split_whitespace().collect();
+            assert_eq!(kept, text.split_whitespace().collect::<String>());
+            // A single character may have more tokens than the limit, as bytes.
+            for part in &found {
+                assert!(
+                    tokenizer.encode(part).expect("encodes").len() <= limit
+                        || part.chars().count() == 1,
+                    "{limit}: {found:?}"
+                );
+            }
+            assert_eq!(parts(text, OverlongRule::Cut, limit), found[..1]);
+        }
+    }
+
+    #[test]
+    fn sentences_are_preferred_to_phrases_and_those_to_words() {
+        let tokenizer = tokenizer();
+        let tokens = |text: &str| tokenizer.encode(text).expect("encodes").len();
+        let text = "one two three. four five, six seven";
+        assert_eq!(
+            parts(text, OverlongRule::Split, tokens("one two three. four")),
+            ["one two three.", "four five, six seven"]
+        );
+        let text = "one two three, four five six";
+        assert_eq!(
+            parts(text, OverlongRule::Split, tokens("one two three, four"))[0],
+            "one two three,"
+        );
+        let text = "one two three four";
+        assert_eq!(parts(text, OverlongRule::Split, tokens("one two three"))[0], "one two three");
+        assert_eq!(parts(text, OverlongRule::Split, tokens(text)), [text]);
+    }
+
+    #[test]
+    fn blanks_around_a_line_do_not_make_it_long() {
+        let blanks = " ".repeat(300);
+        for rule in [OverlongRule::Split, OverlongRule::Cut, OverlongRule::Error] {
+            for (text, expected) in [("", ""), ("one two", "one two")] {
+                let line = format!("{blanks}{text}{blanks}");
+                let (parts, overlong) =
+                    limit(rule, 20).apply(&tokenizer(), &line, 1).expect("fits");
+                assert_eq!((parts, overlong.is_some()), (vec![expected], false));
+            }
+        }
+        assert_eq!(
+            parts(&format!("{blanks}one two three four"), OverlongRule::Cut, 3)[0],
+            parts("one two three four", OverlongRule::Cut, 3)[0]
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_the_line() {
+        let refusal = |limit: Limit| {
+            let error = limit
+                .apply(&tokenizer(), "one two three four five six", 7)
+                .expect_err("too long")
+                .to_string();
+            assert!(error.starts_with("line 7 has "), "{error}");
+            error
+        };
+        assert!(refusal(limit(OverlongRule::Error, 3)).ends_with("or raise --max-source-tokens"));
+        // No option gives a model positions.
+        let positions = |max_positions| ModelConfig {
+            positions: Positions::Learned,
+            max_positions,
+            ..ModelConfig::default()
+        };
+        assert!(
+            refusal(limit(OverlongRule::Error, 3).within(&positions(5)))
+                .ends_with("or raise --max-source-tokens")
+        );
+        for max_positions in [3, 4] {
+            let error = refusal(limit(OverlongRule::Error, 3).within(&positions(max_positions)));
+            assert!(
+                error.contains(&format!("more than {};", max_positions - 1))
+                    && error.contains("model.max_positions"),
+                "{error}"
+            );
+            assert!(!error.contains("--max-source-tokens"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_ends_behind_its_quotation_marks() {
+        let tokenizer = tokenizer();
+        for (first, second) in [
+            ("“去公园我们今天。”", "他说。"),
+            ("（去公园我们今天！）", "他说。"),
+            ("「去公园我们今天，」", "他说"),
+            ("去公园我们今天。", "“他说。”"),
+            ("one two \"three four.\"", "five six"),
+            ("one two “three four.”", "“five six"),
+            ("one two „three four.“", "five six"),
+            ("one two (three four,)", "five six"),
+            ("one two three four.", "\"five six"),
+        ] {
+            let text = if first.starts_with("one") {
+                format!("{first} {second}")
+            } else {
+                format!("{first}{second}")
+            };
+            let fitting = tokenizer.encode(&text).expect("encodes").len() - 1;
+            assert_eq!(parts(&text, OverlongRule::Split, fitting), [first, second]);
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_counted_and_divided_in_time_that_grows_with_it() {
+        let tokenizer = tokenizer();
+        let words = "one two three. four five, six seven ".repeat(1 << 13);
+        assert_eq!(
+            count(&tokenizer, &words).expect("counts"),
+            tokenizer.encode(&words).expect("encodes").len()
+        );
+        // Half a minute where each part costs what is left of the line, a moment where it does not.
+        for text in [
+            words,
+            "x".repeat(1 << 18),
+            "e\u{301}".repeat(1 << 16),
+            format!("a{}b", " ".repeat(1 << 18)),
+        ] {
+            let found = parts(&text, OverlongRule::Split, 100);
+            let kept: String = found.concat().split_whitespace().collect();
+            assert!(kept == text.split_whitespace().collect::<String>(), "{} parts", found.len());
+        }
+    }
+
+    #[test]
+    fn parts_are_joined_as_their_script_is_written() {
+        assert_eq!(join(&["Ein Hund.", "", "Zwei Hunde."]), "Ein Hund. Zwei Hunde.");
+        assert_eq!(join(&["你好。", "再见。"]), "你好。再见。");
+        assert_eq!(join(&["你好。", "“再见。”"]), "你好。“再见。”");
+        assert_eq!(join(&["“你好。”", "“再见。”", "他说——", "……"]), "“你好。”“再见。”他说——……");
+        assert_eq!(join(&["“Ein Hund.”", "“Zwei.”", "“再见。”"]), "“Ein Hund.” “Zwei.” “再见。”");
+        assert_eq!(join(&[]), "");
+    }
+}
