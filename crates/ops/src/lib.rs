@@ -12,6 +12,8 @@
 //! activation lived until the end. The functions are the same on both ways, so that a model is
 //! written once.
 //!
+//! What is not fused yet can stand on the tape in plain Candle ([`composed::on_tape`]).
+//!
 //! All `unsafe` of the project is here: raw products, threads that write to disjoint parts of a
 //! slice, calls of functions compiled for processor features found at run time, and of those of the
 //! system that no library makes safe.

@@ -2,91 +2,13 @@
 
 mod common;
 
-use candle_core::{DType, Device, Result, Tensor, Var};
+use candle_core::{DType, Device, Tensor, Var};
+use common::{check, random, scalar, values};
 use std::sync::Arc;
-use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec, Products,
     Tape, composed,
 };
-
-fn random(shape: &[usize], key: u64) -> Var {
-    let counter = Counter::new(mix(11, &[key]));
-    let values: Vec<f64> =
-        (0..shape.iter().product::<usize>() as u64).map(|i| counter.normal_at(i)).collect();
-    Var::from_tensor(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap()).unwrap()
-}
-
-fn values(x: &Tensor) -> Vec<f64> {
-    x.flatten_all().unwrap().to_vec1().unwrap()
-}
-
-/// A scalar that weighs every element of a result differently, so that no gradient can hide.
-fn scalar(out: &Tensor) -> Result<Tensor> {
-    let count = out.elem_count();
-    let weights: Vec<f64> = (0..count).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
-    (out.flatten_all()? * Tensor::from_vec(weights, count, out.device())?)?.sum_all()
-}
-
-/// The weights of [`scalar`], shaped as `out`: the adjoint from which the tape starts.
-fn adjoint(out: &Tensor) -> Tensor {
-    let weights: Vec<f64> = (0..out.elem_count()).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
-    Tensor::from_vec(weights, out.shape(), out.device()).unwrap()
-}
-
-type Fused<'a> = &'a dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>;
-type Oracle<'a> = &'a dyn Fn(&[Var]) -> Result<Tensor>;
-
-/// Compares values and gradients of the fused operation with the composed one and with central
-/// differences.
-fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle<'_>) {
-    let tape = Tape::new();
-    let (ours, theirs) = (fused(Some(&tape), inputs).unwrap(), oracle(inputs).unwrap());
-    assert!(tape.knows(&ours), "{name}: not fused");
-    for (i, (ours, theirs)) in values(&ours).iter().zip(values(&theirs)).enumerate() {
-        assert!(
-            (ours - theirs).abs() < 1e-9 * (1.0 + theirs.abs()),
-            "{name}: element {i}: {ours}, composed {theirs}"
-        );
-    }
-    let ours = tape.differentiate(&ours, &adjoint(&ours)).unwrap();
-    let theirs = scalar(&theirs).unwrap().backward().unwrap();
-    for (number, input) in inputs.iter().enumerate() {
-        let gradient = values(
-            &ours
-                .get(input)
-                .unwrap()
-                .unwrap_or_else(|| panic!("{name}: input {number} got no gradient")),
-        );
-        let composed = values(theirs.get(input).unwrap());
-        let start = values(input);
-        for i in 0..start.len() {
-            assert!(
-                (gradient[i] - composed[i]).abs() < 1e-8 * (1.0 + composed[i].abs()),
-                "{name}: gradient {i} of input {number}: {}, composed {}",
-                gradient[i],
-                composed[i]
-            );
-            let at = |step: f64| {
-                let mut moved = start.clone();
-                moved[i] += step;
-                input.set(&Tensor::from_vec(moved, input.dims(), &Device::Cpu).unwrap()).unwrap();
-                scalar(&fused(Some(&Tape::new()), inputs).unwrap())
-                    .unwrap()
-                    .to_scalar::<f64>()
-                    .unwrap()
-            };
-            let step = 1e-5;
-            let difference = (at(step) - at(-step)) / (2.0 * step);
-            assert!(
-                (gradient[i] - difference).abs() < 1e-6 * (1.0 + difference.abs()),
-                "{name}: gradient {i} of input {number}: {}, finite difference {difference}",
-                gradient[i]
-            );
-        }
-        input.set(&Tensor::from_vec(start, input.dims(), &Device::Cpu).unwrap()).unwrap();
-    }
-}
 
 #[test]
 fn layer_norm() {

@@ -9,6 +9,7 @@ mod attention;
 mod embedding;
 mod linear;
 mod loss;
+mod on_tape;
 mod positions;
 
 pub use adam::adam_step;
@@ -16,6 +17,7 @@ pub use attention::{attention_weights, cross_attention, decoding_attention, self
 pub use embedding::embedding;
 pub use linear::{layer_norm, linear};
 pub use loss::smoothed_cross_entropy;
+pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};
 
 use crate::spec::Dropout;

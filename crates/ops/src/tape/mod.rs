@@ -278,7 +278,7 @@ impl Adjoints<'_> {
     /// that is given is kept as it is.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
-        self.wants(slot) && !self.is_parameter(slot) && !self.values.contains_key(&slot.id)
+        self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)
     }
 
     /// Adds `adjoint` to that of `tensor`; the first one is kept as it is.
@@ -346,7 +346,21 @@ impl Adjoints<'_> {
         Ok(())
     }
 
-    fn is_parameter(&self, slot: Slot) -> bool {
-        self.parameters.as_ref().is_some_and(|flat| flat.store.index_of(slot.id).is_some())
+    /// Whether a tensor is a result on the tape, or a parameter.
+    pub(crate) fn knows(&self, id: TensorId) -> bool {
+        self.outputs.contains(&id) || self.parameter(id).is_some()
+    }
+
+    /// What a tensor is called in a message: the name of a parameter.
+    pub(crate) fn describe(&self, id: TensorId) -> String {
+        match self.parameter(id) {
+            Some(parameter) => format!("parameter {}", parameter.name()),
+            None => "the result of another operation".to_owned(),
+        }
+    }
+
+    fn parameter(&self, id: TensorId) -> Option<&Parameter> {
+        let flat = self.parameters.as_ref()?;
+        Some(&flat.store.parameters()[flat.store.index_of(id)?])
     }
 }

@@ -1,6 +1,11 @@
 //! What the tests of the operations share.
 
-use taper_ops::Kernel;
+// No test program uses all of it.
+#![allow(dead_code)]
+
+use candle_core::{Device, Result, Tensor, Var};
+use taper_ops::rng::{Counter, mix};
+use taper_ops::{Kernel, Tape};
 
 /// Runs the other tests of this program again through each matrix kernel that this machine has:
 /// which one multiplies is chosen once for a process. `caller` is the test that calls.
@@ -10,5 +15,83 @@ pub(crate) fn again_through_every_kernel(caller: &str) {
         let output =
             again.args(["--skip", caller]).env("TAPER_KERNEL", kernel.name()).output().unwrap();
         assert!(output.status.success(), "{kernel:?}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+pub(crate) fn random(shape: &[usize], key: u64) -> Var {
+    let counter = Counter::new(mix(11, &[key]));
+    let values: Vec<f64> =
+        (0..shape.iter().product::<usize>() as u64).map(|i| counter.normal_at(i)).collect();
+    Var::from_tensor(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap()).unwrap()
+}
+
+pub(crate) fn values(x: &Tensor) -> Vec<f64> {
+    x.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// A scalar that weighs every element of a result differently, so that no gradient can hide.
+pub(crate) fn scalar(out: &Tensor) -> Result<Tensor> {
+    let count = out.elem_count();
+    let weights: Vec<f64> = (0..count).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
+    (out.flatten_all()? * Tensor::from_vec(weights, count, out.device())?)?.sum_all()
+}
+
+/// The weights of [`scalar`], shaped as `out`: the adjoint from which the tape starts.
+pub(crate) fn adjoint(out: &Tensor) -> Tensor {
+    let weights: Vec<f64> = (0..out.elem_count()).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
+    Tensor::from_vec(weights, out.shape(), out.device()).unwrap()
+}
+
+pub(crate) type Fused<'a> = &'a dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>;
+pub(crate) type Oracle<'a> = &'a dyn Fn(&[Var]) -> Result<Tensor>;
+
+/// Compares values and gradients of the fused operation with the composed one and with central
+/// differences.
+pub(crate) fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle<'_>) {
+    let tape = Tape::new();
+    let (ours, theirs) = (fused(Some(&tape), inputs).unwrap(), oracle(inputs).unwrap());
+    assert!(tape.knows(&ours), "{name}: not fused");
+    for (i, (ours, theirs)) in values(&ours).iter().zip(values(&theirs)).enumerate() {
+        assert!(
+            (ours - theirs).abs() < 1e-9 * (1.0 + theirs.abs()),
+            "{name}: element {i}: {ours}, composed {theirs}"
+        );
+    }
+    let ours = tape.differentiate(&ours, &adjoint(&ours)).unwrap();
+    let theirs = scalar(&theirs).unwrap().backward().unwrap();
+    for (number, input) in inputs.iter().enumerate() {
+        let gradient = values(
+            &ours
+                .get(input)
+                .unwrap()
+                .unwrap_or_else(|| panic!("{name}: input {number} got no gradient")),
+        );
+        let composed = values(theirs.get(input).unwrap());
+        let start = values(input);
+        for i in 0..start.len() {
+            assert!(
+                (gradient[i] - composed[i]).abs() < 1e-8 * (1.0 + composed[i].abs()),
+                "{name}: gradient {i} of input {number}: {}, composed {}",
+                gradient[i],
+                composed[i]
+            );
+            let at = |step: f64| {
+                let mut moved = start.clone();
+                moved[i] += step;
+                input.set(&Tensor::from_vec(moved, input.dims(), &Device::Cpu).unwrap()).unwrap();
+                scalar(&fused(Some(&Tape::new()), inputs).unwrap())
+                    .unwrap()
+                    .to_scalar::<f64>()
+                    .unwrap()
+            };
+            let step = 1e-5;
+            let difference = (at(step) - at(-step)) / (2.0 * step);
+            assert!(
+                (gradient[i] - difference).abs() < 1e-6 * (1.0 + difference.abs()),
+                "{name}: gradient {i} of input {number}: {}, finite difference {difference}",
+                gradient[i]
+            );
+        }
+        input.set(&Tensor::from_vec(start, input.dims(), &Device::Cpu).unwrap()).unwrap();
     }
 }
