@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::{D, DType, Device, Result, Tensor, Var};
-use common::{check, random, values};
+use common::{Fused, check, random, values};
 use taper_ops::{
     Activation, AttentionSpec, Dropout, Gradients, LinearSpec, ParameterStore, Products, Tape,
     composed,
@@ -52,7 +52,7 @@ fn attention_in_candle_between_fused_layers() {
         let attended = taper_ops::self_attention(tape, &first(tape, v)?, Some(&v[3]), &spec())?;
         last(tape, &attended, v)
     };
-    let gradients = |operation: &dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>| {
+    let gradients = |operation: Fused<'_>| {
         let tape = Tape::new();
         let out = operation(Some(&tape), &inputs).unwrap();
         let adjoints = tape.differentiate(&out, &out.ones_like().unwrap()).unwrap();
