@@ -5,6 +5,7 @@
 
 - Relative links, and their anchors, lead somewhere.
 - Files that code in the text names under scripts/, configs/ and crates/ exist.
+- Tests that a page names ("Test: `name`") exist.
 - Each `taper` command exists and has the options that it is given (`taper COMMAND --help`).
 - README.md has at most 150 lines, a page of docs/ at most 250, and lines have at most 100 columns;
   tables and long code are exempt from the last.
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(```|~~~)")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(r"\b(?:scripts|configs|crates)/[\w./*-]*\w\.(?:sh|py|toml|rs|md)\b")
+TEST = re.compile(r"(?:Test: |测试：)`(\w+)`")
 # What ends a command within a line of shell.
 END = re.compile(r"[|;<>&]|\s#|\\$")
 
@@ -51,6 +53,13 @@ def anchor(heading):
 def anchors(path):
     lines = path.read_text(encoding="utf-8").splitlines()
     return {anchor(line.lstrip("#")) for line in lines if line.startswith("#")}
+
+
+@cache
+def tests():
+    """The names of all functions under the folders of tests."""
+    files = [path.read_text(encoding="utf-8") for path in ROOT.glob("crates/*/tests/**/*.rs")]
+    return {name for text in files for name in re.findall(r"^\s*fn (\w+)\(\)", text, re.MULTILINE)}
 
 
 @cache
@@ -113,6 +122,9 @@ def faults(page, taper):
         if language is None:
             for link in LINK.findall(line):
                 yield from fault_of_link(page, where, link)
+            for test in TEST.findall(line):
+                if test not in tests():
+                    yield f"{where}: there is no test {test}"
             codes = re.findall(r"`([^`]+)`", line)
         else:
             codes = [line]

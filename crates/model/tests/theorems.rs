@@ -1,0 +1,374 @@
+//! What theory says of a Transformer, claim by claim, checked on Taper's own operations in f64.
+//! `docs/mathematics.md` derives each claim; the source stands above its test.
+
+use candle_core::{Device, Result, Tensor, Var};
+use taper_model::positions::sinusoids;
+use taper_model::{ModelConfig, Pass, Sequences, Transformer};
+use taper_ops::rng::{Counter, mix};
+use taper_ops::{
+    Activation, AttentionSpec, Dropout, LinearSpec, Products, Tape, composed, cross_attention,
+    layer_norm, linear, rotary, self_attention,
+};
+
+type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
+
+/// Independent standard normal values.
+fn normal(rows: usize, columns: usize, key: u64) -> Tensor {
+    let counter = Counter::new(mix(26, &[key]));
+    let values: Vec<f64> = (0..(rows * columns) as u64).map(|i| counter.normal_at(i)).collect();
+    matrix(values, rows, columns)
+}
+
+fn matrix(values: Vec<f64>, rows: usize, columns: usize) -> Tensor {
+    Tensor::from_vec(values, (rows, columns), &Device::Cpu).unwrap()
+}
+
+fn identity(width: usize, factor: f64) -> Tensor {
+    let at = |i: usize| if i / width == i % width { factor } else { 0.0 };
+    matrix((0..width * width).map(at).collect(), width, width)
+}
+
+fn values(x: &Tensor) -> Vec<f64> {
+    x.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// The largest difference between two tensors of one shape.
+fn distance(left: &Tensor, right: &Tensor) -> f64 {
+    assert_eq!(left.dims(), right.dims());
+    values(left).iter().zip(values(right)).map(|(l, r)| (l - r).abs()).fold(0.0, f64::max)
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count
+}
+
+fn spec(heads: usize, queries: &[usize], keys: &[usize], causal: bool) -> AttentionSpec {
+    AttentionSpec {
+        heads,
+        query_lengths: queries.into(),
+        key_lengths: keys.into(),
+        causal,
+        query_start: 0,
+        slopes: None,
+        dropout: Dropout::none(),
+        products: Products::F32,
+    }
+}
+
+/// One head of attention of `query (n, d)` to `key` and `value (m, d)`.
+fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool) -> Result<Tensor> {
+    let spec = spec(1, &[query.dim(0)?], &[key.dim(0)?], causal);
+    cross_attention(None, query, &Tensor::cat(&[key, value], 1)?, None, &spec)
+}
+
+/// The table of sinusoids `(count, width)`. Taper keeps it in f32, hence bounds of 1e-6 below.
+fn positions(count: usize, width: usize) -> Tensor {
+    let table = sinusoids(count, width, false).into_iter().map(f64::from).collect();
+    matrix(table, count, width)
+}
+
+/// The matrix that moves sinusoids by `distance` positions: a rotation of each pair of columns.
+fn shift(width: usize, distance: f64) -> Tensor {
+    let mut values = vec![0.0; width * width];
+    for pair in 0..width / 2 {
+        let frequency = 10_000_f64.powf(-2.0 * pair as f64 / width as f64);
+        let (sine, cosine) = (frequency * distance).sin_cos();
+        let (even, odd) = (2 * pair, 2 * pair + 1);
+        // sin(a + b) = sin a cos b + cos a sin b, cos(a + b) = cos a cos b - sin a sin b
+        (values[even * width + even], values[even * width + odd]) = (cosine, sine);
+        (values[odd * width + even], values[odd * width + odd]) = (-sine, cosine);
+    }
+    matrix(values, width, width)
+}
+
+/// Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, footnote 4: components of mean
+/// 0 and variance 1 make products of variance d; divided by √d they have variance 1.
+#[test]
+fn scores_have_variance_d_before_scaling_and_1_after() -> TestResult {
+    let count = 16_384;
+    for width in [8, 64, 256] {
+        let (query, key) = (normal(count, width, 1), normal(2 * count, width, 2));
+        let every_other = key.reshape((count, 2 * width))?.narrow(1, 0, width)?;
+        let products = values(&(&query * every_other)?.sum(1)?);
+        let ratio = variance(&products) / width as f64;
+        assert!((ratio - 1.0).abs() < 0.05, "width {width}: {ratio} d before scaling");
+
+        // Taper's attention shows its scores as weights: the logarithm of the ratio of two weights
+        // is the difference of two scores, whose variance is twice that of one.
+        let spec = spec(1, &vec![1; count], &vec![2; count], false);
+        let weights = composed::attention_weights(&query, &key, None, &spec)?; // (B, 1, 1, 2)
+        let differences: Vec<f64> =
+            values(&weights).chunks_exact(2).map(|pair| (pair[0] / pair[1]).ln()).collect();
+        let after = variance(&differences) / 2.0;
+        assert!((after - 1.0).abs() < 0.05, "width {width}: {after} after scaling");
+    }
+    Ok(())
+}
+
+/// Lee et al. 2019, "Set Transformer", property 1: attention that knows no positions commutes with
+/// permutations of its input, and with a mean over the tokens the result does not depend on their
+/// order. Positions break this, and so does a causal mask.
+#[test]
+fn attention_without_positions_is_equivariant_and_its_mean_invariant() -> TestResult {
+    let order = Tensor::new(&[3_u32, 0, 6, 1, 5, 2, 4], &Device::Cpu)?;
+    let (length, width) = (7, 12);
+    let (x, weight) = (normal(length, width, 3), normal(3 * width, width, 4));
+    let layer = |x: &Tensor, causal: bool| -> Result<Tensor> {
+        let qkv = linear(None, x, &weight, None, None, &LinearSpec::default())?;
+        self_attention(None, &qkv, None, &spec(3, &[length], &[length], causal))
+    };
+    let moved = |x: &Tensor| x.index_select(&order, 0);
+
+    let (first, second) = (moved(&layer(&x, false)?)?, layer(&moved(&x)?, false)?);
+    assert!(distance(&first, &second) < 1e-12);
+    assert!(distance(&layer(&x, false)?.mean(0)?, &second.mean(0)?) < 1e-12);
+
+    let placed = |x: &Tensor| x + positions(length, width);
+    let difference =
+        distance(&moved(&layer(&placed(&x)?, false)?)?, &layer(&placed(&moved(&x)?)?, false)?);
+    assert!(difference > 0.1, "positions change nothing: {difference}");
+    let difference = distance(&moved(&layer(&x, true)?)?, &layer(&moved(&x)?, true)?);
+    assert!(difference > 0.1, "a causal mask changes nothing: {difference}");
+    Ok(())
+}
+
+/// Vaswani et al. 2017, section 3.5: for any fixed offset k, PE(p + k) is a linear function of
+/// PE(p). It is a rotation, so that the product of two positions depends on their distance alone.
+#[test]
+fn a_shift_of_sinusoids_is_one_linear_map() -> TestResult {
+    let (count, width) = (60, 32);
+    let table = positions(count, width);
+    for distance_of_shift in [1, 7, 25] {
+        let moved = table.matmul(&shift(width, distance_of_shift as f64).t()?)?;
+        let count = count - distance_of_shift;
+        let expected = table.narrow(0, distance_of_shift, count)?;
+        assert!(distance(&moved.narrow(0, 0, count)?, &expected) < 1e-6, "{distance_of_shift}");
+    }
+    let products = table.matmul(&table.t()?)?.to_vec2::<f64>()?;
+    for i in 0..count {
+        for j in 0..count {
+            let same = products[i.abs_diff(j)][0];
+            assert!((products[i][j] - same).abs() < 1e-5, "{i}, {j}: {} {same}", products[i][j]);
+        }
+    }
+    Ok(())
+}
+
+/// Su et al. 2021, "RoFormer", section 3.2: the product of a query turned by its position and a key
+/// turned by its own depends on the difference of the positions alone.
+#[test]
+fn rotary_scores_depend_on_the_difference_of_positions_alone() -> TestResult {
+    let width = 16;
+    let (query, key) = (normal(1, width, 5), normal(1, width, 6));
+    let score = |at: u32, other: u32| -> Result<f64> {
+        let turned = |x: &Tensor, at: u32| rotary(None, x, &[at].into(), 1, width, 1);
+        (turned(&query, at)? * turned(&key, other)?)?.sum_all()?.to_scalar()
+    };
+    for difference in [0, 1, 5, 40] {
+        let expected = score(difference, 0)?;
+        for start in [1, 17, 1000] {
+            let moved = score(start + difference, start)?;
+            assert!((moved - expected).abs() < 1e-10, "{difference} from {start}");
+        }
+    }
+    assert!((score(5, 0)? - score(0, 5)?).abs() > 0.1, "the direction counts");
+    Ok(())
+}
+
+/// Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", section 2, for
+/// the softmax with a temperature. As T → 0 all weight goes to the largest of n scores: with a gap
+/// of Δ to the next, the others have at most (n - 1) exp(-Δ/T).
+#[test]
+fn a_temperature_towards_zero_gives_one_hot_weights() -> TestResult {
+    let scores = [0.3, 1.0, -2.0, 0.7, 0.0];
+    let (count, gap) = (scores.len(), 0.3);
+    for temperature in [1.0, 0.1, 0.03, 0.01] {
+        let weights = values(&softmax(None, &matrix(scores.to_vec(), 1, count), temperature)?);
+        let others = 1.0 - weights[1];
+        assert!(others <= (count - 1) as f64 * (-gap / temperature).exp() + 1e-15, "{others}");
+    }
+    let cold = softmax(None, &matrix(scores.to_vec(), 1, count), 0.005)?;
+    assert!(distance(&cold, &matrix(vec![0.0, 1.0, 0.0, 0.0, 0.0], 1, count)) < 1e-15);
+    // At the other end all scores are alike.
+    let hot = softmax(None, &matrix(scores.to_vec(), 1, count), 1e9)?;
+    assert!(distance(&hot, &matrix(vec![0.2; 5], 1, count)) < 1e-8);
+    Ok(())
+}
+
+/// `softmax(scores / T)` by Taper's attention: keys that are `√n / T` times the unit vectors make
+/// the query the scores, and values that are the unit vectors make the output the weights.
+fn softmax(tape: Option<&Tape>, scores: &Tensor, temperature: f64) -> Result<Tensor> {
+    let width = scores.dim(1)?;
+    let key = identity(width, (width as f64).sqrt() / temperature);
+    let key_value = Tensor::cat(&[key, identity(width, 1.0)], 1)?;
+    cross_attention(tape, scores, &key_value, None, &spec(1, &[1], &[width], false))
+}
+
+/// Bridle 1990, "Probabilistic Interpretation of Feedforward Classification Network Outputs": the
+/// Jacobian of p = softmax(s) is diag(p) - p pᵀ.
+#[test]
+fn the_jacobian_of_softmax() -> TestResult {
+    let width = 6;
+    let scores = Var::from_tensor(&normal(1, width, 7))?;
+    let p = values(&softmax(None, &scores, 1.0)?);
+    for i in 0..width {
+        let tape = Tape::new();
+        let out = softmax(Some(&tape), &scores, 1.0)?;
+        let unit = identity(width, 1.0).narrow(0, i, 1)?.contiguous()?;
+        let row = values(&tape.differentiate(&out, &unit)?.get(&scores)?.ok_or("no gradient")?);
+        for j in 0..width {
+            let expected = p[i] * (f64::from(u8::from(i == j)) - p[j]);
+            assert!((row[j] - expected).abs() < 1e-12, "{i}, {j}: {} {expected}", row[j]);
+        }
+        // Adding a constant to all scores changes nothing.
+        assert!(row.iter().sum::<f64>().abs() < 1e-12);
+    }
+    Ok(())
+}
+
+/// Where the layer norm of a layer stands; the layer is `W relu(V x)` with its residual path.
+fn layer(
+    tape: &Tape,
+    x: &Tensor,
+    (up, down): (&Tensor, &Tensor),
+    pre: bool,
+    residual: bool,
+) -> Result<Tensor> {
+    let width = x.dim(1)?;
+    let (one, zero) = (matrix(vec![1.0; width], 1, width), matrix(vec![0.0; width], 1, width));
+    let norm = |x: &Tensor| layer_norm(Some(tape), x, &one.squeeze(0)?, &zero.squeeze(0)?, 1e-12);
+    let relu = LinearSpec { activation: Activation::Relu, ..Default::default() };
+    let input = if pre { norm(x)? } else { x.clone() };
+    let inner = linear(Some(tape), &input, up, None, None, &relu)?;
+    let out =
+        linear(Some(tape), &inner, down, None, residual.then_some(x), &LinearSpec::default())?;
+    if pre { Ok(out) } else { norm(&out) }
+}
+
+/// He et al. 2016, "Identity Mappings in Deep Residual Networks", section 2, and Xiong et al. 2020,
+/// "On Layer Normalization in the Transformer Architecture": the Jacobian of x + f(x) is the
+/// identity and that of f, so that the gradient of any depth arrives also without passing through a
+/// layer. Pre-LN keeps this path clear; Post-LN puts a norm on it.
+#[test]
+fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
+    let (rows, width, depth) = (3, 8, 24);
+    let (up, down) = (normal(2 * width, width, 8), normal(width, 2 * width, 9));
+    let adjoint = normal(rows, width, 10);
+    let x = Var::from_tensor(&normal(rows, width, 11))?;
+    let gradient = |down: &Tensor, depth: usize, pre: bool, residual: bool| -> Result<Tensor> {
+        let tape = Tape::new();
+        let mut out = x.as_tensor().clone();
+        for _ in 0..depth {
+            out = layer(&tape, &out, (&up, down), pre, residual)?;
+        }
+        Ok(tape.differentiate(&out, &adjoint)?.get(&x)?.expect("a gradient"))
+    };
+
+    // One layer: with the path and without it, gradients differ by the one that came in.
+    let through_path = (gradient(&down, 1, true, true)? - gradient(&down, 1, true, false)?)?;
+    assert!(distance(&through_path, &adjoint) < 1e-12);
+    // Twenty-four layers whose branches are silent: the gradient comes through as it is.
+    let silent = down.zeros_like()?;
+    assert!(distance(&gradient(&silent, depth, true, true)?, &adjoint) < 1e-12);
+    // Under Post-LN it does not, even so: a norm takes away what shifts or scales its input.
+    let after_norms = gradient(&silent, depth, false, true)?;
+    assert!(distance(&after_norms, &adjoint) > 0.1);
+    for (gradient, x) in after_norms.to_vec2::<f64>()?.iter().zip(x.to_vec2::<f64>()?) {
+        assert!(gradient.iter().sum::<f64>().abs() < 1e-10);
+        assert!(gradient.iter().zip(x).map(|(g, x)| g * x).sum::<f64>().abs() < 1e-10);
+    }
+    Ok(())
+}
+
+/// Weiss, Goldberg and Yahav 2021, "Thinking Like Transformers", section 3 (select and aggregate):
+/// a head whose scores are all alike gives each token the mean of all that it sees.
+#[test]
+fn a_head_that_averages() -> TestResult {
+    let (length, width) = (9, 4);
+    let (x, zero) = (normal(length, width, 12), matrix(vec![0.0; length * width], length, width));
+    let rows = attend(&zero, &x, &x, true)?.to_vec2::<f64>()?;
+    for (i, row) in rows.iter().enumerate() {
+        let expected = values(&x.narrow(0, 0, i + 1)?.mean(0)?);
+        assert!(row.iter().zip(expected).all(|(out, mean)| (out - mean).abs() < 1e-12), "{i}");
+    }
+    Ok(())
+}
+
+/// Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits" (previous token heads):
+/// queries are positions moved back by one, keys are positions, values the tokens.
+#[test]
+fn a_head_that_copies_the_previous_token() -> TestResult {
+    let (length, width, sharpness) = (20, 32, 400.0);
+    let place = positions(length, width);
+    let query = (place.matmul(&shift(width, -1.0).t()?)? * sharpness)?;
+    let tokens = normal(length, width, 13);
+    let out = attend(&query, &place, &tokens, true)?;
+    assert!(distance(&out.narrow(0, 1, length - 1)?, &tokens.narrow(0, 0, length - 1)?) < 1e-12);
+    // The first token has nothing before it, and sees itself.
+    assert!(distance(&out.narrow(0, 0, 1)?, &tokens.narrow(0, 0, 1)?) < 1e-12);
+    Ok(())
+}
+
+/// Weiss, Goldberg and Yahav 2021, section 3 (the selector `==`): one-hot tokens are queries and
+/// keys, so that a score is 1 for equal tokens and 0 for others; a first key with half of that takes
+/// what finds no equal. The head says of each token whether the other sequence has it.
+#[test]
+fn a_head_that_compares_for_equality() -> TestResult {
+    let (vocabulary, sharpness) = (8, 400.0);
+    let one_hot = |tokens: &[usize], first: Option<f64>| {
+        let mut rows: Vec<f64> = first.map_or(Vec::new(), |value| vec![value; vocabulary]);
+        for token in tokens {
+            rows.extend((0..vocabulary).map(|i| f64::from(u8::from(i == *token))));
+        }
+        let count = rows.len() / vocabulary;
+        matrix(rows, count, vocabulary)
+    };
+    let (asked, known) = ([4, 1, 7, 1, 0], [1, 2, 4, 2]);
+    let query = (one_hot(&asked, None) * sharpness)?;
+    let key = one_hot(&known, Some(0.5));
+    // The first key says no, the others yes.
+    let said: Vec<f64> =
+        (0..5 * vocabulary).map(|i| f64::from(u8::from(i >= vocabulary))).collect();
+    let out = attend(&query, &key, &matrix(said, 5, vocabulary), false)?.to_vec2::<f64>()?;
+    for (token, row) in asked.iter().zip(out) {
+        let expected = f64::from(u8::from(known.contains(token)));
+        assert!((row[0] - expected).abs() < 1e-12, "token {token}: {}", row[0]);
+    }
+    Ok(())
+}
+
+/// Attention has four projections d × d with biases: 4d² + 4d parameters. A block of n tokens whose
+/// feed-forward layer is 4d wide takes 24nd² + 4n²d floating-point operations (Narayanan et al.
+/// 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", appendix).
+#[test]
+fn parameters_of_attention_and_operations_of_a_block() -> TestResult {
+    let (d, heads, n) = (24, 3, 10);
+    let config = ModelConfig {
+        d_model: d,
+        d_ff: 4 * d,
+        heads,
+        encoder_layers: 1,
+        decoder_layers: 1,
+        ..Default::default()
+    };
+    let model = Transformer::new(&config, 11, 11, 1, &Device::Cpu, candle_core::DType::F32)?;
+    let block = |part: &'static str| {
+        let prefix = format!("encoder.layers.0.{part}");
+        let parameters = model.parameters().parameters().iter();
+        parameters.filter(move |parameter| parameter.name().starts_with(&prefix))
+    };
+    let attention: usize = block("self_attention.").map(|parameter| parameter.len()).sum();
+    assert_eq!(attention, 4 * d * d + 4 * d);
+
+    // Each element of a matrix multiplies and adds once for each token.
+    let matrices: usize = block("").filter(|p| p.is_matrix()).map(|p| 2 * n * p.len()).sum();
+    // Each attention weight is a product over a head's width, and weighs a value as wide.
+    let pass = Pass::evaluate_with_attention_of("encoder.layers.0.self_attention");
+    model.encode(&Sequences::pack(&[vec![5_u32; n]]), &pass)?;
+    let weights = pass.into_attention()[0].weights.elem_count(); // H · n · n
+    let scores_and_mixing = weights * (2 * d / heads) * 2;
+    assert_eq!(matrices + scores_and_mixing, 24 * n * d * d + 4 * n * n * d);
+    Ok(())
+}
