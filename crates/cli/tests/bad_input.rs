@@ -77,6 +77,30 @@ fn an_unknown_key_names_file_line_and_nearest() {
 }
 
 #[test]
+fn names_of_other_toolkits_lead_to_keys() {
+    let workspace = Workspace::new();
+    workspace.write("bad.toml", "[training]\nlr = 5e-4\n");
+    workspace.fail(
+        &["config", "check", "bad.toml"],
+        &["bad.toml:2: unknown key `training.lr`, did you mean `training.schedule.learning_rate`?"],
+    );
+    workspace.write("bad.toml", "[optim]\nwarmup = 400\n");
+    workspace.fail(
+        &["config", "check", "bad.toml"],
+        &["bad.toml:1: unknown section `optim`, did you mean `training.schedule.warmup`?"],
+    );
+    for (set, meant) in [
+        ("patience=3", "`training.early_stopping.patience`"),
+        ("training.batch_size=64", "`data.batching.max_tokens`"),
+        ("decoding.beam=4", "`decoding.beam_size`"),
+        ("model.dropout=0.3", "`model.residual_dropout`"),
+        ("model.layers=2", "`model.encoder_layers` and `model.decoder_layers`"),
+    ] {
+        workspace.fail(&["config", "check", "tiny.toml", "--set", set], &["unknown key", meant]);
+    }
+}
+
+#[test]
 fn a_key_without_effect_is_named() {
     let output = Workspace::new().succeed(&[
         "config",

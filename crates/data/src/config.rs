@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tasks::pairs::reader::split_name;
@@ -17,7 +18,7 @@ const LARGEST_VOCABULARY: usize = 1 << 22;
 /// `{dir}/train.{source_language}` and `{dir}/train.{target_language}`; each file may end in `.gz`
 /// or `.zst`. In the other formats both sides are in one file, `{dir}/train.tsv`, `.jsonl` or
 /// `.parquet`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
     /// The folder that holds the files.
@@ -77,7 +78,7 @@ impl Default for DataConfig {
 }
 
 /// How sentence pairs are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// Two files, one sentence a line.
@@ -107,7 +108,7 @@ pub enum Side {
 /// In TSV a number is a column counted from 1 and a name is looked up in the first line, which is
 /// then a header. In JSON lines, Parquet and hub data a dot enters a nested object:
 /// `translation.de`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FieldsConfig {
     /// The source side. Empty: column 1 of TSV, elsewhere the field named like the language, or
@@ -118,7 +119,7 @@ pub struct FieldsConfig {
 }
 
 /// A data set on the Hugging Face hub.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HubConfig {
     /// The id, `owner/name`.
@@ -128,7 +129,7 @@ pub struct HubConfig {
 }
 
 /// Which pairs are dropped. A pair is dropped whole, so the sides stay aligned.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CleaningConfig {
     /// A side with fewer tokens drops its pair.
@@ -149,7 +150,7 @@ impl Default for CleaningConfig {
 }
 
 /// The algorithm that segments text into subwords.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenizerKind {
     /// Byte-pair encoding.
@@ -159,7 +160,7 @@ pub enum TokenizerKind {
 }
 
 /// How text becomes ids.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizerConfig {
     /// The algorithm to train.
@@ -212,13 +213,14 @@ impl Default for TokenizerConfig {
 }
 
 /// How pairs become batches.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchingConfig {
     /// The most tokens of a batch on either side, end marks included. Batches are packed, so each
     /// is a token of the text and none is padding. `"auto"` (here [`AUTO`]) leaves it to the
     /// program to find what fits into memory before training.
     #[serde(with = "tokens_or_auto")]
+    #[schemars(schema_with = "tokens_or_auto::schema")]
     pub max_tokens: usize,
     /// The most sentence pairs of a batch; 0 for no such limit.
     pub max_sentences: usize,
@@ -263,8 +265,13 @@ impl BatchingConfig {
 mod tokens_or_auto {
     use std::fmt;
 
+    use schemars::{Schema, SchemaGenerator, json_schema};
     use serde::de::{Error, Unexpected, Visitor};
     use serde::{Deserializer, Serializer};
+
+    pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "auto" }] })
+    }
 
     pub(super) fn serialize<S: Serializer>(
         tokens: &usize,

@@ -1,5 +1,6 @@
 //! The settings of a search and the limits that follow from them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{DecodingError, Result, length_penalty};
@@ -11,7 +12,7 @@ const WIDEST_BEAM: usize = 1 << 16;
 /// How to search for translations.
 ///
 /// The penalty of 0.6 is that of Vaswani et al. 2017, "Attention Is All You Need", section 6.1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DecodingConfig {
     /// Hypotheses that are followed at once; 1 is greedy search.
@@ -81,7 +82,7 @@ impl Default for DecodingConfig {
 }
 
 /// What the exponent of the length penalty is applied to, for `n` tokens with `</s>`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LengthPenaltyForm {
     /// `(5 + n) / 6` (Wu et al. 2016, equation 14).
@@ -92,7 +93,7 @@ pub enum LengthPenaltyForm {
 }
 
 /// How translations are drawn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplingConfig {
     /// What logits are divided by before drawing: below 1 favours likely tokens, above 1 evens

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
@@ -15,7 +16,7 @@ use crate::rewriting::{
 use crate::text;
 
 /// How a line becomes tokens; the `tok` field of a BLEU signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Tokenizer {
     /// The mteval-v13a rules used by WMT: Western punctuation, ASCII digits.
     #[default]

@@ -2,10 +2,11 @@
 
 use crate::ModelError;
 use crate::positions::BUCKETS;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where the layer norm of a sublayer stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum NormPlacement {
     /// `x + f(norm(x))`, with a final norm on each stack (Xiong et al. 2020).
@@ -16,7 +17,7 @@ pub enum NormPlacement {
 }
 
 /// How a token's position enters the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Positions {
     /// Sine and cosine interleaved, added to the embedding (Vaswani et al. 2017, section 3.5).
@@ -38,7 +39,7 @@ pub enum Positions {
 }
 
 /// Which embedding matrices are one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tied {
     /// Three matrices.
@@ -51,7 +52,7 @@ pub enum Tied {
 }
 
 /// The nonlinearity of the feed-forward layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActivationKind {
     /// `max(x, 0)`.
@@ -75,7 +76,7 @@ impl From<ActivationKind> for taper_ops::Activation {
 
 /// The shape of an encoder-decoder Transformer. The default is the "base" model of Vaswani et al.
 /// 2017, table 3, in Pre-LN.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelConfig {
     /// Width of the residual stream, `d_model`.

@@ -3,6 +3,7 @@
 //! A zero switches an optional thing off, so that a resolved configuration can be written out in
 //! full without optional keys.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_model::Objective;
 use thiserror::Error;
@@ -10,7 +11,7 @@ use thiserror::Error;
 use crate::{Metric, ScheduleConfig, ScheduleKind};
 
 /// How weight decay enters the update.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerKind {
     /// Adam (Kingma and Ba 2015); weight decay is added to the gradient.
@@ -20,7 +21,7 @@ pub enum OptimizerKind {
 }
 
 /// The optimizer of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
     /// Adam or AdamW.
@@ -48,7 +49,7 @@ impl Default for OptimizerConfig {
 }
 
 /// Which validation score decides what is best, and when to give up on improving it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EarlyStoppingConfig {
     /// The score that picks the best checkpoint and ends training.
@@ -66,7 +67,7 @@ impl Default for EarlyStoppingConfig {
 }
 
 /// Everything the training loop reads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
     /// Seed of dropout; the caller uses it for initialisation and data order as well.

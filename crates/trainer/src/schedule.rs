@@ -9,10 +9,11 @@
 //! assert!((peak - (512.0_f64 * 4000.0).powf(-0.5)).abs() < 1e-12);
 //! ```
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The shape of a learning-rate schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
     /// `scale · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)` (Vaswani et al. 2017, equation
@@ -38,7 +39,7 @@ impl ScheduleKind {
 }
 
 /// The learning-rate schedule of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleConfig {
     /// Which shape.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
+use super::did_you_mean::{did_you_mean, did_you_mean_section};
 use super::nearest::nearest;
 
 /// One problem in a configuration text, ready to print.
@@ -19,47 +20,40 @@ pub(crate) struct Diagnosis {
 pub(crate) fn diagnose(text: &str, error: &toml::de::Error) -> Diagnosis {
     let span = error.span();
     let line = span.as_ref().map(|span| line_of(text, span.start));
-    let path = span.as_ref().and_then(|span| key_path(text, span));
-    Diagnosis { line, message: explain(error.message(), path.as_deref()) }
+    let place = span.as_ref().and_then(|span| Place::of(text, span));
+    Diagnosis { line, message: explain(error.message(), place.as_ref()) }
 }
 
-/// Rewrites serde's message so that it names the whole key, and for an unknown
-/// key or value the nearest known one.
-fn explain(message: &str, path: Option<&str>) -> String {
+/// Rewrites serde's message so that it names the whole key, and for an unknown key or value what it
+/// was meant to be.
+fn explain(message: &str, place: Option<&Place>) -> String {
     let one_line = message.lines().collect::<Vec<_>>().join("; ");
-    if let Some((kind, unknown, known)) = unknown_name(&one_line) {
-        let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        return match kind {
-            Unknown::Key => {
-                let section = path
-                    .and_then(|path| path.rsplit_once('.'))
-                    .map(|(section, _)| format!("{section}."))
-                    .unwrap_or_default();
-                match nearest(&unknown, known.iter().copied()) {
-                    Some(best) => {
-                        format!(
-                            "unknown key `{section}{unknown}`, did you mean `{section}{best}`? (known: {})",
-                            known.join(", ")
-                        )
-                    }
-                    None => format!("unknown key `{section}{unknown}`"),
-                }
+    let key = place.map(|place| format!("key `{}`: ", place.path)).unwrap_or_default();
+    let Some((kind, unknown, known)) = unknown_name(&one_line) else {
+        return format!("{key}{one_line}");
+    };
+    let known_names = known.join(", ");
+    match kind {
+        Unknown::Key => {
+            let name = place.map_or(unknown.as_str(), |place| place.path.as_str());
+            let (what, meant) = match place.map(|place| &place.table) {
+                Some(Some(first)) => ("section", did_you_mean_section(name, first.as_deref())),
+                _ => ("key", did_you_mean(name)),
+            };
+            match meant {
+                Some(meant) => format!("unknown {what} `{name}`, did you mean {meant}?"),
+                None => format!("unknown {what} `{name}` (known there: {known_names})"),
             }
-            Unknown::Value => {
-                let key = path.map(|path| format!("key `{path}`: ")).unwrap_or_default();
-                match nearest(&unknown, known.iter().copied()) {
-                    Some(best) => format!(
-                        "{key}unknown value `{unknown}`, did you mean `{best}`? (known: {})",
-                        known.join(", ")
-                    ),
-                    None => format!("{key}unknown value `{unknown}`"),
-                }
+        }
+        Unknown::Value => {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            match nearest(&unknown, known.iter().copied()) {
+                Some(best) => format!(
+                    "{key}unknown value `{unknown}`, did you mean `{best}`? (known: {known_names})"
+                ),
+                None => format!("{key}unknown value `{unknown}`"),
             }
-        };
-    }
-    match path {
-        Some(path) => format!("key `{path}`: {one_line}"),
-        None => one_line,
+        }
     }
 }
 
@@ -86,30 +80,45 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..end].iter().filter(|&&b| b == b'\n').count()
 }
 
-/// Dotted path of the innermost key whose name or value covers `span`.
-fn key_path(text: &str, span: &Range<usize>) -> Option<String> {
-    let table = DeTable::parse(text).ok()?;
-    let mut path = Vec::new();
-    descend(table.get_ref(), span.start, &mut path);
-    (!path.is_empty()).then(|| path.join("."))
+/// The innermost key whose name or value covers a span.
+struct Place {
+    /// Its dotted path.
+    path: String,
+    /// Where it holds a table: the path of the first key in there.
+    table: Option<Option<String>>,
 }
 
-fn descend(table: &DeTable<'_>, offset: usize, path: &mut Vec<String>) -> bool {
+impl Place {
+    fn of(text: &str, span: &Range<usize>) -> Option<Self> {
+        let table = DeTable::parse(text).ok()?;
+        descend(table.get_ref(), span.start, "")
+    }
+}
+
+fn descend(table: &DeTable<'_>, offset: usize, section: &str) -> Option<Place> {
     for (key, value) in table {
+        let path = join(section, key.get_ref());
+        let inner = match value.get_ref() {
+            DeValue::Table(inner) => Some(inner),
+            _ => None,
+        };
         // A section's own span is only its header, so its children are asked first.
-        if let DeValue::Table(inner) = value.get_ref() {
-            path.push(key.get_ref().to_string());
-            if descend(inner, offset, path) {
-                return true;
-            }
-            path.pop();
+        if let Some(found) = inner.and_then(|inner| descend(inner, offset, &path)) {
+            return Some(found);
         }
         if key.span().contains(&offset) || value.span().contains(&offset) {
-            path.push(key.get_ref().to_string());
-            return true;
+            let first = |inner: &DeTable<'_>| {
+                let first = inner.iter().min_by_key(|(key, _)| key.span().start);
+                first.map(|(key, _)| join(&path, key.get_ref()))
+            };
+            return Some(Place { table: inner.map(first), path });
         }
     }
-    false
+    None
+}
+
+fn join(section: &str, key: &str) -> String {
+    if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") }
 }
 
 #[cfg(test)]
@@ -128,6 +137,20 @@ mod tests {
         assert_eq!(found.line, Some(3));
         assert!(found.message.contains("unknown key `model.haeds`"), "{found:?}");
         assert!(found.message.contains("`model.heads`"), "{found:?}");
+    }
+
+    #[test]
+    fn an_unknown_section_is_called_one() {
+        let found = problem("[optim]\nlr = 1\n");
+        assert_eq!(
+            found.message,
+            "unknown section `optim`, did you mean `training.schedule.learning_rate`?"
+        );
+        let found = problem("[trainig]\nseed = 1\n");
+        assert_eq!(
+            found.message,
+            "unknown section `trainig`, did you mean the section `training`?"
+        );
     }
 
     #[test]

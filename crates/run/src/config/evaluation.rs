@@ -1,10 +1,11 @@
 //! The `[evaluation]` section: how decoded text is scored.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_metrics::Tokenizer;
 
 /// How validation and test translations are scored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvaluationConfig {
     /// BLEU's tokenizer: 13a, none, char, zh or intl. Where a recipe names none, that of the

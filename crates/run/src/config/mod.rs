@@ -4,8 +4,11 @@
 //! default stands in one place only.
 
 mod diagnose;
+mod did_you_mean;
 mod differences;
+mod elsewhere;
 mod evaluation;
+mod keys;
 mod nearest;
 mod overrides;
 mod without_effect;
@@ -14,6 +17,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use taper_data::DataConfig;
@@ -27,7 +31,7 @@ use overrides::Override;
 pub use without_effect::without_effect;
 
 /// Everything that determines a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
     /// A name for reports; empty: the name of the recipe's file.

@@ -1,0 +1,166 @@
+//! What an unknown key was meant to be.
+
+use super::elsewhere::{called_here, names, plain};
+use super::keys::{Key, keys};
+use super::nearest::edit_distance;
+
+/// How a section is announced.
+const SECTION: &str = "the section";
+
+/// What the dotted `name`, which is no key, was meant to be, in words; nothing where no key is
+/// like it.
+///
+/// A key called so in the section that was named comes first, then what other toolkits call so,
+/// then a key called so in any section, then what is spelled alike.
+pub(super) fn did_you_mean(name: &str) -> Option<String> {
+    let leaf = plain(name.rsplit('.').next().unwrap_or(name));
+    let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();
+    let shared = called_so.iter().map(|key| shared_sections(&key.name, name)).max();
+    match (shared, called_here(&leaf)) {
+        (None | Some(0), Some(called)) => Some(called.to_owned()),
+        (Some(shared), _) => {
+            let nearest = called_so.iter().filter(|key| shared_sections(&key.name, name) == shared);
+            Some(nearest.map(|key| quoted(key)).collect::<Vec<_>>().join(" or "))
+        }
+        (None, None) => misspelled(name, &leaf),
+    }
+}
+
+/// What the unknown section `name` was meant to be, in which the first key is called `first`: a
+/// section, or else where that key belongs.
+pub(super) fn did_you_mean_section(name: &str, first: Option<&str>) -> Option<String> {
+    let meant = did_you_mean(name);
+    if meant.as_ref().is_some_and(|meant| meant.starts_with(SECTION)) {
+        return meant;
+    }
+    first.and_then(did_you_mean).or(meant)
+}
+
+/// The key that a slip of the hand makes `name` from.
+fn misspelled(name: &str, leaf: &str) -> Option<String> {
+    let known =
+        keys().iter().map(|key| (key.leaf(), quoted(key), shared_sections(&key.name, name)));
+    let elsewhere = names().map(|(other, called)| (other, called.to_owned(), 0));
+    known
+        .chain(elsewhere)
+        .map(|(other, called, shared)| (edit_distance(leaf, other), shared, other, called))
+        // One slip in three letters makes another word.
+        .filter(|(distance, _, other, _)| {
+            3 * distance <= other.chars().count().min(leaf.chars().count())
+        })
+        .min_by_key(|(distance, shared, ..)| (*distance, std::cmp::Reverse(*shared)))
+        .map(|(.., called)| called)
+}
+
+/// How many sections two names have in common, from the root.
+fn shared_sections(left: &str, right: &str) -> usize {
+    let sections = |name: &str| {
+        let mut parts: Vec<String> = name.split('.').map(str::to_owned).collect();
+        parts.pop();
+        parts
+    };
+    sections(left).iter().zip(&sections(right)).take_while(|(left, right)| left == right).count()
+}
+
+fn quoted(key: &Key) -> String {
+    if key.is_section { format!("{SECTION} `{}`", key.name) } else { format!("`{}`", key.name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_other_toolkits_and_other_sections_lead_to_keys() {
+        for (name, meant) in [
+            ("training.lr", "training.schedule.learning_rate"),
+            ("learning_rate", "training.schedule.learning_rate"),
+            ("training.learning_rate", "training.schedule.learning_rate"),
+            ("training.learning-rate", "training.schedule.learning_rate"),
+            ("training.warmup", "training.schedule.warmup"),
+            ("warmup_steps", "training.schedule.warmup"),
+            ("patience", "training.early_stopping.patience"),
+            ("training.patience", "training.early_stopping.patience"),
+            ("decoding.early_stopping.patience", "decoding.patience"),
+            ("batch_size", "data.batching.max_tokens"),
+            ("training.batch_size", "data.batching.max_sentences"),
+            ("training.max_tokens", "data.batching.max_tokens"),
+            ("data.max_tokens", "data.batching.max_tokens"),
+            ("epochs", "training.max_epochs"),
+            ("training.num_train_epochs", "training.max_epochs"),
+            ("training.max_steps", "training.max_updates"),
+            ("maxSteps", "training.max_updates"),
+            ("decoding.beam", "decoding.beam_size"),
+            ("num_beams", "decoding.beam_size"),
+            ("beam_size", "decoding.beam_size"),
+            ("decoding.lenpen", "decoding.length_penalty"),
+            ("model.dropout", "model.residual_dropout"),
+            ("training.dropout", "model.attention_dropout"),
+            ("model.layers", "model.encoder_layers"),
+            ("model.num_layers", "model.decoder_layers"),
+            ("model.hidden_size", "model.d_model"),
+            ("model.embed_dim", "model.d_model"),
+            ("d_model", "model.d_model"),
+            ("model.ffn_dim", "model.d_ff"),
+            ("model.dim_feedforward", "model.d_ff"),
+            ("model.nhead", "model.heads"),
+            ("model.num_heads", "model.heads"),
+            ("model.activation_fn", "model.activation"),
+            ("model.norm_first", "model.norm"),
+            ("model.share_all_embeddings", "model.tied"),
+            ("model.position_encoding", "model.positions"),
+            ("model.vocab_size", "data.tokenizer.vocabulary_size"),
+            ("data.vocabulary_size", "data.tokenizer.vocabulary_size"),
+            ("data.src_lang", "data.source_language"),
+            ("data.tgt", "data.target_language"),
+            ("data.dev", "data.validation"),
+            ("data.valid", "data.validation"),
+            ("data.max_length", "data.cleaning.max_tokens"),
+            ("data.bpe_dropout", "data.tokenizer.dropout"),
+            ("training.weight_decay", "training.optimizer.weight_decay"),
+            ("training.adam_eps", "training.optimizer.epsilon"),
+            ("training.max_grad_norm", "training.clip_norm"),
+            ("training.grad_clip", "training.clip_norm"),
+            ("training.gradient_accumulation_steps", "training.accumulation"),
+            ("training.update_freq", "training.accumulation"),
+            ("training.label_smooth", "training.label_smoothing"),
+            ("label_smoothing", "training.label_smoothing"),
+            ("training.log_interval", "training.log_every"),
+            ("training.eval_steps", "training.validate_every"),
+            ("training.save_steps", "training.checkpoint_every"),
+            ("training.save_total_limit", "training.keep_last"),
+            ("training.ema", "training.ema_decay"),
+            ("seed", "training.seed"),
+            ("fp16", "dtype"),
+            ("training.precision", "dtype"),
+            ("num_workers", "threads"),
+            ("decoding.temperature", "decoding.sampling.temperature"),
+            ("training.output_dir", "--run DIR"),
+            ("schedule", "training.schedule"),
+            // Slips of the hand.
+            ("model.haeds", "model.heads"),
+            ("training.max_update", "training.max_updates"),
+            ("training.shedule.warmpu", "training.schedule.warmup"),
+            ("dtpye", "dtype"),
+            ("trainig", "training"),
+        ] {
+            let said = did_you_mean(name).unwrap_or_default();
+            assert!(
+                said.contains(&format!("`{meant}`"))
+                    || meant.starts_with("--") && said.contains(meant),
+                "{name}: {said}"
+            );
+        }
+        assert_eq!(
+            did_you_mean_section("optim", Some("optim.lr")).as_deref(),
+            Some("`training.schedule.learning_rate`")
+        );
+        assert_eq!(
+            did_you_mean_section("trainig", Some("trainig.seed")).as_deref(),
+            Some("the section `training`")
+        );
+        for name in ["model.xyz", "training.q", "data.colour"] {
+            assert_eq!(did_you_mean(name), None, "{name}");
+        }
+    }
+}
