@@ -1,7 +1,6 @@
 //! The shape of a model: one type, each field documented, each default stated once.
 
 use crate::ModelError;
-use crate::positions::BUCKETS;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -146,47 +145,26 @@ impl ModelConfig {
         (self.positions == Positions::Learned).then_some(self.max_positions)
     }
 
-    /// The trained scalars of a model of this shape, known before memory is taken for any.
-    #[must_use]
-    pub fn parameters(&self, vocab_source: usize, vocab_target: usize) -> u64 {
-        // In f64, which is exact for any that fit into a machine, and has no overflow for those
-        // that do not.
-        let [width, inner, heads, positions] =
-            [self.d_model, self.d_ff, self.heads, self.max_positions].map(|n| n as f64);
-        let linear =
-            |inputs: f64, outputs: f64| inputs * outputs + if self.biases { outputs } else { 0.0 };
-        let norm = 2.0 * width;
-        let self_attention = linear(width, 3.0 * width) + linear(width, width);
-        let cross_attention =
-            linear(width, width) + linear(width, 2.0 * width) + linear(width, width);
-        let feed_forward = linear(width, inner) + linear(inner, width);
-        let encoder_layer = self_attention + feed_forward + 2.0 * norm;
-        let decoder_layer = self_attention + cross_attention + feed_forward + 3.0 * norm;
-        let embeddings = match self.tied {
-            Tied::All => [0.0, vocab_target as f64],
-            Tied::Decoder => [vocab_source as f64, vocab_target as f64],
-            Tied::None => [vocab_source as f64, 2.0 * vocab_target as f64],
-        };
-        let of_each_stack = match self.positions {
-            Positions::Learned => positions * width,
-            Positions::T5 => BUCKETS as f64 * heads,
-            Positions::Sinusoidal
-            | Positions::SinusoidalHalves
-            | Positions::Rotary
-            | Positions::Alibi => 0.0,
-        };
-        let final_norm = if self.norm == NormPlacement::Pre { norm } else { 0.0 };
-        let layers =
-            self.encoder_layers as f64 * encoder_layer + self.decoder_layers as f64 * decoder_layer;
-        (layers + 2.0 * (of_each_stack + final_norm) + width * embeddings.iter().sum::<f64>())
-            as u64
-    }
-
-    /// Checks that the numbers fit together.
+    /// Checks that the numbers fit together to an encoder-decoder model.
     ///
     /// # Errors
     /// Names the field, its value and what it must be.
     pub fn validate(&self, joint_vocabulary: bool) -> Result<(), ModelError> {
+        self.validate_blocks()?;
+        let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
+        if self.encoder_layers == 0 || self.decoder_layers == 0 {
+            return refuse("model.encoder_layers and model.decoder_layers must both be at least 1");
+        }
+        if self.tied == Tied::All && !joint_vocabulary {
+            return refuse(
+                "model.tied = \"all\" needs one vocabulary for both languages: set data.tokenizer.joint = true, or model.tied = \"decoder\"",
+            );
+        }
+        Ok(())
+    }
+
+    /// Checks that the numbers fit together to blocks, whatever model is built of them.
+    pub(crate) fn validate_blocks(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
         for (name, value) in [
             ("d_model", self.d_model),
@@ -197,11 +175,6 @@ impl ModelConfig {
             if value == 0 {
                 return refuse(format!("model.{name} = 0: it must be at least 1"));
             }
-        }
-        if self.encoder_layers == 0 || self.decoder_layers == 0 {
-            return refuse(
-                "model.encoder_layers and model.decoder_layers must both be at least 1".into(),
-            );
         }
         if !self.d_model.is_multiple_of(self.heads) {
             return refuse(format!(
@@ -222,11 +195,6 @@ impl ModelConfig {
                 "sinusoidal model.positions need an even model.d_model, not {}",
                 self.d_model
             ));
-        }
-        if self.tied == Tied::All && !joint_vocabulary {
-            return refuse(
-                "model.tied = \"all\" needs one vocabulary for both languages: set data.tokenizer.joint = true, or model.tied = \"decoder\"".into(),
-            );
         }
         for (name, rate) in [
             ("embedding_dropout", self.embedding_dropout),

@@ -1,6 +1,5 @@
 //! Decoding one token at a time, with keys and values cached and weights packed.
 
-use crate::positions::{PreparedPositions, Relative, bias};
 use crate::{ModelError, Pass, Sequences, Transformer};
 use candle_core::Tensor;
 use std::ops::Range;
@@ -30,12 +29,12 @@ pub struct Inference {
 #[derive(Debug, Clone)]
 pub struct DecodeState {
     /// Keys and values of the sources, a tensor `(M, 2·D)` for each layer.
-    memory: Vec<Tensor>,
+    source_key_values: Vec<Tensor>,
     /// For each layer, keys and values of the rows that there were at each position, `(R_j, 2·D)`.
     blocks: Vec<Vec<Tensor>>,
     /// For each position and row, the row of its block.
     history: Vec<Vec<u32>>,
-    /// For each row, the rows of its source in `memory`.
+    /// For each row, the rows of its source in `source_key_values`.
     sources: Vec<Range<usize>>,
 }
 
@@ -90,11 +89,11 @@ impl Inference {
     pub fn start(&self, source: &Sequences) -> Result<DecodeState, ModelError> {
         taper_ops::threads::in_pool(|| {
             let pass = Pass::infer(&self.packs);
-            let memory = self.model.encode(source, &pass)?;
+            let encoded = self.model.encode(source, &pass)?;
             let layers = &self.model.decoder.blocks;
             let mut key_values = Vec::with_capacity(layers.len());
             for layer in layers {
-                key_values.extend(layer.key_value(&memory.hidden, &pass)?);
+                key_values.extend(layer.key_value(&encoded.hidden, &pass)?);
             }
             let mut first = 0;
             let rows = |&length: &usize| {
@@ -103,7 +102,7 @@ impl Inference {
             };
             let sources = source.lengths.iter().map(rows).collect();
             Ok(DecodeState {
-                memory: key_values,
+                source_key_values: key_values,
                 blocks: vec![Vec::new(); layers.len()],
                 history: Vec::new(),
                 sources,
@@ -137,31 +136,13 @@ impl Inference {
         let pass = Pass::infer(&self.packs);
         let position = state.position();
         let decoder = &self.model.decoder;
-        let mut x = self.model.embed_step(tokens, position, &pass)?;
-        let positions = match &decoder.relative {
-            Relative::Nothing => PreparedPositions::default(),
-            Relative::Rotary => PreparedPositions {
-                rotary: Some(vec![position as u32; tokens.len()].into()),
-                ..Default::default()
-            },
-            Relative::Alibi(slopes) => {
-                PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
-            }
-            Relative::Bias { table, causal } => PreparedPositions {
-                bias: Some(bias(
-                    table.get(&pass),
-                    position..position + 1,
-                    position + 1,
-                    *causal,
-                    &pass,
-                )?),
-                ..Default::default()
-            },
-        };
+        let mut x = self.model.target_embedding.step(tokens, position, &pass)?; // (R, D)
+        let positions = decoder.relative.prepare_step(position, tokens.len(), &pass)?;
         state.history.push((0..tokens.len() as u32).collect());
-        let DecodeState { memory, blocks, history, sources } = state;
+        let DecodeState { source_key_values, blocks, history, sources } = state;
         for (layer, (block, past)) in decoder.blocks.iter().zip(blocks).enumerate() {
-            let source = memory.get(layer).map(|key_value| (key_value, sources.as_slice()));
+            let source =
+                source_key_values.get(layer).map(|key_value| (key_value, sources.as_slice()));
             x = block.step(&x, (past, history), &positions, source, &pass)?;
         }
         Ok(decoder.finish(x, &pass)?)

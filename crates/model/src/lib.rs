@@ -11,37 +11,43 @@
 //!
 //! ```
 //! use candle_core::{DType, Device};
-//! use taper_model::{ModelConfig, Objective, Pass, Sequences, Transformer};
+//! use taper_model::{Batch, Model, ModelConfig, Objective, Pass, Sequences, Transformer};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = ModelConfig { d_model: 16, d_ff: 32, heads: 2, encoder_layers: 1, decoder_layers: 1, ..Default::default() };
+//! let layers = ModelConfig { encoder_layers: 1, decoder_layers: 1, ..Default::default() };
+//! let config = ModelConfig { d_model: 16, d_ff: 32, heads: 2, ..layers };
 //! let model = Transformer::new(&config, 11, 11, 1, &Device::Cpu, DType::F32)?;
 //! let source = Sequences::pack(&[vec![4, 5, 3], vec![6, 3]]);
 //! let target = Sequences::pack(&[vec![2, 7], vec![2, 8]]);
 //! let pass = Pass::train(1, 1, 0);
-//! let output = model.loss(&source, &target, &[7, 3, 8, 3], &Objective::smoothed(0.1), 0.25, &pass)?;
+//! let batch = Batch::new(vec![source, target], vec![7, 3, 8, 3]);
+//! let output = model.loss(&batch, &Objective::smoothed(0.1), 0.25, &pass)?;
 //! let mut gradients = taper_ops::Gradients::new(model.parameters())?;
-//! pass.backward(&output.loss, model.parameters(), &mut gradients)?;
+//! pass.backward(&output, model.parameters(), &mut gradients)?;
 //! assert!(taper_ops::global_norm(gradients.flat()?)? > 0.0);
 //! # Ok(())
 //! # }
 //! ```
 #![forbid(unsafe_code)]
 
-mod attention;
-mod block;
+mod batch;
 mod config;
+mod cost;
 mod inference;
+mod layers;
+mod model;
 mod pass;
-pub mod positions;
 mod sequences;
-mod transformer;
-mod weight;
+mod translation;
 
+pub use batch::Batch;
 pub use config::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
+pub use cost::{Cost, StreamCost};
 pub use inference::{DecodeState, Inference};
+pub use layers::positions;
+pub use model::{LossOutput, Model, Objective};
 pub use pass::{AttentionRecord, Pass};
 pub use sequences::Sequences;
-pub use transformer::{LossOutput, Memory, Objective, Transformer};
+pub use translation::{Encoded, Transformer};
 
 /// What can go wrong in a model.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +63,9 @@ pub enum ModelError {
         /// What the lengths sum to.
         lengths: usize,
     },
+    /// A batch that is not what the model reads.
+    #[error("{0}")]
+    Batch(String),
     /// Not one token for each row.
     #[error("a decoding step got {tokens} tokens for {rows} rows")]
     Tokens {

@@ -1,6 +1,7 @@
 //! What one run through the model is for: training, with dropout and gradients, or evaluation.
 
-use candle_core::{Result, Tensor};
+use crate::LossOutput;
+use candle_core::{DType, Result, Tensor};
 use std::cell::RefCell;
 use std::sync::Arc;
 use taper_ops::rng::mix;
@@ -97,16 +98,18 @@ impl Pass {
         self.tape.as_ref()
     }
 
-    /// Adds the gradient of `loss` by every parameter to `gradients`, and forgets the pass.
+    /// Adds the gradient of `output.loss` by every parameter to `gradients`, and forgets the pass.
+    /// What f16 needs its loss multiplied by is no part of the gradient.
     ///
     /// # Errors
     /// When a parameter gets no gradient, or the device has no memory left.
     pub fn backward(
         self,
-        loss: &Tensor,
+        output: &LossOutput,
         store: &ParameterStore,
         gradients: &mut Gradients,
     ) -> Result<()> {
+        let LossOutput { loss, loss_scale, .. } = output;
         match self.tape {
             Some(tape) if tape.knows(loss) => tape.backward(loss, store, gradients),
             // Its graph would end at the first fused operation, and the gradients before that be
@@ -115,7 +118,18 @@ impl Pass {
                 "the loss does not follow from the fused operations before it: use bf16 or f32 on the CPU, or composed operations"
             ),
             // Devices and types without fused operations: Candle has the graph.
-            _ => gradients.accumulate(store, &loss.backward()?),
+            _ => {
+                let mut found = loss.backward()?;
+                if *loss_scale != 1.0 {
+                    for parameter in store.parameters() {
+                        if let Some(scaled) = found.remove(parameter.var()) {
+                            let gradient = (scaled.to_dtype(DType::F32)? / *loss_scale)?;
+                            found.insert(parameter.var(), gradient);
+                        }
+                    }
+                }
+                gradients.accumulate(store, &found)
+            }
         }
     }
 

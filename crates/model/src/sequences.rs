@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::ModelError;
+
 /// Sequences of token ids, concatenated without padding.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sequences {
@@ -26,10 +28,20 @@ impl Sequences {
         Self { ids: self.ids.repeat(2), lengths: self.lengths.repeat(2) }
     }
 
-    /// Whether the lengths sum to the ids.
+    /// Ids in the longest sequence.
     #[must_use]
-    pub fn is_consistent(&self) -> bool {
-        self.lengths.iter().sum::<usize>() == self.ids.len()
+    pub fn longest(&self) -> usize {
+        self.lengths.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Refuses lengths that do not sum to the ids.
+    pub(crate) fn check(&self) -> Result<(), ModelError> {
+        let lengths = self.lengths.iter().sum();
+        if lengths == self.ids.len() {
+            Ok(())
+        } else {
+            Err(ModelError::Lengths { ids: self.ids.len(), lengths })
+        }
     }
 
     /// The position of each id in its sequence, from 0.

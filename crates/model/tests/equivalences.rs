@@ -3,8 +3,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
-    DecodeState, Inference, ModelConfig, ModelError, NormPlacement, Objective, Pass, Positions,
-    Sequences, Tied, Transformer,
+    Batch, DecodeState, Inference, Model, ModelConfig, ModelError, NormPlacement, Objective, Pass,
+    Positions, Sequences, Tied, Transformer,
 };
 use taper_ops::Gradients;
 
@@ -80,17 +80,61 @@ fn parameters_are_counted_before_they_are_made() -> TestResult {
         {
             let config = ModelConfig { tied, biases, decoder_layers: 3, ..made.config().clone() };
             let model = Transformer::blank(&config, vocab_source, 19, &Device::Cpu, DType::F32)?;
-            assert_eq!(
-                config.parameters(vocab_source, 19),
-                model.parameters().len() as u64,
-                "{name} {tied:?} {biases}"
-            );
+            let counted = model.cost().parameters;
+            assert_eq!(counted, model.parameters().len() as u64, "{name} {tied:?} {biases}");
         }
         Ok(())
     })?;
     let huge = ModelConfig { d_model: usize::MAX, ..ModelConfig::default() };
-    assert_eq!(huge.parameters(usize::MAX, usize::MAX), u64::MAX);
+    let cost = Transformer::cost_of(&huge, usize::MAX, usize::MAX, &Device::Cpu);
+    assert_eq!((cost.parameters, cost.training_flops()), (u64::MAX, u64::MAX));
+    assert_eq!(cost.activation_bytes(&[usize::MAX; 2]), u64::MAX);
     Ok(())
+}
+
+#[test]
+fn the_cost_of_the_base_model_by_hand() {
+    let config = ModelConfig::default();
+    let cost = Transformer::cost_of(&config, 1000, 1000, &Device::Cpu);
+    let d = 512u64;
+    let [source, target] = cost.streams.as_slice() else { panic!("two streams") };
+    assert_eq!(source.forward_flops, 2 * (6 * (4 * d * d + 2 * d * 2048) + 6 * 2 * d * d));
+    assert_eq!(target.forward_flops, 2 * (6 * (6 * d * d + 2 * d * 2048) + d * 1000));
+    assert_eq!(cost.training_flops(), 3 * (source.forward_flops + target.forward_flops));
+    // Inputs and outputs of two norms, queries, keys and values, what attention gives and its
+    // projection, the inner layer twice and the outer; keys and values for the decoder.
+    assert_eq!(source.activation_bytes, 4 * 6 * (4 * d + 5 * d + 2 * 2048 + d + 2 * d));
+    assert_eq!(target.activation_bytes, 4 * 6 * (6 * d + 8 * d + 2 * 2048 + d));
+    // The loss of the CPU keeps no logits.
+    let larger = Transformer::cost_of(&config, 1000, 100_000, &Device::Cpu);
+    assert_eq!(larger.activation_bytes(&[7, 9]), cost.activation_bytes(&[7, 9]));
+}
+
+#[test]
+fn asked_rows_alone_are_answered() -> TestResult {
+    every(|model, name| {
+        let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
+        let answers: Vec<u32> = (0..15).collect();
+        let objective = Objective::smoothed(0.1);
+        let (asked, rest): (Vec<u32>, Vec<u32>) = (0..15).partition(|row| row % 4 == 1);
+        let run = |asked: Option<Vec<u32>>| {
+            let answers = asked.clone().unwrap_or_else(|| answers.clone());
+            let batch = Batch { streams: streams.clone(), asked, answers };
+            let pass = Pass::train(1, 1, 0);
+            let output = model.loss(&batch, &objective, 1.0, &pass).unwrap();
+            let mut gradients = Gradients::new(model.parameters()).unwrap();
+            pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+            (output, gradients.flat().unwrap().clone())
+        };
+        let ((some, some_gradient), (others, others_gradient), (all, gradient)) =
+            (run(Some(asked.clone())), run(Some(rest.clone())), run(None));
+        assert_eq!((some.tokens, others.tokens), (4, 11));
+        let sum = some.smoothed_sum + others.smoothed_sum;
+        assert!((sum / all.smoothed_sum - 1.0).abs() < 1e-5, "{name}: {sum}");
+        let error = largest_difference(&(some_gradient + others_gradient)?, &gradient);
+        assert!(error < 1e-4, "{name}: {error}");
+        Ok(())
+    })
 }
 
 #[test]
@@ -154,18 +198,11 @@ fn every_parameter_gets_a_gradient_and_a_step_can_be_repeated() -> TestResult {
             TARGETS.iter().flat_map(|target| target[1..].iter().copied().chain([3])).collect();
         let run = |step| {
             let pass = Pass::train(5, step, 0);
-            let output = model
-                .loss(
-                    &Sequences::pack(&SOURCES),
-                    &Sequences::pack(&TARGETS),
-                    &out,
-                    &Objective::smoothed(0.1),
-                    1.0,
-                    &pass,
-                )
-                .unwrap();
+            let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
+            let batch = Batch::new(streams, out.clone());
+            let output = model.loss(&batch, &Objective::smoothed(0.1), 1.0, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
-            pass.backward(&output.loss, model.parameters(), &mut gradients)
+            pass.backward(&output, model.parameters(), &mut gradients)
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
             (output.smoothed_sum, gradients)
         };

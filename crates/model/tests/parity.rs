@@ -4,7 +4,8 @@
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 use taper_model::{
-    ActivationKind, ModelConfig, NormPlacement, Objective, Pass, Sequences, Tied, Transformer,
+    ActivationKind, Batch, Model, ModelConfig, NormPlacement, Objective, Pass, Sequences, Tied,
+    Transformer,
 };
 use taper_ops::Gradients;
 
@@ -78,15 +79,15 @@ fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) 
     // gradients.
     let scale = 1.0 / target_out.len() as f64;
     let pass = Pass::train(1, 1, 0);
-    let output =
-        model.loss(&source, &target_in, &target_out, &Objective::smoothed(0.1), scale, &pass)?;
+    let batch = Batch::new(vec![source, target_in], target_out);
+    let output = model.loss(&batch, &Objective::smoothed(0.1), scale, &pass)?;
     let (loss, nll) = (file["loss"].to_scalar::<f32>()?, file["nll"].to_scalar::<f32>()?);
     assert!((output.smoothed_sum * scale / f64::from(loss) - 1.0).abs() < 1e-5, "{name}: loss");
     assert!((output.nll_sum * scale / f64::from(nll) - 1.0).abs() < 1e-5, "{name}: nll");
     assert!((output.loss.to_scalar::<f32>()? / loss - 1.0).abs() < 1e-5, "{name}: loss tensor");
 
     let mut gradients = Gradients::new(model.parameters())?;
-    pass.backward(&output.loss, model.parameters(), &mut gradients)?;
+    pass.backward(&output, model.parameters(), &mut gradients)?;
     let flat = gradients.flat()?.to_device(&Device::Cpu)?;
     for parameter in model.parameters().parameters() {
         let ours =

@@ -1,7 +1,7 @@
 //! R-Drop: two passes that differ in nothing but what they drop.
 
 use candle_core::{DType, Device};
-use taper_model::{LossOutput, ModelConfig, Objective, Pass, Sequences, Transformer};
+use taper_model::{Batch, LossOutput, Model, ModelConfig, Objective, Pass, Sequences, Transformer};
 use taper_ops::Gradients;
 
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
@@ -34,10 +34,10 @@ fn model(
 fn run(model: &Transformer, r_drop: f64, pass: Pass) -> (LossOutput, Vec<f32>) {
     let (source, target) = (Sequences::pack(&SOURCES), Sequences::pack(&TARGETS));
     let objective = Objective { r_drop, ..Objective::smoothed(0.1) };
-    let output =
-        model.loss(&source, &target, &OUT, &objective, 1.0 / OUT.len() as f64, &pass).unwrap();
+    let batch = Batch::new(vec![source, target], OUT.to_vec());
+    let output = model.loss(&batch, &objective, 1.0 / OUT.len() as f64, &pass).unwrap();
     let mut gradients = Gradients::new(model.parameters()).unwrap();
-    pass.backward(&output.loss, model.parameters(), &mut gradients).unwrap();
+    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
     let gradient = gradients.flat().unwrap().to_vec1().unwrap();
     (output, gradient)
 }

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use candle_core::Tensor;
-use taper_model::Transformer;
+use taper_model::Model;
 use taper_ops::{Parameter, ParameterStore};
 
 use crate::files::{self, failed};
@@ -353,7 +353,7 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 /// not that of the tokenizer the checkpoint was trained with. The model is then unchanged.
 pub fn load_model(
     checkpoint: &Path,
-    model: &Transformer,
+    model: &impl Model,
     tokenizer_hash: &str,
 ) -> Result<State, CheckpointError> {
     let state = read_state(checkpoint)?;

@@ -1,26 +1,26 @@
 //! Validation: the trait that the caller supplies, and the scores that need only the model.
 
-use taper_model::{Objective, Pass, Transformer};
+use taper_model::{Batch, Model, Objective, Pass};
 
-use crate::{BoxError, MicroBatch, Scores, TrainError};
+use crate::{BoxError, Scores, TrainError};
 
 /// Measures the model on data that it is not trained on.
 ///
 /// With a moving average configured, the model that it gets has the averaged weights.
-pub trait Validate {
+pub trait Validate<M: Model> {
     /// The scores of `model` after `step` updates.
     ///
     /// # Errors
     /// Whatever keeps it from measuring; this ends training.
-    fn validate(&mut self, model: &Transformer, step: u64) -> Result<Scores, BoxError>;
+    fn validate(&mut self, model: &M, step: u64) -> Result<Scores, BoxError>;
 }
 
 /// No validation: no scores, no best checkpoint, no early stopping.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoValidation;
 
-impl Validate for NoValidation {
-    fn validate(&mut self, _model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
+impl<M: Model> Validate<M> for NoValidation {
+    fn validate(&mut self, _model: &M, _step: u64) -> Result<Scores, BoxError> {
         Ok(Scores::default())
     }
 }
@@ -58,8 +58,8 @@ impl TeacherForced {
 /// # Errors
 /// A batch that cannot be fetched or computed, or no target tokens at all.
 pub fn evaluate(
-    model: &Transformer,
-    batches: impl IntoIterator<Item = Result<MicroBatch, BoxError>>,
+    model: &impl Model,
+    batches: impl IntoIterator<Item = Result<Batch, BoxError>>,
     label_smoothing: f64,
 ) -> Result<TeacherForced, TrainError> {
     let (mut smoothed, mut nll, mut correct, mut tokens) = (0.0, 0.0, 0u64, 0u64);
@@ -67,14 +67,7 @@ pub fn evaluate(
         let index = index as u64;
         let batch = batch.map_err(|source| TrainError::Source { epoch: 0, index, source })?;
         let output = model
-            .loss(
-                &batch.source,
-                &batch.target_in,
-                &batch.target_out,
-                &Objective::smoothed(label_smoothing),
-                1.0,
-                &Pass::evaluate(),
-            )
+            .loss(&batch, &Objective::smoothed(label_smoothing), 1.0, &Pass::evaluate())
             .map_err(|error| TrainError::Compute {
                 action: "validate",
                 step: 0,

@@ -1,8 +1,8 @@
 //! Loss, schedules, optimizer, checkpoints, retention and the training loop.
 //!
-//! The loop trains a [`Transformer`](taper_model::Transformer) on micro-batches that a [`Source`]
-//! yields by position, asks a [`Validate`] for scores and tells an [`Observer`] what happens. It
-//! knows no files of text, no tokenizer, no BLEU, and prints nothing.
+//! The loop trains any [`Model`](taper_model::Model) on the [batches](taper_model::Batch) that a
+//! [`Source`] yields by position, asks a [`Validate`] for scores and tells an [`Observer`] what
+//! happens. It names no model, knows no files of text, no tokenizer, no BLEU, and prints nothing.
 //!
 //! The decision that shapes it: a run's state is weights, moments, counters and a data position,
 //! and nothing else. Dropout is a function of (seed, update, micro-batch, place), data order of
@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 mod average;
-mod batch;
 mod checkpoint;
 mod config;
 mod early_stopping;
@@ -28,13 +27,13 @@ mod inspect;
 mod rehearsal;
 mod retention;
 mod schedule;
+mod source;
 mod state;
 mod tensors;
 mod trainer;
 mod update;
 
 pub use average::{Averaged, average};
-pub use batch::{MicroBatch, Position, Source};
 pub use checkpoint::{
     AVERAGED, BEST, Checkpoints, LAST, LEFT, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, Saved,
     checkpoint_name, load_model, read_state,
@@ -48,6 +47,7 @@ pub use evaluate::{NoValidation, TeacherForced, Validate, evaluate};
 pub use event::{Event, Observer, StopReason, Timing};
 pub use rehearsal::rehearse;
 pub use schedule::{ScheduleConfig, ScheduleKind};
+pub use source::{Position, Source};
 pub use state::{FORMAT_VERSION, FileEntry, Identity, State, Window};
 pub use trainer::Trainer;
 pub use update::{Fault, Measured, Optimizer, Outcome};

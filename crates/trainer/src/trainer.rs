@@ -8,19 +8,19 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use taper_model::Transformer;
+use taper_model::{Batch, Model};
 
 use crate::checkpoint::{self, AVERAGED, Checkpoints, LAST};
 use crate::inspect;
 use crate::update::{Fault, Optimizer, Outcome};
 use crate::{
-    Event, Identity, MicroBatch, Observer, Position, Source, State, StopReason, Timing, TrainError,
+    Event, Identity, Observer, Position, Source, State, StopReason, Timing, TrainError,
     TrainingConfig, Validate, average,
 };
 
 /// A model in training.
-pub struct Trainer {
-    model: Transformer,
+pub struct Trainer<M> {
+    model: M,
     config: TrainingConfig,
     checkpoints: Checkpoints,
     averaged: std::path::PathBuf,
@@ -37,13 +37,13 @@ pub struct Trainer {
     learning_rate: f64,
 }
 
-impl Trainer {
+impl<M: Model> Trainer<M> {
     /// Begins a run with the weights that `model` has; it saves under `checkpoints`.
     ///
     /// # Errors
     /// The configuration cannot be trained with, or buffers cannot be allocated.
     pub fn new(
-        model: Transformer,
+        model: M,
         config: TrainingConfig,
         identity: Identity,
         checkpoints: &Path,
@@ -63,7 +63,7 @@ impl Trainer {
     /// The configuration cannot be trained with, or is of another seed; the checkpoint cannot be
     /// loaded, or does not fit the model or the tokenizer.
     pub fn resume(
-        model: Transformer,
+        model: M,
         config: TrainingConfig,
         identity: Identity,
         checkpoints: &Path,
@@ -80,7 +80,7 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::resume`], and if `last` cannot be changed.
     pub fn resume_from(
-        model: Transformer,
+        model: M,
         config: TrainingConfig,
         identity: Identity,
         checkpoints: &Path,
@@ -104,7 +104,7 @@ impl Trainer {
     }
 
     fn assemble(
-        model: Transformer,
+        model: M,
         config: TrainingConfig,
         checkpoints: &Path,
         optimizer: Optimizer,
@@ -129,13 +129,13 @@ impl Trainer {
 
     /// The model, with the weights that are trained.
     #[must_use]
-    pub const fn model(&self) -> &Transformer {
+    pub const fn model(&self) -> &M {
         &self.model
     }
 
     /// The model, with the weights that were trained.
     #[must_use]
-    pub fn into_model(self) -> Transformer {
+    pub fn into_model(self) -> M {
         self.model
     }
 
@@ -177,7 +177,7 @@ impl Trainer {
     pub fn train(
         &mut self,
         source: &mut dyn Source,
-        validate: &mut dyn Validate,
+        validate: &mut dyn Validate<M>,
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<StopReason, TrainError> {
@@ -220,7 +220,7 @@ impl Trainer {
     /// What is due after an update: a log event, a validation, a checkpoint.
     fn follow_up(
         &mut self,
-        validate: &mut dyn Validate,
+        validate: &mut dyn Validate<M>,
         observer: &mut dyn Observer,
         clock: &Clock,
     ) -> Result<(), TrainError> {
@@ -256,7 +256,7 @@ impl Trainer {
     /// The validation and the checkpoint that are due after the last update.
     fn validate_and_save(
         &mut self,
-        validate: &mut dyn Validate,
+        validate: &mut dyn Validate<M>,
         observer: &mut dyn Observer,
         clock: &Clock,
     ) -> Result<(), TrainError> {
@@ -297,13 +297,12 @@ impl Trainer {
     fn update(
         &mut self,
         began: Instant,
-        batches: &[MicroBatch],
+        batches: &[Batch],
         next: Position,
         observer: &mut dyn Observer,
     ) -> Result<bool, TrainError> {
         let step = self.state.step + 1;
-        let rate =
-            self.config.schedule.at(step, self.model.config().d_model, self.config.max_updates);
+        let rate = self.config.schedule.at(step, self.model.width(), self.config.max_updates);
         let limit = self.state.loss_limit(self.config.spike_factor);
         let failed = |source| TrainError::Compute { action: "train", step, source };
         let outcome = self
@@ -382,7 +381,7 @@ impl Trainer {
     ///
     /// They may span two epochs, so that every update is of the same size; only the last epoch cuts
     /// short.
-    fn gather(&self, source: &mut dyn Source) -> Result<(Vec<MicroBatch>, Position), TrainError> {
+    fn gather(&self, source: &mut dyn Source) -> Result<(Vec<Batch>, Position), TrainError> {
         let mut at = self.state.position;
         let begin = at;
         let mut batches = Vec::with_capacity(self.config.accumulation);
@@ -403,7 +402,7 @@ impl Trainer {
                 at = Position { epoch: at.epoch + 1, index: 0 };
             }
         }
-        if batches.iter().all(|batch| batch.target_tokens() == 0) {
+        if batches.iter().all(|batch| batch.tokens() == 0) {
             return Err(TrainError::NoData { epoch: begin.epoch, index: begin.index });
         }
         Ok((batches, at))
@@ -434,7 +433,7 @@ impl Trainer {
     /// updates are sound, whatever kept them from being scored.
     fn validate(
         &mut self,
-        validate: &mut dyn Validate,
+        validate: &mut dyn Validate<M>,
         observer: &mut dyn Observer,
         clock: &Clock,
     ) -> Result<bool, TrainError> {
@@ -448,7 +447,7 @@ impl Trainer {
 
     fn measure(
         &mut self,
-        validate: &mut dyn Validate,
+        validate: &mut dyn Validate<M>,
         observer: &mut dyn Observer,
     ) -> Result<bool, TrainError> {
         let step = self.state.step;
@@ -541,7 +540,7 @@ impl Trainer {
     fn finish(
         &mut self,
         reason: StopReason,
-        validate: &mut dyn Validate,
+        validate: &mut dyn Validate<M>,
         observer: &mut dyn Observer,
         clock: &Clock,
     ) -> Result<(), TrainError> {

@@ -4,15 +4,13 @@ use std::fmt;
 use std::path::Path;
 
 use candle_core::{DType, Result as CandleResult, Tensor};
-use taper_model::{Pass, Transformer};
+use taper_model::{Batch, Model, Pass};
 use taper_ops::threads::in_waking_pool;
 use taper_ops::{AdamStep, Gradients, ParameterStore, adam_step, ema_step, global_norm};
 
 use crate::checkpoint::{self, MODEL_FILE, OPTIMIZER_FILE};
 use crate::tensors::{self, Named};
-use crate::{
-    BoxError, CheckpointError, MicroBatch, OptimizerConfig, OptimizerKind, State, TrainingConfig,
-};
+use crate::{BoxError, CheckpointError, OptimizerConfig, OptimizerKind, State, TrainingConfig};
 
 /// Names of Adam's running mean of gradients in the optimizer's file.
 const FIRST: &str = "first.";
@@ -136,39 +134,35 @@ impl Optimizer {
     /// left.
     pub fn update(
         &mut self,
-        model: &Transformer,
+        model: &impl Model,
         config: &TrainingConfig,
         step: u64,
         learning_rate: f64,
         loss_limit: f64,
-        batches: &[MicroBatch],
+        batches: &[Batch],
     ) -> Result<Outcome, BoxError> {
         in_waking_pool(|| {
-            let total: usize = batches.iter().map(MicroBatch::target_tokens).sum();
-            let loss_scale = loss_scale(model);
-            let scale = loss_scale / total as f64;
+            let total: usize = batches.iter().map(Batch::tokens).sum();
+            let scale = 1.0 / total as f64;
             let store = model.parameters();
             let mut measured = Measured { tokens: total as u64, ..Measured::default() };
             self.gradients.zero()?;
             for (index, batch) in batches.iter().enumerate() {
                 let pass = Pass::train(config.seed, step, index as u64);
                 let pass = if self.composed { pass.composed() } else { pass };
-                let (source, target_in, target_out) =
-                    (&batch.source, &batch.target_in, &batch.target_out);
-                let output =
-                    model.loss(source, target_in, target_out, &config.objective(), scale, &pass)?;
-                let loss = output.smoothed_sum + config.r_drop * output.divergence_sum;
+                let output = model.loss(batch, &config.objective(), scale, &pass)?;
+                let loss = output.objective_sum;
                 if !loss.is_finite() {
                     return Ok(Outcome::Skipped(Fault::Loss(loss)));
                 }
-                pass.backward(&output.loss, store, &mut self.gradients)?;
+                pass.backward(&output, store, &mut self.gradients)?;
                 measured.smoothed_sum += output.smoothed_sum;
                 measured.nll_sum += output.nll_sum;
                 measured.divergence_sum += output.divergence_sum;
                 measured.objective_sum += loss;
                 measured.correct += output.correct as u64;
             }
-            measured.gradient_norm = global_norm(self.gradients.flat()?)? / loss_scale;
+            measured.gradient_norm = global_norm(self.gradients.flat()?)?;
             if !measured.gradient_norm.is_finite() {
                 return Ok(Outcome::Skipped(Fault::Gradient(measured.gradient_norm)));
             }
@@ -178,7 +172,7 @@ impl Optimizer {
                     limit: loss_limit,
                 }));
             }
-            let gradient_scale = clip(measured.gradient_norm, config.clip_norm) / loss_scale;
+            let gradient_scale = clip(measured.gradient_norm, config.clip_norm);
             let adam = adam(&config.optimizer, step, learning_rate, gradient_scale);
             adam_step(store, self.gradients.flat()?, &mut self.first, &mut self.second, &adam)?;
             if let Some(ema) = &mut self.ema {
@@ -190,10 +184,10 @@ impl Optimizer {
 
     /// Runs `work` while the model has the weights to translate with: the moving average, where
     /// there is one.
-    pub(crate) fn with_model<T>(
+    pub(crate) fn with_model<M: Model, T>(
         &self,
-        model: &Transformer,
-        work: impl FnOnce(&Transformer) -> Result<T, BoxError>,
+        model: &M,
+        work: impl FnOnce(&M) -> Result<T, BoxError>,
     ) -> Result<T, BoxError> {
         let Some(ema) = &self.ema else { return work(model) };
         let weights = model.parameters().flat()?;
@@ -245,14 +239,6 @@ impl Optimizer {
         let gradients = Gradients::new(store).map_err(failed)?;
         Ok(Self { gradients, first: flat(first)?, second: flat(second)?, ema, composed: false })
     }
-}
-
-/// The factor of the loss whose gradients are computed. In f16 the gradients of single tokens,
-/// which are small by the number of tokens, would otherwise underflow to zero (Micikevicius et al.
-/// 2018, "Mixed Precision Training", section 3.2). A power of two, which changes no other bit; what
-/// overflows all the same is skipped.
-pub(crate) fn loss_scale(model: &Transformer) -> f64 {
-    if model.activations() == DType::F16 { 4096.0 } else { 1.0 }
 }
 
 /// The factor that brings a gradient of norm `norm` to at most `limit`; 0 is no limit.

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
+use taper_model::{Batch, Transformer};
 use taper_trainer::{
-    BoxError, Event, Identity, MODEL_FILE, MicroBatch, OPTIMIZER_FILE, Position, Source,
-    StopReason, TrainError, Trainer, TrainingConfig, read_state,
+    BoxError, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, Position, Source, StopReason,
+    TrainError, Trainer, TrainingConfig, read_state,
 };
 
 /// Data that sets the stop flag when an update fetches a certain micro-batch: an interruption in
@@ -25,7 +26,7 @@ impl Source for Interrupting<'_> {
         self.data.batches(epoch)
     }
 
-    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+    fn batch(&mut self, position: Position) -> Result<Batch, BoxError> {
         self.fetched += 1;
         if self.fetched == self.after {
             self.stop.store(true, Ordering::Relaxed);
@@ -37,7 +38,7 @@ impl Source for Interrupting<'_> {
 const UPDATES: u64 = 20;
 
 /// Trains up to the update that fetches micro-batch number `after`, or to the end.
-fn run(trainer: &mut Trainer, after: u64, events: &mut Vec<Event>) -> StopReason {
+fn run(trainer: &mut Trainer<Transformer>, after: u64, events: &mut Vec<Event>) -> StopReason {
     let data = Generated::new(Task::Reverse);
     let stop = AtomicBool::new(false);
     let mut source = Interrupting { data, fetched: 0, after, stop: &stop };
@@ -48,14 +49,14 @@ fn run(trainer: &mut Trainer, after: u64, events: &mut Vec<Event>) -> StopReason
     trainer.train(&mut source, &mut HeldOut(data), &mut observer, &stop).unwrap()
 }
 
-fn begin(directory: &Path, config: &TrainingConfig) -> Trainer {
+fn begin(directory: &Path, config: &TrainingConfig) -> Trainer<Transformer> {
     Trainer::new(model(&tiny(0.2)), config.clone(), Identity::default(), directory).unwrap()
 }
 
-fn resume(directory: &Path, config: &TrainingConfig) -> Trainer {
+fn resume(directory: &Path, config: &TrainingConfig) -> Trainer<Transformer> {
     // Weights that the checkpoint must replace: another seed would hide nothing that equal weights
     // would.
-    let other = taper_model::Transformer::new(
+    let other = Transformer::new(
         &tiny(0.2),
         14,
         14,

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
-use taper_model::Transformer;
+use taper_model::{Batch, Transformer};
 use taper_trainer::{
-    BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, Metric, MicroBatch,
-    NoValidation, OPTIMIZER_FILE, Observer, Position, Scores, Source, StopReason, TrainError,
-    Trainer, TrainingConfig, Validate, load_model, read_state,
+    BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, Metric, NoValidation,
+    OPTIMIZER_FILE, Observer, Position, Scores, Source, StopReason, TrainError, Trainer,
+    TrainingConfig, Validate, load_model, read_state,
 };
 
 const UPDATES: u64 = 20;
@@ -22,16 +22,19 @@ fn config() -> TrainingConfig {
     TrainingConfig { average_last: 2, ..short_run(UPDATES) }
 }
 
-fn begin(directory: &Path) -> Trainer {
+fn begin(directory: &Path) -> Trainer<Transformer> {
     Trainer::new(model(&tiny(0.2)), config(), Identity::default(), directory).unwrap()
 }
 
-fn resume(directory: &Path) -> Trainer {
+fn resume(directory: &Path) -> Trainer<Transformer> {
     Trainer::resume(model(&tiny(0.2)), config(), Identity::default(), directory, "last").unwrap()
 }
 
 /// Trains on with an observer that remembers, and may fail.
-fn train(trainer: &mut Trainer, observer: &mut dyn Observer) -> Result<StopReason, TrainError> {
+fn train(
+    trainer: &mut Trainer<Transformer>,
+    observer: &mut dyn Observer,
+) -> Result<StopReason, TrainError> {
     let data = Generated::new(Task::Copy);
     trainer.train(&mut data.clone(), &mut HeldOut(data), observer, &AtomicBool::new(false))
 }
@@ -153,7 +156,7 @@ impl Source for Stopping<'_> {
         self.0.batches(epoch)
     }
 
-    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+    fn batch(&mut self, position: Position) -> Result<Batch, BoxError> {
         if position.epoch * self.0.batches + position.index == self.1 {
             self.2.store(true, Ordering::Relaxed);
         }
@@ -224,7 +227,7 @@ fn what_a_killed_process_left_half_done_is_resolved() {
 /// A validation that fails once.
 struct FailingOnce(HeldOut, u64);
 
-impl Validate for FailingOnce {
+impl Validate<Transformer> for FailingOnce {
     fn validate(&mut self, model: &Transformer, step: u64) -> Result<Scores, BoxError> {
         if self.1 == step {
             self.1 = u64::MAX;
@@ -241,7 +244,7 @@ fn a_validation_that_fails_costs_no_update() {
     // Checkpoints come with validations alone, so that the last one is as far back as can be.
     let config = TrainingConfig { checkpoint_every: 0, ..config() };
     let data = Generated::new(Task::Copy);
-    let train = |trainer: &mut Trainer, events: &mut Vec<Event>, failing: u64| {
+    let train = |trainer: &mut Trainer<Transformer>, events: &mut Vec<Event>, failing: u64| {
         let mut observer = |event: &Event| -> Result<(), BoxError> {
             events.push(event.clone());
             Ok(())

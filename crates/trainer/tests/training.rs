@@ -9,18 +9,17 @@ use candle_core::{DType, Device};
 use common::{
     Generated, HeldOut, Scripted, Task, VOCABULARY, model, pack, record, short_run, tiny,
 };
-use taper_model::{ModelConfig, Tied, Transformer};
+use taper_model::{Batch, ModelConfig, Tied, Transformer};
 use taper_ops::Parameter;
 use taper_trainer::{
-    BoxError, Checkpoints, Event, Identity, MicroBatch, NoValidation, Optimizer, Outcome, Position,
-    Scores, Source, StopReason, TrainError, Trainer, TrainingConfig, Validate, load_model,
-    read_state,
+    BoxError, Checkpoints, Event, Identity, NoValidation, Optimizer, Outcome, Position, Scores,
+    Source, StopReason, TrainError, Trainer, TrainingConfig, Validate, load_model, read_state,
 };
 
 fn train(
-    trainer: &mut Trainer,
+    trainer: &mut Trainer<Transformer>,
     source: &mut dyn Source,
-    validate: &mut dyn Validate,
+    validate: &mut dyn Validate<Transformer>,
 ) -> (Result<StopReason, TrainError>, Vec<Event>) {
     let mut events = Vec::new();
     let mut observer = |event: &Event| -> Result<(), BoxError> {
@@ -31,7 +30,7 @@ fn train(
     (result, events)
 }
 
-fn weights(trainer: &Trainer) -> Vec<f32> {
+fn weights(trainer: &Trainer<Transformer>) -> Vec<f32> {
     trainer.model().parameters().flat().unwrap().to_vec1().unwrap()
 }
 
@@ -46,7 +45,7 @@ impl Source for Cut {
         Ok(self.data.batches * self.parts as u64)
     }
 
-    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+    fn batch(&mut self, position: Position) -> Result<Batch, BoxError> {
         let whole = Position { index: position.index / self.parts as u64, ..position };
         let sentences = self.data.sentences(whole);
         let size = sentences.len() / self.parts;
@@ -59,7 +58,7 @@ impl Source for Cut {
 #[derive(Default)]
 struct Seen(Vec<Vec<f32>>);
 
-impl Validate for Seen {
+impl Validate<Transformer> for Seen {
     fn validate(&mut self, model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
         self.0.push(model.parameters().flat()?.to_vec1()?);
         Ok(Scores::default())
@@ -147,7 +146,7 @@ fn scripted(
     directory: &Path,
     config: TrainingConfig,
     scores: &[f64],
-) -> (StopReason, Vec<Event>, Trainer) {
+) -> (StopReason, Vec<Event>, Trainer<Transformer>) {
     let mut trainer =
         Trainer::new(model(&tiny(0.0)), config, Identity::default(), directory).unwrap();
     let (result, events) =
@@ -242,7 +241,7 @@ impl Source for OneBroken {
         Ok(40)
     }
 
-    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+    fn batch(&mut self, position: Position) -> Result<Batch, BoxError> {
         let words = if position.index == 30 { vec![9, 10, 11] } else { vec![4, 4, 5] };
         Ok(pack(Task::Copy, &vec![words; 8]))
     }
@@ -284,7 +283,7 @@ impl Source for StoppingAtTheBroken<'_> {
         OneBroken.batches(epoch)
     }
 
-    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+    fn batch(&mut self, position: Position) -> Result<Batch, BoxError> {
         self.0.store(position.index == 30, Ordering::Relaxed);
         OneBroken.batch(position)
     }
@@ -331,7 +330,7 @@ fn f16_loses_no_gradient_to_its_range() {
     let rows = |parameter: &Parameter| parameter.var().as_tensor().to_vec2::<f32>().unwrap();
     let before = rows(output);
     let data = Generated { rows: 8, ..Generated::new(Task::Copy) };
-    let batches: Vec<MicroBatch> =
+    let batches: Vec<Batch> =
         (0..60).map(|index| data.clone().batch(Position { epoch: 0, index }).unwrap()).collect();
     let mut optimizer = Optimizer::new(model.parameters(), 0.0).unwrap().with_composed_operations();
     let training = TrainingConfig { clip_norm: 1.0, ..TrainingConfig::default() };
@@ -346,6 +345,6 @@ fn f16_loses_no_gradient_to_its_range() {
     assert_eq!(changed, classes);
 }
 
-fn first_len(trainer: &Trainer) -> usize {
+fn first_len(trainer: &Trainer<Transformer>) -> usize {
     trainer.model().parameters().parameters()[0].len()
 }

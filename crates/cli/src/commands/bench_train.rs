@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use safetensors::SafeTensors;
-use taper_model::{ModelConfig, Sequences, Transformer};
+use taper_model::{Batch, ModelConfig, Sequences, Transformer};
 use taper_ops::profile::{self, Profile};
 use taper_ops::{Kernel, Products};
-use taper_trainer::{MicroBatch, Optimizer, OptimizerConfig, Outcome, TrainingConfig};
+use taper_trainer::{Optimizer, OptimizerConfig, Outcome, TrainingConfig};
 
 use crate::arguments::{BenchTrain, Preset};
 use crate::text::print_line;
@@ -209,7 +209,7 @@ fn shape(preset: Preset, dropout: Option<f64>) -> ModelConfig {
 ///
 /// # Errors
 /// When the file is unreadable, or a tensor is not what it should be.
-fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<MicroBatch>> {
+fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<Batch>> {
     let bytes = std::fs::read(path).with_context(|| format!("{}: cannot read", path.display()))?;
     let tensors = SafeTensors::deserialize(&bytes)
         .with_context(|| format!("{}: not a safetensors file", path.display()))?;
@@ -236,11 +236,9 @@ fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<MicroBatch>> {
         }
         let inputs: Vec<Vec<u32>> =
             target.iter().map(|row| row[..row.len() - 1].to_vec()).collect();
-        batches.push(MicroBatch {
-            source: Sequences::pack(&source),
-            target_in: Sequences::pack(&inputs),
-            target_out: target.iter().flat_map(|row| row[1..].iter().copied()).collect(),
-        });
+        let answers = target.iter().flat_map(|row| row[1..].iter().copied()).collect();
+        let streams = vec![Sequences::pack(&source), Sequences::pack(&inputs)];
+        batches.push(Batch::new(streams, answers));
     }
     if batches.is_empty() {
         bail!("{}: no batch; expected tensors src.0, tgt.0, src.1, …", path.display());

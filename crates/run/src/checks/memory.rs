@@ -10,11 +10,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use candle_core::Device;
 use taper_data::{AUTO, EpochPlan, Prepared, TokenizerPair};
-use taper_model::{Sequences, Transformer};
-use taper_trainer::{MicroBatch, TrainingConfig, rehearse};
+use taper_model::{Batch, Model, Sequences, Transformer};
+use taper_trainer::{TrainingConfig, rehearse};
 
-use crate::checks::cost::{Cost, activation_bytes, bytes, grouped, training_state_bytes};
+use crate::checks::cost::{Cost, bytes, grouped, training_state_bytes};
 use crate::config::RunConfig;
 
 /// The largest budget that is looked for: the batches of Vaswani et al. 2017, section 5.1. Larger
@@ -92,9 +93,8 @@ pub fn require_state(
     tokenizers: &TokenizerPair,
     budget: Option<u64>,
 ) -> Result<()> {
-    let parameters = config
-        .model
-        .parameters(tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size());
+    let (source, target) = (tokenizers.source(), tokenizers.target());
+    let parameters = parameters(config, source.vocabulary_size(), target.vocabulary_size());
     require_room(
         parameters,
         training_state_bytes(config, parameters),
@@ -108,8 +108,13 @@ pub fn require_state(
 /// # Errors
 /// With its size and the memory there is.
 pub fn require_weights(config: &RunConfig, source: usize, target: usize) -> Result<()> {
-    let parameters = config.model.parameters(source, target);
+    let parameters = parameters(config, source, target);
     require_room(parameters, parameters.saturating_mul(4), "weights", None)
+}
+
+/// The trained scalars of the model that `config` describes.
+fn parameters(config: &RunConfig, source: usize, target: usize) -> u64 {
+    Transformer::cost_of(&config.model, source, target, &Device::Cpu).parameters
 }
 
 /// Refuses a model of so many parameters where the bytes `needed` for `what` exceed what the
@@ -188,7 +193,7 @@ struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     fn new(config: &'a RunConfig, model: &'a Transformer, prepared: &Prepared) -> Result<Self> {
-        let cost = Cost::of(config, model, model.parameters().device());
+        let cost = Cost::of(config, model, model.device());
         let weights = 4 * cost.parameters;
         let batching = &prepared.train.report().batching;
         let growth = growth(config, prepared)?;
@@ -213,8 +218,7 @@ impl<'a> Trial<'a> {
     /// Bytes of the process during an update, by formula.
     fn estimate(&self, tokens: usize) -> u64 {
         let tokens = self.grown(tokens) * self.training.objective().passes();
-        let (vocabulary, device) = (self.model.vocab_target(), self.model.parameters().device());
-        let activations = activation_bytes(self.model.config(), vocabulary, device, tokens, tokens);
+        let activations = self.model.cost().activation_bytes(&[tokens; 2]);
         resident().unwrap_or(0) + self.state_bytes + activations.max(self.saving_bytes)
     }
 
@@ -271,7 +275,7 @@ impl<'a> Trial<'a> {
 
     /// Rows as long as the longest of the corpus, as many as the budget of each side holds; at
     /// least one, as in training.
-    fn largest_batch(&self, tokens: usize) -> MicroBatch {
+    fn largest_batch(&self, tokens: usize) -> Batch {
         let (budget, (source, target)) = (self.grown(tokens), self.longest);
         let row = |length: usize, vocabulary: usize| -> Vec<u32> {
             (0..length).map(|at| (at % vocabulary) as u32).collect()
@@ -289,11 +293,8 @@ impl<'a> Trial<'a> {
             source_left -= longest_source;
             target_left -= longest_target;
         }
-        MicroBatch {
-            source: Sequences::pack(&sources),
-            target_in: Sequences::pack(&targets),
-            target_out: targets.concat(),
-        }
+        let streams = vec![Sequences::pack(&sources), Sequences::pack(&targets)];
+        Batch::new(streams, targets.concat())
     }
 }
 

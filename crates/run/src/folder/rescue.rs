@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use taper_data::{TokenizerPair, copy_text_records};
+use taper_model::Transformer;
 use taper_trainer::Trainer;
 
 use super::{MetricsLog, RunFolder};
@@ -18,7 +19,7 @@ use crate::folder::files::write_atomically;
 /// # Errors
 /// When neither can be written to.
 pub(crate) fn rescue(
-    trainer: &mut Trainer,
+    trainer: &mut Trainer<Transformer>,
     run: &RunFolder,
     config: &RunConfig,
     tokenizers: &TokenizerPair,

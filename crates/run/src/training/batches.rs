@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use taper_data::{Batch, BatchingConfig, Dataset, EpochPlan, Prefetched, Prefetcher};
-use taper_model::Sequences;
-use taper_trainer::{BoxError, MicroBatch, Position, Source};
+use taper_data::{BatchingConfig, Dataset, EpochPlan, Prefetched, Prefetcher};
+use taper_model::{Batch, Sequences};
+use taper_trainer::{BoxError, Position, Source};
 
 /// Training batches, prefetched on a thread as long as they are asked for in
 /// order; a jump (a resumed run) starts the thread anew at that place.
@@ -75,31 +75,29 @@ impl Source for TrainingBatches {
         Ok(batches)
     }
 
-    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+    fn batch(&mut self, position: Position) -> Result<Batch, BoxError> {
         let item = self.fetch(taper_data::Position {
             epoch: position.epoch,
             batch: usize::try_from(position.index)?,
         })?;
         self.next = item.next;
-        Ok(micro_batch(item.batch))
+        Ok(packed(item.batch))
     }
 }
 
-/// A host-side batch as the trainer wants it.
-pub(crate) fn micro_batch(batch: Batch) -> MicroBatch {
-    MicroBatch {
-        source: Sequences { ids: batch.source, lengths: batch.source_lengths },
-        target_in: Sequences { ids: batch.target_in, lengths: batch.target_lengths },
-        target_out: batch.target_out,
-    }
+/// Sentence pairs on the host as the model reads them.
+pub(crate) fn packed(pairs: taper_data::Batch) -> Batch {
+    let source = Sequences { ids: pairs.source, lengths: pairs.source_lengths };
+    let target = Sequences { ids: pairs.target_in, lengths: pairs.target_lengths };
+    Batch::new(vec![source, target], pairs.target_out)
 }
 
 /// Every batch of `dataset` once, in corpus order: for validation.
 pub(crate) fn in_order(
     dataset: &Dataset,
     batching: &BatchingConfig,
-) -> impl Iterator<Item = Result<MicroBatch, BoxError>> {
+) -> impl Iterator<Item = Result<Batch, BoxError>> {
     let batching = BatchingConfig { shuffle: false, ..batching.clone() };
     let plan = EpochPlan::new(dataset, &batching, 0, 0);
-    (0..plan.len()).map(move |index| Ok(micro_batch(plan.batch(dataset, index)?)))
+    (0..plan.len()).map(move |index| Ok(packed(plan.batch(dataset, index)?)))
 }

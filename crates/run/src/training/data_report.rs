@@ -6,8 +6,9 @@ use anyhow::{Context, Result};
 use candle_core::Device;
 use serde::Serialize;
 use taper_data::{DataReport, Prepared, SideReport};
+use taper_model::Transformer;
 
-use crate::checks::cost::{activation_bytes, bytes};
+use crate::checks::cost::bytes;
 use crate::config::RunConfig;
 use crate::folder::files::write_atomically;
 
@@ -130,11 +131,10 @@ fn side_line(side: &SideReport) -> String {
 fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u64 {
     let batching = &prepared.train.report().batching;
     let passes = config.training.objective().passes();
-    activation_bytes(
-        &config.model,
-        prepared.tokenizers.target().vocabulary_size(),
-        device,
+    let (source, target) = (prepared.tokenizers.source(), prepared.tokenizers.target());
+    let vocabularies = (source.vocabulary_size(), target.vocabulary_size());
+    Transformer::cost_of(&config.model, vocabularies.0, vocabularies.1, device).activation_bytes(&[
         passes * batching.largest_source_tokens,
         passes * batching.largest_target_tokens,
-    )
+    ])
 }

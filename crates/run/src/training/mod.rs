@@ -404,7 +404,7 @@ fn train(
         config.data.batching.clone(),
         config.training.seed,
     );
-    let mut validation: Box<dyn Validate> = match &prepared.validation {
+    let mut validation: Box<dyn Validate<Transformer>> = match &prepared.validation {
         Some(dataset) => Box::new(Validation::new(config, dataset.clone(), tokenizers)?),
         None => Box::new(NoValidation),
     };
@@ -503,7 +503,7 @@ fn make_trainer(
     model: Transformer,
     tokenizers: &TokenizerPair,
     checkpoint: Option<&Path>,
-) -> Result<Trainer> {
+) -> Result<Trainer<Transformer>> {
     taper_ops::allocator::keep_freed_pages();
     let identity =
         Identity { config_hash: config.identity_hash()?, tokenizer_hash: tokenizers.hash() };

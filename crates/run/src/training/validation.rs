@@ -61,7 +61,7 @@ impl Validation {
     }
 }
 
-impl Validate for Validation {
+impl Validate<Transformer> for Validation {
     fn validate(
         &mut self,
         model: &Transformer,

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{DType, Device};
-use taper_model::{ModelConfig, Sequences, Transformer};
+use taper_model::{Batch, ModelConfig, Sequences, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_trainer::{
-    BoxError, Event, MicroBatch, Position, ScheduleConfig, ScheduleKind, Scores, Source,
-    TrainingConfig, Validate, evaluate,
+    BoxError, Event, Position, ScheduleConfig, ScheduleKind, Scores, Source, TrainingConfig,
+    Validate, evaluate,
 };
 
 pub const START: u32 = 2;
@@ -68,7 +68,7 @@ impl Generated {
 }
 
 /// The micro-batch of some sentences.
-pub fn pack(task: Task, sentences: &[Vec<u32>]) -> MicroBatch {
+pub fn pack(task: Task, sentences: &[Vec<u32>]) -> Batch {
     let (mut source, mut target_in, mut target_out) = (Vec::new(), Vec::new(), Vec::new());
     for words in sentences {
         let answer = task.answer(words);
@@ -76,11 +76,7 @@ pub fn pack(task: Task, sentences: &[Vec<u32>]) -> MicroBatch {
         target_in.push([&[START], answer.as_slice()].concat());
         target_out.extend([answer.as_slice(), &[END]].concat());
     }
-    MicroBatch {
-        source: Sequences::pack(&source),
-        target_in: Sequences::pack(&target_in),
-        target_out,
-    }
+    Batch::new(vec![Sequences::pack(&source), Sequences::pack(&target_in)], target_out)
 }
 
 impl Source for Generated {
@@ -88,7 +84,7 @@ impl Source for Generated {
         Ok(self.batches)
     }
 
-    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError> {
+    fn batch(&mut self, position: Position) -> Result<Batch, BoxError> {
         Ok(pack(self.task, &self.sentences(position)))
     }
 }
@@ -96,7 +92,7 @@ impl Source for Generated {
 /// Teacher-forced scores on sentences that are not trained on.
 pub struct HeldOut(pub Generated);
 
-impl Validate for HeldOut {
+impl Validate<Transformer> for HeldOut {
     fn validate(&mut self, model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
         let held_out = Generated { seed: 99, ..self.0 };
         let batches = (0..2).map(|index| {
@@ -109,7 +105,7 @@ impl Validate for HeldOut {
 /// Scores that are written down beforehand.
 pub struct Scripted(pub Vec<f64>);
 
-impl Validate for Scripted {
+impl Validate<Transformer> for Scripted {
     fn validate(&mut self, _model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
         let mut scores = Scores::default();
         scores.insert("loss", self.0.remove(0));

@@ -1,7 +1,8 @@
 //! Position encodings: the ones added to embeddings, and the ones that act on attention scores.
 
+use super::weight::{Builder, Weight};
 use crate::config::{ModelConfig, Positions};
-use crate::weight::{Builder, Weight};
+use crate::cost::PartCost;
 use crate::{Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,6 +88,13 @@ impl Added {
             },
             Positions::T5 | Positions::Rotary | Positions::Alibi => Self::Nothing,
         })
+    }
+
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        match config.positions {
+            Positions::Learned => PartCost::table(config.max_positions, config.d_model),
+            _ => PartCost::default(),
+        }
     }
 
     /// The table for at least `longest` positions, or none.
@@ -180,9 +188,16 @@ impl Relative {
         })
     }
 
-    /// What layers need for sequences up to `longest`.
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        match config.positions {
+            Positions::T5 => PartCost::table(BUCKETS, config.heads),
+            _ => PartCost::default(),
+        }
+    }
+
+    /// What layers need for these sequences.
     pub(crate) fn prepare(&self, sequences: &Sequences, pass: &Pass) -> Result<PreparedPositions> {
-        let longest = sequences.lengths.iter().copied().max().unwrap_or(0);
+        let longest = sequences.longest();
         Ok(match self {
             Self::Nothing => PreparedPositions::default(),
             Self::Rotary => {
@@ -197,10 +212,36 @@ impl Relative {
             },
         })
     }
+
+    /// What layers need for one new token in each of `rows` rows, all at `position`.
+    pub(crate) fn prepare_step(
+        &self,
+        position: usize,
+        rows: usize,
+        pass: &Pass,
+    ) -> Result<PreparedPositions> {
+        Ok(match self {
+            Self::Nothing => PreparedPositions::default(),
+            Self::Rotary => PreparedPositions {
+                rotary: Some(vec![position as u32; rows].into()),
+                ..Default::default()
+            },
+            Self::Alibi(slopes) => {
+                PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
+            }
+            Self::Bias { table, causal } => {
+                let queries = position..position + 1;
+                PreparedPositions {
+                    bias: Some(bias(table.get(pass), queries, position + 1, *causal, pass)?),
+                    ..Default::default()
+                }
+            }
+        })
+    }
 }
 
 /// `(H, queries, keys)` from T5's table, for the given query positions.
-pub(crate) fn bias(
+fn bias(
     table: &Tensor,
     queries: std::ops::Range<usize>,
     keys: usize,

@@ -1,7 +1,7 @@
 //! What the loop trains on: micro-batches, fetched by position.
 
 use serde::{Deserialize, Serialize};
-use taper_model::Sequences;
+use taper_model::Batch;
 
 use crate::BoxError;
 
@@ -13,25 +13,6 @@ pub struct Position {
     pub epoch: u64,
     /// The micro-batch within the pass.
     pub index: u64,
-}
-
-/// Packed sentence pairs for one pass through the model.
-#[derive(Debug, Clone)]
-pub struct MicroBatch {
-    /// Source sentences, each with its end symbol.
-    pub source: Sequences,
-    /// Target sentences shifted right: each begins with the start symbol.
-    pub target_in: Sequences,
-    /// What is to be predicted at each position of `target_in`.
-    pub target_out: Vec<u32>,
-}
-
-impl MicroBatch {
-    /// The number of target tokens, by which losses and gradients are weighted.
-    #[must_use]
-    pub fn target_tokens(&self) -> usize {
-        self.target_out.len()
-    }
 }
 
 /// Training data, addressed by position.
@@ -49,5 +30,5 @@ pub trait Source {
     ///
     /// # Errors
     /// Whatever keeps the data from being read.
-    fn batch(&mut self, position: Position) -> Result<MicroBatch, BoxError>;
+    fn batch(&mut self, position: Position) -> Result<Batch, BoxError>;
 }

@@ -1,9 +1,11 @@
-//! A Transformer layer and a stack of them, for encoders and decoders alike.
+//! A Transformer layer, for encoders and decoders alike.
 
-use crate::attention::{CrossAttention, SelfAttention};
+use super::attention::{CrossAttention, SelfAttention};
+use super::positions::PreparedPositions;
+use super::stack::StackKind;
+use super::weight::{Builder, LayerNorm, Linear, Residual};
 use crate::config::NormPlacement;
-use crate::positions::{PreparedPositions, Relative};
-use crate::weight::{Builder, LayerNorm, Linear, Residual};
+use crate::cost::PartCost;
 use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
@@ -31,6 +33,11 @@ impl Sublayer {
             dropout: config.residual_dropout,
             site: name_key(&norm),
         })
+    }
+
+    /// The norm, with what goes into it and what comes out.
+    fn cost(config: &ModelConfig) -> PartCost {
+        LayerNorm::cost(config).keeping(config.d_model).keeping(config.d_model)
     }
 
     /// `f` gets its input, and what its result is to be added to.
@@ -69,6 +76,12 @@ impl FeedForward {
         })
     }
 
+    /// Both projections, and the inner layer before its nonlinearity.
+    fn cost(config: &ModelConfig) -> PartCost {
+        PartCost::linear(config.d_model, config.d_ff, config.biases).keeping(config.d_ff)
+            + PartCost::linear(config.d_ff, config.d_model, config.biases)
+    }
+
     fn forward(&self, x: &Tensor, residual: Residual<'_>, pass: &Pass) -> Result<Tensor> {
         let inner =
             self.up.activated(x, self.activation, pass.dropout(self.dropout, self.site), pass)?;
@@ -92,7 +105,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    fn new(
+    pub(crate) fn new(
         build: &mut Builder<'_>,
         name: &str,
         config: &ModelConfig,
@@ -116,15 +129,40 @@ impl Block {
         Ok(Self { self_attention, cross_attention, feed_forward })
     }
 
-    /// Keys and values for this layer's attention to the encoder.
-    pub(crate) fn key_value(&self, memory: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
+    /// For one token of the layer's own sequence.
+    pub(crate) fn cost(config: &ModelConfig, kind: StackKind) -> PartCost {
+        let cost = Sublayer::cost(config)
+            + SelfAttention::cost(config)
+            + Sublayer::cost(config)
+            + FeedForward::cost(config);
+        match kind.attends_to_encoder() {
+            true => cost + Sublayer::cost(config) + CrossAttention::cost(config),
+            false => cost,
+        }
+    }
+
+    /// For one token of the encoder, where the layer attends to one.
+    pub(crate) fn encoder_cost(config: &ModelConfig, kind: StackKind) -> PartCost {
+        match kind.attends_to_encoder() {
+            true => CrossAttention::key_value_cost(config),
+            false => PartCost::default(),
+        }
+    }
+
+    /// Keys and values for this layer's attention to the encoder, where there is one.
+    ///
+    /// # Shapes
+    /// `(M, D)` → `(M, 2·D)`.
+    pub(crate) fn key_value(&self, encoded: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
         self.cross_attention
             .as_ref()
-            .map(|(_, attention)| attention.key_value(memory, pass))
+            .map(|(_, attention)| attention.key_value(encoded, pass))
             .transpose()
     }
 
-    fn forward(
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`.
+    pub(crate) fn forward(
         &self,
         x: &Tensor,
         lengths: &Arc<[usize]>,
@@ -164,89 +202,5 @@ impl Block {
         }
         let (frame, feed_forward) = &self.feed_forward;
         frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
-    }
-}
-
-/// What a stack is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StackKind {
-    /// Sees the whole sequence.
-    Encoder,
-    /// Sees the past, and an encoder's result.
-    Decoder,
-}
-
-impl StackKind {
-    pub(crate) fn is_causal(self) -> bool {
-        self == Self::Decoder
-    }
-
-    fn attends_to_encoder(self) -> bool {
-        self == Self::Decoder
-    }
-}
-
-/// Layers one after the other, with a final layer norm iff Pre-LN.
-#[derive(Debug, Clone)]
-pub(crate) struct Stack {
-    pub(crate) blocks: Vec<Block>,
-    pub(crate) relative: Relative,
-    final_norm: Option<LayerNorm>,
-}
-
-impl Stack {
-    pub(crate) fn new(
-        build: &mut Builder<'_>,
-        name: &str,
-        config: &ModelConfig,
-        layers: usize,
-        kind: StackKind,
-    ) -> Result<Self> {
-        let relative = Relative::new(build, name, config, kind.is_causal())?;
-        let blocks = (0..layers)
-            .map(|i| Block::new(build, &format!("{name}.layers.{i}"), config, kind))
-            .collect::<Result<_>>()?;
-        let final_norm = match config.norm {
-            NormPlacement::Pre => Some(LayerNorm::new(
-                build,
-                &format!("{name}.final_norm"),
-                config.d_model,
-                config.norm_epsilon,
-            )?),
-            NormPlacement::Post => None,
-        };
-        Ok(Self { blocks, relative, final_norm })
-    }
-
-    /// `(N, D)` → `(N, D)`; `memory` is the encoder's result with its lengths.
-    pub(crate) fn forward(
-        &self,
-        mut x: Tensor,
-        lengths: &Arc<[usize]>,
-        positions: &PreparedPositions,
-        memory: Option<(&Tensor, &Arc<[usize]>)>,
-        pass: &Pass,
-    ) -> Result<Tensor> {
-        for block in &self.blocks {
-            let key_value = match memory {
-                Some((memory, _)) => block.key_value(memory, pass)?,
-                None => None,
-            };
-            let attended = match (&key_value, memory) {
-                (Some(key_value), Some((_, key_lengths))) => {
-                    Some(Attended { key_value, query_lengths: lengths, key_lengths })
-                }
-                _ => None,
-            };
-            x = block.forward(&x, lengths, positions, attended.as_ref(), pass)?;
-        }
-        self.finish(x, pass)
-    }
-
-    pub(crate) fn finish(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
-        match &self.final_norm {
-            Some(norm) => norm.forward(&x, pass),
-            None => Ok(x),
-        }
     }
 }

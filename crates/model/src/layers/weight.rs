@@ -1,6 +1,7 @@
 //! How layers make and read their parameters.
 
-use crate::Pass;
+use crate::cost::PartCost;
+use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use taper_ops::rng::{Counter, mix, name_key};
 use taper_ops::{Activation, Dropout, ParameterStore, Products};
@@ -172,6 +173,11 @@ impl LayerNorm {
             bias: build.constant(&format!("{name}.bias"), &[width], 0.0)?,
             epsilon,
         })
+    }
+
+    /// The scale and the shift.
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        PartCost::table(2, config.d_model)
     }
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {

@@ -1,7 +1,8 @@
 //! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
 
-use crate::positions::PreparedPositions;
-use crate::weight::{Builder, Linear, Residual};
+use super::positions::PreparedPositions;
+use super::weight::{Builder, Linear, Residual};
+use crate::cost::PartCost;
 use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
@@ -43,6 +44,14 @@ impl SelfAttention {
             site: name_key(name),
             name: name.to_owned(),
         })
+    }
+
+    /// The three projections, what attention gives, and the projection of that.
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        let width = config.d_model;
+        PartCost::linear(width, width, config.biases) * 3
+            + PartCost::default().keeping(width)
+            + PartCost::linear(width, width, config.biases)
     }
 
     /// Projects, and turns query and key where positions are rotary: `(N, D)` → `(N, 3·D)`.
@@ -154,9 +163,24 @@ impl CrossAttention {
         })
     }
 
-    /// Keys and values of the encoder's result: `(M, D)` → `(M, 2·D)`.
-    pub(crate) fn key_value(&self, memory: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.kv.forward(memory, pass)
+    /// As [`SelfAttention::cost`], for a token of the decoder.
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        let width = config.d_model;
+        PartCost::linear(width, width, config.biases).keeping(width)
+            + PartCost::linear(width, width, config.biases)
+    }
+
+    /// Keys and values, which are made once for each token of the encoder.
+    pub(crate) fn key_value_cost(config: &ModelConfig) -> PartCost {
+        PartCost::linear(config.d_model, config.d_model, config.biases) * 2
+    }
+
+    /// Keys and values of the encoder's output.
+    ///
+    /// # Shapes
+    /// `(M, D)` → `(M, 2·D)`.
+    pub(crate) fn key_value(&self, encoded: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.kv.forward(encoded, pass)
     }
 
     /// Row `r` of `x (R, D)`, a token being decoded, attends to rows `rows[r]` of `key_value (M,

@@ -1,0 +1,226 @@
+//! What one pass through a model reads and what it is asked, packed on the host.
+
+use std::sync::Arc;
+
+use crate::{ModelError, Sequences};
+
+/// What one pass reads and should answer: the same for every model and task.
+///
+/// A model says which streams it reads ([`Model::cost`](crate::Model::cost) names them): a
+/// translation model the source and the target shifted right, a language model its text. Rows of
+/// the last stream are asked for an id, and `answers` has the true ones.
+///
+/// The alternative, a type of batch for each model, would make the training loop, the memory check
+/// and the exchange between processes generic over it for no gain: all they ask is how many answers
+/// there are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Batch {
+    /// The packed ids that the model reads, in its order of streams. Each stream has one sequence
+    /// for each example.
+    pub streams: Vec<Sequences>,
+    /// The rows of the last stream that are asked, ascending; none where each row is. A masked
+    /// language model asks for few.
+    pub asked: Option<Vec<u32>>,
+    /// The true id of each row that is asked.
+    pub answers: Vec<u32>,
+}
+
+impl Batch {
+    /// Every row of the last of `streams` is asked, and `answers` has one id for each.
+    #[must_use]
+    pub fn new(streams: Vec<Sequences>, answers: Vec<u32>) -> Self {
+        Self { streams, asked: None, answers }
+    }
+
+    /// The number of answers, by which losses and gradients are weighted: target tokens of a
+    /// translation.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// The streams of a model that reads those called `names`, checked.
+    ///
+    /// # Errors
+    /// When there are more or fewer, lengths do not describe the ids, the streams differ in their
+    /// number of sequences, or there is not one answer for each row that is asked.
+    pub fn read<const N: usize>(
+        &self,
+        names: [&'static str; N],
+    ) -> Result<[&Sequences; N], ModelError> {
+        let refuse = |message: String| ModelError::Batch(message);
+        let streams: [&Sequences; N] =
+            self.streams.iter().collect::<Vec<_>>().try_into().map_err(|found: Vec<_>| {
+                refuse(format!(
+                    "the model reads {} stream(s), {}, but the batch has {}",
+                    N,
+                    names.join(" and "),
+                    found.len()
+                ))
+            })?;
+        for stream in streams {
+            stream.check()?;
+        }
+        if let Some((name, stream)) = names
+            .iter()
+            .zip(streams)
+            .find(|(_, stream)| stream.lengths.len() != streams[0].lengths.len())
+        {
+            return Err(refuse(format!(
+                "a batch has {} sequences in its stream {}, but {} in {name}",
+                streams[0].lengths.len(),
+                names[0],
+                stream.lengths.len()
+            )));
+        }
+        let rows = streams.last().map_or(0, |stream| stream.ids.len());
+        let asked = self.asked.as_ref().map_or(rows, Vec::len);
+        if asked != self.answers.len() {
+            return Err(refuse(format!(
+                "a batch asks for {asked} rows, but has {} answers",
+                self.answers.len()
+            )));
+        }
+        if let Some(row) = self.asked.iter().flatten().find(|&&row| row as usize >= rows) {
+            return Err(refuse(format!("a batch asks for row {row} of {rows}")));
+        }
+        Ok(streams)
+    }
+
+    /// The examples, and then the same ones again: the two passes of R-Drop as one.
+    pub(crate) fn twice(&self) -> Self {
+        let rows = self.streams.last().map_or(0, |stream| stream.ids.len()) as u32;
+        let again = |asked: &Vec<u32>| {
+            asked.iter().copied().chain(asked.iter().map(|row| row + rows)).collect()
+        };
+        Self {
+            streams: self.streams.iter().map(Sequences::twice).collect(),
+            asked: self.asked.as_ref().map(again),
+            answers: self.answers.repeat(2),
+        }
+    }
+
+    /// The examples in batches of at most `most` answers each; an example that has more is a batch
+    /// by itself.
+    ///
+    /// # Panics
+    /// Never on a batch that a model accepts.
+    #[must_use]
+    pub fn divided(&self, most: usize) -> Vec<Self> {
+        let mut parts: Vec<Self> = Vec::new();
+        let mut starts = vec![0; self.streams.len()];
+        let mut first_answer = 0;
+        for example in 0..self.streams.first().map_or(0, |stream| stream.lengths.len()) {
+            let rows: Vec<_> = self
+                .streams
+                .iter()
+                .zip(&mut starts)
+                .map(|(stream, start)| {
+                    let first = *start;
+                    *start += stream.lengths[example];
+                    first..*start
+                })
+                .collect();
+            let asked_rows = rows.last().cloned().unwrap_or_default();
+            let is_here = |row: &&u32| asked_rows.contains(&(**row as usize));
+            let asked: Option<Vec<u32>> =
+                self.asked.as_ref().map(|asked| asked.iter().filter(is_here).copied().collect());
+            let answers = asked.as_ref().map_or(asked_rows.len(), Vec::len);
+            if parts.last().is_none_or(|part| part.tokens() + answers > most) {
+                let streams = vec![Sequences::default(); self.streams.len()];
+                let asked = self.asked.as_ref().map(|_| Vec::new());
+                parts.push(Self { streams, asked, answers: Vec::new() });
+            }
+            let Some(part) = parts.last_mut() else { continue };
+            if let (Some(of_part), Some(asked)) = (&mut part.asked, asked) {
+                let before = part.streams.last().map_or(0, |stream| stream.ids.len());
+                let shifted = |row: u32| row - asked_rows.start as u32 + before as u32;
+                of_part.extend(asked.into_iter().map(shifted));
+            }
+            for ((to, from), rows) in part.streams.iter_mut().zip(&self.streams).zip(rows) {
+                to.lengths.push(rows.len());
+                to.ids.extend_from_slice(&from.ids[rows]);
+            }
+            part.answers.extend_from_slice(&self.answers[first_answer..first_answer + answers]);
+            first_answer += answers;
+        }
+        parts
+    }
+
+    /// The rows that are asked, as the operations take them; none where each row is.
+    pub(crate) fn asked_rows(&self) -> Option<Arc<[u32]>> {
+        self.asked.as_deref().map(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch() -> Batch {
+        Batch::new(
+            vec![
+                Sequences::pack(&[vec![1, 2, 3], vec![4]]),
+                Sequences::pack(&[vec![5, 6], vec![7, 8]]),
+            ],
+            vec![50, 60, 70, 80],
+        )
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_named() {
+        let says = |change: &dyn Fn(&mut Batch)| {
+            let mut batch = batch();
+            change(&mut batch);
+            batch.read(["source", "target"]).unwrap_err().to_string()
+        };
+        assert!(batch().read(["source", "target"]).is_ok());
+        assert!(batch().read(["text"]).unwrap_err().to_string().contains("1 stream(s), text"));
+        assert!(says(&|batch| batch.streams[1].lengths[0] = 9).contains("lengths sum to 11"));
+        assert!(
+            says(&|batch| batch.streams[1].lengths = vec![4]).contains("2 sequences in its stream")
+        );
+        assert!(
+            says(&|batch| batch.asked = Some(vec![1, 2])).contains("2 rows, but has 4 answers")
+        );
+        assert!(says(&|batch| batch.asked = Some(vec![0, 1, 2, 4])).contains("row 4 of 4"));
+    }
+
+    #[test]
+    fn asked_rows_follow_their_examples() {
+        let batch = Batch { asked: Some(vec![1, 2, 3]), answers: vec![60, 70, 80], ..batch() };
+        let twice = batch.twice();
+        assert_eq!(twice.asked.as_deref(), Some([1, 2, 3, 5, 6, 7].as_slice()));
+        assert_eq!(twice.answers, [60, 70, 80, 60, 70, 80]);
+        assert_eq!(twice.streams[0].lengths, [3, 1, 3, 1]);
+        let parts = batch.divided(2);
+        assert_eq!(parts.len(), 2);
+        assert_eq!((parts[0].asked.as_deref(), &*parts[0].answers), (Some(&[1][..]), &[60][..]));
+        assert_eq!(
+            (parts[1].asked.as_deref(), &*parts[1].answers),
+            (Some(&[0, 1][..]), &[70, 80][..])
+        );
+        assert_eq!(parts[1].streams[0].ids, [4]);
+    }
+
+    #[test]
+    fn a_large_batch_is_divided_between_its_examples() {
+        let row = |length: usize, first: u32| (first..first + length as u32).collect::<Vec<_>>();
+        let lengths = [(3, 600), (5, 424), (1, 1), (2, 3000), (4, 7)];
+        let sources: Vec<_> = lengths.iter().map(|&(source, _)| row(source, 0)).collect();
+        let targets: Vec<_> = lengths.iter().map(|&(_, target)| row(target, 10)).collect();
+        let batch = Batch::new(
+            vec![Sequences::pack(&sources), Sequences::pack(&targets)],
+            targets.concat(),
+        );
+        let parts = batch.divided(1024);
+        assert_eq!(parts.iter().map(Batch::tokens).collect::<Vec<_>>(), [1024, 1, 3000, 7]);
+        let ids = |pick: fn(&Batch) -> &Vec<u32>| {
+            parts.iter().flat_map(pick).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(ids(|part| &part.streams[0].ids), batch.streams[0].ids);
+        assert_eq!(ids(|part| &part.streams[1].ids), batch.streams[1].ids);
+        assert_eq!(ids(|part| &part.answers), batch.answers);
+        assert_eq!(parts[0].streams[0].lengths, [3, 5]);
+    }
+}

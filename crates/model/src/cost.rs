@@ -1,0 +1,130 @@
+//! What a model costs, by formula: trained scalars, arithmetic and memory, known before memory is
+//! taken for any of it.
+//!
+//! Each part of a model states its own cost beside the code that builds it; a model adds them up,
+//! stream by stream. The memory check, `inspect` and reports ask for the sum, and derive nothing.
+
+use std::iter::Sum;
+use std::ops::{Add, Mul};
+
+/// Bytes of one f32.
+const F32: f64 = 4.0;
+
+/// What a part of a model costs. In f64, which is exact for all that fits into a machine, and has
+/// no overflow for what does not.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct PartCost {
+    /// Trained scalars.
+    pub(crate) parameters: f64,
+    /// Forward arithmetic for one token: two operations for each weight of a matrix that it meets.
+    pub(crate) flops: f64,
+    /// Scalars that are kept of one token for the backward pass, at most.
+    pub(crate) kept: f64,
+}
+
+impl PartCost {
+    /// `x Wᵀ + b`, of which the result is kept.
+    pub(crate) fn linear(inputs: usize, outputs: usize, biases: bool) -> Self {
+        let (inputs, outputs) = (inputs as f64, outputs as f64);
+        let bias = if biases { outputs } else { 0.0 };
+        Self { parameters: inputs * outputs + bias, flops: 2.0 * inputs * outputs, kept: outputs }
+    }
+
+    /// Parameters that no token is multiplied with: tables, and the scales of norms.
+    pub(crate) fn table(rows: usize, width: usize) -> Self {
+        Self { parameters: rows as f64 * width as f64, ..Self::default() }
+    }
+
+    /// Keeps this many scalars of a token besides.
+    pub(crate) fn keeping(self, scalars: usize) -> Self {
+        Self { kept: self.kept + scalars as f64, ..self }
+    }
+}
+
+impl Add for PartCost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            parameters: self.parameters + other.parameters,
+            flops: self.flops + other.flops,
+            kept: self.kept + other.kept,
+        }
+    }
+}
+
+impl Mul<usize> for PartCost {
+    type Output = Self;
+
+    fn mul(self, times: usize) -> Self {
+        let times = times as f64;
+        Self {
+            parameters: times * self.parameters,
+            flops: times * self.flops,
+            kept: times * self.kept,
+        }
+    }
+}
+
+impl Sum for PartCost {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), Add::add)
+    }
+}
+
+/// What a model costs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cost {
+    /// Trained scalars.
+    pub parameters: u64,
+    /// What a token costs in each of the streams that the model reads, in their order.
+    pub streams: Vec<StreamCost>,
+}
+
+/// What one token of a stream costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamCost {
+    /// The stream, in one word.
+    pub name: &'static str,
+    /// Forward multiplications and additions of the matrix products: two for each weight that the
+    /// token meets. Attention scores, which grow with the sequence, are left out; below 100 tokens
+    /// they are a few per cent.
+    pub forward_flops: u64,
+    /// Bytes that a training pass keeps until its backward pass: an upper bound, in f32, for the
+    /// fused operations of the CPU, which do not keep the outputs of norms.
+    pub activation_bytes: u64,
+}
+
+impl Cost {
+    /// The sum over streams, each with its name and its parts.
+    pub(crate) fn of<const N: usize>(streams: [(&'static str, PartCost); N]) -> Self {
+        Self {
+            parameters: streams.iter().map(|(_, part)| part.parameters).sum::<f64>() as u64,
+            streams: streams
+                .into_iter()
+                .map(|(name, part)| StreamCost {
+                    name,
+                    forward_flops: part.flops as u64,
+                    activation_bytes: (F32 * part.kept) as u64,
+                })
+                .collect(),
+        }
+    }
+
+    /// Forward and backward arithmetic for one token of each stream: the backward pass makes two
+    /// products for each of the forward pass.
+    #[must_use]
+    pub fn training_flops(&self) -> u64 {
+        let forward = self.streams.iter().map(|stream| stream.forward_flops);
+        forward.fold(0, u64::saturating_add).saturating_mul(3)
+    }
+
+    /// Estimate of the bytes that a training pass keeps for its backward pass, over so many tokens
+    /// of each stream.
+    #[must_use]
+    pub fn activation_bytes(&self, tokens: &[usize]) -> u64 {
+        let each = self.streams.iter().zip(tokens);
+        each.map(|(stream, &tokens)| stream.activation_bytes.saturating_mul(tokens as u64))
+            .fold(0, u64::saturating_add)
+    }
+}

@@ -1,0 +1,11 @@
+//! What models are built of: embeddings, positions, attention, layers, stacks, output heads.
+//!
+//! Each part states its [cost](crate::Cost) beside the code that builds it.
+
+pub(crate) mod attention;
+pub(crate) mod block;
+pub(crate) mod embedding;
+pub(crate) mod head;
+pub mod positions;
+pub(crate) mod stack;
+pub(crate) mod weight;

@@ -1,0 +1,139 @@
+//! What the trainer knows of a model: its parameters, its loss on a batch, and what it costs.
+
+use candle_core::{DType, Device, Tensor};
+use taper_ops::ParameterStore;
+
+use crate::{Batch, Cost, ModelError, Pass};
+
+/// The factor of the loss of f16 models whose gradients are computed. The gradients of single
+/// tokens, which are small by the number of tokens, would otherwise underflow to zero (Micikevicius
+/// et al. 2018, "Mixed Precision Training", section 3.2). A power of two, which changes no other
+/// bit; an update that overflows all the same is skipped.
+const F16_LOSS_SCALE: f64 = 4096.0;
+
+/// What a model is trained towards.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Objective {
+    /// Probability mass of the target distribution that is spread over the whole vocabulary.
+    pub label_smoothing: f64,
+    /// Above 0, the factor α of R-Drop (Liang et al. 2021, section 2.2): the batch passes twice,
+    /// with different dropout, and the loss of a token is `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) +
+    /// KL(p₂‖p₁)) / 2`.
+    ///
+    /// The paper adds the divergences to the sum of the cross entropies and not to their mean: its
+    /// α is twice this one, for twice this loss. The mean keeps losses, gradients and clipping
+    /// on the scale of one pass.
+    pub r_drop: f64,
+}
+
+impl Objective {
+    /// Label-smoothed cross entropy in one pass.
+    #[must_use]
+    pub const fn smoothed(label_smoothing: f64) -> Self {
+        Self { label_smoothing, r_drop: 0.0 }
+    }
+
+    /// How often a batch passes through the model.
+    #[must_use]
+    pub fn passes(&self) -> usize {
+        if self.r_drop > 0.0 { 2 } else { 1 }
+    }
+}
+
+/// The loss of a batch; with two passes, sums are means over the two.
+#[derive(Debug, Clone)]
+pub struct LossOutput {
+    /// What [`Pass::backward`] starts from: `scale · Σ` of the objective, in f16 times a factor
+    /// that keeps its gradients from underflowing.
+    pub loss: Tensor,
+    /// That factor, which the backward pass takes out again.
+    pub(crate) loss_scale: f64,
+    /// Sum of the label-smoothed cross entropy over the answers, in nats.
+    pub smoothed_sum: f64,
+    /// Sum of the negative log-likelihood over the answers, in nats.
+    pub nll_sum: f64,
+    /// Sum of the divergences `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2` over the answers, in nats; 0 with one
+    /// pass.
+    pub divergence_sum: f64,
+    /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the
+    /// divergence.
+    pub objective_sum: f64,
+    /// Answers whose true class scored highest; with two passes, half of both counts together,
+    /// rounded down.
+    pub correct: usize,
+    /// Answers.
+    pub tokens: usize,
+}
+
+/// A model that can be trained.
+///
+/// The alternative, a loop for each kind of model, would repeat accumulation, clipping, skipping,
+/// validation and resuming, and let them drift apart.
+pub trait Model: Send + Sync {
+    /// The parameters, in order.
+    fn parameters(&self) -> &ParameterStore;
+
+    /// The type of the activations: f32 on the CPU, whatever its products round to.
+    fn activations(&self) -> DType;
+
+    /// Width of the residual stream, `d_model`, which Noam's schedule reads.
+    fn width(&self) -> usize;
+
+    /// What the model costs, by formula.
+    fn cost(&self) -> Cost;
+
+    /// The objective in one pass over `batch`, which for two passes holds each example twice;
+    /// `loss` is `scale` times its sum. For [`Model::loss`], which knows of passes and types; that
+    /// is what others call.
+    ///
+    /// # Errors
+    /// As [`Model::loss`].
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError>;
+
+    /// The device on which the model computes.
+    fn device(&self) -> &Device {
+        self.parameters().device()
+    }
+
+    /// The objective on a batch; `loss` is `scale` times its sum over the answers.
+    ///
+    /// For the mean over the tokens of an update, `scale` is one over their number, over all
+    /// micro-batches.
+    ///
+    /// # Errors
+    /// When the batch is not of the model's streams, an id is not in its vocabulary, a sequence is
+    /// longer than learned positions reach, or the device has no memory left.
+    fn loss(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        let loss_scale = if self.activations() == DType::F16 { F16_LOSS_SCALE } else { 1.0 };
+        let scale = scale * loss_scale;
+        if objective.passes() == 1 {
+            let output = self.loss_of_pass(batch, objective, scale, pass)?;
+            return Ok(LossOutput { loss_scale, ..output });
+        }
+        // Elements are dropped by their number in the batch: in one of twice the size, the second
+        // pass drops others than the first.
+        let output = self.loss_of_pass(&batch.twice(), objective, scale / 2.0, pass)?;
+        Ok(LossOutput {
+            loss_scale,
+            loss: output.loss,
+            smoothed_sum: output.smoothed_sum / 2.0,
+            nll_sum: output.nll_sum / 2.0,
+            divergence_sum: output.divergence_sum / 2.0,
+            objective_sum: output.objective_sum / 2.0,
+            correct: output.correct / 2,
+            tokens: output.tokens / 2,
+        })
+    }
+}

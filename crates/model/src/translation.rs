@@ -1,0 +1,261 @@
+//! The encoder-decoder Transformer (Vaswani et al. 2017, figure 1): a source is read whole, and a
+//! target is written token by token.
+
+use crate::config::{ModelConfig, Tied};
+use crate::cost::{Cost, PartCost};
+use crate::layers::embedding::TokenEmbedding;
+use crate::layers::head::Head;
+use crate::layers::stack::{Stack, StackKind};
+use crate::layers::weight::Builder;
+use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{DType, Device, Tensor};
+use std::sync::Arc;
+use taper_ops::{ParameterStore, Products};
+
+/// The output of an encoder, as a decoder attends to it.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    pub(crate) hidden: Tensor,
+    pub(crate) lengths: Arc<[usize]>,
+}
+
+impl Encoded {
+    /// Packed rows `(M, D)`, one for each source token.
+    #[must_use]
+    pub fn hidden(&self) -> &Tensor {
+        &self.hidden
+    }
+}
+
+/// An encoder-decoder Transformer with its parameters.
+#[derive(Debug, Clone)]
+pub struct Transformer {
+    config: ModelConfig,
+    store: ParameterStore,
+    vocab_source: usize,
+    vocab_target: usize,
+    compute: DType,
+    source_embedding: TokenEmbedding,
+    pub(crate) target_embedding: TokenEmbedding,
+    encoder: Stack,
+    pub(crate) decoder: Stack,
+    output: Head,
+}
+
+impl Transformer {
+    /// Makes a model with freshly drawn parameters: one seed, one model, on any device and number
+    /// of threads.
+    ///
+    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
+    /// parameters are f32.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        vocab_source: usize,
+        vocab_target: usize,
+        seed: u64,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        Self::build(config, (vocab_source, vocab_target), Some(seed), device, compute)
+    }
+
+    /// As [`Transformer::new`] with every parameter zero, to be loaded: drawing takes longer than
+    /// reading.
+    ///
+    /// # Errors
+    /// As [`Transformer::new`].
+    pub fn blank(
+        config: &ModelConfig,
+        vocab_source: usize,
+        vocab_target: usize,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        Self::build(config, (vocab_source, vocab_target), None, device, compute)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (vocab_source, vocab_target): (usize, usize),
+        seed: Option<u64>,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        config.validate(vocab_source == vocab_target)?;
+        let mut store = ParameterStore::new(device);
+        // Where the products alone are rounded, everything else is in f32.
+        let products = Products::of(compute, device);
+        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
+        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let width = config.d_model;
+        let (source_table, target_table, output) = match config.tied {
+            Tied::All => {
+                let shared = build.embedding("embedding.weight", vocab_target, width)?;
+                (shared.clone(), shared.clone(), shared)
+            }
+            Tied::Decoder => {
+                let source = build.embedding("source_embedding.weight", vocab_source, width)?;
+                let target = build.embedding("target_embedding.weight", vocab_target, width)?;
+                (source, target.clone(), target)
+            }
+            Tied::None => (
+                build.embedding("source_embedding.weight", vocab_source, width)?,
+                build.embedding("target_embedding.weight", vocab_target, width)?,
+                build.embedding("output.weight", vocab_target, width)?,
+            ),
+        };
+        let source_embedding =
+            TokenEmbedding::new(build, "encoder", source_table, config, compute)?;
+        let target_embedding =
+            TokenEmbedding::new(build, "decoder", target_table, config, compute)?;
+        let encoder =
+            Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?;
+        let decoder =
+            Stack::new(build, "decoder", config, config.decoder_layers, StackKind::Decoder)?;
+        Ok(Self {
+            config: config.clone(),
+            store,
+            vocab_source,
+            vocab_target,
+            compute,
+            source_embedding,
+            target_embedding,
+            encoder,
+            decoder,
+            output: Head::new(output, products),
+        })
+    }
+
+    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    #[must_use]
+    pub fn cost_of(
+        config: &ModelConfig,
+        vocab_source: usize,
+        vocab_target: usize,
+        device: &Device,
+    ) -> Cost {
+        let (encoder, _) = Stack::cost(config, config.encoder_layers, StackKind::Encoder);
+        let (decoder, of_source) = Stack::cost(config, config.decoder_layers, StackKind::Decoder);
+        let table = |rows| PartCost::table(rows, config.d_model);
+        let (source_table, target_tables) = match config.tied {
+            Tied::All => (PartCost::default(), table(vocab_target)),
+            Tied::Decoder => (table(vocab_source), table(vocab_target)),
+            Tied::None => (table(vocab_source), table(vocab_target) * 2),
+        };
+        let embedding = TokenEmbedding::cost(config);
+        let head = Head::cost(config, vocab_target, device);
+        Cost::of([
+            ("source", source_table + embedding + encoder + of_source),
+            ("target", target_tables + embedding + decoder + head),
+        ])
+    }
+
+    /// The shape of the model.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The parameters, in order.
+    #[must_use]
+    pub fn parameters(&self) -> &ParameterStore {
+        &self.store
+    }
+
+    /// Size of the source vocabulary.
+    #[must_use]
+    pub fn vocab_source(&self) -> usize {
+        self.vocab_source
+    }
+
+    /// Size of the target vocabulary.
+    #[must_use]
+    pub fn vocab_target(&self) -> usize {
+        self.vocab_target
+    }
+
+    /// The device on which the model computes.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.store.device()
+    }
+
+    /// Runs the encoder.
+    ///
+    /// # Shapes
+    /// M source tokens → packed `(M, D)`.
+    ///
+    /// # Errors
+    /// When an id is not in the vocabulary, or a sequence is longer than learned positions reach.
+    pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<Encoded, ModelError> {
+        source.check()?;
+        let x = self.source_embedding.forward(source, pass)?; // (M, D)
+        let hidden = self.encoder.forward(x, source, None, pass)?; // (M, D)
+        Ok(Encoded { hidden, lengths: source.lengths.as_slice().into() })
+    }
+
+    /// Runs the decoder over whole target sequences (teacher forcing).
+    ///
+    /// # Shapes
+    /// One target sequence for each source sequence, N tokens → packed `(N, D)`.
+    ///
+    /// # Errors
+    /// As [`Transformer::encode`]; and when the numbers of sequences differ.
+    pub fn decode(
+        &self,
+        target: &Sequences,
+        encoded: &Encoded,
+        pass: &Pass,
+    ) -> Result<Tensor, ModelError> {
+        target.check()?;
+        let x = self.target_embedding.forward(target, pass)?; // (N, D)
+        let attended = Some((&encoded.hidden, &encoded.lengths));
+        Ok(self.decoder.forward(x, target, attended, pass)?) // (N, D)
+    }
+
+    /// The output projection, in f32.
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, V)`.
+    ///
+    /// # Errors
+    /// When the width is not the model's.
+    pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
+        Ok(self.output.logits(hidden, pass)?)
+    }
+}
+
+/// Reads two streams, the source and the target shifted right, each target beginning with `<s>`.
+impl Model for Transformer {
+    fn parameters(&self) -> &ParameterStore {
+        &self.store
+    }
+
+    fn activations(&self) -> DType {
+        self.compute
+    }
+
+    fn width(&self) -> usize {
+        self.config.d_model
+    }
+
+    fn cost(&self) -> Cost {
+        Self::cost_of(&self.config, self.vocab_source, self.vocab_target, self.device())
+    }
+
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        let [source, target] = batch.read(["source", "target"])?;
+        let encoded = self.encode(source, pass)?;
+        let hidden = self.decode(target, &encoded, pass)?;
+        Ok(self.output.loss(&hidden, batch, objective, scale, pass)?)
+    }
+}
