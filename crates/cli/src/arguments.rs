@@ -72,6 +72,9 @@ pub(crate) struct Train {
     pub(crate) run: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
+    /// Begin with the weights, and the tokenizer, of a run or of a checkpoint's folder
+    #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
+    pub(crate) from: Option<PathBuf>,
     /// Continue the run if its folder exists already
     #[arg(long)]
     pub(crate) resume: bool,
@@ -111,7 +114,7 @@ pub(crate) struct TrainOutput {
     #[arg(long, value_name = "DIR")]
     pub(crate) rescue: Option<PathBuf>,
     /// Resume although the text or the recipe's [data] (but for the tokenizer), [model] or dtype
-    /// have changed
+    /// have changed; with --from of `train`, take what fits another [model]
     #[arg(long)]
     pub(crate) accept_changes: bool,
 }

@@ -17,6 +17,7 @@ mod error;
 mod progress;
 mod signals;
 mod text;
+mod warm_start;
 
 use std::process::ExitCode;
 

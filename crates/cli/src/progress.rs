@@ -18,6 +18,7 @@ use crate::arguments::TrainOutput;
 use crate::error::Interrupted;
 use crate::signals::Signals;
 use crate::text::{quoted, report_line, say};
+use crate::warm_start;
 
 /// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +162,13 @@ impl RunObserver for Reporter<'_> {
         let json = self.style == Style::Json;
         match event {
             RunEvent::Locked { folder } => self.signals.install(folder)?,
+            RunEvent::WarmStart { started, replaced } if json => {
+                let record = serde_json::json!({ "event": "warm_start", "replaced": replaced, "weights": started });
+                report_line(&record.to_string());
+            }
+            RunEvent::WarmStart { started, replaced } => {
+                warm_start::lines(started, replaced).iter().for_each(|line| report_line(line));
+            }
             RunEvent::Prepared { data, .. } if json => {
                 let mut record = serde_json::to_value(data)?;
                 record["event"] = "data".into();

@@ -1,11 +1,12 @@
 //! Text files in and out: one sentence a line.
 
-use std::io::{BufReader, Write};
+use std::io::{BufReader, Stdout, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use taper_data::LineReader;
+use taper_ops::standard_output::was_closed_at_start;
 
 /// All lines of a file, plain, `.gz` or `.zst`, or of standard input, whose name is `-`.
 ///
@@ -44,13 +45,24 @@ pub(crate) fn say(message: &str) {
     let _ = writeln!(std::io::stderr(), "{message}");
 }
 
+/// Standard output, to write to.
+///
+/// # Errors
+/// When the process was started without one (`>&-`).
+pub(crate) fn standard_output() -> Result<Stdout> {
+    if was_closed_at_start() {
+        bail!("cannot write to standard output: it is closed");
+    }
+    Ok(std::io::stdout())
+}
+
 /// Prints one line on standard output; a reader that went away is an error of
 /// kind `BrokenPipe`, not a panic.
 ///
 /// # Errors
-/// When standard output refuses.
+/// When standard output refuses, or is closed.
 pub(crate) fn print_line(line: &str) -> Result<()> {
-    let mut output = std::io::stdout().lock();
+    let mut output = standard_output()?.lock();
     writeln!(output, "{line}").context("cannot write to standard output")
 }
 

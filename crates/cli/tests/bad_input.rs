@@ -262,7 +262,8 @@ fn damaged_runs() {
     let config = fs::read_to_string(workspace.path("run/config.toml")).expect("config");
     let width = config.lines().find(|line| line.starts_with("d_ff = ")).expect("a width");
     workspace.write("run/config.toml", config.replacen(width, "d_ff = 1000000000000", 1));
-    workspace.fail(&["translate", "run"], &["for weights alone", "[model]"]);
+    workspace.fail(&["translate", "run"], &["run/config.toml", "model.d_ff is 1000000000000 but"]);
+    workspace.fail(&["inspect", "run/config.toml"], &["for weights alone", "[model]"]);
 }
 
 #[test]

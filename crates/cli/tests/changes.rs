@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Workspace, metrics, refused, stdout};
+use common::{Workspace, metrics, refused, stderr, stdout};
 
 #[test]
 fn changed_text_and_recipes_are_refused_with_the_differences() {
@@ -188,4 +188,56 @@ fn divergence_ends_training_with_advice_that_works() {
         "the record is that of the run as it is now"
     );
     assert_eq!(record.last().expect("lines")["step"], 20);
+}
+
+/// What was best on other text is not what is best now.
+#[test]
+fn a_run_that_goes_on_with_other_text_forgets_the_old_best() {
+    let workspace = Workspace::new();
+    let patient = ["--set", "training.early_stopping.patience=2"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &patient[..]].concat());
+    let best = workspace.path("run/checkpoints/best");
+    // The other text is what the run has not learned: no score on it is as good as the old one.
+    std::fs::create_dir(workspace.path("other")).expect("folder");
+    for stem in ["train", "val", "test"] {
+        for side in ["aa", "bb"] {
+            let text =
+                fs::read_to_string(workspace.path(&format!("data/{stem}.{side}"))).expect("text");
+            let words = text.replace("cat", "house").replace("red", "green").replace("two", "nine");
+            workspace.write(&format!("other/{stem}.{side}"), words);
+        }
+    }
+    let on = |updates: &str, more: &[&str]| {
+        let updates = format!("training.max_updates={updates}");
+        let arguments = [&["resume", "run", "--accept-changes", "--set", &updates], more].concat();
+        let output = workspace.run(&arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let before = fs::read_to_string(&best).expect("best");
+    let said = on("30", &["--set", "data.dir=other", "--set", "training.validate_every=6"]);
+    assert!(
+        said.contains("note: scores of validations cannot be compared")
+            && said.contains("the validation text"),
+        "{said}"
+    );
+    let after = fs::read_to_string(&best).expect("best");
+    assert!(after > before, "{before} {after}");
+    let validations = |updates: u64| {
+        metrics(&workspace.path("run"))
+            .into_iter()
+            .filter(|line| line["event"] == "validation" && line["step"].as_u64() > Some(updates))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(validations(12)[0]["improved"], true, "the first of the new scores");
+    // The same text again: nothing to forget.
+    let said = on("36", &[]);
+    assert!(!said.contains("cannot be compared"), "{said}");
+    // Its cleaning, and what measures text.
+    let said = on("42", &["--set", "data.cleaning.max_tokens=40"]);
+    assert!(said.contains("data.cleaning.max_tokens"), "{said}");
+    let said = on("48", &["--set", "training.early_stopping.metric=bleu"]);
+    assert!(said.contains("training.early_stopping.metric"), "{said}");
+    let said = on("54", &["--set", "evaluation.tokenize=char"]);
+    assert!(said.contains("evaluation.tokenize"), "{said}");
 }

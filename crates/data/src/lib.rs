@@ -56,8 +56,7 @@ pub use tasks::pairs::prefetch::{Prefetched, Prefetcher};
 pub use tasks::pairs::prepare::{Prepared, prepare};
 pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files, split_name};
 pub use tasks::pairs::report::{BatchingReport, DataReport, LengthBin, SideReport};
-
-pub use text::fingerprint::{copy_text_records, corpus_changes};
+pub use text::fingerprint::{copy_text_records, corpus_changes, recorded_text};
 pub use text::lines::LineReader;
 pub use text::subwords::Epoch;
 pub use text::tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, UNKNOWN};

@@ -33,6 +33,7 @@ pub mod profile;
 pub mod rng;
 mod shared;
 mod spec;
+pub mod standard_output;
 mod sums;
 mod tape;
 pub mod threads;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use candle_core::Device;
-use taper_trainer::StopReason;
+use taper_trainer::{StopReason, WarmStart};
 
 use crate::checks::cost::Cost;
 use crate::evaluation::TestResult;
@@ -21,6 +21,13 @@ pub enum RunEvent<'a> {
     Locked {
         /// The run's folder.
         folder: &'a Path,
+    },
+    /// A new run begins with the weights of another, in place of drawn ones.
+    WarmStart {
+        /// What was taken and what was not.
+        started: &'a WarmStart,
+        /// The keys of its recipe that give way to that run's tokenizer, with both values.
+        replaced: &'a [String],
     },
     /// The data is prepared, and the model and its largest batch fit.
     Prepared {
@@ -112,6 +119,25 @@ pub enum Notice {
     },
     /// The translations of this split look tokenized.
     LooksTokenized(String),
+    /// Scores of validations mean something else from here on, so that the best so far and the
+    /// patience are forgotten.
+    ScoresForgotten {
+        /// What has changed.
+        changes: String,
+        /// The best score so far.
+        best: String,
+        /// The update after which it was measured.
+        step: u64,
+    },
+    /// The record of the run holds lines that are no records.
+    RecordSetAside {
+        /// The file.
+        path: PathBuf,
+        /// The first such line, counted from 1.
+        line: u64,
+        /// Where it is kept as it was.
+        aside: PathBuf,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -140,6 +166,16 @@ impl fmt::Display for Notice {
             Self::LooksTokenized(split) => write!(
                 formatter,
                 "warning: translations of {split} look tokenized, so that BLEU is not comparable: train on text as it is written, or say evaluation.tokenize = \"none\""
+            ),
+            Self::ScoresForgotten { changes, best, step } => write!(
+                formatter,
+                "note: scores of validations cannot be compared with earlier ones ({changes}): the best, {best} after update {step}, and the patience are forgotten"
+            ),
+            Self::RecordSetAside { path, line, aside } => write!(
+                formatter,
+                "warning: {}, line {line}: not a record of a training; the file is kept as {}, and goes on with its records",
+                path.display(),
+                aside.display()
             ),
         }
     }

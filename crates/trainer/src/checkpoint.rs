@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use candle_core::Tensor;
+use serde_json::{Map, Value};
 use taper_model::Model;
 use taper_ops::{Parameter, ParameterStore};
 
@@ -51,10 +52,31 @@ pub struct Saved {
     pub score: Option<f64>,
     /// The metric that was watched; not known of what earlier versions saved.
     pub metric: Option<Metric>,
+    /// What the score is a score of; see [`Identity::validation`](crate::Identity).
+    pub validation: Map<String, Value>,
     /// Whether an uninterrupted run would not have saved it; see [`State::interim`].
     pub interim: bool,
     /// Its directory.
     pub path: PathBuf,
+}
+
+/// Which scores can be compared: those of this metric, of the same text measured in the same way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Comparable<'a> {
+    /// The metric that is watched.
+    pub(crate) metric: Metric,
+    /// See [`Identity::validation`](crate::Identity).
+    pub(crate) validation: &'a Map<String, Value>,
+}
+
+impl Comparable<'_> {
+    /// The score of a checkpoint, if it can be compared. What is not known of a checkpoint that an
+    /// earlier version saved counts as the same.
+    fn score(&self, saved: &Saved) -> Option<f64> {
+        let same = saved.metric.is_none_or(|metric| metric == self.metric)
+            && (saved.validation.is_empty() || saved.validation == *self.validation);
+        saved.score.filter(|_| same)
+    }
 }
 
 /// The checkpoints of one run.
@@ -70,34 +92,71 @@ impl Checkpoints {
         Self { root: root.to_owned() }
     }
 
+    /// The directory of the checkpoint of update `step`, which need not be there.
+    pub(crate) fn directory(&self, step: u64) -> PathBuf {
+        self.root.join(checkpoint_name(step))
+    }
+
     /// The directory of the checkpoint called `which`: `last`, `best`, `averaged` or a directory's
     /// name.
     ///
     /// # Errors
-    /// There is none by that name, or a pointer cannot be read.
+    /// As [`Checkpoints::find`], and if there is none by that name.
     pub fn resolve(&self, which: &str) -> Result<PathBuf, CheckpointError> {
-        let name = match which {
-            // A process that is killed right after it saved its first checkpoint has not made the
-            // pointer yet. One that was killed while it went back has set aside what
-            // the pointer names.
-            LAST => self
-                .pointer(LAST)?
-                .filter(|name| {
-                    !self.root.join(format!("{LEFT}{name}")).is_dir()
-                        || self.root.join(name).is_dir()
-                })
-                .or(self.list()?.last().map(|saved| checkpoint_name(saved.step))),
-            BEST => self.pointer(BEST)?,
-            name => Some(name.to_owned()),
-        };
-        let plain = |name: &String| {
-            !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.')
-        };
-        let path = name.filter(plain).map(|name| self.root.join(name));
-        match path.filter(|path| path.is_dir()) {
+        match self.find(which)? {
             Some(path) => Ok(path),
-            None => Err(self.not_found(which)?),
+            None => Err(CheckpointError::NotFound {
+                which: which.to_owned(),
+                root: self.root.clone(),
+                available: self.available()?,
+            }),
         }
+    }
+
+    /// As [`Checkpoints::resolve`], and nothing where there is no such checkpoint.
+    ///
+    /// # Errors
+    /// A pointer cannot be read, or does not name a checkpoint that is there: it is damaged, and
+    /// another checkpoint than the one that was meant would be as good as a wrong one.
+    pub fn find(&self, which: &str) -> Result<Option<PathBuf>, CheckpointError> {
+        let plain =
+            |name: &str| !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
+        let directory = |name: &str| {
+            Some(name)
+                .filter(|name| plain(name))
+                .map(|name| self.root.join(name))
+                .filter(|path| path.is_dir())
+        };
+        if which != LAST && which != BEST {
+            return Ok(directory(which));
+        }
+        let Some(name) = self.pointer(which)? else {
+            // A process that is killed right after it saved its first checkpoint has not made the
+            // pointer yet.
+            return Ok(if which == LAST { self.newest()? } else { None });
+        };
+        if let Some(path) = directory(&name).filter(|_| step_of(&name).is_some()) {
+            return Ok(Some(path));
+        }
+        // A process that was killed while it went back has set aside what the pointer names.
+        if which == LAST && plain(&name) && self.root.join(format!("{LEFT}{name}")).is_dir() {
+            return self.newest();
+        }
+        let content: String = name.chars().take(60).collect();
+        let path = self.root.join(which);
+        Err(CheckpointError::Pointer { path, content, available: self.available()? })
+    }
+
+    /// The directory of the checkpoint of the most updates.
+    fn newest(&self) -> Result<Option<PathBuf>, CheckpointError> {
+        Ok(self.list()?.pop().map(|saved| saved.path))
+    }
+
+    /// The names of the checkpoints there are, for a message.
+    fn available(&self) -> Result<String, CheckpointError> {
+        let names: Vec<String> =
+            self.list()?.iter().map(|saved| checkpoint_name(saved.step)).collect();
+        Ok(if names.is_empty() { "none yet".to_owned() } else { names.join(", ") })
     }
 
     /// The checkpoints there are, ascending by step.
@@ -123,7 +182,8 @@ impl Checkpoints {
                     step,
                     score,
                     metric,
-                    interim: state.is_some_and(|state| state.interim),
+                    interim: state.as_ref().is_some_and(|state| state.interim),
+                    validation: state.map(|state| state.identity.validation).unwrap_or_default(),
                     path,
                 });
             }
@@ -173,19 +233,15 @@ impl Checkpoints {
         step: u64,
         keep_last: usize,
         keep_best: usize,
-        metric: Metric,
+        comparable: &Comparable<'_>,
     ) -> Result<Vec<String>, CheckpointError> {
         let mut candidates = self.list()?;
         candidates.retain(|saved| saved.step <= step);
         let (interim, regular): (Vec<Saved>, Vec<Saved>) =
             candidates.into_iter().partition(|saved| saved.interim);
-        // Scores of another metric cannot be compared.
-        let comparable = |saved: &Saved| {
-            saved.score.filter(|_| saved.metric.is_none_or(|watched| watched == metric))
-        };
         let regular: Vec<Candidate> = regular
             .iter()
-            .map(|saved| Candidate { step: saved.step, score: comparable(saved) })
+            .map(|saved| Candidate { step: saved.step, score: comparable.score(saved) })
             .collect();
         let mut protected = Vec::new();
         for pointer in [LAST, BEST] {
@@ -194,8 +250,9 @@ impl Checkpoints {
         let served =
             interim.iter().map(|saved| saved.step).filter(|step| !protected.contains(step));
         let mut deleted = Vec::new();
-        for step in
-            to_delete(&regular, keep_last, keep_best, metric, &protected).into_iter().chain(served)
+        for step in to_delete(&regular, keep_last, keep_best, comparable.metric, &protected)
+            .into_iter()
+            .chain(served)
         {
             let name = checkpoint_name(step);
             files::discard_directory(&self.root.join(&name))?;
@@ -271,17 +328,6 @@ impl Checkpoints {
             Err(error) => Err(error),
         }
     }
-
-    fn not_found(&self, which: &str) -> Result<CheckpointError, CheckpointError> {
-        let names: Vec<String> =
-            self.list()?.iter().map(|saved| checkpoint_name(saved.step)).collect();
-        let available = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
-        Ok(CheckpointError::NotFound {
-            which: which.to_owned(),
-            root: self.root.clone(),
-            available,
-        })
-    }
 }
 
 /// The name of the checkpoint of update `step`; sorts as a string in the order of the steps.
@@ -300,7 +346,7 @@ pub(crate) fn write(
     state: &State,
     contents: &[(&str, &[Named])],
 ) -> Result<(), CheckpointError> {
-    let mut state = state.clone();
+    let mut state = State { format_version: FORMAT_VERSION, ..state.clone() };
     state.files.clear();
     files::commit_directory(path, |directory| {
         for &(name, tensors) in contents {
@@ -312,6 +358,14 @@ pub(crate) fn write(
         state.checksum = checksum(&file, &state)?;
         files::write_synced(&file, &encode_state(&file, &state)?).map(|_| ())
     })
+}
+
+/// Writes the state of the checkpoint in the directory `path` anew; its other files stay.
+pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), CheckpointError> {
+    let file = path.join(STATE_FILE);
+    let mut state = State { format_version: FORMAT_VERSION, ..state.clone() };
+    state.checksum = checksum(&file, &state)?;
+    files::replace(&file, &encode_state(&file, &state)?)
 }
 
 /// Reads and verifies the state of a checkpoint.

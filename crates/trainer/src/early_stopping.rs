@@ -133,14 +133,10 @@ impl EarlyStopping {
         improved
     }
 
-    /// Begins anew if the scores so far are of another metric than `metric`, with which they cannot
-    /// be compared; whether they were.
-    pub(crate) fn forget_other_metric(&mut self, metric: Metric) -> bool {
-        let other = self.metric.is_some_and(|watched| watched != metric);
-        if other {
-            *self = Self::default();
-        }
-        other
+    /// Whether the scores so far are of another metric than `metric`, with which they cannot be
+    /// compared.
+    pub(crate) fn is_of_another(&self, metric: Metric) -> bool {
+        self.metric.is_some_and(|watched| watched != metric)
     }
 
     /// Whether patience has run out.
@@ -177,18 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn scores_of_another_metric_are_forgotten() {
+    fn scores_of_another_metric_are_told_apart() {
         let mut stopping = EarlyStopping::default();
-        assert!(
-            !stopping.forget_other_metric(Metric::Loss),
-            "nothing is known of earlier versions' runs"
-        );
+        assert!(!stopping.is_of_another(Metric::Loss), "earlier versions do not tell");
         stopping.observe(&config(Metric::Loss, 0), 1, 2.1);
-        let before = stopping;
-        assert!(!stopping.forget_other_metric(Metric::Loss));
-        assert_eq!(stopping, before);
-        assert!(stopping.forget_other_metric(Metric::Accuracy));
-        assert!(stopping.observe(&config(Metric::Accuracy, 0), 2, 0.7));
+        assert!(!stopping.is_of_another(Metric::Loss));
+        assert!(stopping.is_of_another(Metric::Accuracy));
     }
 
     #[test]

@@ -120,6 +120,19 @@ pub enum CheckpointError {
         /// The names there are.
         available: String,
     },
+    /// A pointer does not name a checkpoint.
+    #[error(
+        "{} names {content:?}, which is no checkpoint there: write the name of one into it; there is {available}",
+        path.display()
+    )]
+    Pointer {
+        /// The pointer's file.
+        path: PathBuf,
+        /// How what it says begins.
+        content: String,
+        /// The names there are.
+        available: String,
+    },
     /// A file of a checkpoint is not there.
     #[error("{} is missing: the checkpoint is incomplete, use another one", path.display())]
     Missing {

@@ -32,6 +32,7 @@ mod state;
 mod tensors;
 mod trainer;
 mod update;
+mod warm_start;
 
 pub use average::{Averaged, average};
 pub use checkpoint::{
@@ -48,6 +49,7 @@ pub use event::{Event, Observer, StopReason, Timing};
 pub use rehearsal::rehearse;
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use source::{Position, Source};
-pub use state::{FORMAT_VERSION, FileEntry, Identity, State, Window};
+pub use state::{FORMAT_VERSION, FileEntry, Identity, Parent, State, Window};
 pub use trainer::Trainer;
 pub use update::{Fault, Measured, Optimizer, Outcome};
+pub use warm_start::{NotTaken, WarmStart, warm_start};

@@ -1,26 +1,48 @@
 //! What a run remembers besides weights and moments: counters, data position, windows, hashes.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{EarlyStopping, Measured, Position};
 
 /// The newest format of `state.json` that this version reads, and the one it writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Updates after which the running mean of losses begins to forget the first ones.
 const SPIKE_WINDOW: u64 = 100;
 
-/// Hashes, chosen by the caller, of what a run was made from.
+/// What a run was made from, as the caller describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// Of the resolved configuration. Recorded, and for the caller to compare: a longer run is no
-    /// error.
+    /// Of the resolved configuration, in what versions of format 1 saved; `recipe` says more.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub config_hash: String,
     /// Of the tokenizer. A checkpoint loads only with its own.
     pub tokenizer_hash: String,
+    /// The part of the recipe that shaped the weights, for the caller to compare: whoever loads
+    /// them has to build the same model. Empty in what versions of format 1 saved.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub recipe: Map<String, Value>,
+    /// What the scores of validations are scores of: the text, and how it is measured. Those under
+    /// another one cannot be compared. Empty where that is not known.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub validation: Map<String, Value>,
+}
+
+/// The checkpoint of another run that a run's first weights were taken from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parent {
+    /// Its directory, as it was then.
+    pub path: PathBuf,
+    /// The updates that had been made.
+    pub step: u64,
+    /// The SHA-256 of its weights' file in hexadecimal.
+    pub sha256: String,
 }
 
 /// One file of a checkpoint as it was saved.
@@ -116,6 +138,9 @@ pub struct State {
     pub interim: bool,
     /// What the run was made from.
     pub identity: Identity,
+    /// Where its first weights came from, unless they were drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
     /// The other files of the checkpoint, by name.
     pub files: BTreeMap<String, FileEntry>,
     /// SHA-256 of this file as it is with this field empty.
@@ -142,9 +167,16 @@ impl State {
             training_seconds: 0.0,
             interim: true,
             identity,
+            parent: None,
             files: BTreeMap::new(),
             checksum: String::new(),
         }
+    }
+
+    /// Begins to compare validations anew: those so far cannot be compared with those to come.
+    pub(crate) fn forget_scores(&mut self) {
+        self.early_stopping = EarlyStopping::default();
+        self.score = None;
     }
 
     /// The loss a token above which the next update is skipped, with the `spike_factor` of the

@@ -182,7 +182,8 @@ impl Reader {
         })
     }
 
-    fn each(
+    /// Hands every tensor to `take`, in the order of the file.
+    pub(crate) fn each(
         mut self,
         mut take: impl FnMut(Named) -> Result<(), CheckpointError>,
     ) -> Result<(), CheckpointError> {

@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use taper_model::{Batch, Model};
 
-use crate::checkpoint::{self, AVERAGED, Checkpoints, LAST};
+use crate::checkpoint::{self, AVERAGED, Checkpoints, Comparable, LAST};
 use crate::inspect;
 use crate::update::{Fault, Optimizer, Outcome};
 use crate::{
-    Event, Identity, Observer, Position, Source, State, StopReason, Timing, TrainError,
+    Event, Identity, Observer, Parent, Position, Source, State, StopReason, Timing, TrainError,
     TrainingConfig, Validate, average,
 };
 
@@ -75,7 +75,10 @@ impl<M: Model> Trainer<M> {
 
     /// As [`Trainer::resume`], from the checkpoint in the directory `path`, wherever that is; what
     /// is saved from here on is saved under `checkpoints`, and what `last` means there is this
-    /// checkpoint from now on.
+    /// checkpoint from now on. Where `identity` is another than the checkpoint's, the checkpoint
+    /// has it from now on: what has been accepted need not be accepted again. Where scores of
+    /// validations are scores of something else by it, or of another metric, the best so far and
+    /// the patience are forgotten.
     ///
     /// # Errors
     /// As [`Trainer::resume`], and if `last` cannot be changed.
@@ -95,12 +98,32 @@ impl<M: Model> Trainer<M> {
         }
         let optimizer =
             Optimizer::import(&path, &state, model.parameters(), config.ema_decay > 0.0)?;
-        state.identity = identity;
-        if state.early_stopping.forget_other_metric(config.early_stopping.metric) {
-            state.score = None;
+        let on_disk = state.clone();
+        let before = std::mem::replace(&mut state.identity, identity).validation;
+        if state.early_stopping.is_of_another(config.early_stopping.metric)
+            || (!before.is_empty() && before != state.identity.validation)
+        {
+            state.forget_scores();
         }
         let saved = Checkpoints::new(checkpoints).wind_back_to(&path, &state)?;
+        if saved && state != on_disk {
+            checkpoint::replace_state(&path, &state)?;
+        }
         Ok(Self::assemble(model, config, checkpoints, optimizer, state, saved))
+    }
+
+    /// Forgets the best validation so far and the patience, where the caller knows that scores mean
+    /// something else from here on. What has been saved knows it too.
+    ///
+    /// # Errors
+    /// The pointer to the best checkpoint, or the last one, cannot be changed.
+    pub fn forget_scores(&mut self) -> Result<(), TrainError> {
+        self.state.forget_scores();
+        let path = self.checkpoints.directory(self.state.step);
+        if self.saved && self.checkpoints.wind_back_to(&path, &self.state)? {
+            checkpoint::replace_state(&path, &self.state)?;
+        }
+        Ok(())
     }
 
     fn assemble(
@@ -125,6 +148,16 @@ impl<M: Model> Trainer<M> {
             unobserved: None,
             learning_rate: 0.0,
         }
+    }
+
+    /// Saves the state before the first update, whose weights were taken from `parent`: a run that
+    /// is killed before it has a checkpoint of its own goes on from them all the same.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn save_beginning(&mut self, parent: Parent) -> Result<(), TrainError> {
+        self.state.parent = Some(parent);
+        self.write(&self.checkpoints.clone(), false).map(drop)
     }
 
     /// The model, with the weights that are trained.
@@ -494,7 +527,10 @@ impl<M: Model> Trainer<M> {
             self.state.step,
             config.keep_last,
             config.keep_best,
-            config.early_stopping.metric,
+            &Comparable {
+                metric: config.early_stopping.metric,
+                validation: &self.state.identity.validation,
+            },
         )?)
     }
 

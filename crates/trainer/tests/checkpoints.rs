@@ -15,7 +15,7 @@ use taper_trainer::{
 };
 
 fn identity() -> Identity {
-    Identity { config_hash: "c0ffee".to_owned(), tokenizer_hash: "7eaf".to_owned() }
+    Identity { tokenizer_hash: "7eaf".to_owned(), ..Identity::default() }
 }
 
 /// A run of ten updates with checkpoints at 5, 6 (the validation's) and 10.
@@ -95,10 +95,10 @@ fn a_state_that_was_changed_or_is_of_a_later_format_is_refused() {
     assert!(
         matches!(load(&checkpoint), CheckpointError::Corrupt { path: named, .. } if named == path)
     );
-    fs::write(&path, text.replace("\"format_version\": 1", "\"format_version\": 9")).unwrap();
+    fs::write(&path, text.replace("\"format_version\": 2", "\"format_version\": 9")).unwrap();
     assert!(matches!(
         load(&checkpoint),
-        CheckpointError::NewerFormat { found: 9, supported: 1, .. }
+        CheckpointError::NewerFormat { found: 9, supported: 2, .. }
     ));
     fs::remove_file(&path).unwrap();
     assert!(matches!(load(&checkpoint), CheckpointError::Missing { path: named } if named == path));

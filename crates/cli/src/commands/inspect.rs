@@ -5,6 +5,7 @@ use candle_core::{DType, Device};
 use taper_data::TokenizerPair;
 use taper_model::Transformer;
 use taper_ops::{Kernel, Products};
+use taper_trainer::Parent;
 
 use crate::arguments::Inspect;
 use crate::text::print_line;
@@ -12,13 +13,23 @@ use taper_run::RunFolder;
 use taper_run::checks::cost::{Cost, bytes, grouped, scaled};
 use taper_run::checks::device;
 use taper_run::checks::memory;
-use taper_run::config::RunConfig;
+use taper_run::config::{RunConfig, trained_with};
+use taper_run::translation::require_unedited;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     let target = &arguments.target;
+    let mut parent = None;
     let (config, source, output) = if target.is_dir() {
-        let config = RunFolder::open(target)?.load_config(&arguments.overrides.set)?;
+        let folder = RunFolder::open(target)?;
+        let config = folder.load_config(&arguments.overrides.set)?;
+        if let Some(state) = folder.last_state()? {
+            let written = folder.load_config(&[])?;
+            if let Some(trained) = trained_with(&state, &written)? {
+                require_unedited(&folder, &written, &trained)?;
+            }
+            parent = state.parent;
+        }
         if !TokenizerPair::exists(target) {
             bail!("{}: the run has no tokenizer.json", target.display());
         }
@@ -42,7 +53,7 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     let device = device::open(&config.device)?;
     let cost = Cost::of(&config, &model, &device);
     if arguments.json {
-        return print_json(&config, &device, &model, &cost, source, output);
+        return print_json(&config, &device, &model, &cost, (source, output), parent.as_ref());
     }
     let name_width = model
         .parameters()
@@ -84,6 +95,12 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     ] {
         print_line(&line)?;
     }
+    if let Some(Parent { path, step, sha256 }) = &parent {
+        print_line(&format!(
+            "parent       first weights from {}, step {step}, sha256 {sha256}",
+            path.display()
+        ))?;
+    }
     Ok(())
 }
 
@@ -92,8 +109,8 @@ fn print_json(
     device: &Device,
     model: &Transformer,
     cost: &Cost,
-    source: usize,
-    target: usize,
+    (source, target): (usize, usize),
+    parent: Option<&Parent>,
 ) -> Result<()> {
     let parameters: Vec<_> = model
         .parameters()
@@ -111,6 +128,7 @@ fn print_json(
         "target_vocabulary": target,
         "cost": cost,
         "operations": path(device, &config.dtype),
+        "parent": parent,
         "parameters": parameters,
     });
     print_line(&serde_json::to_string_pretty(&record)?)

@@ -16,7 +16,8 @@ pub(crate) fn run(arguments: &Train) -> Result<()> {
     let settings = arguments.output.settings();
     if !folder.exists() {
         return progress::report(&arguments.output, |observer, stop| {
-            training::start(&folder, &config, &settings, observer, stop)
+            let from = arguments.from.as_deref();
+            training::start(&folder, &config, &settings, from, observer, stop)
         });
     }
     if !arguments.resume {

@@ -129,6 +129,13 @@ pub fn corpus_changes(config: &DataConfig, run: &Path) -> Result<Vec<String>> {
     Ok(changes)
 }
 
+/// The SHA-256 of the text of a split as the run in the folder `run` was last prepared with it;
+/// nothing where that is not recorded.
+pub fn recorded_text(run: &Path, split: &str) -> Option<String> {
+    let record = Fingerprint::recorded(&run.join(TEXT_FOLDER).join(file_name(split)))?;
+    Some(record.text_hash)
+}
+
 /// Copies to the folder of run `to` the records by which [`corpus_changes`] knows the text of run
 /// `from`.
 ///

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
-use super::RunConfig;
+use super::{RunConfig, recipe};
 
 /// Keys that change neither weights nor the order of data: where the text lies (its content is
 /// compared by itself), what is scored when training is over, how far batches are read ahead.
@@ -31,19 +31,9 @@ pub fn is_fixed(difference: &str) -> bool {
     }
 }
 
-/// The part of a configuration that makes a run the run it is.
+/// The part of a configuration that makes a run the run it is, as TOML.
 fn table(config: &RunConfig) -> Result<Table> {
-    let mut all: Table =
-        config.to_toml()?.parse().context("a written configuration does not parse")?;
-    let seed = all.get("training").and_then(|training| training.get("seed")).cloned();
-    all.retain(|key, _| ["data", "model", "dtype"].contains(&key));
-    if let Some(seed) = seed {
-        all.insert(
-            "training".to_owned(),
-            Value::Table(Table::from_iter([("seed".to_owned(), seed)])),
-        );
-    }
-    Ok(all)
+    Table::try_from(recipe(config)?).context("the configuration cannot be written as TOML")
 }
 
 fn compare(prefix: &str, run: &Table, given: &Table, found: &mut Vec<String>) {

@@ -8,6 +8,7 @@ mod did_you_mean;
 mod differences;
 mod elsewhere;
 mod evaluation;
+mod identity;
 mod keys;
 mod nearest;
 mod overrides;
@@ -19,7 +20,6 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use taper_data::DataConfig;
 use taper_decoding::DecodingConfig;
 use taper_model::ModelConfig;
@@ -27,6 +27,8 @@ use taper_trainer::{Metric, TrainingConfig};
 
 pub use differences::{differences, is_fixed};
 pub use evaluation::EvaluationConfig;
+pub use identity::trained_with;
+pub(crate) use identity::{recipe, validation_changes, validation_identity};
 use overrides::Override;
 pub use without_effect::without_effect;
 
@@ -144,17 +146,6 @@ impl RunConfig {
             lowercase: self.evaluation.lowercase || self.data.lowercase,
             ..self.evaluation.clone()
         }
-    }
-
-    /// SHA-256 of what must not change while a run goes on: data, architecture,
-    /// type of the computation, seed. A longer schedule is no other run.
-    ///
-    /// # Errors
-    /// When a value cannot be written as JSON.
-    pub fn identity_hash(&self) -> Result<String> {
-        let identity = (&self.data, &self.model, &self.dtype, self.training.seed);
-        let text = serde_json::to_string(&identity).context("the configuration is not JSON")?;
-        Ok(Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The whole configuration as TOML, every default written out.

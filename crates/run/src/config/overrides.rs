@@ -61,10 +61,10 @@ impl Override {
     }
 }
 
+/// One TOML value; what is none, or holds more than one, is a string.
 fn parse_value(text: &str) -> Value {
-    format!("value = {text}")
-        .parse::<Table>()
-        .ok()
+    let table = format!("value = {text}").parse::<Table>().ok().filter(|table| table.len() == 1);
+    table
         .and_then(|mut table| table.remove("value"))
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
@@ -80,6 +80,9 @@ mod tests {
         assert_eq!(parse_value("true"), Value::Boolean(true));
         assert_eq!(parse_value("../data/x"), Value::String("../data/x".into()));
         assert_eq!(parse_value("\"3\""), Value::String("3".into()));
+        assert_eq!(parse_value("[1,\n2]"), Value::Array(vec![1.into(), 2.into()]));
+        let two = "2\nmodel.d_ff = 3";
+        assert_eq!(parse_value(two), Value::String(two.into()), "one key has one value");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! The file is only ever appended to, with one exception: a run that resumes
 //! from a checkpoint first drops the lines that are newer than it (the work is
 //! about to be repeated) and a torn last line, so that the finished file
-//! equals that of an uninterrupted run.
+//! equals that of an uninterrupted run. A file with other lines that are no
+//! records is damaged, or somebody else's: it is set aside as it is.
 //!
 //! A line that the disk refuses is kept and tried again with the next; only
 //! when a checkpoint is to be saved must all of them be on the disk.
@@ -17,6 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 use taper_trainer::State;
 
+use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::files::write_atomically;
 
 /// An open log.
@@ -34,11 +36,14 @@ impl MetricsLog {
     ///
     /// # Errors
     /// When the file cannot be read, rewritten or opened.
-    pub(crate) fn open(path: &Path, state: &State) -> Result<Self> {
+    pub(crate) fn open(path: &Path, state: &State, observer: &mut dyn RunObserver) -> Result<Self> {
         if path.exists() {
-            truncate(path, state).with_context(|| {
+            let damage = truncate(path, state).with_context(|| {
                 format!("cannot bring {} back to step {}", path.display(), state.step)
             })?;
+            if let Some(notice) = damage {
+                observer.observe(&RunEvent::Notice(notice))?;
+            }
         }
         let file = OpenOptions::new()
             .create(true)
@@ -102,35 +107,60 @@ impl MetricsLog {
 }
 
 /// Keeps the complete lines up to the state; the file is replaced whole, and
-/// only if something has to go.
+/// only if something has to go. Lines that are no records are for a person to look at: where there
+/// are any, the file is kept under another name, and the notice says so.
 ///
 /// The step does not tell all: a skipped update does not advance it, but has
 /// its own count; and the validation that ends a run comes after a checkpoint
 /// that may have been saved at the same step.
-fn truncate(path: &Path, state: &State) -> Result<()> {
+fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let bytes = fs::read(path)?;
     let mut kept = Vec::with_capacity(bytes.len());
-    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-        let Ok(record) = serde_json::from_slice::<Value>(line) else {
+    let mut no_record = None;
+    for (line, number) in bytes.split_inclusive(|&byte| byte == b'\n').zip(1u64..) {
+        if !line.ends_with(b"\n") {
+            // Torn: only the last can be.
             continue;
-        };
-        let number = |key: &str| record.get(key).and_then(Value::as_u64);
-        let Some(step) = number("step") else {
-            continue;
-        };
-        let known = match record["event"].as_str() {
-            Some("skipped") => step <= state.step && number("total").unwrap_or(0) <= state.skipped,
-            Some("validation") => state.validated_at.is_some_and(|validated| step <= validated),
-            _ => step <= state.step,
-        };
-        if known && line.ends_with(b"\n") {
-            kept.extend_from_slice(line);
+        }
+        match is_known(line, state) {
+            Some(true) => kept.extend_from_slice(line),
+            Some(false) => {}
+            None => drop(no_record.get_or_insert(number)),
         }
     }
+    let damage = match no_record {
+        Some(line) => {
+            let aside = free_name(path);
+            fs::copy(path, &aside)?;
+            Some(Notice::RecordSetAside { path: path.to_owned(), line, aside })
+        }
+        None => None,
+    };
     if kept.len() != bytes.len() {
         write_atomically(path, &kept)?;
     }
-    Ok(())
+    Ok(damage)
+}
+
+/// Whether `state` knows of what a line tells; nothing if the line is no record.
+fn is_known(line: &[u8], state: &State) -> Option<bool> {
+    let record = serde_json::from_slice::<Value>(line).ok()?;
+    let number = |key: &str| record.get(key).and_then(Value::as_u64);
+    let step = number("step")?;
+    Some(match record["event"].as_str() {
+        Some("skipped") => step <= state.step && number("total").unwrap_or(0) <= state.skipped,
+        Some("validation") => state.validated_at.is_some_and(|validated| step <= validated),
+        _ => step <= state.step,
+    })
+}
+
+/// A name beside `path` that is not taken: `metrics.damaged.jsonl`, or with a number.
+fn free_name(path: &Path) -> PathBuf {
+    let name = |number: u64| match number {
+        1 => path.with_extension("damaged.jsonl"),
+        _ => path.with_extension(format!("damaged-{number}.jsonl")),
+    };
+    (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(1))
 }
 
 #[cfg(test)]
@@ -154,7 +184,8 @@ mod tests {
         let mut state = State::new(1, Identity::default());
         state.step = 2;
         state.validated_at = Some(1);
-        let mut log = MetricsLog::open(&path, &state).expect("open");
+        let mut log =
+            MetricsLog::open(&path, &state, &mut |_: &RunEvent<'_>| Ok(())).expect("open");
         log.append(&serde_json::json!({"step": 3})).expect("append");
         let text = fs::read_to_string(&path).expect("read");
         assert_eq!(text, format!("{kept}{}\n", r#"{"step":3}"#));

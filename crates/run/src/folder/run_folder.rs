@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use taper_data::split_name;
-use taper_trainer::{AVERAGED, BEST, Checkpoints, LAST, read_state};
+use taper_trainer::{AVERAGED, BEST, Checkpoints, LAST, State, read_state};
 
 use super::run_lock::LOCK_FILE;
 use crate::config::RunConfig;
@@ -54,6 +54,20 @@ impl RunFolder {
         let path =
             path.canonicalize().ok().filter(|path| path.join("model.safetensors").is_file())?;
         Some(Self::new(path.ancestors().nth(2)?)).filter(|run| run.config().is_file())
+    }
+
+    /// The weights at `path`, the folder of a run, of which they are the default ones, or of a
+    /// checkpoint; and the run that they are of.
+    ///
+    /// # Errors
+    /// When it is neither, or the run has no usable checkpoint.
+    pub(crate) fn of_weights(path: &Path) -> Result<(Self, PathBuf)> {
+        if let Some(run) = Self::around(path) {
+            return Ok((run, path.to_owned()));
+        }
+        let run = Self::open(path)?;
+        let checkpoint = run.checkpoint(None)?;
+        Ok((run, checkpoint))
     }
 
     /// Whether something is there already. What a process leaves that is killed before it has
@@ -170,12 +184,21 @@ impl RunFolder {
         Ok(self.checkpoints().is_dir() && !Checkpoints::new(&self.checkpoints()).list()?.is_empty())
     }
 
+    /// What the last checkpoint has recorded; nothing where there is none yet.
+    ///
+    /// # Errors
+    /// When it, or the pointer to it, cannot be read.
+    pub fn last_state(&self) -> Result<Option<State>> {
+        let last = Checkpoints::new(&self.checkpoints()).find(LAST)?;
+        Ok(last.map(|checkpoint| read_state(&checkpoint)).transpose()?)
+    }
+
     /// The checkpoint called `name`: best, last, average or a path; without a
     /// name, the first of average, best and last that exists. An average that was made before the
     /// run went on does not count.
     ///
     /// # Errors
-    /// When there is none, saying what to do.
+    /// When there is none, saying what to do; or a pointer is damaged.
     pub fn checkpoint(&self, name: Option<&str>) -> Result<PathBuf> {
         let root = self.checkpoints();
         let checkpoints = Checkpoints::new(&root);
@@ -189,13 +212,13 @@ impl RunFolder {
             Some(name) if name.contains(['/', '\\']) => {
                 let path = PathBuf::from(name);
                 if !path.is_dir() {
-                    bail!("--checkpoint {name}: no such folder");
+                    bail!("no such folder");
                 }
                 Ok(path)
             }
-            Some(name) => checkpoints.resolve(name).with_context(|| format!("--checkpoint {name}")),
+            Some(name) => Ok(checkpoints.resolve(name)?),
             None => {
-                if let Ok(averaged) = checkpoints.resolve(AVERAGED) {
+                if let Some(averaged) = checkpoints.find(AVERAGED)? {
                     let state = read_state(&averaged).with_context(|| {
                         format!(
                             "make the average again with `taper average {}`, or choose other weights with --checkpoint",
@@ -213,16 +236,17 @@ impl RunFolder {
                         return Ok(averaged);
                     }
                 }
-                if let Ok(best) = checkpoints.resolve(BEST) {
+                if let Some(best) = checkpoints.find(BEST)? {
                     return Ok(best);
                 }
-                checkpoints.resolve(LAST).with_context(|| {
-                    format!(
+                let Some(last) = checkpoints.find(LAST)? else {
+                    bail!(
                         "{} has no checkpoint yet; `taper resume {}` trains on",
                         self.root.display(),
                         self.root.display()
                     )
-                })
+                };
+                Ok(last)
             }
         }
     }

@@ -3,7 +3,10 @@
 mod batches;
 mod data_report;
 mod end;
+mod origin;
+mod parent_run;
 mod recorder;
+mod resume;
 mod validation;
 
 use std::fs;
@@ -14,29 +17,32 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use taper_data::{
-    AUTO, BatchingReport, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair,
-    corpus_changes, prepare, read_pairs, split_files,
+    BatchingReport, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, prepare,
+    read_pairs, recorded_text, split_files,
 };
 use taper_model::Transformer;
 use taper_trainer::{
     Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, TrainingConfig,
-    Validate, checkpoint_name, load_model, read_state,
+    Validate, load_model,
 };
 
 use crate::checks::cost::Cost;
 use crate::checks::{device, disk, memory, use_threads};
-use crate::config::{RunConfig, differences, is_fixed, without_effect};
+use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, TestResult};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{MetricsLog, RunFolder, RunLock, rescue};
 use crate::one_line;
 use crate::translation::build_model;
 use batches::TrainingBatches;
+use origin::Origin;
+use parent_run::ParentRun;
 use recorder::Recorder;
 use validation::Validation;
 
 pub use data_report::DataSummary;
 pub use end::End;
+pub use resume::resume;
 pub(crate) use validation::ParallelText;
 
 /// How a run is trained on this machine; nothing here changes what it comes to.
@@ -72,9 +78,9 @@ pub enum Outcome {
     },
 }
 
-/// Starts a run in `folder`, which must not exist yet. If it does not come to
-/// training the folder is removed again, so that the call can be repeated. Training ends early,
-/// with a checkpoint, when `stop` becomes true.
+/// Starts a run in `folder`, which must not exist yet, with weights that are drawn, or those of the
+/// run or checkpoint at `from`. If it does not come to training the folder is removed again, so
+/// that the call can be repeated. Training ends early, with a checkpoint, when `stop` becomes true.
 ///
 /// # Errors
 /// Anything wrong with the device, the data or the disk, found before the
@@ -83,9 +89,13 @@ pub fn start(
     folder: &RunFolder,
     config: &RunConfig,
     settings: &TrainSettings,
+    from: Option<&Path>,
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
+    let parent =
+        from.map(|path| ParentRun::open(path, config, settings.accept_changes)).transpose()?;
+    let config = parent.as_ref().map_or(config, |parent| &parent.config);
     preflight(config, settings, observer)?;
     for note in without_effect(config)? {
         observer.observe(&RunEvent::Notice(Notice::WithoutEffect(note)))?;
@@ -101,9 +111,18 @@ pub fn start(
         );
     }
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
-    // The configuration first: with it, a run that is killed from here on can be resumed.
-    match folder.save_config(config).and_then(|()| Ready::new(folder, config, settings, true)) {
-        Ok(ready) => train(folder, settings, None, ready, observer, stop),
+    let mut begin = || -> Result<(Option<Origin>, Ready)> {
+        // What the weights begin with is there before the run is; with its configuration, a run
+        // that is killed from here on can be resumed.
+        let origin = match &parent {
+            Some(parent) => Some(parent.begin(folder, settings, observer)?),
+            None => None,
+        };
+        folder.save_config(config)?;
+        Ok((origin, Ready::new(folder, config, settings, true)?))
+    };
+    match begin() {
+        Ok((origin, ready)) => train(folder, settings, origin.as_ref(), ready, observer, stop),
         Err(error) => {
             // While the lock is held: no other process can have put anything there.
             if let Err(cause) = folder.remove(found) {
@@ -113,119 +132,6 @@ pub fn start(
             Err(error)
         }
     }
-}
-
-/// Continues the run in `folder` with `config`, which must describe the same
-/// data and architecture as the one the run was started with, from its last
-/// checkpoint or from the one called `from`.
-///
-/// # Errors
-/// As [`start`]; also when the run has no usable checkpoint, or `config` is
-/// another run's.
-pub fn resume(
-    folder: &RunFolder,
-    config: &RunConfig,
-    settings: &TrainSettings,
-    from: Option<&str>,
-    observer: &mut dyn RunObserver,
-    stop: &AtomicBool,
-) -> Result<Outcome> {
-    let lock = RunLock::acquire(folder.root(), observer)?;
-    if let Some(process) = &lock.killed {
-        observer.observe(&RunEvent::Notice(Notice::ProcessKilled(process.clone())))?;
-    }
-    observer.observe(&RunEvent::Locked { folder: folder.root() })?;
-    folder.recover()?;
-    let saved = folder.load_config(&[])?;
-    let config = &with_found_tokens(config, &saved);
-    let changes = differences(&saved, config)?;
-    let fixed: Vec<&str> =
-        changes.iter().map(String::as_str).filter(|change| is_fixed(change)).collect();
-    if TokenizerPair::exists(folder.root()) && !fixed.is_empty() {
-        bail!(
-            "{}: the run's tokenizer and seed cannot be changed any more: {}; leave them as they were, or train a new run with --run",
-            folder.config().display(),
-            fixed.join("; ")
-        );
-    }
-    if !changes.is_empty() && !settings.accept_changes {
-        bail!(
-            "{}: [data], [model] or dtype differ: {}; leave them as they were, train a new run with --run, or go on all the same with --accept-changes",
-            folder.config().display(),
-            changes.join("; ")
-        );
-    }
-    preflight(config, settings, observer)?;
-    // A damaged tokenizer or checkpoint is found before anything is written.
-    let checkpoint = match from {
-        Some(name) => Some(own_checkpoint(folder, name)?),
-        None if folder.has_checkpoint()? => Some(folder.checkpoint(Some("last"))?),
-        None => None,
-    };
-    if let Some(checkpoint) = &checkpoint {
-        let state = read_state(checkpoint)?;
-        let tokenizers = TokenizerPair::load(folder.root())?;
-        if state.identity.tokenizer_hash != tokenizers.hash() {
-            bail!(
-                "{}: the tokenizer is not the one that the checkpoints were trained with; put the original tokenizer.json back",
-                folder.root().display()
-            );
-        }
-    }
-    if TokenizerPair::exists(folder.root()) {
-        let changes = corpus_changes(&config.data, folder.root())?;
-        if !changes.is_empty() && !settings.accept_changes {
-            bail!(
-                "{}: the text is not what the run {}: {}; put it back, train a new run with --run, or go on with the new text with --accept-changes",
-                folder.root().display(),
-                if checkpoint.is_some() {
-                    "was trained on so far"
-                } else {
-                    "made its tokenizer from"
-                },
-                changes.join("; ")
-            );
-        }
-    }
-    let takes_more = |now: &TrainingConfig, before: &TrainingConfig| {
-        now.objective().passes() > before.objective().passes()
-            || (now.ema_decay > 0.0 && before.ema_decay == 0.0)
-    };
-    let is_untried = checkpoint.is_none()
-        || !changes.is_empty()
-        || takes_more(&config.training, &saved.training);
-    let ready = Ready::new(folder, config, settings, is_untried || settings.memory.is_some())?;
-    train(folder, settings, checkpoint.as_deref(), ready, observer, stop)
-}
-
-/// The checkpoint of this run called `name`, to go back to. What follows one of another run would
-/// be saved among this run's own.
-fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
-    let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
-    let parent =
-        |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
-    if parent(&path) != folder.checkpoints().canonicalize().ok() {
-        bail!(
-            "--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder of that run",
-            folder.root().display()
-        );
-    }
-    let step = read_state(&path)?.step;
-    if path.canonicalize()?.file_name().is_none_or(|file| file != checkpoint_name(step).as_str()) {
-        bail!(
-            "--from {name}: training goes on from a checkpoint called step-…; from one that the run has left, in a copy of the run's folder in which it has that name again"
-        );
-    }
-    Ok(path)
-}
-
-/// `config`, with the token budget that `saved` has found where it leaves that open.
-fn with_found_tokens(config: &RunConfig, saved: &RunConfig) -> RunConfig {
-    let mut config = config.clone();
-    if config.data.batching.max_tokens == AUTO {
-        config.data.batching.max_tokens = saved.data.batching.max_tokens;
-    }
-    config
 }
 
 /// All that training needs.
@@ -372,11 +278,11 @@ fn require_pairs(data: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Trains from `checkpoint`, or from the beginning, to an end.
+/// Trains from `origin`, or from the beginning, to an end.
 fn train(
     folder: &RunFolder,
     settings: &TrainSettings,
-    checkpoint: Option<&Path>,
+    origin: Option<&Origin>,
     ready: Ready,
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
@@ -392,12 +298,12 @@ fn train(
     if let Some(notice) = directions_only(&config.training, batching) {
         observer.observe(&RunEvent::Notice(notice))?;
     }
-    let mut trainer = make_trainer(folder, config, model, tokenizers, checkpoint)?;
+    let mut trainer = make_trainer(folder, config, model, tokenizers, origin, observer)?;
     // Only now: a configuration that the checkpoint does not fit must not replace the one that it
     // does.
     folder.save_config(config)?;
     let step = trainer.state().step;
-    let log = MetricsLog::open(&folder.metrics(), trainer.state())?;
+    let log = MetricsLog::open(&folder.metrics(), trainer.state(), observer)?;
     let end = End::of(&config.training, batching);
     let mut batches = TrainingBatches::new(
         prepared.train.clone(),
@@ -496,22 +402,39 @@ fn after_rescue(
     }
 }
 
-/// A trainer at `checkpoint`, or at the beginning if there is none.
+/// A trainer at `origin`, or at the beginning if there is none.
 fn make_trainer(
     folder: &RunFolder,
     config: &RunConfig,
     model: Transformer,
     tokenizers: &TokenizerPair,
-    checkpoint: Option<&Path>,
+    origin: Option<&Origin>,
+    observer: &mut dyn RunObserver,
 ) -> Result<Trainer<Transformer>> {
     taper_ops::allocator::keep_freed_pages();
-    let identity =
-        Identity { config_hash: config.identity_hash()?, tokenizer_hash: tokenizers.hash() };
+    let text = recorded_text(folder.root(), &config.data.validation);
+    let identity = Identity {
+        tokenizer_hash: tokenizers.hash(),
+        recipe: recipe(config)?,
+        validation: validation_identity(config, text)?,
+        ..Identity::default()
+    };
     let (training, checkpoints) = (config.training.clone(), folder.checkpoints());
-    Ok(match checkpoint {
-        Some(path) => Trainer::resume_from(model, training, identity, &checkpoints, path)?,
-        None => Trainer::new(model, training, identity, &checkpoints)?,
-    })
+    let Some(origin) = origin else {
+        return Ok(Trainer::new(model, training, identity, &checkpoints)?);
+    };
+    let path = &origin.checkpoint;
+    let mut trainer = Trainer::resume_from(model, training, identity, &checkpoints, path)?;
+    let changes = origin.score_changes(&config.training, &trainer.state().identity.validation);
+    if let Some(best) = origin.state.early_stopping.best.filter(|_| !changes.is_empty()) {
+        trainer.forget_scores()?;
+        observer.observe(&RunEvent::Notice(Notice::ScoresForgotten {
+            changes,
+            best: format!("{:.4}", best.score),
+            step: best.step,
+        }))?;
+    }
+    Ok(trainer)
 }
 
 /// Decodes the test sets with the weights that are the best for translating.

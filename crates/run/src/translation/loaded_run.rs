@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use taper_data::TokenizerPair;
-use taper_model::Transformer;
-use taper_trainer::{State, load_model};
+use taper_model::{ModelConfig, Transformer};
+use taper_trainer::{State, load_model, read_state};
 
 use crate::checks::{device, memory, use_threads};
-use crate::config::RunConfig;
+use crate::config::{RunConfig, differences, is_fixed, trained_with};
 use crate::folder::RunFolder;
 
 /// Which weights of a run to use, where to compute, and what to change of its recipe.
@@ -54,7 +54,13 @@ impl LoadedRun {
             bail!("{}: the run has no tokenizer.json", root.display());
         }
         let tokenizers = TokenizerPair::load(root)?;
-        let checkpoint = folder.checkpoint(settings.checkpoint.as_deref())?;
+        let checkpoint = match &settings.checkpoint {
+            Some(name) => {
+                folder.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?
+            }
+            None => folder.checkpoint(None)?,
+        };
+        config.model = model_of(&folder, &config, &checkpoint)?;
         if let Some(device) = &settings.device {
             config.device.clone_from(device);
         }
@@ -69,14 +75,8 @@ impl LoadedRun {
     /// # Errors
     /// When it cannot be loaded, or its tokenizer is not this run's.
     pub fn load_member(&self, path: &Path) -> Result<Transformer> {
-        let around = RunFolder::around(path);
-        let is_checkpoint = around.is_some();
-        let folder = match around {
-            Some(folder) => folder,
-            None => {
-                RunFolder::open(path).with_context(|| format!("--ensemble {}", path.display()))?
-            }
-        };
+        let (folder, checkpoint) = RunFolder::of_weights(path)
+            .with_context(|| format!("--ensemble {}", path.display()))?;
         let tokenizers = TokenizerPair::load(folder.root())?;
         if tokenizers.hash() != self.tokenizers.hash() {
             bail!(
@@ -85,16 +85,70 @@ impl LoadedRun {
             );
         }
         // All members compute as this run does, on one device and with products of one type.
-        let config = RunConfig { dtype: self.config.dtype.clone(), ..folder.load_config(&[])? };
         let load = || -> Result<Transformer> {
+            let mut config = folder.load_config(&[])?;
+            config.model = model_of(&folder, &config, &checkpoint)?;
+            config.dtype.clone_from(&self.config.dtype);
             let model = build_model(&config, &tokenizers, self.model.parameters().device(), None)?;
-            let checkpoint =
-                if is_checkpoint { path.to_owned() } else { folder.checkpoint(None)? };
             load_model(&checkpoint, &model, &tokenizers.hash())?;
             Ok(model)
         };
         load().with_context(|| format!("--ensemble {}", path.display()))
     }
+}
+
+/// The shape of the model whose weights `checkpoint` has, for a command that loads them under
+/// `config`: the run's, with the overrides of the command.
+///
+/// # Errors
+/// When config.toml is not what the run was trained with, or an override changes what it was.
+fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result<ModelConfig> {
+    let written = folder.load_config(&[])?;
+    let trained = trained_with(&read_state(checkpoint)?, &written)?;
+    if let Some(trained) = &trained {
+        require_unedited(folder, &written, trained)?;
+    }
+    let overridden: Vec<String> = differences(&written, config)?
+        .into_iter()
+        .filter(|change| change.starts_with("model.") || is_fixed(change))
+        .collect();
+    if !overridden.is_empty() {
+        bail!(
+            "--set would change what the weights were trained with: {}; leave it out, or train a run with it",
+            overridden.join("; ")
+        );
+    }
+    Ok(trained.unwrap_or(written).model)
+}
+
+/// Refuses a config.toml, `written`, that somebody has changed in what shaped the weights, which
+/// are of a checkpoint that was `trained` with another.
+///
+/// # Errors
+/// When they differ, with what differs; unless the run has gone on with the change, so that it is
+/// its own, also for weights from before.
+pub fn require_unedited(
+    folder: &RunFolder,
+    written: &RunConfig,
+    trained: &RunConfig,
+) -> Result<()> {
+    let changes = differences(trained, written)?;
+    let is_accepted = || -> Result<bool> {
+        let Some(last) = folder.last_state()? else { return Ok(false) };
+        Ok(match trained_with(&last, written)? {
+            Some(run) => differences(&run, written)?.is_empty(),
+            None => false,
+        })
+    };
+    if changes.is_empty() || is_accepted().unwrap_or(false) {
+        return Ok(());
+    }
+    bail!(
+        "{} is not what the weights were trained with: {}; put it back, or train on with the change: taper resume {} --accept-changes",
+        folder.config().display(),
+        changes.join("; "),
+        folder.root().display()
+    )
 }
 
 /// A model of `config` on `device`, with parameters drawn from `seed`, or without one to be loaded.

@@ -11,7 +11,7 @@ use taper_decoding::{DecodingConfig, DecodingError, Sentence, StepModel, Transla
 use taper_model::Transformer;
 
 pub use line_translator::{AlignedTokens, LineTranslator, Shown, Translated};
-pub use loaded_run::{LoadSettings, LoadedRun};
+pub use loaded_run::{LoadSettings, LoadedRun, require_unedited};
 pub use overlong::{Limit, Overlong, OverlongRule};
 
 pub(crate) use loaded_run::build_model;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::is_stream;
 use crate::signals::{end, on_signal};
-use crate::text::{is_standard_stream, say};
+use crate::text::{is_standard_stream, say, standard_output};
 use taper_run::folder::files::{put_in_place, with_suffix};
 
 /// Where translations go.
@@ -34,7 +34,7 @@ impl Output {
     pub(super) fn open(path: Option<&Path>) -> Result<Self> {
         let stream = |to: Box<dyn Write>, name| Ok(Self(Target::Stream(RefCell::new(to), name)));
         let Some(path) = path.filter(|path| !is_standard_stream(path)) else {
-            return stream(Box::new(std::io::stdout()), "standard output".to_owned());
+            return stream(Box::new(standard_output()?), "standard output".to_owned());
         };
         if is_stream(path) {
             let shown = path.display();

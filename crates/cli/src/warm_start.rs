@@ -1,0 +1,68 @@
+//! What a new run has taken of another, shown.
+
+use taper_trainer::WarmStart;
+
+/// Lines for a reader: what was taken, and what was not.
+pub(crate) fn lines(started: &WarmStart, replaced: &[String]) -> Vec<String> {
+    let parent = &started.parent;
+    let (taken, all) = (started.taken.len(), started.taken.len() + started.drawn.len());
+    let mut lines = vec![
+        format!(
+            "weights of step {} from {}: {taken} of {all} tensors",
+            parent.step,
+            parent.path.display()
+        ),
+        format!("  taken      {}", layers(&started.taken).join(", ")),
+    ];
+    lines.extend(started.drawn.iter().map(|one| {
+        let found = match &one.found {
+            Some(shape) => format!(", found as {shape:?}"),
+            None => String::new(),
+        };
+        format!("  drawn      {} {:?}{found}", one.name, one.shape)
+    }));
+    lines.extend(started.unused.iter().map(|name| format!("  not used   {name}")));
+    lines.push("  tokenizer  that run's".to_owned());
+    lines.extend(replaced.iter().map(|change| format!("             {change}")));
+    lines.push("  new        optimizer, schedule, update 0, best score".to_owned());
+    lines
+}
+
+/// The layers, or else modules, that tensors of these names are of, each once and in their order.
+fn layers(names: &[String]) -> Vec<&str> {
+    let mut found = Vec::new();
+    for name in names {
+        let number = name
+            .split_inclusive('.')
+            .position(|part| part.trim_end_matches('.').bytes().all(|byte| byte.is_ascii_digit()));
+        let layer = match number {
+            Some(place) => {
+                let length: usize = name.split_inclusive('.').take(place + 1).map(str::len).sum();
+                name[..length].trim_end_matches('.')
+            }
+            None => name.rsplit_once('.').map_or(name.as_str(), |(module, _)| module),
+        };
+        if !found.contains(&layer) {
+            found.push(layer);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_listed_by_layer() {
+        let names = [
+            "embedding.weight",
+            "encoder.layers.0.self_attention.qkv.weight",
+            "encoder.layers.0.norm.bias",
+            "encoder.layers.10.norm.bias",
+            "scale",
+        ]
+        .map(str::to_owned);
+        assert_eq!(layers(&names), ["embedding", "encoder.layers.0", "encoder.layers.10", "scale"]);
+    }
+}

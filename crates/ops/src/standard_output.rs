@@ -1,0 +1,38 @@
+//! Whether this process was started with its standard output closed (`>&-`).
+//!
+//! Rust's runtime opens `/dev/null` in its place before `main`, so that no file opened later takes
+//! its number: what is printed then vanishes without an error. Only code that runs before the
+//! runtime can tell, which is what the dynamic linker is asked for here.
+
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+mod at_start {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static CLOSED: AtomicBool = AtomicBool::new(false);
+
+    extern "C" fn look() {
+        // SAFETY: the call reads the flags of a file descriptor, which may be closed.
+        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+        CLOSED.store(flags == -1, Ordering::Relaxed);
+    }
+
+    /// The linker calls what stands in this section before `main`.
+    // SAFETY: the section holds addresses of functions that take nothing they use and return
+    // nothing; `look` neither allocates nor needs anything of Rust's runtime.
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static LOOK: extern "C" fn() = look;
+
+    pub(super) fn was_closed() -> bool {
+        CLOSED.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether standard output was closed when the process started; false where the system does not
+/// let it be known.
+pub fn was_closed_at_start() -> bool {
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    return at_start::was_closed();
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+    return false;
+}

@@ -1,0 +1,191 @@
+//! What of a recipe is recorded with the weights, so that a change of it is noticed.
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value};
+use taper_trainer::{Metric, State};
+
+use super::RunConfig;
+
+/// The sections and keys that shape the weights.
+const SHAPES_WEIGHTS: [&str; 3] = ["data", "model", "dtype"];
+
+/// The part of `config` that makes a run the run it is: data, architecture, type of the
+/// computation, seed. A longer schedule is no other run.
+///
+/// # Errors
+/// When a value cannot be written as JSON.
+pub(crate) fn recipe(config: &RunConfig) -> Result<Map<String, Value>> {
+    let Value::Object(mut all) = json(config)? else { return Ok(Map::new()) };
+    let seed = serde_json::json!({ "seed": config.training.seed });
+    all.retain(|key, _| SHAPES_WEIGHTS.contains(&key.as_str()));
+    all.insert("training".to_owned(), seed);
+    Ok(all)
+}
+
+/// The configuration that the checkpoint of `state` was trained with, so far as that is recorded,
+/// which it is not by earlier versions. What shapes no weights is as in `config`.
+///
+/// # Errors
+/// When what is recorded is not of this version.
+pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfig>> {
+    let recorded = &state.identity.recipe;
+    if recorded.is_empty() {
+        return Ok(None);
+    }
+    let recorded: RunConfig = serde_json::from_value(Value::Object(recorded.clone()))
+        .context("the recipe in the checkpoint's state.json is not of this version")?;
+    let mut trained = RunConfig {
+        data: recorded.data,
+        model: recorded.model,
+        dtype: recorded.dtype,
+        ..config.clone()
+    };
+    trained.training.seed = recorded.training.seed;
+    Ok(Some(trained))
+}
+
+/// What scores of validations under `config` are scores of: `text`, the SHA-256 of the split, and
+/// each setting that the watched metric depends on and that is not the default, by its key. Scores
+/// under another identity cannot be compared. A key that a later version adds changes none.
+///
+/// # Errors
+/// When a value cannot be written as JSON.
+pub(crate) fn validation_identity(
+    config: &RunConfig,
+    text: Option<String>,
+) -> Result<Map<String, Value>> {
+    let mut identity = Map::new();
+    if config.data.validation.is_empty() {
+        return Ok(identity);
+    }
+    let (values, defaults) = (json(config)?, json(&RunConfig::default())?);
+    for key in measured_by(config.training.early_stopping.metric) {
+        let pointer = format!("/{}", key.replace('.', "/"));
+        set_apart(key, values.pointer(&pointer), defaults.pointer(&pointer), &mut identity);
+    }
+    identity.extend(text.map(|text| ("text".to_owned(), Value::String(text))));
+    Ok(identity)
+}
+
+/// The keys, or sections, on which a score of validation depends beside the model and the text.
+fn measured_by(metric: Metric) -> &'static [&'static str] {
+    match metric {
+        Metric::Loss => &["data.cleaning", "training.label_smoothing"],
+        Metric::Perplexity | Metric::Accuracy => &["data.cleaning"],
+        Metric::Bleu | Metric::Chrf => &[
+            "data.cleaning.max_tokens",
+            "data.lowercase",
+            "evaluation.tokenize",
+            "evaluation.lowercase",
+            "evaluation.validation_sentences",
+            // Of the search, which is greedy here, what still counts.
+            "decoding.max_length_ratio",
+            "decoding.max_length_offset",
+            "decoding.max_length",
+            "decoding.min_length",
+            "decoding.allow_unknown",
+            "decoding.repetition_penalty",
+            "decoding.no_repeat_ngram",
+        ],
+    }
+}
+
+/// Enters each value under `key` that is not the default.
+fn set_apart(
+    key: &str,
+    value: Option<&Value>,
+    default: Option<&Value>,
+    identity: &mut Map<String, Value>,
+) {
+    match value {
+        Some(Value::Object(section)) => {
+            for (name, value) in section {
+                let default = default.and_then(|default| default.get(name));
+                set_apart(&format!("{key}.{name}"), Some(value), default, identity);
+            }
+        }
+        Some(value) if Some(value) != default => {
+            identity.insert(key.to_owned(), value.clone());
+        }
+        _ => {}
+    }
+}
+
+/// What two identities of validations differ in, for a reader.
+pub(crate) fn validation_changes(
+    before: &Map<String, Value>,
+    now: &Map<String, Value>,
+) -> Vec<String> {
+    let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let changed = keys.into_iter().filter(|key| before.get(*key) != now.get(*key));
+    changed
+        .map(|key| if key == "text" { "the validation text".to_owned() } else { key.clone() })
+        .collect()
+}
+
+fn json(config: &RunConfig) -> Result<Value> {
+    serde_json::to_value(config).context("the configuration is not JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_trainer::Identity;
+
+    #[test]
+    fn a_recorded_recipe_comes_back_and_older_ones_have_the_defaults() {
+        let mut config = RunConfig::default();
+        config.model.norm_epsilon = 1e-6 / 3.0;
+        config.data.cleaning.max_ratio = 4.5;
+        config.training.seed = 7;
+        let mut state = State::new(
+            7,
+            Identity { recipe: recipe(&config).expect("JSON"), ..Identity::default() },
+        );
+        let back = |state: &State| trained_with(state, &config).expect("of this version");
+        assert_eq!(back(&state), Some(config.clone()));
+        // As a version that did not have the key yet would have saved it.
+        let model = state.identity.recipe["model"].as_object_mut().expect("a section");
+        model.remove("norm_epsilon").expect("a key");
+        let older = back(&state).expect("recorded").model.norm_epsilon;
+        assert_eq!(older, RunConfig::default().model.norm_epsilon);
+        state.identity.recipe.clear();
+        assert_eq!(back(&state), None);
+    }
+
+    #[test]
+    fn scores_depend_on_what_measures_them() {
+        let mut config = RunConfig::default();
+        let of = |config: &RunConfig, text: &str| {
+            validation_identity(config, Some(text.to_owned())).expect("JSON")
+        };
+        let before = of(&config, "one");
+        assert_eq!(serde_json::to_string(&before).expect("JSON"), r#"{"text":"one"}"#);
+        config.evaluation.lowercase = true;
+        config.training.max_updates += 1;
+        assert_eq!(of(&config, "one"), before, "the loss is no score of text");
+        config.training.label_smoothing = 0.0;
+        config.data.cleaning.max_tokens = 99;
+        let now = of(&config, "two");
+        assert_eq!(
+            validation_changes(&before, &now),
+            ["data.cleaning.max_tokens", "the validation text", "training.label_smoothing"]
+        );
+        config.training.early_stopping.metric = Metric::Bleu;
+        assert!(of(&config, "two").contains_key("evaluation.lowercase"));
+        config.data.validation.clear();
+        assert!(of(&config, "two").is_empty());
+    }
+
+    #[test]
+    fn every_key_that_measures_exists() {
+        let values = json(&RunConfig::default()).expect("JSON");
+        for metric in
+            [Metric::Loss, Metric::Perplexity, Metric::Accuracy, Metric::Bleu, Metric::Chrf]
+        {
+            for key in measured_by(metric) {
+                assert!(values.pointer(&format!("/{}", key.replace('.', "/"))).is_some(), "{key}");
+            }
+        }
+    }
+}

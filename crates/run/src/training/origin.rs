@@ -1,0 +1,69 @@
+//! The checkpoint that training goes on from, and what is known of how it was made.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::{Map, Value};
+use taper_data::recorded_text;
+use taper_trainer::{State, TrainingConfig, read_state};
+
+use crate::config::{RunConfig, trained_with, validation_changes, validation_identity};
+use crate::folder::RunFolder;
+
+/// The checkpoint that training goes on from.
+pub(crate) struct Origin {
+    /// Its folder.
+    pub(crate) checkpoint: PathBuf,
+    /// What it has recorded.
+    pub(crate) state: State,
+    /// What its validation scores are scores of; empty where that is not known.
+    pub(crate) validation: Map<String, Value>,
+}
+
+impl Origin {
+    /// The checkpoint in the folder `checkpoint` of the run in `folder`, whose config.toml is
+    /// `saved`. To be called before the text is prepared anew.
+    ///
+    /// # Errors
+    /// When its state cannot be read.
+    pub(crate) fn of(folder: &RunFolder, saved: &RunConfig, checkpoint: PathBuf) -> Result<Self> {
+        let state = read_state(&checkpoint)?;
+        let mut validation = state.identity.validation.clone();
+        // An earlier version has recorded the text alone, with the run.
+        if validation.is_empty()
+            && let Some(text) = recorded_text(folder.root(), &saved.data.validation)
+        {
+            validation = validation_identity(saved, Some(text))?;
+        }
+        Ok(Self { checkpoint, state, validation })
+    }
+
+    /// The configuration that the run in `folder` was trained with until now: what its last
+    /// checkpoint has recorded or, where that is unreadable, this one; of an earlier version, what
+    /// is `saved`.
+    ///
+    /// # Errors
+    /// When what was recorded is not of this version.
+    pub(crate) fn trained_with(&self, folder: &RunFolder, saved: &RunConfig) -> Result<RunConfig> {
+        let last = folder.last_state().ok().flatten();
+        let trained = trained_with(last.as_ref().unwrap_or(&self.state), saved)?;
+        Ok(trained.unwrap_or_else(|| saved.clone()))
+    }
+
+    /// Why validation scores cannot be compared with those of this checkpoint any more under
+    /// `training`, where they are scores of `validation`; empty where they can.
+    pub(crate) fn score_changes(
+        &self,
+        training: &TrainingConfig,
+        validation: &Map<String, Value>,
+    ) -> String {
+        let metric = training.early_stopping.metric;
+        if self.state.early_stopping.metric.is_some_and(|watched| watched != metric) {
+            return "training.early_stopping.metric".to_owned();
+        }
+        if self.validation.is_empty() {
+            return String::new();
+        }
+        validation_changes(&self.validation, validation).join(", ")
+    }
+}

@@ -1,0 +1,130 @@
+//! A run that was interrupted, or is complete and is to go on.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use taper_data::{AUTO, TokenizerPair, corpus_changes};
+use taper_trainer::{Checkpoints, LAST, TrainingConfig, checkpoint_name, read_state};
+
+use super::origin::Origin;
+use super::{Outcome, Ready, TrainSettings, preflight, train};
+use crate::config::{RunConfig, differences, is_fixed};
+use crate::event::{Notice, RunEvent, RunObserver};
+use crate::folder::{RunFolder, RunLock};
+
+/// Continues the run in `folder` with `config`, which must describe the same
+/// data and architecture as the one the run was started with, from its last
+/// checkpoint or from the one called `from`.
+///
+/// # Errors
+/// As [`start`]; also when the run has no usable checkpoint, or `config` is
+/// another run's.
+pub fn resume(
+    folder: &RunFolder,
+    config: &RunConfig,
+    settings: &TrainSettings,
+    from: Option<&str>,
+    observer: &mut dyn RunObserver,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    let lock = RunLock::acquire(folder.root(), observer)?;
+    if let Some(process) = &lock.killed {
+        observer.observe(&RunEvent::Notice(Notice::ProcessKilled(process.clone())))?;
+    }
+    observer.observe(&RunEvent::Locked { folder: folder.root() })?;
+    folder.recover()?;
+    let saved = folder.load_config(&[])?;
+    let checkpoint = match from {
+        Some(name) => Some(own_checkpoint(folder, name)?),
+        None => Checkpoints::new(&folder.checkpoints()).find(LAST)?,
+    };
+    let origin = match checkpoint {
+        Some(checkpoint) => Some(Origin::of(folder, &saved, checkpoint)?),
+        None => None,
+    };
+    // What the run was trained with, which its config.toml may not be any more.
+    let trained = match &origin {
+        Some(origin) => origin.trained_with(folder, &saved)?,
+        None => saved.clone(),
+    };
+    let config = &with_found_tokens(config, &trained);
+    let changes = differences(&trained, config)?;
+    let fixed: Vec<&str> =
+        changes.iter().map(String::as_str).filter(|change| is_fixed(change)).collect();
+    if TokenizerPair::exists(folder.root()) && !fixed.is_empty() {
+        bail!(
+            "{}: the run's tokenizer and seed cannot be changed any more: {}; leave them as they were, or train a new run with --run",
+            folder.config().display(),
+            fixed.join("; ")
+        );
+    }
+    if !changes.is_empty() && !settings.accept_changes {
+        bail!(
+            "{}: [data], [model] or dtype differ: {}; leave them as they were, train a new run with --run, or go on all the same with --accept-changes",
+            folder.config().display(),
+            changes.join("; ")
+        );
+    }
+    preflight(config, settings, observer)?;
+    // A damaged tokenizer is found before anything is written.
+    if let Some(origin) = &origin {
+        let tokenizers = TokenizerPair::load(folder.root())?;
+        if origin.state.identity.tokenizer_hash != tokenizers.hash() {
+            bail!(
+                "{}: the tokenizer is not the one that the checkpoints were trained with; put the original tokenizer.json back",
+                folder.root().display()
+            );
+        }
+    }
+    if TokenizerPair::exists(folder.root()) {
+        let changes = corpus_changes(&config.data, folder.root())?;
+        if !changes.is_empty() && !settings.accept_changes {
+            bail!(
+                "{}: the text is not what the run {}: {}; put it back, train a new run with --run, or go on with the new text with --accept-changes",
+                folder.root().display(),
+                if origin.is_some() { "was trained on so far" } else { "made its tokenizer from" },
+                changes.join("; ")
+            );
+        }
+    }
+    let takes_more = |now: &TrainingConfig, before: &TrainingConfig| {
+        now.objective().passes() > before.objective().passes()
+            || (now.ema_decay > 0.0 && before.ema_decay == 0.0)
+    };
+    let is_untried = origin.as_ref().is_none_or(|origin| origin.state.step == 0)
+        || !changes.is_empty()
+        || takes_more(&config.training, &saved.training);
+    let ready = Ready::new(folder, config, settings, is_untried || settings.memory.is_some())?;
+    train(folder, settings, origin.as_ref(), ready, observer, stop)
+}
+
+/// The checkpoint of this run called `name`, to go back to. What follows one of another run would
+/// be saved among this run's own.
+fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
+    let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
+    let parent =
+        |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
+    if parent(&path) != folder.checkpoints().canonicalize().ok() {
+        bail!(
+            "--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder of that run",
+            folder.root().display()
+        );
+    }
+    let step = read_state(&path)?.step;
+    if path.canonicalize()?.file_name().is_none_or(|file| file != checkpoint_name(step).as_str()) {
+        bail!(
+            "--from {name}: training goes on from a checkpoint called step-…; from one that the run has left, in a copy of the run's folder in which it has that name again"
+        );
+    }
+    Ok(path)
+}
+
+/// `config`, with the token budget that `saved` has found where it leaves that open.
+fn with_found_tokens(config: &RunConfig, saved: &RunConfig) -> RunConfig {
+    let mut config = config.clone();
+    if config.data.batching.max_tokens == AUTO {
+        config.data.batching.max_tokens = saved.data.batching.max_tokens;
+    }
+    config
+}
