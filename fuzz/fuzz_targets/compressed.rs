@@ -1,16 +1,13 @@
 //! Corpora of compressed text; the first byte chooses gzip or Zstandard.
 #![no_main]
 
-#[path = "../../crates/data/tests/survives/mod.rs"]
-mod survives;
-
 use std::io::Write;
 use std::sync::LazyLock;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use libfuzzer_sys::fuzz_target;
-use survives::{Split, TEXT};
+use taper_hostile::corpora::{Split, TEXT};
 use taper_data::Format;
 
 static SPLITS: LazyLock<[Split; 2]> =

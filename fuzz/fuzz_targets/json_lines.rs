@@ -1,13 +1,10 @@
 //! Corpora with a JSON object a line.
 #![no_main]
 
-#[path = "../../crates/data/tests/survives/mod.rs"]
-mod survives;
-
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use survives::{JSON_LINES, Split};
+use taper_hostile::corpora::{JSON_LINES, Split};
 
 static SPLIT: LazyLock<Split> = LazyLock::new(Split::json_lines);
 

@@ -1,10 +1,8 @@
 //! Text to be scored, in lines; the first byte chooses the tokenizer of BLEU.
 #![no_main]
 
-#[path = "../../crates/metrics/tests/survives/mod.rs"]
-mod survives;
-
 use libfuzzer_sys::fuzz_target;
+use taper_hostile::scores::scores;
 use taper_metrics::Tokenizer;
 
 fuzz_target!(
@@ -17,7 +15,7 @@ fuzz_target!(
     |bytes: &[u8]| {
         if let [choice, bytes @ ..] = bytes {
             let lines: Vec<String> = String::from_utf8_lossy(bytes).split('\n').map(str::to_owned).collect();
-            survives::scores(Tokenizer::ALL[usize::from(*choice) % Tokenizer::ALL.len()], &lines);
+            scores(Tokenizer::ALL[usize::from(*choice) % Tokenizer::ALL.len()], &lines);
         }
     }
 );

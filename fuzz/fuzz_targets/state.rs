@@ -1,15 +1,10 @@
 //! The state of a checkpoint: `state.json`.
 #![no_main]
 
-#[path = "../../crates/trainer/tests/common/mod.rs"]
-mod common;
-#[path = "../../crates/trainer/tests/survives/mod.rs"]
-mod survives;
-
 use std::cell::LazyCell;
 
 use libfuzzer_sys::fuzz_target;
-use survives::Checkpoint;
+use taper_hostile::checkpoints::Checkpoint;
 use taper_trainer::STATE_FILE;
 
 thread_local! {

@@ -1,13 +1,10 @@
 //! Corpora with columns between tabs; the first byte chooses which columns.
 #![no_main]
 
-#[path = "../../crates/data/tests/survives/mod.rs"]
-mod survives;
-
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use survives::{COLUMNS, Split, TABLE};
+use taper_hostile::corpora::{COLUMNS, Split, TABLE};
 
 static SPLITS: LazyLock<[Split; 3]> = LazyLock::new(|| COLUMNS.map(Split::table));
 

@@ -1,15 +1,10 @@
 //! The tensors of a checkpoint, for which its state is made to vouch; the first byte chooses weights or moments.
 #![no_main]
 
-#[path = "../../crates/trainer/tests/common/mod.rs"]
-mod common;
-#[path = "../../crates/trainer/tests/survives/mod.rs"]
-mod survives;
-
 use std::cell::LazyCell;
 
 use libfuzzer_sys::fuzz_target;
-use survives::Checkpoint;
+use taper_hostile::checkpoints::Checkpoint;
 use taper_trainer::{MODEL_FILE, OPTIMIZER_FILE};
 
 thread_local! {

@@ -1,13 +1,10 @@
 //! Corpora of two files of text.
 #![no_main]
 
-#[path = "../../crates/data/tests/survives/mod.rs"]
-mod survives;
-
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use survives::{Split, TEXT};
+use taper_hostile::corpora::{Split, TEXT};
 
 static SPLIT: LazyLock<Split> = LazyLock::new(Split::text);
 

@@ -1,14 +1,11 @@
 //! Files of tokenizers: `tokenizer.json`.
 #![no_main]
 
-#[path = "../../crates/data/tests/survives/mod.rs"]
-mod survives;
-
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use survives::tokenizer_file;
+use taper_hostile::corpora::tokenizer_file;
 use taper_data::{Tokenizer, TokenizerConfig, TokenizerKind};
 
 static FILE: LazyLock<PathBuf> = LazyLock::new(|| taper_fuzz::folder().join("tokenizer.json"));

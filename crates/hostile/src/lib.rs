@@ -1,13 +1,21 @@
-//! Damaged and hostile input for the tests of the other crates.
+//! Damaged and hostile input, and what everything that reads it is put through.
+//!
+//! The modules say what must hold of one damaged input: [`corpora`] of text and tokenizers,
+//! [`checkpoints`], [`recipes`], [`scores`]. The tests beside them are property tests, which damage
+//! valid input at random; the fuzz targets in `fuzz` put what a fuzzer guided by coverage finds
+//! through the same.
 //!
 //! A parser survives random bytes easily: it refuses the first of them. [`assault`] therefore
 //! starts from valid input and damages it a little, so that most of it is still understood when the
 //! damage is met. The cases are the same in each run; a case that fails is reduced to the smallest
 //! that still does, and printed.
 //!
-//! Only for `[dev-dependencies]`: a failure is a panic here.
+//! Only for tests: a failure is a panic here.
 
+pub mod checkpoints;
+pub mod corpora;
 pub mod recipes;
+pub mod scores;
 
 use std::fmt;
 

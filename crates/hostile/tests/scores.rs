@@ -2,12 +2,10 @@
 //! text is no edit away from itself.
 //!
 //! A few thousand cases run with the other tests; a million with
-//! `cargo test --release -p taper-metrics --test hostile -- --ignored`.
+//! `cargo test --release -p taper-hostile --test scores -- --ignored`.
 
-mod survives;
-
-use survives::scores;
 use taper_hostile::assault_with_text;
+use taper_hostile::scores::scores;
 use taper_metrics::Tokenizer;
 
 fn texts(cases: u32) {

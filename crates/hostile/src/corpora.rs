@@ -1,23 +1,24 @@
-//! What damaged files of text and tokenizers are put through: by the property tests beside this,
-//! and by the fuzz targets in `fuzz`.
-#![allow(dead_code, reason = "each program that includes it uses a part")]
+//! What damaged files of text and tokenizers are put through.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use taper_data::{DataConfig, Format, PairReader, Tokenizer};
 
-/// Valid input to damage, in the format of its name.
-pub(crate) const TEXT: &[u8] = "one\r\ntwo ü\n\nthree\n".as_bytes();
-pub(crate) const TABLE: &[u8] = "id\tenglish\tgerman\n1\ta \"b\"\tä\n2\tc\td\n".as_bytes();
-pub(crate) const JSON_LINES: &[u8] =
+/// Valid lines of text, to be damaged.
+pub const TEXT: &[u8] = "one\r\ntwo ü\n\nthree\n".as_bytes();
+/// A valid table, to be damaged.
+pub const TABLE: &[u8] = "id\tenglish\tgerman\n1\ta \"b\"\tä\n2\tc\td\n".as_bytes();
+/// Valid lines of JSON, to be damaged.
+pub const JSON_LINES: &[u8] =
     b"{\"en\": \"a\", \"de\": \"\\u00e4\"}\n\n{\"translation\": {\"en\": \"b\", \"de\": \"c\"}, \"id\": 1.5e3}\n";
 
 /// Which columns of [`TABLE`] are the sides.
-pub(crate) const COLUMNS: [[&str; 2]; 3] = [["", ""], ["english", "german"], ["3", "2"]];
+pub const COLUMNS: [[&str; 2]; 3] = [["", ""], ["english", "german"], ["3", "2"]];
 
 /// A split of a corpus, one file of which is damaged again and again.
-pub(crate) struct Split {
+#[derive(Debug)]
+pub struct Split {
     damaged: PathBuf,
     config: DataConfig,
     // Removed with it.
@@ -27,7 +28,10 @@ pub(crate) struct Split {
 impl Split {
     /// A split in `format` whose file `damaged` is to come; of text, the other side has the lines
     /// `other`.
-    pub(crate) fn new(format: Format, damaged: &str, other: &str, columns: [&str; 2]) -> Self {
+    ///
+    /// # Panics
+    /// If there is no place for temporary files.
+    pub fn new(format: Format, damaged: &str, other: &str, columns: [&str; 2]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config =
             DataConfig { dir: folder.path().to_owned(), format, ..DataConfig::default() };
@@ -37,28 +41,31 @@ impl Split {
     }
 
     /// Text of as many lines as [`TEXT`].
-    pub(crate) fn text() -> Self {
+    pub fn text() -> Self {
         Self::new(Format::Text, "train.en", "eins\r\nzwei ü\n\ndrei\n", ["", ""])
     }
 
     /// Columns with tabs between them.
-    pub(crate) fn table(columns: [&str; 2]) -> Self {
+    pub fn table(columns: [&str; 2]) -> Self {
         Self::new(Format::Tsv, "train.tsv", "", columns)
     }
 
     /// A JSON object a line.
-    pub(crate) fn json_lines() -> Self {
+    pub fn json_lines() -> Self {
         Self::new(Format::Jsonl, "train.jsonl", "", ["", ""])
     }
 
     /// Rows of columns, one of which has both languages.
-    pub(crate) fn parquet() -> Self {
+    pub fn parquet() -> Self {
         Self::new(Format::Parquet, "train.parquet", "", ["", ""])
     }
 
     /// Reads the split with `bytes` as its damaged file to its end or to the first fault, whose
     /// message must name a file.
-    pub(crate) fn read(&self, bytes: &[u8]) {
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn read(&self, bytes: &[u8]) {
         fs::write(&self.damaged, bytes).unwrap();
         let read = PairReader::open(&self.config, "train")
             .and_then(|mut pairs| pairs.try_for_each(|pair| pair.map(drop)));
@@ -69,8 +76,12 @@ impl Split {
     }
 }
 
-/// A file that is still a tokenizer must work, or say why it does not.
-pub(crate) fn tokenizer_file(path: &Path, bytes: &[u8]) {
+/// A file that is still a tokenizer must work, or say why it does not. The path must end in
+/// `tokenizer.json`.
+///
+/// # Panics
+/// If it does neither.
+pub fn tokenizer_file(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
     match Tokenizer::load(path) {
         Ok(tokenizer) => {

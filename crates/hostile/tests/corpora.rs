@@ -2,18 +2,19 @@
 //! memory.
 //!
 //! A few thousand cases of each kind run with the other tests; a million of each with
-//! `cargo test --release -p taper-data --test hostile -- --ignored`.
+//! `cargo test --release -p taper-hostile --test corpora -- --ignored`.
 
-mod common;
-mod survives;
-
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
-use common::write_parquet;
-use survives::{COLUMNS, JSON_LINES, Split, TABLE, TEXT, tokenizer_file};
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
 use taper_data::{DataConfig, Format, PairReader, Tokenizer, TokenizerConfig, prepare};
+use taper_hostile::corpora::{COLUMNS, JSON_LINES, Split, TABLE, TEXT, tokenizer_file};
 use taper_hostile::{assault, assault_with_text};
 
 const FEW: u32 = 3_000;
@@ -28,6 +29,28 @@ fn readers(cases: u32) {
     }
     let json_lines = Split::json_lines();
     assault(cases, &[JSON_LINES], |bytes| json_lines.read(bytes));
+}
+
+/// A Parquet file with a nested column, as the hub has translations, and one row without a target.
+fn write_parquet(path: &Path) {
+    let schema = "message schema {
+        REQUIRED BYTE_ARRAY id (UTF8);
+        REQUIRED group translation { OPTIONAL BYTE_ARRAY de (UTF8); OPTIONAL BYTE_ARRAY en (UTF8); }
+    }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer =
+        SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let columns: [(&[&str], Option<&[i16]>); 3] =
+        [(&["1", "2"], None), (&["x"], Some(&[1, 0])), (&["a", "b"], Some(&[1, 1]))];
+    for (values, levels) in columns {
+        let values: Vec<ByteArray> = values.iter().map(|value| ByteArray::from(*value)).collect();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<ByteArrayType>().write_batch(&values, levels, None).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
 }
 
 fn parquet(cases: u32) {
@@ -69,10 +92,17 @@ fn lines_come_back(cases: u32) {
     });
 }
 
+/// A sentence of a small grammar; `index` chooses its words and how many they are.
+fn sentence(index: usize) -> String {
+    let words =
+        ["the dog", "a woman", "sees", "paints", "two birds", "and", "the sea", "my friend"];
+    let chosen = (0..2 + index * index % 9).map(|at| words[(index + at * at) % words.len()]);
+    chosen.collect::<Vec<_>>().join(" ") + "."
+}
+
 fn small_tokenizer() -> Tokenizer {
     let config = TokenizerConfig { vocabulary_size: 300, ..TokenizerConfig::default() };
-    let texts =
-        common::sentences(60).into_iter().flat_map(|(source, target)| [Ok(source), Ok(target)]);
+    let texts = (0..60).map(|index| Ok(sentence(index)));
     Tokenizer::train(&config, false, false, texts).unwrap()
 }
 
@@ -102,7 +132,17 @@ fn texts_are_encoded(cases: u32) {
 /// A damaged cache is rebuilt, and gives what the whole one gave.
 fn caches(cases: u32) {
     let folder = tempfile::tempdir().unwrap();
-    let config = common::corpus(folder.path());
+    let text: String = (0..600).map(|index| sentence(index) + "\n").collect();
+    for side in ["train.en", "train.de"] {
+        fs::write(folder.path().join(side), &text).unwrap();
+    }
+    let mut config = DataConfig {
+        dir: folder.path().to_owned(),
+        validation: String::new(),
+        ..DataConfig::default()
+    };
+    config.tokenizer.vocabulary_size = 300;
+    config.batching.max_tokens = 120;
     let run = folder.path().join("run");
     let whole = prepare(&config, &run).unwrap().train;
     let path = run.join("cache/train.bin");

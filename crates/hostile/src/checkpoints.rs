@@ -1,22 +1,59 @@
-//! What damaged checkpoints are put through: by the property tests beside this, and by the fuzz
-//! targets in `fuzz`. Needs the module `common` beside it.
-#![allow(dead_code, reason = "each program that includes it uses a part")]
+//! What damaged checkpoints are put through.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use candle_core::{DType, Device};
 use sha2::{Digest, Sha256};
-use taper_model::Transformer;
+use taper_model::{ModelConfig, Sequences, Transformer};
 use taper_trainer::{
-    Checkpoints, Event, FileEntry, Identity, MODEL_FILE, NoValidation, OPTIMIZER_FILE, STATE_FILE,
-    State, Trainer, load_model, read_state,
+    BoxError, Checkpoints, Event, FileEntry, Identity, MODEL_FILE, MicroBatch, NoValidation,
+    OPTIMIZER_FILE, Position, STATE_FILE, Source, State, Trainer, TrainingConfig, load_model,
+    read_state,
 };
 
-use crate::common::{Generated, Task, model, short_run, tiny};
+/// The vocabulary of either side.
+const VOCABULARY: usize = 14;
+
+/// The smallest model that has every kind of parameter.
+fn model() -> Transformer {
+    let config = ModelConfig {
+        d_model: 32,
+        d_ff: 64,
+        heads: 4,
+        encoder_layers: 1,
+        decoder_layers: 1,
+        max_positions: 16,
+        ..ModelConfig::default()
+    };
+    Transformer::new(&config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, DType::F32).unwrap()
+}
+
+/// A run of so many updates that keeps a moving average.
+fn short_run(max_updates: u64) -> TrainingConfig {
+    TrainingConfig { max_updates, ema_decay: 0.9, ..TrainingConfig::default() }
+}
+
+/// Epochs of a single batch of a single pair.
+struct OneBatch;
+
+impl Source for OneBatch {
+    fn batches(&mut self, _epoch: u64) -> Result<u64, BoxError> {
+        Ok(1)
+    }
+
+    fn batch(&mut self, _position: Position) -> Result<MicroBatch, BoxError> {
+        Ok(MicroBatch {
+            source: Sequences::pack(&[vec![4, 5, 3]]),
+            target_in: Sequences::pack(&[vec![2, 4, 5]]),
+            target_out: vec![4, 5, 3],
+        })
+    }
+}
 
 /// A checkpoint whose files are damaged again and again.
-pub(crate) struct Checkpoint {
+pub struct Checkpoint {
     path: PathBuf,
     state: State,
     target: Transformer,
@@ -25,37 +62,40 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     /// The last checkpoint of a short run.
-    pub(crate) fn new() -> Self {
+    ///
+    /// # Panics
+    /// If there is no place for temporary files.
+    pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut trainer =
-            Trainer::new(model(&tiny(0.0)), short_run(2), Identity::default(), folder.path())
-                .unwrap();
+            Trainer::new(model(), short_run(2), Identity::default(), folder.path()).unwrap();
         let mut observer = |_: &Event| Ok(());
         trainer
-            .train(
-                &mut Generated::new(Task::Copy),
-                &mut NoValidation,
-                &mut observer,
-                &AtomicBool::new(false),
-            )
+            .train(&mut OneBatch, &mut NoValidation, &mut observer, &AtomicBool::new(false))
             .unwrap();
         let path = Checkpoints::new(folder.path()).resolve("last").unwrap();
-        Self { state: read_state(&path).unwrap(), path, target: model(&tiny(0.0)), folder }
+        Self { state: read_state(&path).unwrap(), path, target: model(), folder }
     }
 
     /// The folder of the checkpoints.
-    pub(crate) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         self.folder.path()
     }
 
     /// The bytes of one of its files.
-    pub(crate) fn file(&self, name: &str) -> Vec<u8> {
+    ///
+    /// # Panics
+    /// If it has no such file.
+    pub fn file(&self, name: &str) -> Vec<u8> {
         fs::read(self.path.join(name)).unwrap()
     }
 
     /// Of damaged states, only what means the same may be accepted. One whose checksum was made
     /// anew is not damaged: a fuzzer that sees what checksums are compared with finds such.
-    pub(crate) fn state(&self, bytes: &[u8]) {
+    ///
+    /// # Panics
+    /// If it is otherwise.
+    pub fn state(&self, bytes: &[u8]) {
         fs::write(self.path.join(STATE_FILE), bytes).unwrap();
         match read_state(&self.path) {
             Ok(read) if read.checksum == self.state.checksum => assert_eq!(read, self.state),
@@ -64,14 +104,20 @@ impl Checkpoint {
         }
     }
 
-    /// Weights that are not those that were saved are refused.
-    pub(crate) fn weights(&self, bytes: &[u8]) -> bool {
+    /// Whether weights are loaded: those that were saved are, and no others.
+    ///
+    /// # Panics
+    /// If they cannot be written.
+    pub fn weights(&self, bytes: &[u8]) -> bool {
         fs::write(self.path.join(MODEL_FILE), bytes).unwrap();
         load_model(&self.path, &self.target, "").is_ok()
     }
 
     /// Weights that the state vouches for are loaded, or refused for what they are.
-    pub(crate) fn vouched_weights(&self, bytes: &[u8]) {
+    ///
+    /// # Panics
+    /// If it is otherwise.
+    pub fn vouched_weights(&self, bytes: &[u8]) {
         fs::write(self.path.join(MODEL_FILE), bytes).unwrap();
         self.vouch_for(MODEL_FILE, bytes);
         if let Err(error) = load_model(&self.path, &self.target, "") {
@@ -79,17 +125,15 @@ impl Checkpoint {
         }
     }
 
-    /// The same of moments.
-    pub(crate) fn vouched_moments(&self, bytes: &[u8]) {
+    /// Moments that the state vouches for are loaded, or refused for what they are.
+    ///
+    /// # Panics
+    /// If it is otherwise.
+    pub fn vouched_moments(&self, bytes: &[u8]) {
         fs::write(self.path.join(OPTIMIZER_FILE), bytes).unwrap();
         self.vouch_for(OPTIMIZER_FILE, bytes);
-        let resumed = Trainer::resume(
-            model(&tiny(0.0)),
-            short_run(4),
-            Identity::default(),
-            self.root(),
-            "last",
-        );
+        let resumed =
+            Trainer::resume(model(), short_run(4), Identity::default(), self.root(), "last");
         if let Err(error) = resumed {
             assert!(error.to_string().contains(OPTIMIZER_FILE), "{error}");
         }

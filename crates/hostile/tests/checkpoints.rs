@@ -2,15 +2,12 @@
 //! fit.
 //!
 //! A few thousand cases run with the other tests; a million of each kind with
-//! `cargo test --release -p taper-trainer --test hostile -- --ignored`.
-
-mod common;
-mod survives;
+//! `cargo test --release -p taper-hostile --test checkpoints -- --ignored`.
 
 use std::fs;
 
-use survives::Checkpoint;
 use taper_hostile::assault;
+use taper_hostile::checkpoints::Checkpoint;
 use taper_trainer::{Checkpoints, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE};
 
 const FEW: u32 = 2_000;
