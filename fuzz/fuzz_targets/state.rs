@@ -8,7 +8,7 @@ use taper_hostile::checkpoints::Checkpoint;
 use taper_trainer::STATE_FILE;
 
 thread_local! {
-    static CHECKPOINT: LazyCell<Checkpoint> = LazyCell::new(Checkpoint::new);
+    static CHECKPOINT: LazyCell<Checkpoint> = LazyCell::new(Checkpoint::trained);
 }
 
 fuzz_target!(

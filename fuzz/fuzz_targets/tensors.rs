@@ -9,7 +9,7 @@ use taper_trainer::{MODEL_FILE, OPTIMIZER_FILE};
 
 thread_local! {
     /// One for each choice, so that what an input leaves behind in one file does not matter to one for the other.
-    static CHECKPOINTS: LazyCell<[Checkpoint; 2]> = LazyCell::new(|| [Checkpoint::new(), Checkpoint::new()]);
+    static CHECKPOINTS: LazyCell<[Checkpoint; 2]> = LazyCell::new(|| [Checkpoint::trained(), Checkpoint::trained()]);
 }
 
 fuzz_target!(

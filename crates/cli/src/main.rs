@@ -12,7 +12,6 @@
 
 mod arguments;
 mod commands;
-mod decoding_arguments;
 mod error;
 mod progress;
 mod signals;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use taper_run::checks::device;
-use taper_run::evaluation::TestResult;
+use taper_run::evaluation::TestSetResult;
 use taper_run::training::{End, Outcome};
 use taper_run::{RunEvent, RunObserver};
 use taper_trainer::{Event, Scores, StopReason, Timing};
@@ -240,16 +240,16 @@ impl RunObserver for TestReporter {
 }
 
 /// Sample translations, scores, and what can be done next.
-fn report_tests(folder: &Path, checkpoint: &Path, results: &[TestResult], samples: usize) {
+fn report_tests(folder: &Path, checkpoint: &Path, results: &[TestSetResult], samples: usize) {
     if let Some(first) = results.first() {
         report_line("\nsample translations");
-        for line in first.samples(samples) {
+        for line in first.sample_translations(samples) {
             report_line(&line);
         }
         let name = checkpoint.file_name().unwrap_or(checkpoint.as_os_str()).to_string_lossy();
         report_line(&format!("\ntest scores, weights {name}"));
     }
-    for line in results.iter().flat_map(TestResult::lines) {
+    for line in results.iter().flat_map(TestSetResult::lines) {
         report_line(&line);
     }
     let run = quoted(folder);

@@ -65,7 +65,7 @@ impl Checkpoint {
     ///
     /// # Panics
     /// If there is no place for temporary files.
-    pub fn new() -> Self {
+    pub fn trained() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut trainer =
             Trainer::new(model(), short_run(2), Identity::default(), folder.path()).unwrap();

@@ -14,12 +14,12 @@ const FEW: u32 = 2_000;
 const MANY: u32 = 1_000_000;
 
 fn states(cases: u32) {
-    let checkpoint = Checkpoint::new();
+    let checkpoint = Checkpoint::trained();
     assault(cases, &[&checkpoint.file(STATE_FILE)], |bytes| checkpoint.state(bytes));
 }
 
 fn tensors(cases: u32) {
-    let checkpoint = Checkpoint::new();
+    let checkpoint = Checkpoint::trained();
     let seed = checkpoint.file(MODEL_FILE);
     // The header is where damage is understood: a copy of the file in which most of the damage
     // falls there.
@@ -48,7 +48,7 @@ fn filled_up(bytes: &[u8], seed: &[u8]) -> Vec<u8> {
 
 /// The pointers and the names of directories come from the disk, too.
 fn pointers(cases: u32) {
-    let checkpoint = Checkpoint::new();
+    let checkpoint = Checkpoint::trained();
     let checkpoints = Checkpoints::new(checkpoint.root());
     assault(cases, &[b"step-00000002\n", b"../step-00000002", b"/"], |bytes| {
         fs::write(checkpoint.root().join("last"), bytes).unwrap();

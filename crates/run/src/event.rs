@@ -8,7 +8,7 @@ use candle_core::Device;
 use taper_trainer::{StopReason, WarmStart};
 
 use crate::checks::cost::Cost;
-use crate::evaluation::TestResult;
+use crate::evaluation::TestSetResult;
 use crate::training::{DataSummary, End};
 
 /// What happens in a run, in the order of the variants.
@@ -85,7 +85,7 @@ pub enum RunEvent<'a> {
         /// The step of that checkpoint.
         step: u64,
         /// The scores.
-        results: &'a [TestResult],
+        results: &'a [TestSetResult],
         /// How many sample translations the recipe asks for.
         samples: usize,
     },

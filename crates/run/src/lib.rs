@@ -19,7 +19,7 @@ pub use config::RunConfig;
 pub use event::{Notice, RunEvent, RunObserver};
 pub use folder::RunFolder;
 pub use training::{Outcome, TrainSettings};
-pub use translation::{LineTranslator, LoadSettings, LoadedRun};
+pub use translation::{LineTranslator, LoadSettings, LoadedRun, TranslationSettings};
 
 /// The chain of causes on one line. A cause that its parent already quotes is
 /// not repeated, and line breaks become semicolons.

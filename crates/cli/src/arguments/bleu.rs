@@ -46,7 +46,7 @@ pub(super) fn spell_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsStri
 
 /// A metric that `bleu` computes, in the order of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum Metric {
+pub(crate) enum MetricName {
     /// BLEU
     Bleu,
     /// chrF2, or as --chrf-word-order and the like say
@@ -86,7 +86,7 @@ pub(crate) struct Bleu {
     pub(crate) encoding: String,
     /// What to compute
     #[arg(long, short, value_enum, value_delimiter = ',', num_args = 1.., default_value = "bleu")]
-    pub(crate) metrics: Vec<Metric>,
+    pub(crate) metrics: Vec<MetricName>,
     /// Score each sentence instead of the corpus [sacreBLEU: -sl]
     #[arg(long)]
     pub(crate) sentence_level: bool,

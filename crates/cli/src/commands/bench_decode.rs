@@ -1,15 +1,14 @@
 //! `taper bench decode`: how fast a run translates, and in how much memory.
 
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 use taper_decoding::DecodingConfig;
 
-use crate::decoding_arguments::BenchDecode;
+use crate::arguments::BenchDecode;
 use crate::text::{print_line, read_lines};
-use taper_run::translation::{Limit, LineTranslator, OverlongRule, Shown, for_the_best};
+use taper_run::translation::{LineTranslator, TranslationSettings, for_the_best};
 
 /// What was measured.
 #[derive(Debug, Serialize)]
@@ -45,10 +44,11 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     }
     let mut overrides = arguments.set.clone();
     overrides.extend(arguments.threads.map(|threads| format!("threads={threads}")));
-    let mut run = arguments.weights.load(&arguments.run, &overrides)?;
-    arguments.search.apply(&mut run.config.decoding, None)?;
-    let limit = Limit::of(&run.config, OverlongRule::Split, None);
-    let translator = LineTranslator::new(&run, &[] as &[&Path], limit, Shown::default())?;
+    let run = arguments.weights.load(&arguments.run, &overrides)?;
+    let mut settings = TranslationSettings::of(&run.config);
+    arguments.search.apply(&mut settings.decoding, None)?;
+    let decoding = for_the_best(&settings.decoding);
+    let translator = LineTranslator::new(&run, &settings)?;
     decode(&translator, first_to_translate(&lines))?;
     let first_translation_seconds = began.elapsed().as_secs_f64();
 
@@ -60,7 +60,6 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
         seconds.push(began.elapsed().as_secs_f64());
     }
     let typical = median(&seconds);
-    let decoding = for_the_best(&run.config.decoding);
     let report = Report {
         sentences: lines.len(),
         tokens,

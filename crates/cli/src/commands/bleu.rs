@@ -10,7 +10,7 @@ use taper_metrics::{
     Bleu, Chrf, Metric, Score, Signature, Smoothing, Statistics, Ter, Tokenizer, Trials, segments,
 };
 
-use crate::arguments::{self, OutputFormat};
+use crate::arguments::{self, MetricName, OutputFormat};
 use crate::text::{print_line, say};
 use inputs::Inputs;
 use report::{Report, SystemReport};
@@ -135,15 +135,15 @@ fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
     };
     let metric = |name| -> Result<Box<dyn Metric>> {
         Ok(match name {
-            arguments::Metric::Bleu => Box::new(bleu(arguments)?),
-            arguments::Metric::Chrf => Box::new(chrf.clone()),
-            arguments::Metric::Chrfpp if ![0, 2].contains(&chrf.word_order) => {
+            MetricName::Bleu => Box::new(bleu(arguments)?),
+            MetricName::Chrf => Box::new(chrf.clone()),
+            MetricName::Chrfpp if ![0, 2].contains(&chrf.word_order) => {
                 bail!(
                     "--metrics chrfpp is chrF with a word order of 2: for another, give chrf and --chrf-word-order"
                 )
             }
-            arguments::Metric::Chrfpp => Box::new(Chrf { word_order: 2, ..chrf.clone() }),
-            arguments::Metric::Ter => Box::new(ter.clone()),
+            MetricName::Chrfpp => Box::new(Chrf { word_order: 2, ..chrf.clone() }),
+            MetricName::Ter => Box::new(ter.clone()),
         })
     };
     let mut metrics: Vec<Box<dyn Metric>> = Vec::with_capacity(names.len());

@@ -6,7 +6,7 @@ use taper_data::read_pairs;
 use crate::arguments::Evaluate;
 use crate::progress::TestReporter;
 use crate::text::print_line;
-use taper_run::evaluation::TestResult;
+use taper_run::evaluation::TestSetResult;
 use taper_run::translation::for_the_best;
 
 /// Runs the command.
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     let mut results = Vec::with_capacity(splits.len());
     for split in &splits {
         let result =
-            TestResult::of(split, &run.config, &run.tokenizers, &run.model, &mut reporter)?;
+            TestSetResult::of(split, &run.config, &run.tokenizers, &run.model, &mut reporter)?;
         if !arguments.json {
             for line in result.lines() {
                 print_line(&line)?;

@@ -6,7 +6,7 @@ use taper_decoding::Translator;
 use crate::arguments::Score;
 use crate::progress::sentence_bar;
 use crate::text::{print_line, read_lines};
-use taper_run::translation::{Limit, OverlongRule};
+use taper_run::translation::{LineLimit, OverlongRule};
 use taper_run::translation::{by_line, encode_sources};
 
 /// Runs the command: one line for each pair, log-probability and
@@ -26,7 +26,8 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
     let run = arguments.weights.load(&arguments.run, &[])?;
     let source_ids = encode_sources(&run.tokenizers, &sources)?;
     let target_ids = run.tokenizers.target().encode_batch(&targets)?;
-    let limit = Limit::of(&run.config, OverlongRule::Error, arguments.max_tokens);
+    let most = arguments.max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);
+    let limit = LineLimit::new(OverlongRule::Error, most).within(&run.config.model);
     let most = limit.tokens;
     // A source ends with </s>; a target has as many positions, the first of which `<s>` takes.
     for (path, ids, ends) in

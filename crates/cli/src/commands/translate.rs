@@ -9,13 +9,13 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use crate::arguments::Translate;
+use crate::arguments::{Form, TextArguments, Translate};
 use crate::progress::sentence_bar;
 use crate::text::{print_line, say, standard_input};
 use input::Input;
 use output::Output;
 use taper_run::LoadedRun;
-use taper_run::translation::{LineTranslator, OverlongRule, Shown, Translated, Translation};
+use taper_run::translation::{LineTranslator, OverlongRule, TranslatedLine, Translation};
 
 /// One line of `--json`.
 #[derive(Debug, Serialize)]
@@ -23,20 +23,21 @@ struct Record<'a> {
     line: usize,
     source: &'a str,
     #[serde(flatten)]
-    translated: &'a Translated,
+    translated: &'a TranslatedLine,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Translate) -> Result<()> {
-    if arguments.input.is_none() && std::io::stdin().is_terminal() {
-        refuse_files(arguments)?;
-        return with_model(arguments, |run, translator| converse(run, translator, arguments));
+    let form = arguments.form();
+    if arguments.text.input.is_none() && std::io::stdin().is_terminal() {
+        refuse_files(&arguments.text)?;
+        return with_model(arguments, |run, translator| converse(run, translator, form));
     }
     // What is wrong with files is found before the model is loaded.
-    let mut input = Input::open(arguments)?;
-    let output = Output::open(arguments.output.as_deref())?;
+    let mut input = Input::open(&arguments.text)?;
+    let output = Output::open(arguments.text.output.as_deref())?;
     let translated =
-        with_model(arguments, |_, translator| stream(translator, arguments, &mut input, &output))
+        with_model(arguments, |_, translator| stream(translator, form, &mut input, &output))
             .and_then(|()| output.finish());
     if translated.is_err() {
         output.give_up();
@@ -45,11 +46,11 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
 }
 
 /// Refuses what goes with a text, not with a conversation.
-fn refuse_files(arguments: &Translate) -> Result<()> {
+fn refuse_files(text: &TextArguments) -> Result<()> {
     let given = [
-        ("--prefix", arguments.prefix.is_some()),
-        ("--output", arguments.output.is_some()),
-        ("--window", arguments.window.is_some()),
+        ("--prefix", text.prefix.is_some()),
+        ("--output", text.output.is_some()),
+        ("--window", text.window.is_some()),
     ];
     for (name, given) in given {
         if given {
@@ -64,16 +65,9 @@ fn with_model(
     arguments: &Translate,
     act: impl FnOnce(&LoadedRun, &LineTranslator<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut run = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
-    arguments.control.apply(&mut run.config.decoding)?;
-    arguments.search.apply(&mut run.config.decoding, arguments.n_best)?;
-    let limit = arguments.overlong.limit(&run.config)?;
-    let shown = Shown {
-        all: arguments.json || arguments.n_best.is_some(),
-        alignments: arguments.alignments,
-        weights: arguments.json,
-    };
-    act(&run, &LineTranslator::new(&run, &arguments.ensemble, limit, shown)?)
+    let run = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+    let translator = LineTranslator::new(&run, &arguments.settings(&run.config)?)?;
+    act(&run, &translator)
 }
 
 /// Whether there is something at `path` that is neither a file nor a folder, such as a pipe or a
@@ -85,7 +79,7 @@ fn is_stream(path: &Path) -> bool {
 /// Translates one window of the text after the other, and writes each before the next is read.
 fn stream(
     translator: &LineTranslator<'_>,
-    arguments: &Translate,
+    form: Form,
     input: &mut Input,
     output: &Output,
 ) -> Result<()> {
@@ -101,7 +95,7 @@ fn stream(
                 let translated = translated?;
                 report(line, &translated);
                 // Line by line: with weights one may take megabytes.
-                output.write(&render(arguments, line, source, &translated)?)?;
+                output.write(&render(form, line, source, &translated)?)?;
             }
             Ok(())
         })?;
@@ -111,7 +105,7 @@ fn stream(
 }
 
 /// Says on standard error that a line was too long, and what became of it.
-fn report(line: usize, translated: &Translated) {
+fn report(line: usize, translated: &TranslatedLine) {
     if let Some(overlong) = &translated.overlong {
         let done = match overlong.rule {
             OverlongRule::Split => format!("translated in {} parts", overlong.parts),
@@ -128,26 +122,18 @@ fn report(line: usize, translated: &Translated) {
 
 /// What is printed for one source line: as many lines as translations were
 /// asked for, each ended.
-fn render(
-    arguments: &Translate,
-    line: usize,
-    source: &str,
-    translated: &Translated,
-) -> Result<String> {
-    if arguments.json {
-        let record = Record { line, source, translated };
-        return Ok(serde_json::to_string(&record)? + "\n");
-    }
+fn render(form: Form, line: usize, source: &str, translated: &TranslatedLine) -> Result<String> {
     let translations = &translated.translations;
-    if arguments.n_best.is_some() {
-        let listed = translations
+    Ok(match form {
+        Form::Json => serde_json::to_string(&Record { line, source, translated })? + "\n",
+        Form::NBest => translations
             .iter()
-            .map(|one| format!("{line}\t{:.4}\t{}{}\n", one.score, one.text, pharaoh(one)));
-        return Ok(listed.collect());
-    }
-    Ok(translations
-        .first()
-        .map_or_else(|| "\n".to_owned(), |best| format!("{}{}\n", best.text, pharaoh(best))))
+            .map(|one| format!("{line}\t{:.4}\t{}{}\n", one.score, one.text, pharaoh(one)))
+            .collect(),
+        Form::Best => translations
+            .first()
+            .map_or_else(|| "\n".to_owned(), |best| format!("{}{}\n", best.text, pharaoh(best))),
+    })
 }
 
 /// A tab and the pairs of the alignment, source first, where there is one.
@@ -161,7 +147,7 @@ fn pharaoh(translation: &Translation) -> String {
 }
 
 /// A prompt for each sentence, until the end of input.
-fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, arguments: &Translate) -> Result<()> {
+fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, form: Form) -> Result<()> {
     let data = &run.config.data;
     say(&format!(
         "{} → {}, weights of step {}; one sentence a line, Ctrl-D ends",
@@ -188,7 +174,7 @@ fn converse(run: &LoadedRun, translator: &LineTranslator<'_>, arguments: &Transl
         };
         for translated in &found {
             report(number, translated);
-            print_line(render(arguments, number, &lines[0], translated)?.trim_end_matches('\n'))?;
+            print_line(render(form, number, &lines[0], translated)?.trim_end_matches('\n'))?;
         }
     }
     say("");
@@ -214,7 +200,7 @@ mod tests {
             let Command::Translate(arguments) = arguments.command else {
                 panic!("another command")
             };
-            let result = refuse_files(&arguments);
+            let result = refuse_files(&arguments.text);
             assert_eq!(result.is_err(), refused, "{option}");
             if let Err(error) = result {
                 assert!(

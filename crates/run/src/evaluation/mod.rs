@@ -3,6 +3,6 @@
 mod scores;
 mod test_sets;
 
-pub use scores::Scores;
-pub use test_sets::TestResult;
+pub use scores::TextScores;
+pub use test_sets::TestSetResult;
 pub(crate) use test_sets::save;

@@ -8,7 +8,7 @@ use crate::config::EvaluationConfig;
 
 /// The scores of one set of translations.
 #[derive(Debug, Clone, Serialize)]
-pub struct Scores {
+pub struct TextScores {
     /// Corpus BLEU.
     pub bleu: BleuScore,
     /// chrF2.
@@ -17,7 +17,7 @@ pub struct Scores {
     pub chrf_plus_plus: ChrfScore,
 }
 
-impl Scores {
+impl TextScores {
     /// Scores `hypotheses` against one reference each.
     ///
     /// # Errors

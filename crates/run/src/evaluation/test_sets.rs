@@ -8,19 +8,17 @@ use taper_data::TokenizerPair;
 use taper_metrics::Tokenizer;
 use taper_model::Transformer;
 
-use super::Scores;
+use super::TextScores;
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::folder::files::write_atomically;
 use crate::training::ParallelText;
-use crate::translation::Limit;
-use crate::translation::OverlongRule;
-use crate::translation::translate_best;
+use crate::translation::{LineTranslator, TranslationSettings};
 
-/// A decoded test set with its scores.
+/// A test set, decoded and scored.
 #[derive(Debug, Clone, Serialize)]
-pub struct TestResult {
+pub struct TestSetResult {
     /// The split's name.
     pub split: String,
     /// How many sentences it has.
@@ -30,7 +28,7 @@ pub struct TestResult {
     pub overlong: usize,
     /// The scores.
     #[serde(flatten)]
-    pub scores: Scores,
+    pub scores: TextScores,
     /// Sources and references.
     #[serde(skip)]
     pub text: ParallelText,
@@ -39,7 +37,7 @@ pub struct TestResult {
     pub translations: Vec<String>,
 }
 
-impl TestResult {
+impl TestSetResult {
     /// Decodes and scores `split` with the recipe's decoding settings.
     ///
     /// # Errors
@@ -54,17 +52,16 @@ impl TestResult {
         let text = ParallelText::read(&config.data, split)?;
         let total = text.sources.len();
         let mut observed = observer.observe(&RunEvent::Decoding { split, done: 0, total });
-        let limit = Limit::of(config, OverlongRule::Split, None);
-        let decoded =
-            translate_best(model, tokenizers, &config.decoding, limit, &text.sources, |done| {
-                if observed.is_ok() {
-                    observed = observer.observe(&RunEvent::Decoding { split, done, total });
-                }
-            });
+        let translator = LineTranslator::of(model, tokenizers, &TranslationSettings::of(config));
+        let decoded = translator.best(&text.sources, |done| {
+            if observed.is_ok() {
+                observed = observer.observe(&RunEvent::Decoding { split, done, total });
+            }
+        });
         observer.observe(&RunEvent::Decoded)?;
         let (translations, overlong) = decoded?;
         observed?;
-        let scores = Scores::new(&translations, &text.references, &config.scoring())
+        let scores = TextScores::new(&translations, &text.references, &config.scoring())
             .with_context(|| format!("split `{split}`"))?;
         if scores.bleu.looks_tokenized && config.evaluation.tokenize != Tokenizer::None {
             let split = split.to_owned();
@@ -92,7 +89,7 @@ impl TestResult {
     }
 
     /// `count` examples spread over the set: source, translation, reference.
-    pub fn samples(&self, count: usize) -> Vec<String> {
+    pub fn sample_translations(&self, count: usize) -> Vec<String> {
         let total = self.translations.len();
         let count = count.min(total);
         let mut lines = Vec::new();
@@ -111,7 +108,7 @@ impl TestResult {
 ///
 /// # Errors
 /// When the folder cannot be written to.
-pub(crate) fn save(folder: &RunFolder, results: &[TestResult]) -> Result<()> {
+pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> {
     let json = serde_json::to_vec_pretty(results).context("scores are not JSON")?;
     write_atomically(&folder.scores(), &json)?;
     for result in results {

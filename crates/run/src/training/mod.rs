@@ -29,7 +29,7 @@ use taper_trainer::{
 use crate::checks::cost::Cost;
 use crate::checks::{device, disk, memory, use_threads};
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
-use crate::evaluation::{self, TestResult};
+use crate::evaluation::{self, TestSetResult};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{MetricsLog, RunFolder, RunLock, rescue};
 use crate::one_line;
@@ -74,7 +74,7 @@ pub enum Outcome {
         /// Updates made.
         step: u64,
         /// The test sets, decoded with the weights that [`LoadedRun`](crate::LoadedRun) takes.
-        results: Vec<TestResult>,
+        results: Vec<TestSetResult>,
     },
 }
 
@@ -444,13 +444,13 @@ fn test(
     tokenizers: &TokenizerPair,
     model: &Transformer,
     observer: &mut dyn RunObserver,
-) -> Result<Vec<TestResult>> {
+) -> Result<Vec<TestSetResult>> {
     let checkpoint = folder.checkpoint(None)?;
     let step = load_model(&checkpoint, model, &tokenizers.hash())?.step;
     let mut results = Vec::new();
     if config.evaluation.test_after_training {
         for split in &config.data.test {
-            results.push(TestResult::of(split, config, tokenizers, model, observer)?);
+            results.push(TestSetResult::of(split, config, tokenizers, model, observer)?);
         }
         evaluation::save(folder, &results)?;
     }

@@ -10,10 +10,8 @@ use taper_trainer::{BoxError, Validate, evaluate};
 
 use super::batches::in_order;
 use crate::config::{EvaluationConfig, RunConfig};
-use crate::evaluation::Scores;
-use crate::translation::Limit;
-use crate::translation::OverlongRule;
-use crate::translation::translate_best;
+use crate::evaluation::TextScores;
+use crate::translation::{LineTranslator, TranslationSettings};
 
 /// Measures a model on the validation split.
 pub(crate) struct Validation {
@@ -22,8 +20,7 @@ pub(crate) struct Validation {
     label_smoothing: f64,
     text: ParallelText,
     tokenizers: TokenizerPair,
-    decoding: DecodingConfig,
-    limit: Limit,
+    settings: TranslationSettings,
     evaluation: EvaluationConfig,
 }
 
@@ -49,13 +46,15 @@ impl Validation {
             label_smoothing: config.training.label_smoothing,
             text,
             tokenizers: tokenizers.clone(),
-            decoding: DecodingConfig {
-                beam_size: 1,
-                n_best: 1,
-                sampling: SamplingConfig::default(),
-                ..config.decoding.clone()
+            settings: TranslationSettings {
+                decoding: DecodingConfig {
+                    beam_size: 1,
+                    n_best: 1,
+                    sampling: SamplingConfig::default(),
+                    ..config.decoding.clone()
+                },
+                ..TranslationSettings::of(config)
             },
-            limit: Limit::of(config, OverlongRule::Split, None),
             evaluation: config.scoring(),
         })
     }
@@ -70,15 +69,9 @@ impl Validate<Transformer> for Validation {
         let batches = in_order(&self.dataset, &self.batching);
         let mut scores = evaluate(model, batches, self.label_smoothing)?.scores();
         if !self.text.sources.is_empty() {
-            let (translations, _) = translate_best(
-                model,
-                &self.tokenizers,
-                &self.decoding,
-                self.limit,
-                &self.text.sources,
-                |_| {},
-            )?;
-            let text = Scores::new(&translations, &self.text.references, &self.evaluation)?;
+            let translator = LineTranslator::of(model, &self.tokenizers, &self.settings);
+            let (translations, _) = translator.best(&self.text.sources, |_| {})?;
+            let text = TextScores::new(&translations, &self.text.references, &self.evaluation)?;
             scores.insert("bleu", text.bleu.score);
             scores.insert("chrf", text.chrf.score);
         }

@@ -1,39 +1,21 @@
 //! Lines of text in, their translations out: overlong lines, prefixes, ensembles and alignments
 //! around the search.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use serde::Serialize;
-use taper_data::{END, Tokenizer};
-use taper_decoding::{Alignment, Ensemble, align_with};
-use taper_model::Inference;
+use taper_data::{END, Tokenizer, TokenizerPair};
+use taper_decoding::{Alignment, DecodingConfig, Ensemble, align_with};
+use taper_model::{Inference, Transformer};
 
-use super::overlong::{Limit, Overlong, encode_long, join};
-use super::{LoadedRun, Text, Translation, encode_sources, for_the_best, translate};
-
-/// The most weights of alignments that are held at once: 16 MiB of them. Those of one line may be
-/// more, where it has many parts; nearly all of them are zero then, since each part attends to
-/// itself alone.
-const MOST_WEIGHTS: usize = 1 << 22;
-
-/// How many tokens two divisions of a text are looked through for a token that they share.
-const AHEAD: usize = 64;
-
-/// What is shown of a line. The rest is not computed, or not kept.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Shown {
-    /// Every translation that is found, not only the best.
-    pub all: bool,
-    /// The alignment of each.
-    pub alignments: bool,
-    /// Its tokens and weights too, not only its pairs.
-    pub weights: bool,
-}
+use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
+use super::overlong::{LineLimit, Overlong, encode_long};
+use super::punctuation::join;
+use super::search::{TextPart, encode_sources, translate};
+use super::{Detail, LoadedRun, Translation, TranslationSettings, for_the_best};
 
 /// The translations of one line.
 #[derive(Debug, Serialize)]
-pub struct Translated {
+pub struct TranslatedLine {
     /// Best first, at least one.
     pub translations: Vec<Translation>,
     /// What was done if the line was too long.
@@ -41,77 +23,74 @@ pub struct Translated {
     pub overlong: Option<Overlong>,
 }
 
-/// Which source token each target token was made from.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct AlignedTokens {
-    /// Tokens of the source line, `</s>` last, also where it was translated in parts, which the
-    /// model saw with tokens and a `</s>` of their own; of its beginning where that alone was
-    /// translated. None where only pairs are shown.
-    pub source_tokens: Vec<String>,
-    /// Tokens of the translation; none where only pairs are shown.
-    pub target_tokens: Vec<String>,
-    /// (source, target) positions from 0.
-    pub pairs: Vec<(usize, usize)>,
-    /// For each target token the weight of each source token; nothing where only pairs are shown,
-    /// and for a line whose translations have more than [`MOST_WEIGHTS`].
-    pub weights: Vec<Vec<f32>>,
-}
-
-/// A line after the search.
-struct Found<'l> {
-    line: &'l str,
-    /// The tokens of each of its parts, `</s>` last; none where nothing is to be aligned.
-    sources: Vec<Vec<u32>>,
-    /// The translations of each part, as many of one as of another.
-    translations: Vec<Vec<Translation>>,
-    overlong: Option<Overlong>,
-}
-
-impl Found<'_> {
-    /// What is to be aligned: of each translation in turn, each part and what was made of it.
-    fn pairs(&self) -> impl Iterator<Item = (&[u32], &[u32])> {
-        let ranks = self.translations.first().map_or(0, Vec::len);
-        (0..ranks).flat_map(move |rank| {
-            let parts = self.sources.iter().zip(&self.translations);
-            parts.map(move |(source, found)| (source.as_slice(), found[rank].tokens.as_slice()))
-        })
-    }
-
-    /// How many weights its alignments have: one of each source token for each target token.
-    fn weights(&self) -> usize {
-        let width: usize = self.sources.iter().map(Vec::len).sum();
-        let height: usize = self.pairs().map(|(_, target)| target.len()).sum();
-        width.saturating_mul(height)
-    }
-}
-
-/// A run, or several that decide together, applied to lines of text.
+/// A model, or several that decide together, applied to lines of text.
+#[derive(Debug)]
 pub struct LineTranslator<'a> {
-    run: &'a LoadedRun,
-    models: Vec<Inference>,
-    limit: Limit,
-    shown: Shown,
+    tokenizers: &'a TokenizerPair,
+    /// What aligns.
+    model: &'a Transformer,
+    /// What searches.
+    members: Vec<Inference>,
+    decoding: DecodingConfig,
+    limit: LineLimit,
+    detail: Detail,
 }
 
 impl<'a> LineTranslator<'a> {
-    /// A translator by `run` and the members of the ensemble, each the folder of a run or of a
-    /// checkpoint.
+    /// A translator by `run`, and by the members of the ensemble that `settings` name.
     ///
     /// # Errors
     /// When a member cannot be loaded, or has another tokenizer.
-    pub fn new(
-        run: &'a LoadedRun,
-        ensemble: &[impl AsRef<Path>],
-        limit: Limit,
-        shown: Shown,
-    ) -> Result<Self> {
-        let mut models = vec![run.model.inference()];
-        for member in ensemble {
-            models.push(run.load_member(member.as_ref())?.inference());
+    pub fn new(run: &'a LoadedRun, settings: &TranslationSettings) -> Result<Self> {
+        let mut translator = Self::of(&run.model, &run.tokenizers, settings);
+        for member in &settings.ensemble {
+            let member = run.load_member(member)?;
+            translator.limit = translator.limit.within(member.config());
+            translator.members.push(member.inference());
         }
-        let limit =
-            models.iter().fold(limit, |limit, member| limit.within(member.model().config()));
-        Ok(Self { run, models, limit, shown })
+        Ok(translator)
+    }
+
+    /// A translator by `model` alone.
+    pub(crate) fn of(
+        model: &'a Transformer,
+        tokenizers: &'a TokenizerPair,
+        settings: &TranslationSettings,
+    ) -> Self {
+        let TranslationSettings { decoding, overlong, max_source_tokens, detail, .. } = settings;
+        let limit = LineLimit::new(*overlong, *max_source_tokens).within(model.config());
+        let decoding = if detail.all { decoding.clone() } else { for_the_best(decoding) };
+        Self {
+            tokenizers,
+            model,
+            members: vec![model.inference()],
+            decoding,
+            limit,
+            detail: *detail,
+        }
+    }
+
+    /// The best translation of each line, and how many lines were translated in parts because they
+    /// have too many tokens.
+    ///
+    /// # Errors
+    /// As [`Self::translate`].
+    pub(crate) fn best(
+        &self,
+        lines: &[String],
+        progress: impl FnMut(usize),
+    ) -> Result<(Vec<String>, usize)> {
+        let (mut texts, mut overlong) = (Vec::with_capacity(lines.len()), 0);
+        for line in self.translate(lines, &[], 1, progress)? {
+            let mut line = line?;
+            overlong += usize::from(line.overlong.is_some());
+            texts.push(if line.translations.is_empty() {
+                String::new()
+            } else {
+                line.translations.swap_remove(0).text
+            });
+        }
+        Ok((texts, overlong))
     }
 
     /// Translates `lines`, which are numbered from `first`; each begins with its entry of
@@ -128,32 +107,37 @@ impl<'a> LineTranslator<'a> {
         prefixes: &[String],
         first: usize,
         progress: impl FnMut(usize),
-    ) -> Result<impl Iterator<Item = Result<Translated>>> {
+    ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
         let mut texts = Vec::with_capacity(lines.len());
         let mut cuts = Vec::with_capacity(lines.len());
         for (index, line) in lines.iter().enumerate() {
             let (parts, overlong) =
-                self.limit.apply(self.run.tokenizers.source(), line, first + index)?;
+                self.limit.apply(self.tokenizers.source(), line, first + index)?;
             for (source, part) in parts.iter().zip(0..) {
                 let prefix =
                     if part == 0 { prefixes.get(index).map_or("", String::as_str) } else { "" };
-                texts.push(Text { source, prefix, line: first + index, part });
+                texts.push(TextPart { source, prefix, line: first + index, part });
             }
             cuts.push((parts.len(), overlong));
         }
         let mut found = self.search(&texts, progress)?.into_iter();
         let to_align: Vec<&str> =
-            texts.iter().filter(|_| self.shown.alignments).map(|text| text.source).collect();
-        let mut sources = encode_sources(&self.run.tokenizers, &to_align)?.into_iter();
-        let most = if self.shown.all { usize::MAX } else { 1 };
+            texts.iter().filter(|_| self.detail.alignments).map(|text| text.source).collect();
+        let mut sources = encode_sources(self.tokenizers, &to_align)?.into_iter();
+        let most = if self.detail.all { usize::MAX } else { 1 };
         let found = lines.iter().zip(cuts).map(|(line, (parts, overlong))| {
             let mut translations: Vec<Vec<Translation>> = found.by_ref().take(parts).collect();
             // A translation of the line is made of one of each part.
             let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
             translations.iter_mut().for_each(|part| part.truncate(ranks));
-            Found { line, sources: sources.by_ref().take(parts).collect(), translations, overlong }
+            SearchedLine {
+                line,
+                sources: sources.by_ref().take(parts).collect(),
+                translations,
+                overlong,
+            }
         });
-        Ok(together(found).into_iter().flat_map(move |group| match self.finish(group) {
+        Ok(by_weight(found).into_iter().flat_map(move |group| match self.finish(group) {
             Ok(lines) => lines.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error)],
         }))
@@ -161,22 +145,21 @@ impl<'a> LineTranslator<'a> {
 
     fn search(
         &self,
-        texts: &[Text<'_>],
+        texts: &[TextPart<'_>],
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<Translation>>> {
-        let (tokenizers, config) = (&self.run.tokenizers, &self.run.config.decoding);
-        let config = if self.shown.all { config.clone() } else { for_the_best(config) };
-        match self.models.as_slice() {
-            [one] => translate(one, tokenizers, &config, texts, progress),
-            several => translate(&Ensemble::new(several)?, tokenizers, &config, texts, progress),
+        let (tokenizers, config) = (self.tokenizers, &self.decoding);
+        match self.members.as_slice() {
+            [one] => translate(one, tokenizers, config, texts, progress),
+            several => translate(&Ensemble::new(several)?, tokenizers, config, texts, progress),
         }
     }
 
     /// Puts lines together from their parts, and aligns their translations where that is asked for.
-    fn finish(&self, lines: Vec<Found<'_>>) -> Result<Vec<Translated>> {
+    fn finish(&self, lines: Vec<SearchedLine<'_>>) -> Result<Vec<TranslatedLine>> {
         let mut alignments = self.align(&lines)?.into_iter();
-        let whole = |line: Found<'_>| {
-            let aligned = if self.shown.alignments {
+        let whole = |line: SearchedLine<'_>| {
+            let aligned = if self.detail.alignments {
                 self.aligned(&line, &mut alignments)?
             } else {
                 Vec::new()
@@ -186,17 +169,17 @@ impl<'a> LineTranslator<'a> {
                 .iter_mut()
                 .zip(aligned)
                 .for_each(|(translation, aligned)| translation.alignment = Some(aligned));
-            Ok(Translated { translations, overlong: line.overlong })
+            Ok(TranslatedLine { translations, overlong: line.overlong })
         };
         lines.into_iter().map(whole).collect()
     }
 
     /// Aligns the parts of lines with their translations, by the run's own model.
-    fn align(&self, lines: &[Found<'_>]) -> Result<Vec<Alignment>> {
+    fn align(&self, lines: &[SearchedLine<'_>]) -> Result<Vec<Alignment>> {
         let (sources, targets): (Vec<&[u32]>, Vec<&[u32]>) =
-            lines.iter().flat_map(Found::pairs).unzip();
-        let weights =
-            self.shown.weights && lines.iter().map(Found::weights).sum::<usize>() <= MOST_WEIGHTS;
+            lines.iter().flat_map(SearchedLine::pairs).unzip();
+        let weights = self.detail.weights
+            && lines.iter().map(SearchedLine::weights).sum::<usize>() <= MOST_WEIGHTS;
         let mut aligned = Vec::with_capacity(sources.len());
         let keep = |alignment: Alignment| {
             aligned.push(if weights {
@@ -205,26 +188,26 @@ impl<'a> LineTranslator<'a> {
                 Alignment { weights: Vec::new(), ..alignment }
             })
         };
-        align_with(&self.run.model, &sources, &targets, keep).context("alignment failed")?;
+        align_with(self.model, &sources, &targets, keep).context("alignment failed")?;
         Ok(aligned)
     }
 
     /// The alignment of each translation of a line, from those of its parts in the order of
-    /// [`Found::pairs`]. Each part attends to its own tokens only, and to a `</s>` that is
+    /// [`SearchedLine::pairs`]. Each part attends to its own tokens only, and to a `</s>` that is
     /// shown as the line's.
     fn aligned(
         &self,
-        line: &Found<'_>,
+        line: &SearchedLine<'_>,
         alignments: &mut impl Iterator<Item = Alignment>,
     ) -> Result<Vec<AlignedTokens>> {
         let (source_ids, places) = self.places(line)?;
         let names = |tokenizer: &Tokenizer, ids: &[u32]| -> Vec<String> {
             ids.iter()
-                .filter(|_| self.shown.weights)
+                .filter(|_| self.detail.weights)
                 .map(|&id| tokenizer.token(id).unwrap_or_default())
                 .collect()
         };
-        let source_tokens = names(self.run.tokenizers.source(), &source_ids);
+        let source_tokens = names(self.tokenizers.source(), &source_ids);
         let mut aligned = Vec::new();
         let mut pairs = line.pairs().zip(alignments).peekable();
         while pairs.peek().is_some() {
@@ -240,7 +223,7 @@ impl<'a> LineTranslator<'a> {
                     places.iter().zip(row).for_each(|(&place, weight)| wide[place] += weight);
                     wide
                 }));
-                whole.target_tokens.extend(names(self.run.tokenizers.target(), target));
+                whole.target_tokens.extend(names(self.tokenizers.target(), target));
                 before += target.len();
             }
             aligned.push(whole);
@@ -249,15 +232,15 @@ impl<'a> LineTranslator<'a> {
     }
 
     /// The tokens of a line, and for each token of each part its place among them.
-    fn places(&self, line: &Found<'_>) -> Result<(Vec<u32>, Vec<Vec<usize>>)> {
+    fn places(&self, line: &SearchedLine<'_>) -> Result<(Vec<u32>, Vec<Vec<usize>>)> {
         if let [whole] = line.sources.as_slice() {
             return Ok((whole.clone(), vec![(0..whole.len()).collect()]));
         }
         let words = |source: &[u32]| source.len().saturating_sub(1);
-        let mut tokens = encode_long(self.run.tokenizers.source(), line.line)?;
+        let mut tokens = encode_long(self.tokenizers.source(), line.line)?;
         let of_parts: Vec<u32> =
             line.sources.iter().flat_map(|source| &source[..words(source)]).copied().collect();
-        let mut found = places(&tokens, &of_parts).into_iter();
+        let mut found = token_positions(&tokens, &of_parts).into_iter();
         let end = tokens.len();
         tokens.push(END);
         let places = line
@@ -267,54 +250,6 @@ impl<'a> LineTranslator<'a> {
             .collect();
         Ok((tokens, places))
     }
-}
-
-/// Consecutive lines whose alignments have at most [`MOST_WEIGHTS`] weights together, or one line
-/// that has more.
-fn together<'l>(lines: impl Iterator<Item = Found<'l>>) -> Vec<Vec<Found<'l>>> {
-    let mut groups: Vec<Vec<Found<'_>>> = Vec::new();
-    let mut held = 0_usize;
-    for line in lines {
-        let weights = line.weights();
-        held = held.saturating_add(weights);
-        match groups.last_mut() {
-            Some(group) if held <= MOST_WEIGHTS => group.push(line),
-            _ => {
-                held = weights;
-                groups.push(vec![line]);
-            }
-        }
-    }
-    groups
-}
-
-/// For each token of the parts of a line its place among the tokens of the line.
-///
-/// They are the same but where the line was divided: a part that does not follow a blank has the
-/// mark of a word's beginning all the same, a word that was cut has other tokens, and blanks at the
-/// cut are in no part. Tokens there get the place of those that the line has instead.
-fn places(line: &[u32], parts: &[u32]) -> Vec<usize> {
-    let mut places = Vec::with_capacity(parts.len());
-    let mut next = 0;
-    while places.len() < parts.len() {
-        let (parts, rest) = (&parts[places.len()..], line.get(next..).unwrap_or_default());
-        // The nearest tokens from which both go on alike. More of the parts are left out first,
-        // since they have a mark more.
-        let (of_parts, of_line) = (0..AHEAD)
-            .flat_map(|both| (0..=both).map(move |of_line| (both - of_line, of_line)))
-            .find(|&(of_parts, of_line)| {
-                parts.get(of_parts).zip(rest.get(of_line)).is_some_and(|(one, other)| one == other)
-            })
-            .unwrap_or((0, 0));
-        let instead = |place: usize| {
-            (next + place.min(of_line.saturating_sub(1))).min(line.len().saturating_sub(1))
-        };
-        places.extend((0..of_parts).map(instead));
-        next += of_line;
-        places.push(next.min(line.len().saturating_sub(1)));
-        next += 1;
-    }
-    places
 }
 
 /// One list of translations from those of a line's parts: rank by rank, log-probabilities added,
@@ -338,61 +273,4 @@ fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
             }
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_of_parts_have_their_places_in_the_line() {
-        assert_eq!(places(&[5, 6, 7], &[5, 6, 7]), [0, 1, 2]);
-        // A mark, 9, before what does not follow a blank.
-        assert_eq!(
-            places(&[9, 5, 6, 7, 8, 5], &[9, 5, 6, 9, 7, 9, 8, 5]),
-            [0, 1, 2, 3, 3, 4, 4, 5]
-        );
-        // Blanks at the cut, which are in no part.
-        assert_eq!(places(&[5, 9, 9, 6, 7], &[5, 6, 7]), [0, 3, 4]);
-        // A word that was cut: 56 and 7 of the line are 5, 60 and 70 of the parts.
-        assert_eq!(places(&[4, 56, 7, 8, 4], &[4, 5, 60, 70, 8, 4]), [0, 1, 2, 2, 3, 4]);
-        // Nothing in common, and more of it than the line has.
-        assert_eq!(places(&[4, 5], &[6, 7, 8]), [0, 1, 1]);
-        assert_eq!(places(&[], &[6]), [0]);
-    }
-
-    #[test]
-    fn few_weights_are_held_at_once() {
-        let line = |source: usize, target: usize, parts: usize| {
-            let translation = Translation {
-                text: String::new(),
-                score: 0.0,
-                log_probability: 0.0,
-                length: 0,
-                tokens: vec![4; target],
-                alignment: None,
-            };
-            Found {
-                line: "",
-                sources: vec![vec![4; source]; parts],
-                translations: vec![vec![translation; 2]; parts],
-                overlong: None,
-            }
-        };
-        assert_eq!(line(20, 30, 1).weights(), 20 * 2 * 30);
-        assert_eq!(line(20, 30, 5).weights(), 5 * 20 * 5 * 2 * 30);
-        // Each of the long lines has too many by itself.
-        let lines = [
-            line(20, 30, 1),
-            line(20, 30, 1),
-            line(20, 30, 100),
-            line(20, 30, 1),
-            line(20, 30, 50),
-            line(20, 30, 50),
-        ];
-        let sizes: Vec<usize> = together(lines.into_iter()).iter().map(Vec::len).collect();
-        assert_eq!(sizes, [2, 1, 2, 1]);
-        // Nothing is held where nothing is to be aligned.
-        assert_eq!(together((0..10).map(|_| line(20, 30, 0))).len(), 1);
-    }
 }

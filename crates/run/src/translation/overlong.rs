@@ -5,14 +5,14 @@ use serde::Serialize;
 use taper_data::Tokenizer;
 use taper_model::ModelConfig;
 
-use crate::config::RunConfig;
+use super::punctuation::{ends_phrase, ends_sentence};
 
 /// The most bytes of a line that are tokenised at once to count its tokens.
 const PIECE: usize = 1 << 16;
 
 /// How many tokens a line may have, and what happens to one with more.
 #[derive(Debug, Clone, Copy)]
-pub struct Limit {
+pub struct LineLimit {
     /// What happens to a line with more tokens.
     pub rule: OverlongRule,
     /// Tokens that a line may have.
@@ -47,16 +47,11 @@ pub struct Overlong {
     pub parts: usize,
 }
 
-impl Limit {
-    /// The limit of a run: `tokens`, or else as many as it was trained on; no more than it has
-    /// positions for.
-    pub fn of(config: &RunConfig, rule: OverlongRule, tokens: Option<usize>) -> Self {
-        Self {
-            rule,
-            tokens: tokens.unwrap_or(config.data.cleaning.max_tokens),
-            by_positions: false,
-        }
-        .within(&config.model)
+impl LineLimit {
+    /// Lines of at most `tokens` tokens, and what happens to longer ones.
+    #[must_use]
+    pub fn new(rule: OverlongRule, tokens: usize) -> Self {
+        Self { rule, tokens, by_positions: false }
     }
 
     /// The same, and no more than a model of this shape has positions for.
@@ -214,59 +209,6 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn ends_sentence(before: &str, after: char) -> bool {
-    ends_with_one_of("。！？", ".!?…", before, after)
-}
-
-fn ends_phrase(before: &str, after: char) -> bool {
-    ends_with_one_of("，；：、", ",;:", before, after)
-}
-
-/// Whether the text before a place ends with one of two kinds of marks, and with the quotation
-/// marks and brackets that close behind it: with one of the `full_width` marks wherever nothing
-/// more closes, with one of the others where a blank follows.
-fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
-    let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
-    // Marks that begin a quotation in one language and end it in another: before a blank they end
-    // it.
-    let may_close = |character: char| closes(character) || "\"'“‘«".contains(character);
-    if after.is_whitespace() {
-        before
-            .trim_end_matches(may_close)
-            .ends_with(|mark: char| full_width.contains(mark) || marks.contains(mark))
-    } else {
-        !closes(after)
-            && before.trim_end_matches(closes).ends_with(|mark: char| full_width.contains(mark))
-    }
-}
-
-/// The translations of parts as one, with a space between them unless the script has none.
-pub(crate) fn join(parts: &[&str]) -> String {
-    let mut text = String::new();
-    for part in parts.iter().filter(|part| !part.is_empty()) {
-        // Of a quotation mark the script is that of what stands beside it.
-        let (left, right) = (
-            text.chars().rev().find(|&mark| !is_shared(mark)),
-            part.chars().find(|&mark| !is_shared(mark)),
-        );
-        if !left.zip(right).is_none_or(|(left, right)| is_cjk(left) && is_cjk(right)) {
-            text.push(' ');
-        }
-        text.push_str(part);
-    }
-    text
-}
-
-/// Chinese and Japanese characters and their punctuation.
-fn is_cjk(character: char) -> bool {
-    matches!(character, '\u{3000}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
-}
-
-/// Dashes, quotation marks and the ellipsis, which Chinese and Japanese share with other scripts.
-fn is_shared(character: char) -> bool {
-    matches!(character, '\u{2014}' | '\u{2018}'..='\u{201d}' | '\u{2026}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,8 +222,8 @@ mod tests {
         Tokenizer::train(&config, false, false, texts.into_iter()).expect("trains")
     }
 
-    fn limit(rule: OverlongRule, tokens: usize) -> Limit {
-        Limit { rule, tokens, by_positions: false }
+    fn limit(rule: OverlongRule, tokens: usize) -> LineLimit {
+        LineLimit::new(rule, tokens)
     }
 
     fn parts(text: &str, rule: OverlongRule, tokens: usize) -> Vec<&str> {
@@ -346,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_line() {
-        let refusal = |limit: Limit| {
+        let refusal = |limit: LineLimit| {
             let error = limit
                 .apply(&tokenizer(), "one two three four five six", 7)
                 .expect_err("too long")
@@ -419,15 +361,5 @@ mod tests {
             let kept: String = found.concat().split_whitespace().collect();
             assert!(kept == text.split_whitespace().collect::<String>(), "{} parts", found.len());
         }
-    }
-
-    #[test]
-    fn parts_are_joined_as_their_script_is_written() {
-        assert_eq!(join(&["Ein Hund.", "", "Zwei Hunde."]), "Ein Hund. Zwei Hunde.");
-        assert_eq!(join(&["你好。", "再见。"]), "你好。再见。");
-        assert_eq!(join(&["你好。", "“再见。”"]), "你好。“再见。”");
-        assert_eq!(join(&["“你好。”", "“再见。”", "他说——", "……"]), "“你好。”“再见。”他说——……");
-        assert_eq!(join(&["“Ein Hund.”", "“Zwei.”", "“再见。”"]), "“Ein Hund.” “Zwei.” “再见。”");
-        assert_eq!(join(&[]), "");
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use taper_data::LineReader;
 
 use super::is_stream;
-use crate::arguments::Translate;
+use crate::arguments::TextArguments;
 use crate::text::{is_standard_stream, standard_input};
 
 /// Lines that are translated and written together unless `--window` says otherwise. Batches are
@@ -50,7 +50,7 @@ impl Input {
     ///
     /// # Errors
     /// When a file cannot be read, or has another number of lines than the other.
-    pub(super) fn open(arguments: &Translate) -> Result<Self> {
+    pub(super) fn open(arguments: &TextArguments) -> Result<Self> {
         let text = match &arguments.input {
             Some(path) if !is_standard_stream(path) => Source::open(path)?,
             _ => Source { lines: standard_input(), total: None },

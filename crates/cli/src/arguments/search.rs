@@ -1,14 +1,49 @@
-//! Options of `translate` and `bench decode` that steer the search beyond beam and length penalty.
-
-use std::path::PathBuf;
+//! Options that steer the search for translations.
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use taper_decoding::DecodingConfig;
-use taper_run::RunConfig;
-use taper_run::translation::{Limit, OverlongRule};
 
-use crate::arguments::{Search, Weights};
+/// How to search for translations.
+#[derive(Debug, Args)]
+pub(crate) struct Search {
+    /// Hypotheses kept at each step; 1 is greedy search [default: the run's]
+    #[arg(long)]
+    pub(crate) beam: Option<usize>,
+    /// Exponent of the length penalty [default: the run's]
+    #[arg(long, value_name = "ALPHA")]
+    pub(crate) length_penalty: Option<f64>,
+}
+
+impl Search {
+    /// Puts the options, and the number of translations that are asked for, into `config`.
+    ///
+    /// # Errors
+    /// When the result cannot be searched with.
+    pub(crate) fn apply(&self, config: &mut DecodingConfig, n_best: Option<usize>) -> Result<()> {
+        if let Some(beam) = self.beam {
+            if config.sampling.is_active() {
+                bail!(
+                    "--beam has no effect where translations are drawn: leave it out, or the options of drawing; where the recipe draws, search with --set decoding.sampling.temperature=0"
+                );
+            }
+            config.beam_size = beam;
+            config.n_best = config.n_best.min(beam.max(1));
+        }
+        if let Some(n_best) = n_best {
+            config.n_best = n_best;
+            // Asking for n translations without a beam means at least as wide a self.
+            if self.beam.is_none() && !config.sampling.is_active() {
+                config.beam_size = config.beam_size.max(n_best);
+            }
+        }
+        if let Some(alpha) = self.length_penalty {
+            config.length_penalty = alpha;
+        }
+        config.validate()?;
+        Ok(())
+    }
+}
 
 /// Sampling, and control of repetition.
 #[derive(Debug, Args)]
@@ -82,71 +117,4 @@ fn set<T>(value: &mut T, given: Option<T>) {
     if let Some(given) = given {
         *value = given;
     }
-}
-
-/// What becomes of a line with more tokens than training saw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OverlongChoice {
-    /// Translate it in parts, divided at the end of a sentence or phrase where there is one
-    Split,
-    /// Translate its beginning
-    Cut,
-    /// Refuse it
-    Error,
-}
-
-/// Treatment of overlong lines.
-#[derive(Debug, Args)]
-pub(crate) struct OverlongArguments {
-    /// What becomes of a line with too many tokens; standard error and --json say which lines
-    #[arg(long, value_enum, default_value = "split")]
-    pub(crate) overlong: OverlongChoice,
-    /// The most tokens of a line [default: the run's data.cleaning.max_tokens, the most it was
-    /// trained on]
-    #[arg(long, value_name = "N")]
-    pub(crate) max_source_tokens: Option<usize>,
-}
-
-impl OverlongArguments {
-    /// The limit for the lines that the run of `config` translates.
-    ///
-    /// # Errors
-    /// For a limit of no tokens.
-    pub(crate) fn limit(&self, config: &RunConfig) -> Result<Limit> {
-        if self.max_source_tokens == Some(0) {
-            bail!("--max-source-tokens must be at least 1");
-        }
-        let rule = match self.overlong {
-            OverlongChoice::Split => OverlongRule::Split,
-            OverlongChoice::Cut => OverlongRule::Cut,
-            OverlongChoice::Error => OverlongRule::Error,
-        };
-        Ok(Limit::of(config, rule, self.max_source_tokens))
-    }
-}
-
-/// Arguments of `bench decode`.
-#[derive(Debug, Args)]
-pub(crate) struct BenchDecode {
-    /// Folder of the run
-    pub(crate) run: PathBuf,
-    /// Text to translate, one sentence a line
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) input: PathBuf,
-    /// Threads [default: the run's, or all]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
-    /// How often the text is translated; rates are medians
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub(crate) repeats: usize,
-    #[command(flatten)]
-    pub(crate) search: Search,
-    #[command(flatten)]
-    pub(crate) weights: Weights,
-    /// Override one key of the run's configuration; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-    /// Print as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }

@@ -1,0 +1,98 @@
+//! Arguments of `bench train` and `bench decode`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{Search, Weights};
+
+/// The commands under `bench`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Training steps on batches from a file: forward, loss, backward, clipping, Adam
+    Train(BenchTrain),
+    /// Translate a text: sentences and tokens per second, time to the first translation, peak
+    /// memory
+    Decode(BenchDecode),
+}
+
+/// Arguments of `bench train`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchTrain {
+    /// Batches: a safetensors file with int32 `src.N` and `tgt.N`, padded with 0, targets with
+    /// begin and end symbols
+    #[arg(long, value_name = "FILE")]
+    pub(crate) batches: PathBuf,
+    /// Shape of the model
+    #[arg(long, value_enum, default_value = "base")]
+    pub(crate) preset: Preset,
+    /// f32, or bf16 for matrix products (on a GPU: for all activations)
+    #[arg(long, default_value = "f32")]
+    pub(crate) dtype: String,
+    /// auto, cpu, cuda, cuda:N or metal
+    #[arg(long, default_value = "cpu")]
+    pub(crate) device: String,
+    /// Threads on the CPU [default: all cores]
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Steps that are measured
+    #[arg(long, default_value_t = 20)]
+    pub(crate) steps: usize,
+    /// Steps before them
+    #[arg(long, default_value_t = 3)]
+    pub(crate) warmup: usize,
+    /// Entries of the vocabulary
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) vocab: usize,
+    /// R-Drop's α: each batch passes through the model twice
+    #[arg(long, value_name = "ALPHA", default_value_t = 0.0)]
+    pub(crate) r_drop: f64,
+    /// Every dropout rate [default: the preset's]
+    #[arg(long)]
+    pub(crate) dropout: Option<f64>,
+    /// Plain Candle operations and autodiff instead of the fused ones
+    #[arg(long)]
+    pub(crate) composed: bool,
+    /// Print the measurements as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Shapes of models that papers measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preset {
+    /// 4 + 4 layers, width 128, feed-forward 256, 4 heads, dropout 0.3
+    Tiny,
+    /// 4 + 4 layers, width 256, feed-forward 1024, 4 heads, dropout 0.3
+    Small,
+    /// 6 + 6 layers, width 512, feed-forward 2048, 8 heads, dropout 0.1
+    Base,
+    /// 6 + 6 layers, width 1024, feed-forward 4096, 16 heads, dropout 0.3
+    Big,
+}
+
+/// Arguments of `bench decode`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchDecode {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// Text to translate, one sentence a line
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// Threads [default: the run's, or all]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// How often the text is translated; rates are medians
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) repeats: usize,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    /// Override one key of the run's configuration; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

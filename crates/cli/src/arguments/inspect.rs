@@ -1,0 +1,58 @@
+//! Arguments of `average`, `inspect`, `config` and `completions`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Overrides;
+
+/// Arguments of `average`.
+#[derive(Debug, Args)]
+pub(crate) struct Average {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// How many of the newest checkpoints to average [default: the run's training.average_last,
+    /// else all]
+    #[arg(long, value_name = "K")]
+    pub(crate) last: Option<usize>,
+}
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// Folder of a run, or a recipe
+    pub(crate) target: PathBuf,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// The commands under `config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the resolved recipe, every default written out
+    Show(ConfigFile),
+    /// Check keys, types and combinations; train nothing
+    Check(ConfigFile),
+}
+
+/// A recipe with overrides.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// The recipe
+    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,115 @@
+//! The command line: every command, flag and help text, and the settings that they come to.
+
+mod bench;
+mod bleu;
+mod evaluate;
+mod inspect;
+mod search;
+mod tokenizer;
+mod train;
+mod translate;
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use taper_run::{LoadSettings, LoadedRun};
+
+pub(crate) use bench::{BenchCommand, BenchDecode, BenchTrain, Preset};
+pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
+pub(crate) use evaluate::{Evaluate, Score};
+pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect};
+pub(crate) use search::{Control, Search};
+pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
+pub(crate) use train::{Resume, Train, TrainOutput};
+pub(crate) use translate::{Form, TextArguments, Translate};
+
+/// Train, resume, translate and evaluate Transformer translation models.
+#[derive(Debug, Parser)]
+#[command(name = "taper", version, about, propagate_version = true)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl Arguments {
+    /// The arguments of this process; ends it where they do not parse.
+    pub(crate) fn of_process() -> Self {
+        Self::parse_from(bleu::spell_out(std::env::args_os()))
+    }
+}
+
+/// The commands, one module each in `commands/`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Train a model from a recipe (a TOML file)
+    Train(Train),
+    /// Continue an interrupted run, exactly where its last checkpoint stands
+    Resume(Resume),
+    /// Translate standard input, a file, or what you type at a terminal
+    Translate(Translate),
+    /// Decode the test sets of a run and score them
+    Evaluate(Evaluate),
+    /// Log-probabilities that a run's model gives to existing translations
+    Score(Score),
+    /// Score a translation against one or more references, as sacreBLEU does
+    Bleu(Box<Bleu>),
+    /// Measure speed and memory
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Average the weights of a run's last checkpoints
+    Average(Average),
+    /// Train a tokenizer, or apply one
+    #[command(subcommand)]
+    Tokenizer(TokenizerCommand),
+    /// Layers, parameters, FLOPs per token and memory of a run or a recipe
+    Inspect(Inspect),
+    /// Show a recipe with every default written out, or check it
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a completion script for a shell
+    Completions(Completions),
+}
+
+/// Overrides of single keys.
+#[derive(Debug, Args)]
+pub(crate) struct Overrides {
+    /// Override one key of the recipe; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// Which weights of a run to use, and where to compute.
+#[derive(Debug, Args)]
+pub(crate) struct Weights {
+    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
+    /// [default: average if there and not older than last, else best, else last]
+    #[arg(long)]
+    pub(crate) checkpoint: Option<String>,
+    /// auto, cpu, cuda, cuda:N or metal [default: the run's]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+}
+
+impl Weights {
+    /// Loads the run at `root` with these weights and with `overrides` of its recipe.
+    ///
+    /// # Errors
+    /// As [`LoadedRun::open`].
+    pub(crate) fn load(&self, root: &Path, overrides: &[String]) -> Result<LoadedRun> {
+        let (checkpoint, device) = (self.checkpoint.clone(), self.device.clone());
+        LoadedRun::open(root, &LoadSettings { checkpoint, device, overrides: overrides.to_vec() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,77 @@
+//! Arguments of `train` and `resume`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use taper_run::TrainSettings;
+
+use super::Overrides;
+
+/// Arguments of `train`.
+#[derive(Debug, Args)]
+pub(crate) struct Train {
+    /// The recipe, for example configs/quickstart.toml
+    pub(crate) config: PathBuf,
+    /// Folder of the run [default: runs/<name of the recipe>]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    /// Begin with the weights, and the tokenizer, of a run or of a checkpoint's folder
+    #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
+    pub(crate) from: Option<PathBuf>,
+    /// Continue the run if its folder exists already
+    #[arg(long)]
+    pub(crate) resume: bool,
+    #[command(flatten)]
+    pub(crate) output: TrainOutput,
+}
+
+/// Arguments of `resume`.
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// Go back to an earlier checkpoint: best, step-00001000, or the path of a checkpoint folder
+    /// [default: last]
+    #[arg(long, value_name = "CHECKPOINT")]
+    pub(crate) from: Option<String>,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    #[command(flatten)]
+    pub(crate) output: TrainOutput,
+}
+
+/// What `train` and `resume` share.
+#[derive(Debug, Args)]
+pub(crate) struct TrainOutput {
+    /// auto, cpu, cuda, cuda:N or metal [default: the recipe's]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+    /// Report as JSON lines on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Memory that training may take, for example 4GiB [default: what the system has available]
+    #[arg(long, value_name = "SIZE", value_parser = taper_run::checks::memory::parse_bytes)]
+    pub(crate) memory: Option<u64>,
+    /// Where the state is saved if the run's folder takes no more [default: taper-rescue in the
+    /// system's temporary folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rescue: Option<PathBuf>,
+    /// Resume although the text or the recipe's [data] (but for the tokenizer), [model] or dtype
+    /// have changed; with --from of `train`, take what fits another [model]
+    #[arg(long)]
+    pub(crate) accept_changes: bool,
+}
+
+impl TrainOutput {
+    /// What of these options is for the training itself.
+    pub(crate) fn settings(&self) -> TrainSettings {
+        TrainSettings {
+            device: self.device.clone(),
+            memory: self.memory,
+            rescue: self.rescue.clone(),
+            accept_changes: self.accept_changes,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Arguments of `translate`.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use taper_run::RunConfig;
+use taper_run::translation::{Detail, OverlongRule, TranslationSettings};
+
+use super::{Control, Overrides, Search, Weights};
+
+/// Arguments of `translate`.
+#[derive(Debug, Args)]
+pub(crate) struct Translate {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    #[command(flatten)]
+    pub(crate) text: TextArguments,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    /// Print the N best translations of each line with their scores, tab-separated
+    #[arg(long, value_name = "N")]
+    pub(crate) n_best: Option<usize>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+    /// More runs or checkpoint folders that decide together with RUN; they need its tokenizer
+    #[arg(long, value_name = "RUN_OR_CHECKPOINT", num_args = 1..)]
+    pub(crate) ensemble: Vec<PathBuf>,
+    /// Add to each translation a tab and its alignment, as source-target pairs of token positions
+    /// from 0
+    #[arg(long)]
+    pub(crate) alignments: bool,
+    #[command(flatten)]
+    pub(crate) overlong: OverlongArguments,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    /// One JSON object a line: line number, source, translations with scores
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Translate {
+    /// How a run of the recipe `config` translates under these options.
+    ///
+    /// # Errors
+    /// For options that are of no use together, or values that cannot be searched with.
+    pub(crate) fn settings(&self, config: &RunConfig) -> Result<TranslationSettings> {
+        let mut settings = TranslationSettings::of(config);
+        self.control.apply(&mut settings.decoding)?;
+        self.search.apply(&mut settings.decoding, self.n_best)?;
+        if self.overlong.max_source_tokens == Some(0) {
+            bail!("--max-source-tokens must be at least 1");
+        }
+        settings.overlong = self.overlong.overlong.into();
+        if let Some(tokens) = self.overlong.max_source_tokens {
+            settings.max_source_tokens = tokens;
+        }
+        settings.ensemble.clone_from(&self.ensemble);
+        settings.detail = Detail {
+            all: self.json || self.n_best.is_some(),
+            alignments: self.alignments,
+            weights: self.json,
+        };
+        Ok(settings)
+    }
+
+    /// How the translations are written.
+    pub(crate) fn form(&self) -> Form {
+        match (self.json, self.n_best) {
+            (true, _) => Form::Json,
+            (false, Some(_)) => Form::NBest,
+            (false, None) => Form::Best,
+        }
+    }
+}
+
+/// How the translations of a line are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The best one, on a line.
+    Best,
+    /// Each on a line, with the number of the source line and a score, tab-separated.
+    NBest,
+    /// All in one JSON object, on a line.
+    Json,
+}
+
+/// The text to translate, and where its translations go.
+#[derive(Debug, Args)]
+pub(crate) struct TextArguments {
+    /// Text to translate, one sentence a line [default: standard input]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Where the translations go, by way of FILE.part [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Lines that are read, translated and written together; with 1 each line of a pipe is
+    /// answered before the next is read [default: 128, growing to 4096]
+    #[arg(long, value_name = "LINES")]
+    pub(crate) window: Option<NonZero<usize>>,
+    /// What each translation must begin with, one line for each line of the input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prefix: Option<PathBuf>,
+}
+
+/// What becomes of a line with more tokens than training saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverlongChoice {
+    /// Translate it in parts, divided at the end of a sentence or phrase where there is one
+    Split,
+    /// Translate its beginning
+    Cut,
+    /// Refuse it
+    Error,
+}
+
+impl From<OverlongChoice> for OverlongRule {
+    fn from(choice: OverlongChoice) -> Self {
+        match choice {
+            OverlongChoice::Split => Self::Split,
+            OverlongChoice::Cut => Self::Cut,
+            OverlongChoice::Error => Self::Error,
+        }
+    }
+}
+
+/// Treatment of overlong lines.
+#[derive(Debug, Args)]
+pub(crate) struct OverlongArguments {
+    /// What becomes of a line with too many tokens; standard error and --json say which lines
+    #[arg(long, value_enum, default_value = "split")]
+    pub(crate) overlong: OverlongChoice,
+    /// The most tokens of a line [default: the run's data.cleaning.max_tokens, the most it was
+    /// trained on]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_source_tokens: Option<usize>,
+}

@@ -1,0 +1,72 @@
+//! Where sentences and phrases end, and how parts of a text are joined, in scripts with and without
+//! spaces.
+
+/// Whether a sentence ends with `before`, where `after` follows.
+pub(super) fn ends_sentence(before: &str, after: char) -> bool {
+    ends_with_one_of("。！？", ".!?…", before, after)
+}
+
+/// Whether a phrase ends with `before`, where `after` follows.
+pub(super) fn ends_phrase(before: &str, after: char) -> bool {
+    ends_with_one_of("，；：、", ",;:", before, after)
+}
+
+/// Whether the text before a place ends with one of two kinds of marks, and with the quotation
+/// marks and brackets that close behind it: with one of the `full_width` marks wherever nothing
+/// more closes, with one of the others where a blank follows.
+fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
+    let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
+    // Marks that begin a quotation in one language and end it in another: before a blank they end
+    // it.
+    let may_close = |character: char| closes(character) || "\"'“‘«".contains(character);
+    if after.is_whitespace() {
+        before
+            .trim_end_matches(may_close)
+            .ends_with(|mark: char| full_width.contains(mark) || marks.contains(mark))
+    } else {
+        !closes(after)
+            && before.trim_end_matches(closes).ends_with(|mark: char| full_width.contains(mark))
+    }
+}
+
+/// The translations of parts as one, with a space between them unless the script has none.
+pub(super) fn join(parts: &[&str]) -> String {
+    let mut text = String::new();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        // Of a quotation mark the script is that of what stands beside it.
+        let (left, right) = (
+            text.chars().rev().find(|&mark| !is_shared(mark)),
+            part.chars().find(|&mark| !is_shared(mark)),
+        );
+        if !left.zip(right).is_none_or(|(left, right)| is_cjk(left) && is_cjk(right)) {
+            text.push(' ');
+        }
+        text.push_str(part);
+    }
+    text
+}
+
+/// Chinese and Japanese characters and their punctuation.
+fn is_cjk(character: char) -> bool {
+    matches!(character, '\u{3000}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// Dashes, quotation marks and the ellipsis, which Chinese and Japanese share with other scripts.
+fn is_shared(character: char) -> bool {
+    matches!(character, '\u{2014}' | '\u{2018}'..='\u{201d}' | '\u{2026}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_joined_as_their_script_is_written() {
+        assert_eq!(join(&["Ein Hund.", "", "Zwei Hunde."]), "Ein Hund. Zwei Hunde.");
+        assert_eq!(join(&["你好。", "再见。"]), "你好。再见。");
+        assert_eq!(join(&["你好。", "“再见。”"]), "你好。“再见。”");
+        assert_eq!(join(&["“你好。”", "“再见。”", "他说——", "……"]), "“你好。”“再见。”他说——……");
+        assert_eq!(join(&["“Ein Hund.”", "“Zwei.”", "“再见。”"]), "“Ein Hund.” “Zwei.” “再见。”");
+        assert_eq!(join(&[]), "");
+    }
+}

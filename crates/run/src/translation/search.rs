@@ -1,0 +1,128 @@
+//! From text to text: tokenizer, search, detokenizer.
+
+use anyhow::{Result, bail};
+use taper_data::{END, TokenizerPair, UNKNOWN};
+use taper_decoding::{DecodingConfig, DecodingError, Sentence, StepModel, Translator};
+
+use super::{Translation, single_line};
+
+// Each of the two is complete without the other, and they must agree.
+const _: () =
+    assert!(taper_data::END == taper_decoding::END && taper_data::START == taper_decoding::START);
+const _: () = assert!(
+    taper_data::PAD == taper_decoding::PAD && taper_data::UNKNOWN == taper_decoding::UNKNOWN
+);
+
+/// A text to translate: a line, or a part of one that is too long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TextPart<'a> {
+    /// The text.
+    pub(crate) source: &'a str,
+    /// What its translations must begin with; empty for anything.
+    pub(crate) prefix: &'a str,
+    /// The number of its line, from 1.
+    pub(crate) line: usize,
+    /// Which part of the line it is, from 0.
+    pub(crate) part: u64,
+}
+
+impl TextPart<'_> {
+    /// What tells its draws from those of other texts. They must not depend on how many parts the
+    /// lines before it have.
+    fn number(&self) -> u64 {
+        self.line as u64 | self.part << 40
+    }
+}
+
+/// Source ids as the model expects them: tokens and `</s>`. A line of nothing
+/// but spaces counts as empty.
+///
+/// # Errors
+/// When the tokenizer fails.
+pub fn encode_sources<S: AsRef<str> + Sync>(
+    tokenizers: &TokenizerPair,
+    lines: &[S],
+) -> Result<Vec<Vec<u32>>> {
+    let mut ids = tokenizers.source().encode_batch(lines)?;
+    for (sentence, line) in ids.iter_mut().zip(lines) {
+        if line.as_ref().trim().is_empty() {
+            sentence.clear();
+        }
+        sentence.push(END);
+    }
+    Ok(ids)
+}
+
+/// Translates `texts`; the answer has their order, best translation first.
+/// An empty text gives one empty translation. `progress` is called with the
+/// sentences done so far.
+///
+/// # Errors
+/// For a prefix that the target vocabulary cannot spell; when the search or the tokenizer fails.
+pub(crate) fn translate<M: StepModel>(
+    model: &M,
+    tokenizers: &TokenizerPair,
+    config: &DecodingConfig,
+    texts: &[TextPart<'_>],
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<Vec<Translation>>> {
+    let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
+    let sources = encode_sources(tokenizers, &lines)?;
+    // A blank at either end would be a token of its own, which translations do not have before a
+    // word.
+    let prefixes: Vec<&str> = texts.iter().map(|text| text.prefix.trim()).collect();
+    let prefixes = tokenizers.target().encode_batch(&prefixes)?;
+    if let Some((_, text)) =
+        prefixes.iter().zip(texts).find(|(prefix, _)| prefix.contains(&UNKNOWN))
+    {
+        bail!(
+            "line {}: its prefix has characters that the target vocabulary cannot spell; leave them out",
+            text.line
+        );
+    }
+    let sentences: Vec<Sentence<'_>> = sources
+        .iter()
+        .zip(&prefixes)
+        .zip(texts)
+        .map(|((source, prefix), text)| Sentence { source, prefix, number: text.number() })
+        .collect();
+    let translator = Translator::new(model, config.clone())?;
+    // Lines may have several parts.
+    let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
+    let found = translator
+        .translate_sentences(&sentences, |chunk| progress(chunk.sentences_done))
+        .map_err(|error| by_line(error, "decoding", line_of))?;
+    found
+        .into_iter()
+        .map(|hypotheses| {
+            hypotheses
+                .into_iter()
+                .map(|hypothesis| {
+                    Ok(Translation {
+                        text: single_line(tokenizers.target().decode(&hypothesis.tokens)?),
+                        score: hypothesis.score,
+                        log_probability: hypothesis.log_probability,
+                        length: hypothesis.length,
+                        tokens: hypothesis.tokens,
+                        alignment: None,
+                    })
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// The error of `action` with the number of a line, counted from 1, where the search has the index
+/// of a sentence.
+pub fn by_line(
+    mut error: DecodingError,
+    action: &str,
+    line_of: impl Fn(usize) -> usize,
+) -> anyhow::Error {
+    let Some(sentence) = error.sentence_mut() else {
+        return anyhow::Error::new(error).context(format!("{action} failed"));
+    };
+    let line = line_of(*sentence);
+    *sentence = line;
+    anyhow::Error::new(error).context(format!("{action} failed at line {line}"))
+}
