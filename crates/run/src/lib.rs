@@ -1,9 +1,46 @@
 //! What a recipe does: a run folder, a trained model, translations and scores.
 //!
+//! The quickstart, from its recipe to a translation:
+//!
+//! ```
+//! use std::{path::Path, sync::atomic::AtomicBool};
+//!
+//! use taper_run::{LineTranslator, LoadSettings, LoadedRun, RunConfig, RunEvent, RunFolder};
+//! use taper_run::{TrainSettings, TranslationSettings, training};
+//!
+//! fn main() -> anyhow::Result<()> {
+//!     # std::env::set_current_dir("../..")?;
+//!     let config = RunConfig::load(Path::new("configs/quickstart.toml"), &[])?;
+//!     let folder = RunFolder::new(Path::new("runs/quickstart"));
+//!     # let (config, temporary) = shortened(config)?;
+//!     # let folder = RunFolder::new(&temporary.path().join("run"));
+//!     let mut observer = |event: &RunEvent<'_>| Ok(println!("{event:?}"));
+//!     let stop = AtomicBool::new(false);
+//!     training::start(&folder, &config, &TrainSettings::default(), &mut observer, &stop)?;
+//!
+//!     let run = LoadedRun::open(folder.root(), &LoadSettings::default())?;
+//!     let translator = LineTranslator::new(&run, &TranslationSettings::of(&run.config))?;
+//!     for line in translator.translate(&["I love you.".to_owned()], &[], 1, |_| {})? {
+//!         println!("{}", line?.translations[0].text);
+//!     }
+//!     Ok(())
+//! }
+//! # // Twenty updates instead of 500 in this test of the program above.
+//! # fn shortened(mut config: RunConfig) -> anyhow::Result<(RunConfig, tempfile::TempDir)> {
+//! #     config.training.max_updates = 20;
+//! #     config.training.log_every = 5;
+//! #     config.evaluation.validation_sentences = 0;
+//! #     config.evaluation.test_after_training = false;
+//! #     config.decoding.max_length = 20;
+//! #     Ok((config, tempfile::tempdir()?))
+//! # }
+//! ```
+//!
 //! A recipe is read into a [`RunConfig`]. [`training::start`] makes of it a run on disk, which
 //! [`training::resume`] continues; [`LoadedRun`] opens one to translate and score with it. What
 //! happens on the way is told to a [`RunObserver`] as [`RunEvent`]s: nothing here prints, reads
-//! arguments, handles signals or ends the process.
+//! arguments, handles signals or ends the process. Training ends early, with a checkpoint, once the
+//! flag that it is given is set.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -17,7 +54,7 @@ pub mod translation;
 
 pub use config::RunConfig;
 pub use event::{Notice, RunEvent, RunObserver};
-pub use folder::RunFolder;
+pub use folder::{RunFolder, RunState, RunSummary, list_runs};
 pub use training::{Outcome, TrainSettings};
 pub use translation::{LineTranslator, LoadSettings, LoadedRun, TranslationSettings};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{EarlyStopping, Measured, Position};
+use crate::{EarlyStopping, Measured, Position, StopReason, TrainingConfig};
 
 /// The newest format of `state.json` that this version reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 2;
@@ -177,6 +177,22 @@ impl State {
     pub(crate) fn forget_scores(&mut self) {
         self.early_stopping = EarlyStopping::default();
         self.score = None;
+    }
+
+    /// Why a run of this state makes no more updates under `config`; none if it does.
+    #[must_use]
+    pub fn reason_to_stop(&self, config: &TrainingConfig) -> Option<StopReason> {
+        if self.early_stopping.is_over(&config.early_stopping) {
+            Some(StopReason::EarlyStopping)
+        } else if config.max_updates > 0 && self.step >= config.max_updates {
+            Some(StopReason::MaxUpdates)
+        } else if config.max_epochs > 0 && self.position.epoch >= config.max_epochs {
+            Some(StopReason::MaxEpochs)
+        } else if config.max_minutes > 0.0 && self.training_seconds >= config.max_minutes * 60.0 {
+            Some(StopReason::MaxMinutes)
+        } else {
+            None
+        }
     }
 
     /// The loss a token above which the next update is skipped, with the `spike_factor` of the

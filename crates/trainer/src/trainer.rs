@@ -310,20 +310,8 @@ impl<M: Model> Trainer<M> {
     /// Why not to make another update, if there is a reason. An interruption comes last: a run that
     /// is complete is not waiting to be resumed.
     fn reason_to_stop(&self, stop: &AtomicBool) -> Option<StopReason> {
-        let (config, state) = (&self.config, &self.state);
-        if state.early_stopping.is_over(&config.early_stopping) {
-            Some(StopReason::EarlyStopping)
-        } else if config.max_updates > 0 && state.step >= config.max_updates {
-            Some(StopReason::MaxUpdates)
-        } else if config.max_epochs > 0 && state.position.epoch >= config.max_epochs {
-            Some(StopReason::MaxEpochs)
-        } else if config.max_minutes > 0.0 && state.training_seconds >= config.max_minutes * 60.0 {
-            Some(StopReason::MaxMinutes)
-        } else if stop.load(Ordering::Relaxed) {
-            Some(StopReason::Interrupted)
-        } else {
-            None
-        }
+        let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
+        self.state.reason_to_stop(&self.config).or_else(interrupted)
     }
 
     /// Makes one update or skips it; whether it was made.

@@ -1,4 +1,4 @@
-//! Arguments of `average`, `inspect`, `config` and `completions`.
+//! Arguments of `average`, `runs`, `inspect`, `config` and `completions`.
 
 use std::path::PathBuf;
 
@@ -15,6 +15,17 @@ pub(crate) struct Average {
     /// else all]
     #[arg(long, value_name = "K")]
     pub(crate) last: Option<usize>,
+}
+
+/// Arguments of `runs`.
+#[derive(Debug, Args)]
+pub(crate) struct Runs {
+    /// The folder that holds the runs, or the folder of one
+    #[arg(default_value = "runs")]
+    pub(crate) folder: PathBuf,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `inspect`.

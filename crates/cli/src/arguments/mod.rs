@@ -18,7 +18,7 @@ use taper_run::{LoadSettings, LoadedRun};
 pub(crate) use bench::{BenchCommand, BenchDecode, BenchTrain, Preset};
 pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
 pub(crate) use evaluate::{Evaluate, Score};
-pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect};
+pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Runs};
 pub(crate) use search::{Control, Search};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 pub(crate) use train::{Resume, Train, TrainOutput};
@@ -58,6 +58,8 @@ pub(crate) enum Command {
     /// Measure speed and memory
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// List runs: state, progress and scores
+    Runs(Runs),
     /// Average the weights of a run's last checkpoints
     Average(Average),
     /// Train a tokenizer, or apply one

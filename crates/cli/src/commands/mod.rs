@@ -9,6 +9,7 @@ mod config;
 mod evaluate;
 mod inspect;
 mod resume;
+mod runs;
 mod score;
 mod tokenizer;
 mod train;
@@ -32,6 +33,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Score(arguments) => score::run(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
         Command::Bench(BenchCommand::Decode(arguments)) => bench_decode::run(arguments),
+        Command::Runs(arguments) => runs::run(arguments),
         Command::Average(arguments) => average::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),

@@ -5,8 +5,10 @@ mod metrics_log;
 mod rescue;
 mod run_folder;
 mod run_lock;
+mod summary;
 
 pub(crate) use metrics_log::MetricsLog;
 pub(crate) use rescue::rescue;
 pub use run_folder::RunFolder;
 pub use run_lock::RunLock;
+pub use summary::{BestValidation, RunState, RunSummary, TestScore, list_runs};

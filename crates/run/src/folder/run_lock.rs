@@ -111,6 +111,19 @@ impl RunLock {
     }
 }
 
+/// The process that trains in the run in `folder`, if one does. Whoever has been killed does not.
+pub(super) fn process_in(folder: &Path) -> Option<String> {
+    let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
+    let mut owner = String::new();
+    file.read_to_string(&mut owner).ok()?;
+    let owner = owner.trim();
+    // A lock that nobody has is had for a moment here. A process that began at this very moment
+    // would be refused it, so that it is asked for only where somebody has left an id.
+    let is_taken =
+        !owner.is_empty() && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    is_taken.then(|| owner.to_owned())
+}
+
 impl Drop for RunLock {
     fn drop(&mut self) {
         // Only the next process's message depends on it.
@@ -131,11 +144,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let first = acquire(folder.path()).expect("free");
         assert_eq!(first.killed, None);
+        assert_eq!(process_in(folder.path()), Some(std::process::id().to_string()));
         let message = acquire(folder.path()).expect_err("taken").to_string();
         assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
         drop(first);
+        assert_eq!(process_in(folder.path()), None);
         assert_eq!(acquire(folder.path()).expect("free again").killed, None);
         std::fs::write(folder.path().join(LOCK_FILE), "4711\n").expect("write");
+        assert_eq!(process_in(folder.path()), None, "nobody has the lock");
         assert_eq!(acquire(folder.path()).expect("stale").killed.as_deref(), Some("4711"));
     }
 }

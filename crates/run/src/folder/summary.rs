@@ -1,0 +1,200 @@
+//! What is known of a run without loading it: how far it has come, how good it is, and whether a
+//! process is training it.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use serde_json::Value;
+use taper_trainer::{LAST, Metric, State, StopReason, read_state};
+
+use super::RunFolder;
+use super::run_lock::process_in;
+use crate::config::RunConfig;
+use crate::one_line;
+
+/// The most bytes of the end of `metrics.jsonl` that are looked through for the last update.
+const TAIL: u64 = 1 << 16;
+
+/// What a run is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum RunState {
+    /// A process is training it.
+    Training {
+        /// The number of that process.
+        process: String,
+    },
+    /// Its training came to its end.
+    Finished {
+        /// Why it ended.
+        reason: StopReason,
+    },
+    /// Its training has not ended, and nobody is training it.
+    Interrupted,
+    /// It cannot be read.
+    Damaged {
+        /// Why not.
+        cause: String,
+    },
+}
+
+/// The best validation of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BestValidation {
+    /// The watched metric.
+    pub metric: Metric,
+    /// Its score.
+    pub score: f64,
+    /// The update after which it was measured.
+    pub step: u64,
+}
+
+/// The scores of one test set of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TestScore {
+    /// The name of the split.
+    pub split: String,
+    /// Corpus BLEU.
+    pub bleu: f64,
+}
+
+/// What is known of a run without loading it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunSummary {
+    /// The run's folder.
+    pub folder: PathBuf,
+    /// What it is doing.
+    #[serde(flatten)]
+    pub state: RunState,
+    /// Updates made, as far as they were recorded.
+    pub step: u64,
+    /// The last update that the recipe sets, if it sets one.
+    pub max_updates: Option<u64>,
+    /// Passes over the data that are complete.
+    pub epochs: u64,
+    /// The last pass over the data that the recipe sets, if it sets one.
+    pub max_epochs: Option<u64>,
+    /// The best validation, if there was any.
+    pub best: Option<BestValidation>,
+    /// The scores of the test sets, if the training ended with a test.
+    pub tests: Vec<TestScore>,
+}
+
+impl RunSummary {
+    /// What is known of the run in `folder`. What is wrong with it is part of the answer.
+    #[must_use]
+    pub fn of(folder: &RunFolder) -> Self {
+        let mut summary = Self {
+            folder: folder.root().to_owned(),
+            state: RunState::Interrupted,
+            step: 0,
+            max_updates: None,
+            epochs: 0,
+            max_epochs: None,
+            best: None,
+            tests: Vec::new(),
+        };
+        if let Err(error) = summary.look_into(folder) {
+            summary.state = RunState::Damaged { cause: one_line(&error) };
+        }
+        if let Some(process) = process_in(folder.root()) {
+            summary.state = RunState::Training { process };
+        }
+        summary
+    }
+
+    fn look_into(&mut self, folder: &RunFolder) -> Result<()> {
+        let config = folder.load_config(&[])?;
+        let given = |limit: u64| (limit > 0).then_some(limit);
+        self.max_updates = given(config.training.max_updates);
+        self.max_epochs = given(config.training.max_epochs);
+        self.step = last_recorded_step(&folder.metrics())?;
+        self.tests = test_scores(&folder.scores())?;
+        if folder.has_checkpoint()? {
+            self.take_state(&read_state(&folder.checkpoint(Some(LAST))?)?, &config);
+        }
+        Ok(())
+    }
+
+    fn take_state(&mut self, state: &State, config: &RunConfig) {
+        self.step = self.step.max(state.step);
+        self.epochs = state.position.epoch;
+        self.best = state.early_stopping.best.map(|best| BestValidation {
+            metric: state.early_stopping.metric.unwrap_or(config.training.early_stopping.metric),
+            score: best.score,
+            step: best.step,
+        });
+        if let Some(reason) = state.reason_to_stop(&config.training) {
+            self.state = RunState::Finished { reason };
+        }
+    }
+}
+
+/// The runs in `folder`, in the order of their names; the run alone, if `folder` is one.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn list_runs(folder: &Path) -> Result<Vec<RunSummary>> {
+    let is_run = |path: &Path| RunFolder::new(path).config().is_file();
+    if is_run(folder) {
+        return Ok(vec![RunSummary::of(&RunFolder::new(folder))]);
+    }
+    if !folder.is_dir() {
+        bail!("{}: no such folder; name the one that holds your runs", folder.display());
+    }
+    let mut found = Vec::new();
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
+        let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
+        if is_run(&path) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found.iter().map(|path| RunSummary::of(&RunFolder::new(path))).collect())
+}
+
+/// The update of the last whole line of `metrics.jsonl`; 0 where there is none.
+fn last_recorded_step(path: &Path) -> Result<u64> {
+    let Ok(mut file) = File::open(path) else { return Ok(0) };
+    let mut tail = Vec::new();
+    let mut read = || {
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        file.read_to_end(&mut tail)
+    };
+    read().with_context(|| format!("cannot read {}", path.display()))?;
+    let step = |line: &[u8]| serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_u64();
+    Ok(tail.rsplit(|&byte| byte == b'\n').find_map(step).unwrap_or(0))
+}
+
+/// The scores of `scores.json`; none where there is no such file.
+fn test_scores(path: &Path) -> Result<Vec<TestScore>> {
+    let Ok(text) = fs::read(path) else { return Ok(Vec::new()) };
+    let records: Vec<Value> = serde_json::from_slice(&text)
+        .with_context(|| format!("{} does not hold scores", path.display()))?;
+    let score = |record: &Value| {
+        let bleu = record.pointer("/bleu/score")?.as_f64()?;
+        Some(TestScore { split: record.get("split")?.as_str()?.to_owned(), bleu })
+    };
+    Ok(records.iter().filter_map(score).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_whole_line_tells_how_far_a_run_has_come() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("metrics.jsonl");
+        assert_eq!(last_recorded_step(&path).expect("none"), 0);
+        let lines: String = (1..9000).map(|step| format!("{{\"step\":{step}}}\n")).collect();
+        fs::write(&path, format!("{lines}{{\"step\":9000,\"lo")).expect("write");
+        assert_eq!(last_recorded_step(&path).expect("read"), 8999);
+    }
+}
