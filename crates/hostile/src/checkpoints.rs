@@ -6,11 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use candle_core::{DType, Device};
 use sha2::{Digest, Sha256};
-use taper_model::{ModelConfig, Sequences, Transformer};
+use taper_model::{Batch, ModelConfig, Sequences, Transformer};
 use taper_trainer::{
-    BoxError, Checkpoints, Event, FileEntry, Identity, MODEL_FILE, MicroBatch, NoValidation,
-    OPTIMIZER_FILE, Position, STATE_FILE, Source, State, Trainer, TrainingConfig, load_model,
-    read_state,
+    BoxError, Checkpoints, Event, FileEntry, Identity, MODEL_FILE, NoValidation, OPTIMIZER_FILE,
+    Position, STATE_FILE, Source, State, Trainer, TrainingConfig, load_model, read_state,
 };
 
 /// The vocabulary of either side.
@@ -43,12 +42,10 @@ impl Source for OneBatch {
         Ok(1)
     }
 
-    fn batch(&mut self, _position: Position) -> Result<MicroBatch, BoxError> {
-        Ok(MicroBatch {
-            source: Sequences::pack(&[vec![4, 5, 3]]),
-            target_in: Sequences::pack(&[vec![2, 4, 5]]),
-            target_out: vec![4, 5, 3],
-        })
+    fn batch(&mut self, _position: Position) -> Result<Batch, BoxError> {
+        let (source, target_in) = (vec![4, 5, 3], vec![2, 4, 5]);
+        let streams = vec![Sequences::pack(&[source]), Sequences::pack(&[target_in])];
+        Ok(Batch::new(streams, vec![4, 5, 3]))
     }
 }
 
