@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tasks::pairs::reader::split_name;
-use crate::{Error, Result};
+use crate::{Error, Result, RunningTextConfig};
 
 /// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many
 /// as it is asked for.
@@ -47,6 +47,9 @@ pub struct DataConfig {
     pub fields: FieldsConfig,
     /// The data set on the Hugging Face hub, for `format = "hub"`.
     pub hub: HubConfig,
+    /// How running text is cut, for language models.
+    #[serde(skip_serializing_if = "RunningTextConfig::is_default")]
+    pub text: RunningTextConfig,
     /// Which pairs are left out.
     pub cleaning: CleaningConfig,
     /// How text becomes ids.
@@ -70,6 +73,7 @@ impl Default for DataConfig {
             bidirectional_epochs: 0,
             fields: FieldsConfig::default(),
             hub: HubConfig::default(),
+            text: RunningTextConfig::default(),
             cleaning: CleaningConfig::default(),
             tokenizer: TokenizerConfig::default(),
             batching: BatchingConfig::default(),
@@ -157,6 +161,11 @@ pub enum TokenizerKind {
     Bpe,
     /// The unigram language model.
     Unigram,
+    /// Byte-pair encoding on bytes, with the word boundaries of GPT-2 (Radford et al. 2019, section
+    /// 2.2): every text can be spelled, and comes back to the byte.
+    Bytes,
+    /// Every character of the training text is a token, and any other is unknown.
+    Char,
 }
 
 /// How text becomes ids.
@@ -329,49 +338,21 @@ impl DataConfig {
         }
     }
 
-    /// Refuses values and combinations that cannot work, before any file is touched.
+    /// Refuses values and combinations that can work in no task.
     ///
     /// # Errors
     ///
     /// [`Error::Config`] with the offending key.
-    pub fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         if self.train.is_empty() {
             return wrong("data.train", "is empty; name the training split, for example \"train\"");
-        }
-        if self.format == Format::Text && self.source_language == self.target_language {
-            return wrong(
-                "data.target_language",
-                "is the source language too, so both sides would be the same file",
-            );
-        }
-        if self.format == Format::Hub && !self.hub.dataset.contains('/') {
-            return wrong(
-                "data.hub.dataset",
-                "must be an id like \"owner/name\" when data.format is \"hub\"",
-            );
         }
         if split_name(&self.train) == split_name(&self.validation) {
             return wrong(
                 "data.validation",
                 "would have the same name in the run's folder as data.train; rename one of the files",
             );
-        }
-        if self.bidirectional_epochs > 0 && !self.tokenizer.joint {
-            return wrong(
-                "data.bidirectional_epochs",
-                "needs one vocabulary for both languages: set data.tokenizer.joint = true, or 0 here",
-            );
-        }
-        let cleaning = &self.cleaning;
-        if cleaning.max_tokens == 0 || cleaning.max_tokens < cleaning.min_tokens {
-            return wrong(
-                "data.cleaning.max_tokens",
-                "must be at least 1 and at least data.cleaning.min_tokens",
-            );
-        }
-        if !(cleaning.max_ratio == 0.0 || cleaning.max_ratio >= 1.0) {
-            return wrong("data.cleaning.max_ratio", "must be 0 (no limit) or at least 1");
         }
         if self.batching.max_tokens == 0 {
             return wrong("data.batching.max_tokens", "must be at least 1");
@@ -405,10 +386,11 @@ impl DataConfig {
         }
         // The kind of an existing tokenizer is known once it is read.
         if tokenizer.path.is_none() {
-            if tokenizer.dropout > 0.0 && tokenizer.kind != TokenizerKind::Bpe {
+            let merges = matches!(tokenizer.kind, TokenizerKind::Bpe | TokenizerKind::Bytes);
+            if tokenizer.dropout > 0.0 && !merges {
                 return wrong(
                     "data.tokenizer.dropout",
-                    "is for kind = \"bpe\"; with unigram, set data.tokenizer.sampling_alpha",
+                    "is for kind = \"bpe\" or \"bytes\"; with unigram, set data.tokenizer.sampling_alpha",
                 );
             }
             if tokenizer.sampling_alpha > 0.0 && tokenizer.kind != TokenizerKind::Unigram {

@@ -59,6 +59,14 @@ pub enum Error {
         /// The files that were read.
         files: String,
     },
+    /// A split of running text has no text, or a single token.
+    #[error("split {split:?} is empty: {files} hold no text")]
+    EmptyText {
+        /// The split.
+        split: String,
+        /// The files that were read.
+        files: String,
+    },
     /// Files were written to while they were read.
     #[error("{files}: changed while they were read; repeat the command once they are complete")]
     Changed {

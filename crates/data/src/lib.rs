@@ -1,9 +1,11 @@
-//! Parallel text in, token-budget batches of ids out: host-side ids, never a tensor.
+//! Text in, batches of ids out: host-side ids, never a tensor.
 //!
-//! A sentence pair travels `PairReader` (bytes to text) → [`Cleaner`] (kept, or dropped for a
-//! counted reason) → [`Tokenizer`] (ids) → [`Dataset`] (a file beside the run) → [`EpochPlan`]
-//! (length-grouped batches whose order is a function of seed and epoch) → [`Prefetcher`] (a
-//! thread). [`prepare`] does all of it up to the data sets; the rest is pulled by the trainer.
+//! A [`Task`] says what is made of a corpus. A sentence pair travels [`PairReader`] (bytes to text)
+//! → [`Cleaner`] (kept, or dropped for a counted reason) → [`Tokenizer`] (ids) → [`PairDataset`] (a
+//! file beside the run) → [`EpochPlan`] (length-grouped batches whose order is a function of seed
+//! and epoch) → [`Prefetcher`] (a thread). Running text goes in passages through the tokenizer into
+//! one row of ids, the [`TextDataset`], of which an [`EpochPlan`] gives blocks. [`Task::prepare`]
+//! does all of it up to the data sets; the rest is pulled by the trainer.
 //!
 //! # Decisions
 //!
@@ -20,43 +22,50 @@
 //! # Example
 //!
 //! ```no_run
-//! use std::sync::Arc;
-//! use taper_data::{DataConfig, Position, Prefetcher, prepare};
+//! use taper_data::{DataConfig, Position, Prefetcher, Task};
 //!
 //! # fn main() -> Result<(), taper_data::Error> {
 //! let config = DataConfig { dir: "data/everyday-en-zh".into(), ..DataConfig::default() };
-//! let prepared = prepare(&config, "runs/first".as_ref())?;
-//! let batches = Prefetcher::new(Arc::clone(&prepared.train), &config.batching, 7, Position::default());
+//! let prepared = Task::Translation.prepare(&config, "runs/first".as_ref())?;
+//! let batches = Prefetcher::new(prepared.train, &config.batching, 7, Position::default());
 //! for item in batches.take(10) {
 //!     let batch = item?.batch;
-//!     assert_eq!(batch.target_in.len(), batch.target_out.len());
+//!     assert_eq!(batch.streams[1].ids.len(), batch.answers.len());
 //! }
 //! # Ok(())
 //! # }
 //! ```
 #![forbid(unsafe_code)]
 
+mod batch;
 mod config;
 mod draws;
 mod error;
 mod files;
+mod prefetch;
 mod tasks;
 mod text;
 
+pub use batch::{Batch, Position, Stream};
 pub use config::{
     AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side,
     TokenizerConfig, TokenizerKind,
 };
 pub use error::{Error, Result};
-pub use tasks::pairs::batches::{Batch, EpochPlan, Position};
+pub use prefetch::{Prefetched, Prefetcher};
 pub use tasks::pairs::cache::Pair;
 pub use tasks::pairs::cleaning::{Cleaner, DropReason, Dropped};
-pub use tasks::pairs::dataset::Dataset;
-pub use tasks::pairs::prefetch::{Prefetched, Prefetcher};
-pub use tasks::pairs::prepare::{Prepared, prepare};
+pub use tasks::pairs::dataset::PairDataset;
+pub use tasks::pairs::plan::PairPlan;
+pub use tasks::pairs::prepare::prepare_pairs;
 pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files, split_name};
 pub use tasks::pairs::report::{BatchingReport, DataReport, LengthBin, SideReport};
-pub use text::fingerprint::{copy_text_records, corpus_changes, recorded_text};
+pub use tasks::running_text::config::{Documents, RunningTextConfig};
+pub use tasks::running_text::dataset::TextDataset;
+pub use tasks::running_text::prepare::prepare_text;
+pub use tasks::running_text::report::TextReport;
+pub use tasks::{Dataset, EpochPlan, Prepared, Report, Task};
+pub use text::fingerprint::{copy_text_records, recorded_text};
 pub use text::lines::LineReader;
 pub use text::subwords::Epoch;
 pub use text::tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, UNKNOWN};

@@ -4,18 +4,20 @@ mod common;
 
 use std::sync::Arc;
 
-use taper_data::{BatchingConfig, Dataset, END, EpochPlan, Position, Prefetcher, START, prepare};
+use taper_data::{
+    BatchingConfig, END, PairDataset, PairPlan, Position, Prefetcher, START, prepare_pairs,
+};
 
 struct Fixture {
     _directory: tempfile::TempDir,
-    dataset: Arc<Dataset>,
+    dataset: Arc<PairDataset>,
     config: BatchingConfig,
 }
 
 fn fixture() -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let config = common::corpus(directory.path());
-    let prepared = prepare(&config, &directory.path().join("run")).unwrap();
+    let prepared = prepare_pairs(&config, &directory.path().join("run")).unwrap();
     Fixture { _directory: directory, dataset: prepared.train, config: config.batching }
 }
 
@@ -43,15 +45,15 @@ fn every_pair_comes_once_an_epoch_within_the_budget() {
     let fixture = fixture();
     for config in variants(&fixture.config) {
         for epoch in 0..3 {
-            let plan = EpochPlan::new(&fixture.dataset, &config, 9, epoch);
+            let plan = PairPlan::new(&fixture.dataset, &config, 9, epoch);
             let mut seen = vec![0; fixture.dataset.len()];
             for index in 0..plan.len() {
                 plan.members(index).iter().for_each(|&pair| seen[pair as usize] += 1);
                 let batch = plan.batch(&fixture.dataset, index).unwrap();
-                let tokens = batch.source_tokens().max(batch.target_tokens());
-                assert!(batch.sentences() > 0);
-                assert!(tokens <= config.max_tokens || batch.sentences() == 1, "{config:?}");
-                assert!(config.max_sentences == 0 || batch.sentences() <= config.max_sentences);
+                let tokens = batch.streams[0].ids.len().max(batch.answers.len());
+                assert!(batch.examples() > 0);
+                assert!(tokens <= config.max_tokens || batch.examples() == 1, "{config:?}");
+                assert!(config.max_sentences == 0 || batch.examples() <= config.max_sentences);
             }
             assert!(seen.iter().all(|&count| count == 1), "{config:?}");
         }
@@ -61,35 +63,36 @@ fn every_pair_comes_once_an_epoch_within_the_budget() {
 #[test]
 fn the_order_follows_from_seed_and_epoch() {
     let fixture = fixture();
-    let plan = |seed, epoch| EpochPlan::new(&fixture.dataset, &fixture.config, seed, epoch);
+    let plan = |seed, epoch| PairPlan::new(&fixture.dataset, &fixture.config, seed, epoch);
     assert_eq!(plan(1, 0), plan(1, 0));
     assert_ne!(plan(1, 0), plan(1, 1));
     assert_ne!(plan(1, 0), plan(2, 0));
     let still = BatchingConfig { shuffle: false, ..fixture.config.clone() };
-    let in_order = EpochPlan::new(&fixture.dataset, &still, 1, 0);
+    let in_order = PairPlan::new(&fixture.dataset, &still, 1, 0);
     let pairs: Vec<u32> = (0..in_order.len()).flat_map(|i| in_order.members(i).to_vec()).collect();
     assert!(pairs.is_sorted());
-    assert_eq!(in_order, EpochPlan::new(&fixture.dataset, &still, 2, 5));
+    assert_eq!(in_order, PairPlan::new(&fixture.dataset, &still, 2, 5));
 }
 
 #[test]
 fn grouping_by_length_saves_padding_and_fills_batches() {
     let fixture = fixture();
-    let grouped = EpochPlan::new(&fixture.dataset, &fixture.config, 3, 0);
-    let spread = |plan: &EpochPlan| -> usize {
+    let grouped = PairPlan::new(&fixture.dataset, &fixture.config, 3, 0);
+    let spread = |plan: &PairPlan| -> usize {
         (0..plan.len())
             .map(|index| {
-                let lengths = plan.batch(&fixture.dataset, index).unwrap().target_lengths;
+                let batch = plan.batch(&fixture.dataset, index).unwrap();
+                let lengths = &batch.streams[1].lengths;
                 lengths.iter().max().unwrap() - lengths.iter().min().unwrap()
             })
             .sum()
     };
     let loose = BatchingConfig { group_by_length: false, ..fixture.config.clone() };
-    let loose = EpochPlan::new(&fixture.dataset, &loose, 3, 0);
+    let loose = PairPlan::new(&fixture.dataset, &loose, 3, 0);
     assert!(2 * spread(&grouped) < spread(&loose), "{} {}", spread(&grouped), spread(&loose));
     // Neighbours in length do not always meet: the members of a batch change between epochs.
-    let next = EpochPlan::new(&fixture.dataset, &fixture.config, 3, 1);
-    let sets = |plan: &EpochPlan| -> Vec<Vec<u32>> {
+    let next = PairPlan::new(&fixture.dataset, &fixture.config, 3, 1);
+    let sets = |plan: &PairPlan| -> Vec<Vec<u32>> {
         (0..plan.len())
             .map(|index| {
                 let mut members = plan.members(index).to_vec();
@@ -106,32 +109,32 @@ fn grouping_by_length_saves_padding_and_fills_batches() {
 #[test]
 fn rows_are_packed_with_their_marks() {
     let fixture = fixture();
-    let plan = EpochPlan::new(&fixture.dataset, &fixture.config, 1, 0);
+    let plan = PairPlan::new(&fixture.dataset, &fixture.config, 1, 0);
     let batch = plan.batch(&fixture.dataset, 0).unwrap();
-    assert!(batch.sentences() > 1);
+    assert!(batch.examples() > 1);
     let (mut source, mut target) = (0, 0);
     for (row, &pair) in plan.members(0).iter().enumerate() {
-        let source_row = &batch.source[source..source + batch.source_lengths[row]];
-        let ids = target..target + batch.target_lengths[row];
-        let (input, output) = (&batch.target_in[ids.clone()], &batch.target_out[ids]);
+        let source_row = &batch.streams[0].ids[source..source + batch.streams[0].lengths[row]];
+        let ids = target..target + batch.streams[1].lengths[row];
+        let (input, output) = (&batch.streams[1].ids[ids.clone()], &batch.answers[ids]);
         let ids = fixture.dataset.pair(pair as usize).unwrap();
         assert_eq!(source_row, [ids.source, vec![END]].concat());
         assert_eq!(input, [vec![START], ids.target.clone()].concat());
         assert_eq!(output, [ids.target, vec![END]].concat());
         assert_eq!(batch.indices[row] as u64, ids.line);
-        source += batch.source_lengths[row];
-        target += batch.target_lengths[row];
+        source += batch.streams[0].lengths[row];
+        target += batch.streams[1].lengths[row];
     }
-    assert_eq!((source, target), (batch.source.len(), batch.target_in.len()));
-    assert_eq!(batch.target_in.len(), batch.target_out.len());
+    assert_eq!((source, target), (batch.streams[0].ids.len(), batch.streams[1].ids.len()));
+    assert_eq!(batch.streams[1].ids.len(), batch.answers.len());
 }
 
 #[test]
 fn any_position_resumes_exactly() {
     let fixture = fixture();
     let config = BatchingConfig { max_tokens: 900, ..fixture.config.clone() };
-    let start = |position| Prefetcher::new(Arc::clone(&fixture.dataset), &config, 4, position);
-    let epoch = EpochPlan::new(&fixture.dataset, &config, 4, 0).len();
+    let start = |position| Prefetcher::new(fixture.dataset.clone(), &config, 4, position);
+    let epoch = PairPlan::new(&fixture.dataset, &config, 4, 0).len();
     let whole: Vec<_> =
         start(Position::default()).take(2 * epoch + 3).map(Result::unwrap).collect();
     assert!(whole.last().unwrap().position.epoch >= 1);
@@ -142,7 +145,7 @@ fn any_position_resumes_exactly() {
     }
     // What the thread yields is what the plan says.
     for item in &whole {
-        let plan = EpochPlan::new(&fixture.dataset, &config, 4, item.position.epoch);
+        let plan = PairPlan::new(&fixture.dataset, &config, 4, item.position.epoch);
         assert_eq!(item.epoch_batches, plan.len());
         assert_eq!(item.batch, plan.batch(&fixture.dataset, item.position.batch).unwrap());
     }

@@ -4,9 +4,11 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use taper_data::{Batch, DataConfig, EpochPlan, Position, Prefetcher, Prepared, prepare};
+use taper_data::{Batch, DataConfig, PairDataset, PairPlan, Position, Prefetcher, prepare_pairs};
+
+/// Prepared pairs.
+type Prepared = taper_data::Prepared<PairDataset>;
 
 const SEED: u64 = 5;
 const EPOCHS: u64 = 2;
@@ -19,14 +21,14 @@ fn prepared(
     let mut config = common::corpus(directory);
     change(&mut config);
     let run = directory.join("run");
-    let one_way = prepare(&config, &run).unwrap();
+    let one_way = prepare_pairs(&config, &run).unwrap();
     config.bidirectional_epochs = EPOCHS;
-    let both = prepare(&config, &run).unwrap();
+    let both = prepare_pairs(&config, &run).unwrap();
     (config, both, one_way)
 }
 
 fn epoch(data: &Prepared, config: &DataConfig, epoch: u64) -> Vec<Batch> {
-    let plan = EpochPlan::new(&data.train, &config.batching, SEED, epoch);
+    let plan = PairPlan::new(&data.train, &config.batching, SEED, epoch);
     (0..plan.len()).map(|batch| plan.batch(&data.train, batch).unwrap()).collect()
 }
 
@@ -35,10 +37,10 @@ fn rows(data: &Prepared, batches: &[Batch]) -> Vec<(usize, String, String)> {
     let tokenizer = data.tokenizers.source();
     let mut rows = Vec::new();
     for batch in batches {
-        let (mut source, mut target) = (&batch.source[..], &batch.target_out[..]);
+        let (mut source, mut target) = (&batch.streams[0].ids[..], &batch.answers[..]);
         for (place, &line) in batch.indices.iter().enumerate() {
-            let of_source = source.split_off(..batch.source_lengths[place]).unwrap();
-            let of_target = target.split_off(..batch.target_lengths[place]).unwrap();
+            let of_source = source.split_off(..batch.streams[0].lengths[place]).unwrap();
+            let of_target = target.split_off(..batch.streams[1].lengths[place]).unwrap();
             rows.push((
                 line,
                 tokenizer.decode(of_source).unwrap(),
@@ -67,7 +69,7 @@ fn the_first_epochs_have_each_pair_in_both_directions() {
             let batches = epoch(&both, &config, number);
             assert_eq!(rows(&both, &batches), expected, "epoch {number}");
             let fits = |batch: &Batch| {
-                batch.source_tokens().max(batch.target_tokens()) <= config.batching.max_tokens
+                batch.streams[0].ids.len().max(batch.answers.len()) <= config.batching.max_tokens
             };
             // The budget counts the text without dropout.
             assert!(dropout > 0.0 || batches.iter().all(fits));
@@ -95,7 +97,7 @@ fn the_epochs_that_follow_and_the_validation_are_as_ever() {
     }
     let validation = |data: &Prepared| {
         let dataset = data.validation.clone().unwrap();
-        let plan = EpochPlan::new(&dataset, &config.batching, SEED, 0);
+        let plan = PairPlan::new(&dataset, &config.batching, SEED, 0);
         let batches: Vec<Batch> =
             (0..plan.len()).map(|batch| plan.batch(&dataset, batch).unwrap()).collect();
         (batches, dataset.report().clone())
@@ -108,8 +110,7 @@ fn the_batches_can_be_had_from_any_place_on() {
     let directory = tempfile::tempdir().unwrap();
     let (config, both, _) = prepared(directory.path(), |_| ());
     let from = |position| {
-        Prefetcher::new(Arc::clone(&both.train), &config.batching, SEED, position)
-            .map(Result::unwrap)
+        Prefetcher::new(both.train.clone(), &config.batching, SEED, position).map(Result::unwrap)
     };
     let (first, other) = (epoch(&both, &config, 0).len(), epoch(&both, &config, EPOCHS).len());
     let all: Vec<_> = from(Position::default()).take(2 * first + other + 3).collect();

@@ -4,7 +4,10 @@ mod common;
 
 use std::path::PathBuf;
 
-use taper_data::{DataConfig, DataReport, Prepared, prepare};
+use taper_data::{DataConfig, DataReport, PairDataset, prepare_pairs};
+
+/// Prepared pairs.
+type Prepared = taper_data::Prepared<PairDataset>;
 
 fn text(source: &str, target: &str) -> (String, String) {
     (source.to_owned(), target.to_owned())
@@ -12,7 +15,7 @@ fn text(source: &str, target: &str) -> (String, String) {
 
 fn prepared(config: &DataConfig) -> (Prepared, PathBuf) {
     let run = config.dir.join("run");
-    (prepare(config, &run).unwrap(), run)
+    (prepare_pairs(config, &run).unwrap(), run)
 }
 
 #[test]
@@ -61,7 +64,7 @@ fn ids_are_those_of_the_text() {
         let mut config = common::corpus(directory.path());
         config.tokenizer.joint = joint;
         let run = directory.path().join(format!("run-{joint}"));
-        let prepared = prepare(&config, &run).unwrap();
+        let prepared = prepare_pairs(&config, &run).unwrap();
         let pairs = common::sentences(600);
         for index in [0, 17, 599] {
             let source =
@@ -160,7 +163,7 @@ fn all_pairs_dropped_lists_the_reasons_and_leaves_no_file() {
     let mut config = common::corpus(directory.path());
     config.cleaning.max_tokens = 2;
     let run = directory.path().join("run");
-    let message = prepare(&config, &run).unwrap_err().to_string();
+    let message = prepare_pairs(&config, &run).unwrap_err().to_string();
     assert!(message.contains("all 600 pairs were dropped (too long 600)"), "{message}");
     assert_eq!(std::fs::read_dir(run.join("cache")).unwrap().count(), 0);
 }
@@ -171,7 +174,7 @@ fn a_missing_split_is_found_before_anything_is_written() {
     let mut config = common::corpus(directory.path());
     config.validation = "dev".to_owned();
     let run = directory.path().join("run");
-    let message = prepare(&config, &run).unwrap_err().to_string();
+    let message = prepare_pairs(&config, &run).unwrap_err().to_string();
     assert!(message.contains("dev.en: no such file"), "{message}");
     assert!(!run.exists());
 }

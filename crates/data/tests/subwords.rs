@@ -5,11 +5,14 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 
 use taper_data::{
-    Batch, DataConfig, EpochPlan, Position, Prefetcher, Prepared, Tokenizer, TokenizerKind, prepare,
+    Batch, DataConfig, Dataset, PairDataset, PairPlan, Position, Prefetcher, Task, Tokenizer,
+    TokenizerKind, prepare_pairs,
 };
+
+/// Prepared pairs.
+type Prepared = taper_data::Prepared<PairDataset>;
 
 const SEED: u64 = 11;
 
@@ -18,7 +21,7 @@ fn config(directory: &Path, kind: TokenizerKind, strength: f64) -> DataConfig {
     config.tokenizer.kind = kind;
     match kind {
         TokenizerKind::Bpe => config.tokenizer.dropout = strength,
-        TokenizerKind::Unigram => config.tokenizer.sampling_alpha = strength,
+        _ => config.tokenizer.sampling_alpha = strength,
     }
     config
 }
@@ -33,13 +36,13 @@ fn prepared(
     let mut plain = config.clone();
     (plain.tokenizer.dropout, plain.tokenizer.sampling_alpha) = (0.0, 0.0);
     let run = directory.path().join("run");
-    let without = prepare(&plain, &run).unwrap();
-    let with = prepare(&config, &run).unwrap();
+    let without = prepare_pairs(&plain, &run).unwrap();
+    let with = prepare_pairs(&config, &run).unwrap();
     (directory, config, with, without)
 }
 
 fn epoch(data: &Prepared, config: &DataConfig, seed: u64, epoch: u64) -> Vec<Batch> {
-    let plan = EpochPlan::new(&data.train, &config.batching, seed, epoch);
+    let plan = PairPlan::new(&data.train, &config.batching, seed, epoch);
     (0..plan.len()).map(|batch| plan.batch(&data.train, batch).unwrap()).collect()
 }
 
@@ -69,16 +72,16 @@ fn each_epoch_sees_the_same_text_in_other_tokens() {
             assert_eq!(sampled.indices, plain.indices);
             let source = with.tokenizers.source();
             assert_eq!(
-                texts(source, &sampled.source, &sampled.source_lengths),
-                texts(source, &plain.source, &plain.source_lengths)
+                texts(source, &sampled.streams[0].ids, &sampled.streams[0].lengths),
+                texts(source, &plain.streams[0].ids, &plain.streams[0].lengths)
             );
             let target = with.tokenizers.target();
             assert_eq!(
-                texts(target, &sampled.target_out, &sampled.target_lengths),
-                texts(target, &plain.target_out, &plain.target_lengths)
+                texts(target, &sampled.answers, &sampled.streams[1].lengths),
+                texts(target, &plain.answers, &plain.streams[1].lengths)
             );
             differing += usize::from(
-                sampled.source != plain.source && sampled.target_out != plain.target_out,
+                sampled.streams[0].ids != plain.streams[0].ids && sampled.answers != plain.answers,
             );
         }
         assert!(
@@ -86,7 +89,8 @@ fn each_epoch_sees_the_same_text_in_other_tokens() {
             "{kind:?}: {differing} of {} batches differ",
             plain.len()
         );
-        let tokens = |batches: &[Batch]| batches.iter().map(Batch::target_tokens).sum::<usize>();
+        let tokens =
+            |batches: &[Batch]| batches.iter().map(|batch| batch.answers.len()).sum::<usize>();
         assert!(tokens(&sampled) > tokens(&plain), "{kind:?}");
     }
 }
@@ -108,14 +112,14 @@ fn bytes_stay_bytes() {
     };
     config.tokenizer.vocabulary_size = 330;
     config.tokenizer.character_coverage = 0.999;
-    let without = prepare(&config, &directory.path().join("run")).unwrap();
+    let without = prepare_pairs(&config, &directory.path().join("run")).unwrap();
     config.tokenizer.dropout = 0.5;
-    let with = prepare(&config, &directory.path().join("run")).unwrap();
+    let with = prepare_pairs(&config, &directory.path().join("run")).unwrap();
     let rare = |data: &Prepared| {
         let row = |batch: Batch| {
             let place = batch.indices.iter().position(|&line| line == 257)?;
-            let from: usize = batch.source_lengths[..place].iter().sum();
-            Some(batch.source[from..from + batch.source_lengths[place]].to_vec())
+            let from: usize = batch.streams[0].lengths[..place].iter().sum();
+            Some(batch.streams[0].ids[from..from + batch.streams[0].lengths[place]].to_vec())
         };
         epoch(data, &config, SEED, 0).into_iter().find_map(row).unwrap()
     };
@@ -136,24 +140,24 @@ fn epochs_and_seeds_differ_and_nothing_else_matters() {
         // A line is cut the same in whatever batch it comes.
         let rows = |batches: &[Batch]| -> BTreeSet<(usize, Vec<u32>)> {
             let row = |batch: &Batch, place: usize| {
-                let from: usize = batch.source_lengths[..place].iter().sum();
+                let from: usize = batch.streams[0].lengths[..place].iter().sum();
                 (
                     batch.indices[place],
-                    batch.source[from..from + batch.source_lengths[place]].to_vec(),
+                    batch.streams[0].ids[from..from + batch.streams[0].lengths[place]].to_vec(),
                 )
             };
             batches
                 .iter()
-                .flat_map(|batch| (0..batch.sentences()).map(move |place| row(batch, place)))
+                .flat_map(|batch| (0..batch.examples()).map(move |place| row(batch, place)))
                 .collect()
         };
         config.batching.max_tokens = 33;
         assert_eq!(rows(&epoch(&with, &config, SEED, 0)), rows(&first));
 
         // And resuming in the middle of an epoch goes on with the same tokens.
-        let plan = EpochPlan::new(&with.train, &config.batching, SEED, 2);
+        let plan = PairPlan::new(&with.train, &config.batching, SEED, 2);
         let middle = Position { epoch: 2, batch: plan.len() / 2 };
-        let resumed = Prefetcher::new(Arc::clone(&with.train), &config.batching, SEED, middle);
+        let resumed = Prefetcher::new(with.train.clone(), &config.batching, SEED, middle);
         let expected = epoch(&with, &config, SEED, 2);
         for (item, expected) in
             resumed.take(plan.len() - middle.batch).zip(&expected[middle.batch..])
@@ -173,7 +177,7 @@ fn almost_no_dropout_is_the_tokenizer_and_validation_is_untouched() {
     let (_directory, config, with, without) = prepared(TokenizerKind::Bpe, 0.5);
     let batches = |data: &Prepared| {
         let validation = data.validation.as_ref().unwrap();
-        let plan = EpochPlan::new(validation, &config.batching, SEED, 0);
+        let plan = PairPlan::new(validation, &config.batching, SEED, 0);
         (0..plan.len()).map(|batch| plan.batch(validation, batch).unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(batches(&with), batches(&without));
@@ -186,11 +190,11 @@ fn more_dropout_gives_more_tokens_and_none_beyond_the_limit() {
         let directory = tempfile::tempdir().unwrap();
         let mut config = config(directory.path(), TokenizerKind::Bpe, strength);
         config.cleaning.max_tokens = max_tokens;
-        let data = prepare(&config, &directory.path().join("run")).unwrap();
+        let data = prepare_pairs(&config, &directory.path().join("run")).unwrap();
         let batches = epoch(&data, &config, SEED, 0);
         let longest =
-            batches.iter().flat_map(|batch| &batch.target_lengths).max().copied().unwrap();
-        (batches.iter().map(Batch::target_tokens).sum::<usize>(), longest)
+            batches.iter().flat_map(|batch| &batch.streams[1].lengths).max().copied().unwrap();
+        (batches.iter().map(|batch| batch.answers.len()).sum::<usize>(), longest)
     };
     let (few, _) = count(0.1, 250);
     let (more, long) = count(0.9, 250);
@@ -230,22 +234,22 @@ fn a_drawn_segmentation_has_its_probability() {
     };
     config.tokenizer.path = Some(path);
     config.tokenizer.sampling_alpha = 0.5;
-    let data = prepare(&config, &directory.path().join("run")).unwrap();
+    let data = prepare_pairs(&config, &directory.path().join("run")).unwrap();
     let lengths: Vec<usize> = epoch(&data, &config, SEED, 0)
         .iter()
-        .flat_map(|batch| batch.source_lengths.clone())
+        .flat_map(|batch| batch.streams[0].lengths.clone())
         .collect();
     let whole = lengths.iter().filter(|&&length| length == 2).count() as f64 / lengths.len() as f64;
     assert!((whole - 0.8).abs() < 0.03, "{whole}");
 
     config.tokenizer.dropout = 0.1;
-    let error = prepare(&config, &directory.path().join("run")).unwrap_err().to_string();
+    let error = prepare_pairs(&config, &directory.path().join("run")).unwrap_err().to_string();
     assert!(
         error.contains("data.tokenizer.dropout: needs a BPE tokenizer, and there is none"),
         "{error}"
     );
     config.tokenizer.sampling_alpha = 0.0;
-    let error = prepare(&config, &directory.path().join("run")).unwrap_err().to_string();
+    let error = prepare_pairs(&config, &directory.path().join("run")).unwrap_err().to_string();
     assert!(
         error.contains(
             "data.tokenizer.dropout: needs a BPE tokenizer, but the tokenizer.json holds Unigram"
@@ -259,7 +263,7 @@ fn settings_are_checked() {
     let refused = |change: fn(&mut DataConfig), fragment: &str| {
         let mut config = DataConfig::default();
         change(&mut config);
-        let error = config.validate().unwrap_err().to_string();
+        let error = Task::Translation.validate(&config).unwrap_err().to_string();
         assert!(error.contains(fragment), "{error}");
     };
     refused(
@@ -278,4 +282,17 @@ fn settings_are_checked() {
         },
         "with unigram, set data.tokenizer.sampling_alpha",
     );
+}
+
+#[test]
+fn sampled_subwords_make_batches_larger() {
+    let folder = tempfile::tempdir().unwrap();
+    let grows = |dropout: f64| {
+        let config = config(folder.path(), TokenizerKind::Bpe, dropout);
+        let prepared = prepare_pairs(&config, &folder.path().join("run")).unwrap();
+        prepared.train.growth(&config.batching, SEED).unwrap()
+    };
+    assert_eq!(grows(0.0), 1.0);
+    let little = grows(0.1);
+    assert!(1.05 < little && 1.2 * little < grows(0.5), "{little}");
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use taper_data::{
-    DataConfig, Error, SPECIAL_TOKENS, Tokenizer, TokenizerConfig, TokenizerKind, TokenizerPair,
-    UNKNOWN,
+    DataConfig, Error, SPECIAL_TOKENS, Task, Tokenizer, TokenizerConfig, TokenizerKind,
+    TokenizerPair, UNKNOWN,
 };
 
 const KINDS: [TokenizerKind; 2] = [TokenizerKind::Bpe, TokenizerKind::Unigram];
@@ -195,7 +195,7 @@ fn pairs_are_joint_or_separate_and_survive_a_round_trip() {
     let files = directory.path().join("run-false");
     config.tokenizer.path = Some(files.join("tokenizer.source.json"));
     config.tokenizer.target_path = Some(files.join("tokenizer.target.json"));
-    config.validate().unwrap();
+    Task::Translation.validate(&config).unwrap();
     let again = TokenizerPair::obtain(&config, &directory.path().join("other")).unwrap();
     assert_eq!(again.hash(), TokenizerPair::load(&files).unwrap().hash());
 }
@@ -206,7 +206,7 @@ fn impossible_settings_are_refused_by_key() {
     let refused = |change: Change| {
         let mut config = DataConfig::default();
         change(&mut config);
-        config.validate().unwrap_err().to_string()
+        Task::Translation.validate(&config).unwrap_err().to_string()
     };
     let cases: [(Change, &str); 7] = [
         (|c| c.target_language = "en".to_owned(), "data.target_language"),
@@ -233,5 +233,5 @@ fn impossible_settings_are_refused_by_key() {
         let message = refused(change);
         assert!(message.starts_with(key), "{message}");
     }
-    assert!(DataConfig::default().validate().is_ok());
+    assert!(Task::Translation.validate(&DataConfig::default()).is_ok());
 }

@@ -13,7 +13,7 @@ use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use taper_data::{DataConfig, Format, PairReader, Tokenizer, TokenizerConfig, prepare};
+use taper_data::{DataConfig, Format, PairReader, Tokenizer, TokenizerConfig, prepare_pairs};
 use taper_hostile::corpora::{COLUMNS, JSON_LINES, Split, TABLE, TEXT, tokenizer_file};
 use taper_hostile::{assault, assault_with_text};
 
@@ -144,12 +144,12 @@ fn caches(cases: u32) {
     config.tokenizer.vocabulary_size = 300;
     config.batching.max_tokens = 120;
     let run = folder.path().join("run");
-    let whole = prepare(&config, &run).unwrap().train;
+    let whole = prepare_pairs(&config, &run).unwrap().train;
     let path = run.join("cache/train.bin");
     let seed = fs::read(&path).unwrap();
     assault(cases, &[&seed], |bytes| {
         replace(&path, bytes);
-        let again = prepare(&config, &run).unwrap().train;
+        let again = prepare_pairs(&config, &run).unwrap().train;
         assert_eq!(
             (again.len(), again.pair(7).unwrap(), again.pair(599).unwrap()),
             (whole.len(), whole.pair(7).unwrap(), whole.pair(599).unwrap())
@@ -159,7 +159,7 @@ fn caches(cases: u32) {
     let seed = fs::read(&path).unwrap();
     assault(cases, &[&seed], |bytes| {
         replace(&path, bytes);
-        prepare(&config, &run).unwrap();
+        prepare_pairs(&config, &run).unwrap();
     });
 }
 

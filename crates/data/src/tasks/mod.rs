@@ -1,3 +1,191 @@
 //! What a model is to learn: each task makes batches of its corpus.
+//!
+//! A task is a folder here: it knows the files of a split, tokenises them into a cache, and gives
+//! batches by position as a [`Dataset`]. [`Task`] names them all, and is the one place that lists
+//! them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::fingerprint;
+use crate::{
+    Batch, BatchingConfig, BatchingReport, DataConfig, DataReport, Result, TextReport,
+    TokenizerPair,
+};
 
 pub(crate) mod pairs;
+pub(crate) mod running_text;
+
+/// What a model is trained for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Sentences of one language into another.
+    #[default]
+    Translation,
+    /// Each token of running text from those before it.
+    LanguageModel,
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Translation => "translation",
+            Self::LanguageModel => "language-model",
+        })
+    }
+}
+
+impl Task {
+    /// Refuses values and combinations that cannot work, before any file is touched.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`](crate::Error::Config) with the offending key.
+    pub fn validate(self, config: &DataConfig) -> Result<()> {
+        config.validate()?;
+        match self {
+            Self::Translation => pairs::prepare::validate(config),
+            Self::LanguageModel => running_text::prepare::validate(config),
+        }
+    }
+
+    /// Whether there is text to validate on.
+    pub fn validates(self, config: &DataConfig) -> bool {
+        let held_out = self == Self::LanguageModel && config.text.hold_out > 0.0;
+        held_out || !config.validation.is_empty()
+    }
+
+    /// The files of a split that exist. A hub data set is fetched into the local hub cache.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`](crate::Error::Missing) with the names that were tried, or
+    /// [`Error::Hub`](crate::Error::Hub).
+    pub fn files(self, config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
+        match self {
+            Self::Translation => crate::split_files(config, split),
+            Self::LanguageModel => running_text::reader::files(config, split),
+        }
+    }
+
+    /// Readies the training and validation splits of a run.
+    ///
+    /// The folder `run` comes to hold the tokenizers and, under `cache`, the tokenised splits; what
+    /// it already holds is used as far as it still fits. Every file of the configuration is looked
+    /// up before anything is written.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with configuration, text, tokenizer or disk, as
+    /// [`Error`](crate::Error) lists it.
+    pub fn prepare(self, config: &DataConfig, run: &Path) -> Result<Prepared> {
+        match self {
+            Self::Translation => crate::prepare_pairs(config, run).map(Prepared::of_any),
+            Self::LanguageModel => crate::prepare_text(config, run).map(Prepared::of_any),
+        }
+    }
+
+    /// How the text of the training and validation splits differs from what the run in the folder
+    /// `run` was prepared with: one line for each split that does. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// If a file of the corpus is missing or cannot be read.
+    pub fn corpus_changes(self, config: &DataConfig, run: &Path) -> Result<Vec<String>> {
+        let mut changes = Vec::new();
+        for split in [&config.train, &config.validation] {
+            if !split.is_empty() {
+                let files = || self.files(config, split);
+                changes.extend(fingerprint::change(split, files, run)?);
+            }
+        }
+        Ok(changes)
+    }
+}
+
+/// What training needs of the data.
+#[derive(Debug)]
+pub struct Prepared<D: ?Sized = dyn Dataset> {
+    /// The tokenizers of the run.
+    pub tokenizers: TokenizerPair,
+    /// The training split.
+    pub train: Arc<D>,
+    /// The validation split, if the configuration names one.
+    pub validation: Option<Arc<D>>,
+}
+
+impl Prepared {
+    /// The same, whatever the task.
+    fn of_any<D: Dataset + 'static>(prepared: Prepared<D>) -> Self {
+        Self {
+            tokenizers: prepared.tokenizers,
+            train: prepared.train,
+            validation: prepared.validation.map(|split| split as _),
+        }
+    }
+}
+
+/// What was read of a split and what became of it, for a person to look at before training.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub enum Report<'a> {
+    /// Of sentence pairs.
+    Pairs(&'a DataReport),
+    /// Of running text.
+    Text(&'a TextReport),
+}
+
+/// A tokenised split, from which batches are made.
+pub trait Dataset: fmt::Debug + Send + Sync {
+    /// Plans an epoch.
+    fn plan(
+        self: Arc<Self>,
+        batching: &BatchingConfig,
+        seed: u64,
+        epoch: u64,
+    ) -> Box<dyn EpochPlan>;
+
+    /// What its batches are like.
+    fn batching(&self) -> &BatchingReport;
+
+    /// What was read and what became of it.
+    fn report(&self) -> Report<'_>;
+
+    /// The largest factor by which batches exceed the tokens that they were planned with, since
+    /// text is segmented at random in each epoch; 1 where it is not.
+    ///
+    /// # Errors
+    ///
+    /// If the data cannot be read any more.
+    fn growth(self: Arc<Self>, _batching: &BatchingConfig, _seed: u64) -> Result<f64> {
+        Ok(1.0)
+    }
+
+    /// The most ids that a row may have, end marks included, however text is segmented.
+    fn longest_row(&self) -> usize;
+
+    /// A batch as large as any with a budget of so many tokens, its text being anything.
+    fn largest_batch(&self, tokens: usize) -> Batch;
+}
+
+/// The batches of one epoch: a function of the data set, the settings, the seed and the epoch, so
+/// that any batch can be asked for without those before it.
+pub trait EpochPlan: Send {
+    /// The number of batches.
+    fn batches(&self) -> usize;
+
+    /// Assembles a batch.
+    ///
+    /// # Errors
+    ///
+    /// If the data cannot be read any more.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such batch.
+    fn batch(&self, batch: usize) -> Result<Batch>;
+}

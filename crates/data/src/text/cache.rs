@@ -27,6 +27,8 @@ use crate::{Error, Result};
 
 /// Changes with the format, so that a cache of another version is rebuilt.
 const MAGIC: &[u8; 8] = b"TAPERTC2";
+/// The folder of the tokenised splits within a run.
+pub(crate) const CACHE_FOLDER: &str = "cache";
 /// Where the items begin.
 pub(crate) const HEADER_BYTES: usize = 88;
 /// What an id takes.

@@ -16,13 +16,13 @@ use sha2::{Digest, Sha256};
 
 use crate::files::write_atomically;
 use crate::text::tokenizer::hexadecimal;
-use crate::{DataConfig, Error, Result, split_files, split_name};
+use crate::{Error, Result, split_name};
 
 /// The coarsest clock of a file system in use, with room to spare (FAT counts in two seconds).
 const GRAIN: Duration = Duration::from_secs(4);
 
 /// The folder of these records within a run.
-pub(crate) const TEXT_FOLDER: &str = "text";
+const TEXT_FOLDER: &str = "text";
 
 /// A file as it was when its content was hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,12 +43,8 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a split, which is read only where `known` does not vouch for it.
-    fn take(config: &DataConfig, split: &str, known: Option<&Self>) -> Result<Self> {
-        Self::take_of(&split_files(config, split)?, known)
-    }
-
-    fn take_of(paths: &[PathBuf], known: Option<&Self>) -> Result<Self> {
+    /// The fingerprint of files, which are read only where `known` does not vouch for them.
+    fn take(paths: &[PathBuf], known: Option<&Self>) -> Result<Self> {
         let now = SystemTime::now();
         let files = paths.iter().map(|path| stamp(path, now)).collect::<Result<Vec<Stamp>>>()?;
         if let Some(known) = known
@@ -61,11 +57,12 @@ impl Fingerprint {
         Ok(Self { files, text_hash })
     }
 
-    /// The fingerprint of a split, recorded in `directory`.
-    pub(crate) fn obtain(config: &DataConfig, split: &str, directory: &Path) -> Result<Self> {
+    /// The fingerprint of the files of a split, recorded in the folder `run`.
+    pub(crate) fn obtain(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
+        let directory = &run.join(TEXT_FOLDER);
         let path = directory.join(file_name(split));
         let known = Self::recorded(&path);
-        let taken = Self::take(config, split, known.as_ref())?;
+        let taken = Self::take(files, known.as_ref())?;
         if known.as_ref() != Some(&taken) {
             std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error))?;
             let json = serde_json::to_vec_pretty(&taken)
@@ -81,7 +78,7 @@ impl Fingerprint {
     /// [`Error::Changed`], or a file cannot be read any more.
     pub(crate) fn still_holds(&self) -> Result<()> {
         let paths: Vec<PathBuf> = self.files.iter().map(|file| file.path.clone()).collect();
-        let now = Self::take_of(&paths, Some(self))?;
+        let now = Self::take(&paths, Some(self))?;
         if now.text_hash == self.text_hash {
             return Ok(());
         }
@@ -100,33 +97,30 @@ impl Fingerprint {
     }
 }
 
-/// How the text of the training and validation splits differs from what the run in the folder `run`
-/// was prepared with: one line for each split that does. Writes nothing.
+/// How the files of a split differ from what the run in the folder `run` was prepared with; nothing
+/// where they do not, or nothing is recorded of the split. Writes nothing.
 ///
 /// # Errors
 ///
-/// If a file of the corpus is missing or cannot be read.
-pub fn corpus_changes(config: &DataConfig, run: &Path) -> Result<Vec<String>> {
-    let mut changes = Vec::new();
-    for split in [&config.train, &config.validation].into_iter().filter(|split| !split.is_empty()) {
-        let Some(known) = Fingerprint::recorded(&run.join(TEXT_FOLDER).join(file_name(split)))
-        else {
-            continue;
-        };
-        let now = Fingerprint::take(config, split, Some(&known))?;
-        if now.text_hash != known.text_hash {
-            let files: Vec<String> =
-                now.files.iter().map(|file| file.path.display().to_string()).collect();
-            let size = match (known.bytes(), now.bytes()) {
-                (before, after) if before == after => {
-                    format!("other text of the same {after} bytes")
-                }
-                (before, after) => format!("{after} bytes, but was {before}"),
-            };
-            changes.push(format!("split {split:?} ({}) is {size}", files.join(", ")));
-        }
+/// If a file is missing or cannot be read.
+pub(crate) fn change(
+    split: &str,
+    files: impl FnOnce() -> Result<Vec<PathBuf>>,
+    run: &Path,
+) -> Result<Option<String>> {
+    let Some(known) = Fingerprint::recorded(&run.join(TEXT_FOLDER).join(file_name(split))) else {
+        return Ok(None);
+    };
+    let now = Fingerprint::take(&files()?, Some(&known))?;
+    if now.text_hash == known.text_hash {
+        return Ok(None);
     }
-    Ok(changes)
+    let names: Vec<String> = now.files.iter().map(|file| file.path.display().to_string()).collect();
+    let size = match (known.bytes(), now.bytes()) {
+        (before, after) if before == after => format!("other text of the same {after} bytes"),
+        (before, after) => format!("{after} bytes, but was {before}"),
+    };
+    Ok(Some(format!("split {split:?} ({}) is {size}", names.join(", "))))
 }
 
 /// The SHA-256 of the text of a split as the run in the folder `run` was last prepared with it;
@@ -136,7 +130,8 @@ pub fn recorded_text(run: &Path, split: &str) -> Option<String> {
     Some(record.text_hash)
 }
 
-/// Copies to the folder of run `to` the records by which [`corpus_changes`] knows the text of run
+/// Copies to the folder of run `to` the records by which
+/// [`corpus_changes`](crate::Task::corpus_changes) knows the text of run
 /// `from`.
 ///
 /// # Errors
@@ -211,46 +206,39 @@ mod tests {
     #[test]
     fn content_decides_and_time_only_spares_reading() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let config = DataConfig {
-            dir: folder.path().to_owned(),
-            validation: String::new(),
-            ..DataConfig::default()
-        };
         let (source, target, run) = (
             folder.path().join("train.en"),
             folder.path().join("train.de"),
             folder.path().join("run"),
         );
+        let files = [source.clone(), target.clone()];
+        let changes = || change("train", || Ok(files.to_vec()), &run).expect("readable");
+        let obtain = || Fingerprint::obtain(&files, "train", &run).expect("taken");
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         write(&source, "one\n", long_ago);
         write(&target, "eins\n", long_ago);
-        assert_eq!(corpus_changes(&config, &run).expect("nothing recorded"), Vec::<String>::new());
-        let first = Fingerprint::obtain(&config, "train", &run.join(TEXT_FOLDER)).expect("taken");
+        assert_eq!(changes(), None, "nothing recorded");
+        let first = obtain();
 
         // Touched, not changed: read again, and the same.
         write(&source, "one\n", long_ago + GRAIN);
-        assert_eq!(corpus_changes(&config, &run).expect("touched"), Vec::<String>::new());
+        assert_eq!(changes(), None, "touched");
         // Changed behind an unchanged time and size: not read, so not seen. This is what sparing
         // costs.
         write(&source, "two\n", long_ago);
-        assert_eq!(corpus_changes(&config, &run).expect("not read"), Vec::<String>::new());
+        assert_eq!(changes(), None, "not read");
         // The same change with any other time is seen.
         write(&source, "two\n", long_ago + GRAIN);
-        let changes = corpus_changes(&config, &run).expect("changed");
-        assert!(
-            changes.len() == 1
-                && changes[0].contains("train.en")
-                && changes[0].contains("same 9 bytes"),
-            "{changes:?}"
-        );
+        let said = changes().expect("changed");
+        assert!(said.contains("train.en") && said.contains("same 9 bytes"), "{said}");
         write(&source, "three\n", long_ago);
-        let changes = corpus_changes(&config, &run).expect("changed");
-        assert!(changes[0].contains("11 bytes, but was 9"), "{changes:?}");
-        let second = Fingerprint::obtain(&config, "train", &run.join(TEXT_FOLDER)).expect("taken");
+        let said = changes().expect("changed");
+        assert!(said.contains("11 bytes, but was 9"), "{said}");
+        let second = obtain();
         assert_ne!(first.text_hash, second.text_hash);
         // A file from a moment ago is always read.
         write(&source, "four!\n", SystemTime::now());
-        let fresh = Fingerprint::obtain(&config, "train", &run.join(TEXT_FOLDER)).expect("taken");
+        let fresh = obtain();
         assert!(fresh.files.iter().any(|file| !file.settled));
         assert_ne!(fresh.text_hash, second.text_hash);
         // What was read under one fingerprint must not have become another text meanwhile.

@@ -16,6 +16,35 @@ const BUFFER: usize = 1 << 18;
 /// any length.
 const LONGEST_LINE: u64 = 1 << 26;
 
+/// Opens `path` to be read from its beginning, `.gz` and `.zst` being decompressed on the way.
+///
+/// # Errors
+///
+/// If the file is missing or cannot be opened.
+pub(crate) fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    let file = File::open(path).map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => Error::Missing {
+            path: path.to_owned(),
+            tried: String::new(),
+            hint: "check the path".to_owned(),
+        },
+        _ => Error::io(path, source),
+    })?;
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    Ok(match extension {
+        Some("gz") => Box::new(BufReader::with_capacity(
+            BUFFER,
+            // A gzip file may have many members, one after another.
+            flate2::read::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, file)),
+        )),
+        Some("zst") => {
+            let decoder = zstd::Decoder::new(file).map_err(|source| Error::io(path, source))?;
+            Box::new(BufReader::with_capacity(BUFFER, decoder))
+        }
+        _ => Box::new(BufReader::with_capacity(BUFFER, file)),
+    })
+}
+
 /// Reads a file line by line, `.gz` and `.zst` being decompressed on the way, or a stream.
 pub struct LineReader {
     path: PathBuf,
@@ -31,27 +60,7 @@ impl LineReader {
     ///
     /// If the file is missing or cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => Error::Missing {
-                path: path.to_owned(),
-                tried: String::new(),
-                hint: "check the path".to_owned(),
-            },
-            _ => Error::io(path, source),
-        })?;
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        let reader: Box<dyn BufRead + Send> = match extension {
-            Some("gz") => Box::new(BufReader::with_capacity(
-                BUFFER,
-                // A gzip file may have many members, one after another.
-                flate2::read::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, file)),
-            )),
-            Some("zst") => {
-                let decoder = zstd::Decoder::new(file).map_err(|source| Error::io(path, source))?;
-                Box::new(BufReader::with_capacity(BUFFER, decoder))
-            }
-            _ => Box::new(BufReader::with_capacity(BUFFER, file)),
-        };
+        let reader = open_stream(path)?;
         Ok(Self { path: path.to_owned(), reader, buffer: Vec::new(), line: 0 })
     }
 

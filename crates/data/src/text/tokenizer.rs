@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tokenizers::{ModelWrapper, NormalizedString, Normalizer};
 
 use crate::files::write_atomically;
+use crate::text::segmentation::Layout;
 use crate::text::tokenizer_training::train;
 use crate::{Error, Result, TokenizerConfig};
 
@@ -54,7 +55,7 @@ pub(crate) fn fault(action: &'static str) -> impl Fn(tokenizers::Error) -> Error
 }
 
 impl Tokenizer {
-    /// Trains a tokenizer. The same texts give the same tokenizer, on any number of threads.
+    /// Trains a tokenizer of sentences. The same texts give the same tokenizer, on any number of threads.
     ///
     /// # Errors
     ///
@@ -66,7 +67,22 @@ impl Tokenizer {
         lowercase: bool,
         texts: impl Iterator<Item = Result<String>>,
     ) -> Result<Self> {
-        let trained = train(config, nfkc, lowercase, texts)?;
+        Self::train_for(Layout::Sentences, config, nfkc, lowercase, texts)
+    }
+
+    /// As [`Tokenizer::train`], for text of this layout.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tokenizer::train`].
+    pub(crate) fn train_for(
+        layout: Layout,
+        config: &TokenizerConfig,
+        nfkc: bool,
+        lowercase: bool,
+        texts: impl Iterator<Item = Result<String>>,
+    ) -> Result<Self> {
+        let trained = train(config, layout, nfkc, lowercase, texts)?;
         let json = trained.to_string(true).map_err(fault("write its file"))?;
         Self::from_json(&json, Path::new(FILE))
     }

@@ -1,40 +1,32 @@
 //! Trains BPE and Unigram vocabularies, the same from run to run.
 //!
-//! Text is split before each space, around each punctuation mark and around each digit. The split
-//! at punctuation has a second use: `<` is always a piece by itself, so no text can spell a special
-//! token or the name of a byte such as `<0x41>`, and what is decoded is what was encoded.
+//! Text is split before each space, around each punctuation mark and around each digit, or as GPT-2
+//! splits it before BPE on bytes. The split at punctuation has a second use: no piece holds both
+//! `<` and a letter, so no text can spell a special token or the name of a byte such as `<0x41>`,
+//! and what is decoded is what was encoded.
 //!
 //! The library's Unigram trainer gives another vocabulary in each run: it sums in the order of a
 //! hash map and of its threads, and ranks characters without a score in the order of a hash set.
 //! Here it gets its words sorted, runs on one thread, and those characters are ranked by code point
 //! afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ahash::AHashMap;
 use compact_str::CompactString;
-use tokenizers::decoders::byte_fallback::ByteFallback;
-use tokenizers::decoders::fuse::Fuse;
-use tokenizers::decoders::sequence::Sequence as DecoderSequence;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::models::unigram::{Unigram, UnigramTrainer};
 use tokenizers::normalizers::unicode::NFKC;
 use tokenizers::normalizers::utils::{Lowercase, Sequence as NormalizerSequence};
-use tokenizers::pre_tokenizers::digits::Digits;
-use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
-use tokenizers::pre_tokenizers::punctuation::Punctuation;
-use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizerSequence;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{
-    AddedToken, DecoderWrapper, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper,
-    OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper,
-    SplitDelimiterBehavior,
+    AddedToken, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, OffsetReferential,
+    OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper,
 };
 
+use crate::text::segmentation::{Layout, SPACE_MARK, decoder, pre_tokenizer};
 use crate::text::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
 use crate::{Error, Result, TokenizerConfig, TokenizerKind};
-
-/// What a space becomes; each word carries it in front.
-const SPACE_MARK: char = '▁';
 
 /// Follows a copy of each word while a Unigram vocabulary is trained, and is taken out of it
 /// afterwards: a noncharacter, which no text should hold.
@@ -51,64 +43,106 @@ fn fixed_tokens(byte_fallback: bool) -> Vec<String> {
 /// Trains a tokenizer on texts.
 pub(crate) fn train(
     config: &TokenizerConfig,
+    layout: Layout,
     nfkc: bool,
     lowercase: bool,
     texts: impl Iterator<Item = Result<String>>,
 ) -> Result<tokenizers::Tokenizer> {
-    let fixed = fixed_tokens(config.byte_fallback);
     let normalizer = normalizer(nfkc, lowercase);
-    let pre_tokenizer = pre_tokenizer();
-    let counts = count_words(texts, normalizer.as_ref(), &pre_tokenizer)?;
-    if counts.is_empty() {
-        return Err(Error::Tokenizer {
-            action: "train",
-            message: "there is no text to train on".to_owned(),
-        });
-    }
-    let alphabet = alphabet(&counts, config.character_coverage);
-    let needed = fixed.len() + alphabet.len();
-    if config.vocabulary_size <= needed {
-        return Err(Error::Config {
-            key: "data.tokenizer.vocabulary_size",
-            message: format!(
-                "is {} but must exceed {needed}: {} special tokens and bytes and {} characters of the text; raise it or lower data.tokenizer.character_coverage",
-                config.vocabulary_size,
-                fixed.len(),
-                alphabet.len()
-            ),
-        });
-    }
-    let words = split_at_rare_characters(counts, &alphabet);
-    let model: ModelWrapper = match config.kind {
-        TokenizerKind::Bpe => train_bpe(config, &fixed, words)?.into(),
-        TokenizerKind::Unigram => train_unigram(config, &fixed, words)?.into(),
+    let pre_tokenizer = pre_tokenizer(config.kind, layout)?;
+    let model: ModelWrapper = match &pre_tokenizer {
+        Some(cut) => {
+            let counts = count_words(texts, normalizer.as_ref(), cut)?;
+            require_text(counts.is_empty())?;
+            match config.kind {
+                TokenizerKind::Bytes => train_byte_level(config, counts)?.into(),
+                _ => train_subwords(config, counts)?,
+            }
+        }
+        None => train_characters(texts, normalizer.as_ref())?.into(),
     };
-    assemble(model, normalizer, pre_tokenizer)
-}
-
-fn assemble(
-    model: ModelWrapper,
-    normalizer: Option<NormalizerWrapper>,
-    pre_tokenizer: PreTokenizerWrapper,
-) -> Result<tokenizers::Tokenizer> {
     let mut tokenizer = tokenizers::Tokenizer::new(model);
     tokenizer.with_normalizer(normalizer).map_err(fault("set the normalizer"))?;
-    tokenizer.with_pre_tokenizer(Some(pre_tokenizer));
-    // Marks turn to spaces before bytes turn to text, so that a mark spelled in bytes stays one,
-    // and each stage sees whole tokens; fusing first would make the first token of everything.
-    tokenizer.with_decoder(Some(DecoderSequence::new(vec![
-        DecoderWrapper::Metaspace(metaspace()),
-        DecoderWrapper::ByteFallback(ByteFallback::new()),
-        DecoderWrapper::Fuse(Fuse::new()),
-    ])));
+    tokenizer.with_pre_tokenizer(pre_tokenizer);
+    tokenizer.with_decoder(Some(decoder(config.kind, layout)));
     tokenizer
         .add_special_tokens(SPECIAL_TOKENS.map(|token| AddedToken::from(token, true)))
         .map_err(fault("add the special tokens"))?;
     Ok(tokenizer)
 }
 
-fn metaspace() -> Metaspace {
-    Metaspace::new(SPACE_MARK, PrependScheme::Always, true)
+/// Refuses to learn from nothing.
+fn require_text(is_missing: bool) -> Result<()> {
+    let message = "there is no text to train on".to_owned();
+    if is_missing { Err(Error::Tokenizer { action: "train", message }) } else { Ok(()) }
+}
+
+/// Refuses a vocabulary that does not exceed the tokens that it must hold, which are named.
+fn require_size(size: usize, needed: usize, parts: &str) -> Result<()> {
+    if size > needed {
+        return Ok(());
+    }
+    let message = format!("is {size} but must exceed {needed}: {parts}");
+    Err(Error::Config { key: "data.tokenizer.vocabulary_size", message })
+}
+
+/// Every character of the texts, in the order of code points, is a token: byte-pair encoding
+/// without merges.
+fn train_characters(
+    texts: impl Iterator<Item = Result<String>>,
+    normalizer: Option<&NormalizerWrapper>,
+) -> Result<BPE> {
+    let mut characters = BTreeSet::new();
+    for text in texts {
+        characters.extend(normalized(text?, normalizer)?.get().chars());
+    }
+    require_text(characters.is_empty())?;
+    let tokens = SPECIAL_TOKENS.into_iter().map(str::to_owned);
+    let vocabulary: AHashMap<String, u32> =
+        tokens.chain(characters.iter().map(char::to_string)).zip(0..).collect();
+    BPE::builder()
+        .vocab_and_merges(vocabulary, Vec::new())
+        .unk_token(SPECIAL_TOKENS[UNKNOWN as usize].to_owned())
+        .build()
+        .map_err(fault("make a vocabulary of characters"))
+}
+
+/// Byte-pair encoding that begins with the 256 bytes (Radford et al. 2019, section 2.2), so that
+/// any text can be spelled.
+fn train_byte_level(config: &TokenizerConfig, words: BTreeMap<String, u64>) -> Result<BPE> {
+    let bytes = ByteLevel::alphabet();
+    let fixed: Vec<String> = SPECIAL_TOKENS.into_iter().map(str::to_owned).collect();
+    require_size(
+        config.vocabulary_size,
+        fixed.len() + bytes.len(),
+        &format!("{} special tokens and {} bytes; raise it", fixed.len(), bytes.len()),
+    )?;
+    train_merges(config.vocabulary_size, &fixed, bytes.into_iter().collect(), words)
+}
+
+/// BPE or Unigram on characters, of which rare ones are left to bytes.
+fn train_subwords(config: &TokenizerConfig, counts: BTreeMap<String, u64>) -> Result<ModelWrapper> {
+    let fixed = fixed_tokens(config.byte_fallback);
+    let alphabet = alphabet(&counts, config.character_coverage);
+    require_size(
+        config.vocabulary_size,
+        fixed.len() + alphabet.len(),
+        &format!(
+            "{} special tokens and bytes and {} characters of the text; raise it or lower data.tokenizer.character_coverage",
+            fixed.len(),
+            alphabet.len()
+        ),
+    )?;
+    let words = split_at_rare_characters(counts, &alphabet);
+    Ok(match config.kind {
+        TokenizerKind::Unigram => train_unigram(config, &fixed, words)?.into(),
+        _ => {
+            let mut model = train_merges(config.vocabulary_size, &fixed, HashSet::new(), words)?;
+            model.unk_token = Some(SPECIAL_TOKENS[UNKNOWN as usize].to_owned());
+            model.byte_fallback = config.byte_fallback;
+            model.into()
+        }
+    })
 }
 
 fn normalizer(nfkc: bool, lowercase: bool) -> Option<NormalizerWrapper> {
@@ -122,13 +156,12 @@ fn normalizer(nfkc: bool, lowercase: bool) -> Option<NormalizerWrapper> {
     (!steps.is_empty()).then(|| NormalizerSequence::new(steps).into())
 }
 
-fn pre_tokenizer() -> PreTokenizerWrapper {
-    PreTokenizerSequence::new(vec![
-        PreTokenizerWrapper::Metaspace(metaspace()),
-        PreTokenizerWrapper::Punctuation(Punctuation::new(SplitDelimiterBehavior::Isolated)),
-        PreTokenizerWrapper::Digits(Digits::new(true)),
-    ])
-    .into()
+fn normalized(text: String, normalizer: Option<&NormalizerWrapper>) -> Result<NormalizedString> {
+    let mut normalized = NormalizedString::from(text);
+    if let Some(normalizer) = normalizer {
+        normalizer.normalize(&mut normalized).map_err(fault("normalise a text"))?;
+    }
+    Ok(normalized)
 }
 
 /// The words of the texts, as the pre-tokenizer has them, with their counts, in order.
@@ -139,11 +172,7 @@ fn count_words(
 ) -> Result<BTreeMap<String, u64>> {
     let mut counts = BTreeMap::new();
     for text in texts {
-        let mut normalized = NormalizedString::from(text?);
-        if let Some(normalizer) = normalizer {
-            normalizer.normalize(&mut normalized).map_err(fault("normalise a text"))?;
-        }
-        let mut words = PreTokenizedString::from(normalized);
+        let mut words = PreTokenizedString::from(normalized(text?, normalizer)?);
         pre_tokenizer.pre_tokenize(&mut words).map_err(fault("split a text into words"))?;
         for (word, _, _) in words.get_splits(OffsetReferential::Original, OffsetType::None) {
             match counts.get_mut(word) {
@@ -208,23 +237,23 @@ fn split_at_rare_characters(
     split
 }
 
-fn train_bpe(
-    config: &TokenizerConfig,
+fn train_merges(
+    size: usize,
     fixed: &[String],
+    alphabet: HashSet<char>,
     words: BTreeMap<String, u64>,
 ) -> Result<BPE> {
     let trainer = BpeTrainer::builder()
-        .vocab_size(config.vocabulary_size)
+        .vocab_size(size)
         .min_frequency(2)
         .show_progress(false)
         .special_tokens(fixed.iter().map(|token| AddedToken::from(token.as_str(), true)).collect())
+        .initial_alphabet(alphabet)
         .build();
     let counts: AHashMap<CompactString, u64> =
         words.into_iter().map(|(word, count)| (CompactString::from(word), count)).collect();
     let mut model = BPE::default();
     trainer.do_train(&counts, &mut model).map_err(fault("train byte-pair encoding"))?;
-    model.unk_token = Some(SPECIAL_TOKENS[UNKNOWN as usize].to_owned());
-    model.byte_fallback = config.byte_fallback;
     Ok(model)
 }
 

@@ -5,18 +5,19 @@
 //! know every buffer of every operation; what is measured needs no upkeep. The estimate of
 //! [`crate::checks::cost`] only keeps the trial itself from exhausting the memory.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
-use taper_data::{AUTO, EpochPlan, Prepared, TokenizerPair};
-use taper_model::{Batch, Model, Sequences, Transformer};
+use taper_data::{AUTO, Dataset, Prepared, TokenizerPair};
+use taper_model::{Batch, Model, Transformer};
 use taper_trainer::{TrainingConfig, rehearse};
 
 use crate::checks::cost::{Cost, bytes, grouped, training_state_bytes};
 use crate::config::RunConfig;
+use crate::training::packed;
 
 /// The largest budget that is looked for: the batches of Vaswani et al. 2017, section 5.1. Larger
 /// ones are a decision about the training, not about memory.
@@ -25,10 +26,6 @@ const MOST_TOKENS: usize = 25_000;
 const LEAST_TOKENS: usize = 64;
 /// What a trial may exceed its prediction by before a smaller budget is tried.
 const HEADROOM: f64 = 0.93;
-/// Batches from which the growth by subword sampling is known; every draw is another, so it is
-/// taken to be a little more.
-const SAMPLED_BATCHES: usize = 32;
-const SAMPLING_MARGIN: f64 = 1.05;
 
 /// Tries the largest batch of `config` on `model` and returns the token budget of the batches: the
 /// configured one, or for `"auto"` the largest that fits. `budget` is the memory in bytes that the
@@ -179,8 +176,8 @@ fn too_large(tokens: usize) -> String {
 struct Trial<'a> {
     model: &'a Transformer,
     training: &'a TrainingConfig,
-    /// The longest rows of a side, end marks included.
-    longest: (usize, usize),
+    /// What is trained on.
+    data: Arc<dyn Dataset>,
     /// How many times as many tokens as its budget a batch may have: more than 1 where subwords
     /// are sampled.
     growth: f64,
@@ -195,15 +192,12 @@ impl<'a> Trial<'a> {
     fn new(config: &'a RunConfig, model: &'a Transformer, prepared: &Prepared) -> Result<Self> {
         let cost = Cost::of(config, model, model.device());
         let weights = 4 * cost.parameters;
-        let batching = &prepared.train.report().batching;
-        let growth = growth(config, prepared)?;
-        // However they are cut, rows beyond what cleaning allows are not trained on.
-        let longest =
-            |length: usize| if growth > 1.0 { config.data.cleaning.max_tokens + 1 } else { length };
+        let data = Arc::clone(&prepared.train);
+        let growth = Arc::clone(&data).growth(&config.data.batching, config.training.seed)?;
         Ok(Self {
             model,
             training: &config.training,
-            longest: (longest(batching.longest_source), longest(batching.longest_target)),
+            data,
             growth,
             state_bytes: cost.training_state_bytes - 2 * weights,
             saving_bytes: (6 + 2 * u64::from(config.training.ema_decay > 0.0)) * weights,
@@ -273,53 +267,10 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Rows as long as the longest of the corpus, as many as the budget of each side holds; at
-    /// least one, as in training.
+    /// A batch as large as its budget allows.
     fn largest_batch(&self, tokens: usize) -> Batch {
-        let (budget, (source, target)) = (self.grown(tokens), self.longest);
-        let row = |length: usize, vocabulary: usize| -> Vec<u32> {
-            (0..length).map(|at| (at % vocabulary) as u32).collect()
-        };
-        let mut sources = vec![row(source, self.model.vocab_source())];
-        let mut targets = vec![row(target, self.model.vocab_target())];
-        let (mut source_left, mut target_left) =
-            (budget.saturating_sub(source), budget.saturating_sub(target));
-        // A pair may be long on one side and short on the other, so that both are filled.
-        while source_left > 0 || target_left > 0 {
-            let (longest_source, longest_target) =
-                (source.min(source_left), target.min(target_left));
-            sources.push(row(longest_source.max(1), self.model.vocab_source()));
-            targets.push(row(longest_target.max(1), self.model.vocab_target()));
-            source_left -= longest_source;
-            target_left -= longest_target;
-        }
-        let streams = vec![Sequences::pack(&sources), Sequences::pack(&targets)];
-        Batch::new(streams, targets.concat())
+        packed(self.data.largest_batch(self.grown(tokens)))
     }
-}
-
-/// The largest factor by which subword sampling makes a batch longer than the text without it, by
-/// which budgets count.
-fn growth(config: &RunConfig, prepared: &Prepared) -> Result<f64> {
-    let train = &prepared.train;
-    if !train.samples_subwords() {
-        return Ok(1.0);
-    }
-    let mut most: f64 = 1.0;
-    // An epoch of either kind: with both directions, each side has both languages.
-    for epoch in BTreeSet::from([0, config.data.bidirectional_epochs]) {
-        let plan = EpochPlan::new(train, &config.data.batching, config.training.seed, epoch);
-        for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
-            let batch = plan.batch(train, index)?;
-            let members = || plan.members(index).iter().map(|&pair| pair as usize);
-            let source: usize = members().map(|pair| train.source_length(pair) + 1).sum();
-            let target: usize = members().map(|pair| train.target_length(pair) + 1).sum();
-            most = most
-                .max(batch.source.len() as f64 / source as f64)
-                .max(batch.target_out.len() as f64 / target as f64);
-        }
-    }
-    Ok(most * SAMPLING_MARGIN)
 }
 
 /// The most memory that the process has had so far, in bytes, where the system tells.
@@ -447,31 +398,6 @@ mod tests {
         write("memory/memory.usage_in_bytes", "200\n");
         assert_eq!(left("5:cpu,cpuacct:/x\n4:memory:/docker/0123\n"), Some(700));
         assert_eq!(left("nonsense"), None);
-    }
-
-    #[test]
-    fn sampled_subwords_make_batches_larger() {
-        let folder = tempfile::tempdir().expect("folder");
-        let text: String = (0..300)
-            .map(|line| format!("the dogs of number {line} ran over the old hills\n"))
-            .collect();
-        for side in ["train.en", "train.de"] {
-            fs::write(folder.path().join(side), &text).expect("text");
-        }
-        let mut config = RunConfig::default();
-        config.data.dir = folder.path().to_owned();
-        config.data.validation = String::new();
-        config.data.tokenizer.vocabulary_size = 350;
-        let grows = |config: &RunConfig| {
-            let prepared =
-                taper_data::prepare(&config.data, &folder.path().join("run")).expect("data");
-            growth(config, &prepared).expect("batches")
-        };
-        assert_eq!(grows(&config), 1.0);
-        config.data.tokenizer.dropout = 0.1;
-        let little = grows(&config);
-        config.data.tokenizer.dropout = 0.5;
-        assert!(1.05 < little && 1.2 * little < grows(&config), "{little}");
     }
 
     #[cfg(target_os = "linux")]

@@ -20,7 +20,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taper_data::DataConfig;
+use taper_data::{DataConfig, Task};
 use taper_decoding::DecodingConfig;
 use taper_model::ModelConfig;
 use taper_trainer::{Metric, TrainingConfig};
@@ -107,7 +107,7 @@ impl RunConfig {
     /// When a value or a combination of values cannot work.
     pub fn validate(&self) -> Result<()> {
         crate::checks::device::check_names(&self.device, &self.dtype)?;
-        self.data.validate()?;
+        Task::Translation.validate(&self.data)?;
         self.model.validate(self.data.tokenizer.joint)?;
         self.training.check()?;
         self.decoding.validate()?;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use taper_data::{BatchingConfig, Dataset, EpochPlan, Prefetched, Prefetcher};
+use taper_data::{BatchingConfig, Dataset, Prefetched, Prefetcher};
 use taper_model::{Batch, Sequences};
 use taper_trainer::{BoxError, Position, Source};
 
 /// Training batches, prefetched on a thread as long as they are asked for in
 /// order; a jump (a resumed run) starts the thread anew at that place.
 pub(crate) struct TrainingBatches {
-    dataset: Arc<Dataset>,
+    dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
     seed: u64,
     ahead: Option<Prefetcher>,
@@ -22,7 +22,7 @@ pub(crate) struct TrainingBatches {
 
 impl TrainingBatches {
     /// Batches of `dataset` in the order that `seed` gives.
-    pub(crate) fn new(dataset: Arc<Dataset>, batching: BatchingConfig, seed: u64) -> Self {
+    pub(crate) fn new(dataset: Arc<dyn Dataset>, batching: BatchingConfig, seed: u64) -> Self {
         Self {
             dataset,
             batching,
@@ -85,19 +85,23 @@ impl Source for TrainingBatches {
     }
 }
 
-/// Sentence pairs on the host as the model reads them.
-pub(crate) fn packed(pairs: taper_data::Batch) -> Batch {
-    let source = Sequences { ids: pairs.source, lengths: pairs.source_lengths };
-    let target = Sequences { ids: pairs.target_in, lengths: pairs.target_lengths };
-    Batch::new(vec![source, target], pairs.target_out)
+/// A host-side batch as models read it.
+pub(crate) fn packed(batch: taper_data::Batch) -> Batch {
+    let stream =
+        |stream: taper_data::Stream| Sequences { ids: stream.ids, lengths: stream.lengths };
+    Batch {
+        streams: batch.streams.into_iter().map(stream).collect(),
+        asked: batch.asked,
+        answers: batch.answers,
+    }
 }
 
 /// Every batch of `dataset` once, in corpus order: for validation.
 pub(crate) fn in_order(
-    dataset: &Dataset,
+    dataset: &Arc<dyn Dataset>,
     batching: &BatchingConfig,
-) -> impl Iterator<Item = Result<Batch, BoxError>> {
+) -> impl Iterator<Item = Result<Batch, BoxError>> + use<> {
     let batching = BatchingConfig { shuffle: false, ..batching.clone() };
-    let plan = EpochPlan::new(dataset, &batching, 0, 0);
-    (0..plan.len()).map(move |index| Ok(packed(plan.batch(dataset, index)?)))
+    let plan = Arc::clone(dataset).plan(&batching, 0, 0);
+    (0..plan.batches()).map(move |index| Ok(packed(plan.batch(index)?)))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use candle_core::Device;
 use serde::Serialize;
-use taper_data::{DataReport, Prepared, SideReport};
+use taper_data::{BatchingReport, DataReport, Prepared, Report, SideReport, TextReport};
 use taper_model::Transformer;
 
 use crate::checks::cost::bytes;
@@ -16,9 +16,9 @@ use crate::folder::files::write_atomically;
 #[derive(Debug, Serialize)]
 pub struct DataSummary<'a> {
     /// The training split.
-    pub train: &'a DataReport,
+    pub train: Report<'a>,
     /// The validation split.
-    pub validation: Option<&'a DataReport>,
+    pub validation: Option<Report<'a>>,
     /// Tokens of the source vocabulary.
     pub source_vocabulary: usize,
     /// Tokens of the target vocabulary.
@@ -60,60 +60,89 @@ impl<'a> DataSummary<'a> {
 
     /// The report for a reader.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for report in [Some(self.train), self.validation].into_iter().flatten() {
-            lines.push(format!(
-                "{}: {} pairs read, {} kept, {} dropped{}",
-                report.split,
-                report.pairs_read,
-                report.pairs_kept,
-                report.dropped.total(),
-                if report.dropped.total() > 0 {
-                    format!(" ({})", report.dropped)
-                } else {
-                    String::new()
-                }
-            ));
-            for side in [&report.source, &report.target] {
-                lines.push(side_line(side));
+        let splits = || [Some(self.train), self.validation].into_iter().flatten();
+        let mut lines: Vec<String> = splits().flat_map(split_lines).collect();
+        let largest = bytes(self.largest_batch_bytes);
+        match self.train {
+            Report::Pairs(report) => {
+                lines.extend([&report.source, &report.target].map(lengths_line));
+                lines.push(format!(
+                    "{}; the largest needs at most about {largest}",
+                    batches_of_pairs(&report.batching)
+                ));
             }
+            Report::Text(TextReport { batching, .. }) => lines.push(format!(
+                "batches: {} an epoch, of {} blocks of {} tokens; one needs at most about {largest}",
+                batching.batches, batching.largest_sentences, batching.longest_target
+            )),
         }
-        let report = self.train;
-        for side in [&report.source, &report.target] {
-            let bins: Vec<String> = side
-                .histogram
-                .iter()
-                .filter(|bin| bin.pairs > 0)
-                .map(|bin| format!("{}-{}: {}", bin.from, bin.to, bin.pairs))
-                .collect();
-            lines.push(format!("  lengths {}: {}", side.language, bins.join(", ")));
-        }
-        let batching = &report.batching;
-        let epochs = match batching.bidirectional_epochs {
-            0 => format!("{} an epoch", batching.batches),
-            epochs => format!(
-                "{} an epoch in the first {epochs}, which go in both directions, then {}",
-                batching.bidirectional_batches, batching.batches
-            ),
-        };
-        lines.push(format!(
-        "batches: {epochs}, at most {} source and {} target tokens, {} sentences; packed, so none is padding (rectangles would cost {:.1} %); the largest needs at most about {}",
-        batching.largest_source_tokens,
-        batching.largest_target_tokens,
-        batching.largest_sentences,
-        100.0 * batching.padding_cost,
-        bytes(self.largest_batch_bytes)
-    ));
-        lines.push(if self.is_joint {
-            format!("vocabulary: {} tokens, joint", self.source_vocabulary)
-        } else {
-            format!(
+        lines.push(match (self.train, self.is_joint) {
+            (Report::Text(_), _) => format!("vocabulary: {} tokens", self.target_vocabulary),
+            (_, true) => format!("vocabulary: {} tokens, joint", self.source_vocabulary),
+            (_, false) => format!(
                 "vocabulary: {} source and {} target tokens",
                 self.source_vocabulary, self.target_vocabulary
-            )
+            ),
         });
         lines
     }
+}
+
+/// What a split holds.
+fn split_lines(report: Report<'_>) -> Vec<String> {
+    match report {
+        Report::Pairs(report) => {
+            let DataReport { split, pairs_read, pairs_kept, dropped, source, target, .. } = report;
+            let reasons = match dropped.total() {
+                0 => String::new(),
+                _ => format!(" ({dropped})"),
+            };
+            let pairs = format!(
+                "{split}: {pairs_read} pairs read, {pairs_kept} kept, {} dropped{reasons}",
+                dropped.total()
+            );
+            vec![pairs, side_line(source), side_line(target)]
+        }
+        Report::Text(report) => {
+            let share = |part: u64| part as f64 / report.tokens.max(1) as f64;
+            vec![format!(
+                "{}: {} characters in {} document(s), {} tokens of {:.2} characters, unknown {:.3} %",
+                report.split,
+                report.characters,
+                report.documents,
+                report.tokens,
+                share(report.characters),
+                100.0 * share(report.unknown)
+            )]
+        }
+    }
+}
+
+fn lengths_line(side: &SideReport) -> String {
+    let bins: Vec<String> = side
+        .histogram
+        .iter()
+        .filter(|bin| bin.pairs > 0)
+        .map(|bin| format!("{}-{}: {}", bin.from, bin.to, bin.pairs))
+        .collect();
+    format!("  lengths {}: {}", side.language, bins.join(", "))
+}
+
+fn batches_of_pairs(batching: &BatchingReport) -> String {
+    let epochs = match batching.bidirectional_epochs {
+        0 => format!("{} an epoch", batching.batches),
+        epochs => format!(
+            "{} an epoch in the first {epochs}, which go in both directions, then {}",
+            batching.bidirectional_batches, batching.batches
+        ),
+    };
+    format!(
+        "batches: {epochs}, at most {} source and {} target tokens, {} sentences; packed, so none is padding (rectangles would cost {:.1} %)",
+        batching.largest_source_tokens,
+        batching.largest_target_tokens,
+        batching.largest_sentences,
+        100.0 * batching.padding_cost
+    )
 }
 
 fn side_line(side: &SideReport) -> String {
@@ -129,7 +158,7 @@ fn side_line(side: &SideReport) -> String {
 
 /// Estimated activation memory of the largest training batch on `device`.
 fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u64 {
-    let batching = &prepared.train.report().batching;
+    let batching = prepared.train.batching();
     let passes = config.training.objective().passes();
     let (source, target) = (prepared.tokenizers.source(), prepared.tokenizers.target());
     let vocabularies = (source.vocabulary_size(), target.vocabulary_size());

@@ -16,10 +16,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
-use taper_data::{
-    BatchingReport, Cleaner, DataConfig, Dropped, PairReader, Prepared, TokenizerPair, prepare,
-    read_pairs, recorded_text, split_files,
-};
+use taper_data::{BatchingReport, Prepared, Task, TokenizerPair, read_pairs, recorded_text};
 use taper_model::Transformer;
 use taper_trainer::{
     Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, TrainingConfig,
@@ -40,6 +37,7 @@ use parent_run::ParentRun;
 use recorder::Recorder;
 use validation::Validation;
 
+pub(crate) use batches::packed;
 pub use data_report::DataSummary;
 pub use end::End;
 pub use resume::resume;
@@ -176,29 +174,15 @@ impl Ready {
     }
 }
 
-/// Refuses sentences that are longer than the model has positions for, in training or validation,
-/// as they are cut into tokens or may be.
+/// Refuses rows that are longer than the model has positions for, in training or validation, as
+/// they are cut into tokens or may be.
 fn require_positions(config: &RunConfig, prepared: &Prepared) -> Result<()> {
     let Some(positions) = config.model.longest_sequence() else { return Ok(()) };
-    let reports =
-        [Some(prepared.train.report()), prepared.validation.as_ref().map(|set| set.report())];
-    let longest = reports
-        .into_iter()
-        .flatten()
-        .flat_map(|report| [report.source.longest, report.target.longest])
-        .max()
-        .unwrap_or(0);
-    let (longest, what) = match prepared.train.samples_subwords() {
-        true => (
-            longest.max(config.data.cleaning.max_tokens),
-            "with subword sampling a sentence may have",
-        ),
-        false => (longest, "the longest sentence has"),
-    };
-    if longest >= positions {
+    let splits = [Some(&prepared.train), prepared.validation.as_ref()];
+    let longest = splits.into_iter().flatten().map(|split| split.longest_row()).max().unwrap_or(0);
+    if longest > positions {
         bail!(
-            "{what} {} tokens, </s> counted, but learned positions end at model.max_positions = {positions}: raise it, or set data.cleaning.max_tokens = {}",
-            longest + 1,
+            "the longest sentence has {longest} tokens, with </s> and what subword sampling may add, but learned positions end at model.max_positions = {positions}: raise it, or set data.cleaning.max_tokens = {}",
             positions.saturating_sub(1)
         );
     }
@@ -224,7 +208,7 @@ fn preflight(
         splits.push(&data.validation);
     }
     for split in splits {
-        split_files(data, split)?;
+        Task::Translation.files(data, split)?;
     }
     if config.evaluation.test_after_training {
         for split in &data.test {
@@ -243,39 +227,9 @@ fn preflight(
 
 /// Tokenizer, tokenised corpus and data report on disk.
 fn prepare_data(folder: &RunFolder, config: &RunConfig, device: &Device) -> Result<Prepared> {
-    let prepared = prepare(&config.data, folder.root()).or_else(|error| {
-        // A tokenizer cannot be trained without text; the reader wants to know why there is none.
-        if matches!(error, taper_data::Error::Tokenizer { .. }) {
-            require_pairs(&config.data)?;
-        }
-        Err(anyhow::Error::from(error))
-    })?;
+    let prepared = Task::Translation.prepare(&config.data, folder.root())?;
     data_report::save(&folder.data_report(), config, &prepared, device)?;
     Ok(prepared)
-}
-
-/// Refuses a training split that is empty, or of which cleaning keeps nothing.
-fn require_pairs(data: &DataConfig) -> Result<()> {
-    let cleaner = Cleaner::new(&data.cleaning);
-    let (mut read, mut dropped) = (0, Dropped::default());
-    for pair in PairReader::open(data, &data.train)? {
-        let pair = pair?;
-        read += 1;
-        if let Err(reason) = cleaner.check_text(&pair.source, &pair.target) {
-            dropped.count(reason);
-        }
-    }
-    let split = data.train.clone();
-    if read == 0 {
-        let files = split_files(data, &split)?;
-        let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        return Err(taper_data::Error::EmptyCorpus { split, files: files.join(" and ") }.into());
-    }
-    if dropped.total() == read {
-        let reasons = dropped.to_string();
-        return Err(taper_data::Error::AllDropped { split, read, reasons }.into());
-    }
-    Ok(())
 }
 
 /// Trains from `origin`, or from the beginning, to an end.
@@ -294,7 +248,7 @@ fn train(
         data: DataSummary::of(config, &prepared, &device),
         cost: Cost::of(config, &model, &device),
     })?;
-    let batching = &prepared.train.report().batching;
+    let batching = prepared.train.batching();
     if let Some(notice) = directions_only(&config.training, batching) {
         observer.observe(&RunEvent::Notice(notice))?;
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
-use taper_data::{AUTO, TokenizerPair, corpus_changes};
+use taper_data::{AUTO, Task, TokenizerPair};
 use taper_trainer::{Checkpoints, LAST, TrainingConfig, checkpoint_name, read_state};
 
 use super::origin::Origin;
@@ -78,7 +78,7 @@ pub fn resume(
         }
     }
     if TokenizerPair::exists(folder.root()) {
-        let changes = corpus_changes(&config.data, folder.root())?;
+        let changes = Task::Translation.corpus_changes(&config.data, folder.root())?;
         if !changes.is_empty() && !settings.accept_changes {
             bail!(
                 "{}: the text is not what the run {}: {}; put it back, train a new run with --run, or go on with the new text with --accept-changes",

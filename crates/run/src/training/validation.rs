@@ -15,7 +15,7 @@ use crate::translation::{LineTranslator, TranslationSettings};
 
 /// Measures a model on the validation split.
 pub(crate) struct Validation {
-    dataset: Arc<Dataset>,
+    dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
     label_smoothing: f64,
     text: ParallelText,
@@ -31,7 +31,7 @@ impl Validation {
     /// When the split cannot be read.
     pub(crate) fn new(
         config: &RunConfig,
-        dataset: Arc<Dataset>,
+        dataset: Arc<dyn Dataset>,
         tokenizers: &TokenizerPair,
     ) -> Result<Self> {
         let text = if config.evaluation.validation_sentences == 0 {

@@ -1,11 +1,21 @@
 //! A tokenised split: ids by pair, from a file.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::tasks::pairs::cache::{Pair, PairCache};
 use crate::tasks::pairs::subwords::PairSampler;
 use crate::text::cache::Key;
-use crate::{Batch, BatchingConfig, DataReport, Epoch, EpochPlan, Result};
+use crate::{
+    Batch, BatchingConfig, BatchingReport, DataReport, Dataset, END, Epoch, EpochPlan, PairPlan,
+    Report, Result, START, Stream,
+};
+
+/// Batches from which the growth by subword sampling is known; every draw is another, so it is
+/// taken to be a little more.
+const SAMPLED_BATCHES: usize = 32;
+const SAMPLING_MARGIN: f64 = 1.05;
 
 /// The seed of the epochs that the report takes as its examples.
 const EXAMPLE: u64 = 0;
@@ -14,7 +24,7 @@ const EXAMPLE: u64 = 0;
 ///
 /// The ids stay on disk until they are used, so a data set may be larger than memory.
 #[derive(Debug)]
-pub struct Dataset {
+pub struct PairDataset {
     cache: PairCache,
     report: DataReport,
     /// What segments pairs anew in each epoch, where that is asked for.
@@ -23,7 +33,7 @@ pub struct Dataset {
     bidirectional_epochs: u64,
 }
 
-impl Dataset {
+impl PairDataset {
     /// Opens the cache at `path`, if it is whole and has this key, for so many epochs in both
     /// directions before the others.
     pub(crate) fn open(
@@ -36,7 +46,7 @@ impl Dataset {
             let mut dataset = Self { cache, report, sampler: None, bidirectional_epochs };
             // Batching settings are no part of the cache, so that changing them costs no
             // tokenising.
-            let of = |epoch| EpochPlan::new(&dataset, batching, EXAMPLE, epoch).report(&dataset);
+            let of = |epoch| PairPlan::new(&dataset, batching, EXAMPLE, epoch).report(&dataset);
             let one_way = of(bidirectional_epochs);
             dataset.report.batching = match bidirectional_epochs {
                 0 => one_way,
@@ -72,7 +82,7 @@ impl Dataset {
         if epoch < self.bidirectional_epochs { 2 * self.len() } else { self.len() }
     }
 
-    /// Reads a pair. From [`Dataset::len`] on the pairs come again, turned round: translated from
+    /// Reads a pair. From [`PairDataset::len`] on the pairs come again, turned round: translated from
     /// the target language into the source language.
     ///
     /// # Errors
@@ -81,7 +91,7 @@ impl Dataset {
     ///
     /// # Panics
     ///
-    /// If `pair` is not below twice [`Dataset::len`], as for every method that takes one.
+    /// If `pair` is not below twice [`PairDataset::len`], as for every method that takes one.
     pub fn pair(&self, pair: usize) -> Result<Pair> {
         let (pair, turned) = self.locate(pair);
         let read = self.cache.read(pair)?;
@@ -119,21 +129,121 @@ impl Dataset {
         self.sampler.is_some()
     }
 
-    /// The batch of these pairs, in this order, segmented as `epoch` sees them; without one, or
+    /// The longest rows of a source and of a target, end marks included, however they are cut.
+    fn longest_rows(&self) -> (usize, usize) {
+        let BatchingReport { longest_source, longest_target, .. } = self.report.batching;
+        match &self.sampler {
+            Some(sampler) => (sampler.max_tokens + 1, sampler.max_tokens + 1),
+            None => (longest_source, longest_target),
+        }
+    }
+
+    /// The batch of these pairs, in this order: the sources, each with `</s>`, and the targets, each
+    /// after `<s>`, of which the rest and `</s>` is asked. They are segmented as `epoch` sees them; without one, or
     /// where subwords are not sampled, as the tokenizer does.
     ///
     /// # Errors
     ///
-    /// As for [`Dataset::pair`].
+    /// As for [`PairDataset::pair`].
     pub fn batch(&self, pairs: &[u32], epoch: Option<Epoch>) -> Result<Batch> {
-        let mut batch = Batch::default();
+        let [mut sources, mut targets] = [Stream::default(), Stream::default()];
+        let (mut answers, mut indices) = (Vec::new(), Vec::with_capacity(pairs.len()));
         for &pair in pairs {
             let Pair { line, mut source, mut target } = self.pair(pair as usize)?;
             if let (Some(sampler), Some(epoch)) = (&self.sampler, epoch) {
                 (source, target) = sampler.segment(source, target, epoch, line);
             }
-            batch.push(&source, &target, line);
+            sources.push(source.into_iter().chain([END]));
+            targets.push([START].into_iter().chain(target.iter().copied()));
+            answers.extend(target.into_iter().chain([END]));
+            indices.push(line as usize);
         }
-        Ok(batch)
+        Ok(Batch { streams: vec![sources, targets], asked: None, answers, indices })
+    }
+}
+
+impl Dataset for PairDataset {
+    fn plan(
+        self: Arc<Self>,
+        batching: &BatchingConfig,
+        seed: u64,
+        epoch: u64,
+    ) -> Box<dyn EpochPlan> {
+        let plan = PairPlan::new(&self, batching, seed, epoch);
+        Box::new(PlannedPairs { dataset: self, plan })
+    }
+
+    fn batching(&self) -> &BatchingReport {
+        &self.report.batching
+    }
+
+    fn report(&self) -> Report<'_> {
+        Report::Pairs(&self.report)
+    }
+
+    fn growth(self: Arc<Self>, batching: &BatchingConfig, seed: u64) -> Result<f64> {
+        if !self.samples_subwords() {
+            return Ok(1.0);
+        }
+        let mut most: f64 = 1.0;
+        // An epoch of either kind: with both directions, each side has both languages.
+        for epoch in BTreeSet::from([0, self.bidirectional_epochs]) {
+            let plan = PairPlan::new(&self, batching, seed, epoch);
+            for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
+                let batch = plan.batch(&self, index)?;
+                let members = || plan.members(index).iter().map(|&pair| pair as usize);
+                let source: usize = members().map(|pair| self.source_length(pair) + 1).sum();
+                let target: usize = members().map(|pair| self.target_length(pair) + 1).sum();
+                most = most
+                    .max(batch.streams[0].ids.len() as f64 / source as f64)
+                    .max(batch.answers.len() as f64 / target as f64);
+            }
+        }
+        Ok(most * SAMPLING_MARGIN)
+    }
+
+    fn longest_row(&self) -> usize {
+        let (source, target) = self.longest_rows();
+        source.max(target)
+    }
+
+    /// Rows as long as the longest of the corpus, as many as the budget of each side holds; at
+    /// least one, as in training.
+    fn largest_batch(&self, tokens: usize) -> Batch {
+        let (source, target) = self.longest_rows();
+        let [mut sources, mut targets] = [Stream::default(), Stream::default()];
+        let mut push = |source: usize, target: usize| {
+            sources.push(std::iter::repeat_n(END, source));
+            targets.push(std::iter::repeat_n(END, target));
+        };
+        push(source, target);
+        let (mut source_left, mut target_left) =
+            (tokens.saturating_sub(source), tokens.saturating_sub(target));
+        // A pair may be long on one side and short on the other, so that both are filled.
+        while source_left > 0 || target_left > 0 {
+            let (source, target) = (source.min(source_left), target.min(target_left));
+            push(source.max(1), target.max(1));
+            source_left -= source;
+            target_left -= target;
+        }
+        let answers = targets.ids.clone();
+        let indices = vec![0; targets.lengths.len()];
+        Batch { streams: vec![sources, targets], asked: None, answers, indices }
+    }
+}
+
+/// The batches of an epoch, with what they are made from.
+struct PlannedPairs {
+    dataset: Arc<PairDataset>,
+    plan: PairPlan,
+}
+
+impl EpochPlan for PlannedPairs {
+    fn batches(&self) -> usize {
+        self.plan.len()
+    }
+
+    fn batch(&self, batch: usize) -> Result<Batch> {
+        self.plan.batch(&self.dataset, batch)
     }
 }

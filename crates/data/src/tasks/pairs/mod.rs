@@ -1,11 +1,10 @@
 //! Translation: pairs of sentences, read, cleaned, tokenised and put into batches by length.
 
-pub(crate) mod batches;
 pub(crate) mod cache;
 pub(crate) mod cleaning;
 pub(crate) mod dataset;
 pub(crate) mod parquet_reader;
-pub(crate) mod prefetch;
+pub(crate) mod plan;
 pub(crate) mod prepare;
 pub(crate) mod reader;
 pub(crate) mod records;

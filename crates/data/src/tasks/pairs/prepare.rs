@@ -9,11 +9,11 @@ use crate::tasks::pairs::cache::push;
 use crate::tasks::pairs::reader::empty_corpus;
 use crate::tasks::pairs::report::SideCounter;
 use crate::tasks::pairs::subwords::PairSampler;
-use crate::text::cache::{CacheWriter, Key};
-use crate::text::fingerprint::{Fingerprint, TEXT_FOLDER};
+use crate::text::cache::{CACHE_FOLDER, CacheWriter, Key};
+use crate::text::fingerprint::Fingerprint;
 use crate::{
-    BatchingReport, Cleaner, DataConfig, DataReport, Dataset, Dropped, Error, PairReader, RawPair,
-    Result, Side, TokenizerPair, split_files, split_name,
+    BatchingReport, Cleaner, DataConfig, DataReport, Dropped, Error, Format, PairDataset,
+    PairReader, Prepared, RawPair, Result, Side, TokenizerPair, split_files, split_name,
 };
 
 /// Pairs that are read before they are tokenised together, in parallel.
@@ -22,18 +22,42 @@ const CHUNK: usize = 16_384;
 /// Bytes of text that are, where pairs are long.
 const CHUNK_BYTES: usize = 1 << 24;
 
-/// The folder of the tokenised splits within a run.
-const CACHE_FOLDER: &str = "cache";
-
-/// What training needs of the data.
-#[derive(Debug)]
-pub struct Prepared {
-    /// The tokenizers of the run.
-    pub tokenizers: TokenizerPair,
-    /// The training split.
-    pub train: Arc<Dataset>,
-    /// The validation split, if the configuration names one.
-    pub validation: Option<Arc<Dataset>>,
+/// Refuses what cannot work for pairs.
+///
+/// # Errors
+///
+/// [`Error::Config`] with the offending key.
+pub(crate) fn validate(config: &DataConfig) -> Result<()> {
+    let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+    if config.format == Format::Text && config.source_language == config.target_language {
+        return wrong(
+            "data.target_language",
+            "is the source language too, so both sides would be the same file",
+        );
+    }
+    if config.format == Format::Hub && !config.hub.dataset.contains('/') {
+        return wrong(
+            "data.hub.dataset",
+            "must be an id like \"owner/name\" when data.format is \"hub\"",
+        );
+    }
+    if config.bidirectional_epochs > 0 && !config.tokenizer.joint {
+        return wrong(
+            "data.bidirectional_epochs",
+            "needs one vocabulary for both languages: set data.tokenizer.joint = true, or 0 here",
+        );
+    }
+    let cleaning = &config.cleaning;
+    if cleaning.max_tokens == 0 || cleaning.max_tokens < cleaning.min_tokens {
+        return wrong(
+            "data.cleaning.max_tokens",
+            "must be at least 1 and at least data.cleaning.min_tokens",
+        );
+    }
+    if !(cleaning.max_ratio == 0.0 || cleaning.max_ratio >= 1.0) {
+        return wrong("data.cleaning.max_ratio", "must be 0 (no limit) or at least 1");
+    }
+    Ok(())
 }
 
 /// Readies the training and validation splits of a run.
@@ -45,8 +69,9 @@ pub struct Prepared {
 /// # Errors
 ///
 /// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
-pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
+pub fn prepare_pairs(config: &DataConfig, run: &Path) -> Result<Prepared<PairDataset>> {
     config.validate()?;
+    validate(config)?;
     split_files(config, &config.train)?;
     let has_validation = !config.validation.is_empty();
     if has_validation {
@@ -54,9 +79,13 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     }
     // First of all, so that what the tokenizer is made from is what is recorded, and found changed
     // if it was meanwhile.
-    let fingerprint = |name: &str| Fingerprint::obtain(config, name, &run.join(TEXT_FOLDER));
+    let fingerprint = |name: &str| Fingerprint::obtain(&split_files(config, name)?, name, run);
     let train_text = fingerprint(&config.train)?;
-    let tokenizers = TokenizerPair::obtain(config, run)?;
+    let tokenizers = TokenizerPair::obtain(config, run).map_err(|error| match error {
+        // A tokenizer cannot be trained without text; the reader wants to know why there is none.
+        Error::Tokenizer { .. } => require_pairs(config).err().unwrap_or(error),
+        other => other,
+    })?;
     let cache = run.join(CACHE_FOLDER);
     // A tokenizer that cannot be sampled from is found before the text is tokenised.
     let sampler = PairSampler::new(&tokenizers, &config.tokenizer, config.cleaning.max_tokens)?;
@@ -73,12 +102,34 @@ pub fn prepare(config: &DataConfig, run: &Path) -> Result<Prepared> {
     Ok(Prepared { tokenizers, train, validation })
 }
 
+/// Refuses a training split that is empty, or of which cleaning keeps nothing.
+fn require_pairs(config: &DataConfig) -> Result<()> {
+    let cleaner = Cleaner::new(&config.cleaning);
+    let (mut read, mut dropped) = (0, Dropped::default());
+    for pair in PairReader::open(config, &config.train)? {
+        let pair = pair?;
+        read += 1;
+        if let Err(reason) = cleaner.check_text(&pair.source, &pair.target) {
+            dropped.count(reason);
+        }
+    }
+    let split = config.train.clone();
+    if read == 0 {
+        return Err(empty_corpus(config, &split));
+    }
+    if dropped.total() == read {
+        let reasons = dropped.to_string();
+        return Err(Error::AllDropped { split, read, reasons });
+    }
+    Ok(())
+}
+
 /// Tokenises one split into `{cache_directory}/{split}.bin`, or opens that file where it still fits
 /// `text`, the tokenizers and the cleaning.
 ///
 /// # Errors
 ///
-/// As for [`prepare`].
+/// As for [`prepare_pairs`].
 fn prepare_split(
     config: &DataConfig,
     tokenizers: &TokenizerPair,
@@ -86,10 +137,10 @@ fn prepare_split(
     text: &Fingerprint,
     cache_directory: &Path,
     bidirectional_epochs: u64,
-) -> Result<Dataset> {
+) -> Result<PairDataset> {
     let key = cache_key(config, tokenizers, split, &text.text_hash);
     let path = cache_directory.join(format!("{}.bin", split_name(split)));
-    let open = || Dataset::open(&path, &key, &config.batching, bidirectional_epochs);
+    let open = || PairDataset::open(&path, &key, &config.batching, bidirectional_epochs);
     if let Some(dataset) = open()? {
         return Ok(dataset);
     }

@@ -10,7 +10,7 @@ pub(crate) struct PairSampler {
     /// None where both sides share a tokenizer.
     target: Option<SubwordSampler>,
     /// A side that would get more tokens than this stays as the tokenizer cuts it.
-    max_tokens: usize,
+    pub(crate) max_tokens: usize,
 }
 
 impl PairSampler {

@@ -35,7 +35,7 @@ pub struct Prefetcher {
 impl Prefetcher {
     /// Starts at `position`. One past the last batch of an epoch means the first of the next.
     pub fn new(
-        dataset: Arc<Dataset>,
+        dataset: Arc<dyn Dataset>,
         config: &BatchingConfig,
         seed: u64,
         position: Position,
@@ -43,7 +43,7 @@ impl Prefetcher {
         let (sender, receiver) = sync_channel(config.prefetch.clamp(1, MOST_AHEAD));
         let config = config.clone();
         let thread = std::thread::spawn(move || {
-            for item in Walk::new(dataset, config, seed, position) {
+            for item in Upcoming::new(dataset, config, seed, position) {
                 let failed = item.is_err();
                 // The receiver is gone once the prefetcher is dropped.
                 if sender.send(item).is_err() || failed {
@@ -75,44 +75,50 @@ impl Drop for Prefetcher {
 }
 
 /// The batches from a position on, on the calling thread.
-struct Walk {
-    dataset: Arc<Dataset>,
+struct Upcoming {
+    dataset: Arc<dyn Dataset>,
     config: BatchingConfig,
     seed: u64,
     position: Position,
-    plan: EpochPlan,
+    plan: Box<dyn EpochPlan>,
 }
 
-impl Walk {
-    fn new(dataset: Arc<Dataset>, config: BatchingConfig, seed: u64, position: Position) -> Self {
-        let plan = EpochPlan::new(&dataset, &config, seed, position.epoch);
+impl Upcoming {
+    fn new(
+        dataset: Arc<dyn Dataset>,
+        config: BatchingConfig,
+        seed: u64,
+        position: Position,
+    ) -> Self {
+        let plan = Arc::clone(&dataset).plan(&config, seed, position.epoch);
         Self { dataset, config, seed, position, plan }
     }
 }
 
-impl Iterator for Walk {
+impl Iterator for Upcoming {
     type Item = Result<Prefetched>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.position.batch >= self.plan.len() {
+        if self.position.batch >= self.plan.batches() {
             self.position = Position { epoch: self.position.epoch + 1, batch: 0 };
-            self.plan = EpochPlan::new(&self.dataset, &self.config, self.seed, self.position.epoch);
-            if self.plan.is_empty() {
+            let dataset = Arc::clone(&self.dataset);
+            self.plan = dataset.plan(&self.config, self.seed, self.position.epoch);
+            if self.plan.batches() == 0 {
                 return None;
             }
         }
         let position = self.position;
         self.position.batch += 1;
-        let next = if self.position.batch == self.plan.len() {
+        let next = if self.position.batch == self.plan.batches() {
             Position { epoch: position.epoch + 1, batch: 0 }
         } else {
             self.position
         };
-        let batch = self.plan.batch(&self.dataset, position.batch);
+        let batch = self.plan.batch(position.batch);
         Some(batch.map(|batch| Prefetched {
             position,
             next,
-            epoch_batches: self.plan.len(),
+            epoch_batches: self.plan.batches(),
             batch,
         }))
     }

@@ -1,72 +1,12 @@
 //! Batches of an epoch: which pairs go together, and in which order.
 
-use serde::{Deserialize, Serialize};
-
 use crate::draws::Draws;
-use crate::{BatchingConfig, BatchingReport, Dataset, END, Epoch, Result, START};
-
-/// Sentence pairs for one step, packed: the rows of a side one after another, without padding.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Batch {
-    /// Source ids; each row ends with `</s>`.
-    pub source: Vec<u32>,
-    /// The number of ids of each source row.
-    pub source_lengths: Vec<usize>,
-    /// What the decoder is given: each row starts with `<s>`.
-    pub target_in: Vec<u32>,
-    /// What it must answer: the same rows one ahead, each ending with `</s>`.
-    pub target_out: Vec<u32>,
-    /// The number of ids of each target row, the same for `target_in` and `target_out`.
-    pub target_lengths: Vec<usize>,
-    /// The line of each pair in the corpus, counted from 1.
-    pub indices: Vec<usize>,
-}
-
-impl Batch {
-    /// Adds a pair of sentences without end marks.
-    pub(crate) fn push(&mut self, source: &[u32], target: &[u32], line: u64) {
-        self.source.extend_from_slice(source);
-        self.source.push(END);
-        self.source_lengths.push(source.len() + 1);
-        self.target_in.push(START);
-        self.target_in.extend_from_slice(target);
-        self.target_out.extend_from_slice(target);
-        self.target_out.push(END);
-        self.target_lengths.push(target.len() + 1);
-        self.indices.push(line as usize);
-    }
-
-    /// The number of pairs.
-    pub fn sentences(&self) -> usize {
-        self.indices.len()
-    }
-
-    /// The number of source ids, end marks included.
-    pub fn source_tokens(&self) -> usize {
-        self.source.len()
-    }
-
-    /// The number of target ids to predict, end marks included.
-    pub fn target_tokens(&self) -> usize {
-        self.target_out.len()
-    }
-}
-
-/// Names a batch of a run.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct Position {
-    /// The epoch, counted from 0.
-    pub epoch: u64,
-    /// The batch within it, counted from 0.
-    pub batch: usize,
-}
+use crate::{Batch, BatchingConfig, BatchingReport, Epoch, PairDataset, Result};
 
 /// The batches of one epoch: a function of the data set, the settings, the seed and the epoch, so
 /// that any batch can be asked for without those before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EpochPlan {
+pub struct PairPlan {
     /// What the data set's subwords are sampled for, where they are.
     epoch: Option<Epoch>,
     /// Each pair of the epoch once, batch after batch.
@@ -82,13 +22,13 @@ mod purpose {
     pub(super) const BATCHES: u64 = 3;
 }
 
-impl EpochPlan {
+impl PairPlan {
     /// Plans an epoch.
     ///
     /// Pairs are shuffled, then ordered by length times a random factor within `1 ± length_noise /
     /// 2`, then cut into batches as full as the budget allows, which are shuffled. Pairs of one
     /// length thus meet others in each epoch. A pair beyond the budget makes a batch by itself.
-    pub fn new(dataset: &Dataset, config: &BatchingConfig, seed: u64, epoch: u64) -> Self {
+    pub fn new(dataset: &PairDataset, config: &BatchingConfig, seed: u64, epoch: u64) -> Self {
         // The number of pairs fits: twice a data set is fewer than 2^32.
         let mut order: Vec<u32> = (0..dataset.pairs_in(epoch) as u32).collect();
         if config.shuffle {
@@ -127,11 +67,11 @@ impl EpochPlan {
         self.batches.is_empty()
     }
 
-    /// The pairs of a batch, as [`Dataset::pair`] counts them.
+    /// The pairs of a batch, as [`PairDataset::pair`] counts them.
     ///
     /// # Panics
     ///
-    /// If `batch` is not below [`EpochPlan::len`].
+    /// If `batch` is not below [`PairPlan::len`].
     pub fn members(&self, batch: usize) -> &[u32] {
         let (from, to) = self.batches[batch];
         &self.order[from as usize..to as usize]
@@ -145,13 +85,13 @@ impl EpochPlan {
     ///
     /// # Panics
     ///
-    /// If `batch` is not below [`EpochPlan::len`].
-    pub fn batch(&self, dataset: &Dataset, batch: usize) -> Result<Batch> {
+    /// If `batch` is not below [`PairPlan::len`].
+    pub fn batch(&self, dataset: &PairDataset, batch: usize) -> Result<Batch> {
         dataset.batch(self.members(batch), self.epoch)
     }
 
     /// What the batches of this epoch are like.
-    pub(crate) fn report(&self, dataset: &Dataset) -> BatchingReport {
+    pub(crate) fn report(&self, dataset: &PairDataset) -> BatchingReport {
         let mut report = BatchingReport { batches: self.len(), ..BatchingReport::default() };
         let (mut real, mut padded) = (0_u64, 0_u64);
         for batch in 0..self.len() {
@@ -177,13 +117,13 @@ impl EpochPlan {
 }
 
 /// The lengths of a pair's rows, with one mark each.
-fn lengths(dataset: &Dataset, pair: u32) -> (usize, usize) {
+fn lengths(dataset: &PairDataset, pair: u32) -> (usize, usize) {
     let pair = pair as usize;
     (dataset.source_length(pair) + 1, dataset.target_length(pair) + 1)
 }
 
 /// Cuts an order into batches, each as long as the budget allows.
-fn cut(dataset: &Dataset, config: &BatchingConfig, order: &[u32]) -> Vec<(u32, u32)> {
+fn cut(dataset: &PairDataset, config: &BatchingConfig, order: &[u32]) -> Vec<(u32, u32)> {
     let limit = match config.max_sentences {
         0 => usize::MAX,
         limit => limit,

@@ -1,0 +1,43 @@
+//! The `[data.text]` table of a recipe.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How running text becomes what a language model is trained and validated on.
+///
+/// A split named `train` is the file `{dir}/train.txt`, or every file of the folder `{dir}/train`
+/// in the order of their names; each may end in `.gz` or `.zst`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunningTextConfig {
+    /// Tokens of a block, which is as far back as a prediction looks.
+    pub block_length: usize,
+    /// The share of the training text, its end, that is not trained but validated on where
+    /// `data.validation` is empty; 0 for none.
+    pub hold_out: f64,
+    /// What a document is. `</s>` stands between two.
+    pub documents: Documents,
+}
+
+impl Default for RunningTextConfig {
+    fn default() -> Self {
+        Self { block_length: 256, hold_out: 0.0, documents: Documents::Files }
+    }
+}
+
+impl RunningTextConfig {
+    /// Whether nothing differs from the default, as in the recipes of other tasks.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What makes a document of running text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Documents {
+    /// A file.
+    Files,
+    /// A line that is not blank, without its end.
+    Lines,
+}

@@ -1,0 +1,178 @@
+//! Tokenised running text, and its blocks.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::draws::Draws;
+use crate::text::cache::{Cache, HEADER_BYTES, ID_BYTES, Key, ids};
+use crate::{
+    Batch, BatchingConfig, BatchingReport, Dataset, END, EpochPlan, Report, Result, Stream,
+    TextReport,
+};
+
+/// The key of the draws of blocks, apart from those that order pairs.
+const PURPOSE: u64 = 5;
+
+/// Running text as one row of ids. It stays on disk until it is used, so that it may be larger than
+/// memory.
+#[derive(Debug)]
+pub struct TextDataset {
+    cache: Cache,
+    tokens: u64,
+    block_length: usize,
+    report: TextReport,
+}
+
+impl TextDataset {
+    /// Opens the cache at `path`, if it is whole and has this key, for blocks of so many tokens.
+    pub(crate) fn open(
+        path: &Path,
+        key: &Key,
+        block_length: usize,
+        batching: &BatchingConfig,
+    ) -> Result<Option<Self>> {
+        let opened = Cache::open(path, key, |items| {
+            items.skip(items.count.saturating_mul(ID_BYTES as u64))?;
+            Ok(items.count)
+        })?;
+        Ok(opened.map(|(cache, tokens, mut report): (_, _, TextReport)| {
+            let rows = rows(batching, block_length);
+            report.batching = BatchingReport {
+                batches: Blocks::number(tokens, block_length, rows, batching.shuffle),
+                largest_target_tokens: rows * block_length,
+                largest_sentences: rows,
+                longest_target: block_length,
+                ..BatchingReport::default()
+            };
+            Self { cache, tokens, block_length, report }
+        }))
+    }
+
+    /// The number of tokens.
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// What was read.
+    pub fn report(&self) -> &TextReport {
+        &self.report
+    }
+
+    /// So many tokens from one on, counted from 0.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read any more, or ends before.
+    pub fn read(&self, from: u64, count: usize) -> Result<Vec<u32>> {
+        let at = HEADER_BYTES as u64 + from * ID_BYTES as u64;
+        Ok(ids(&self.cache.read(at, count * ID_BYTES)?).collect())
+    }
+}
+
+impl Dataset for TextDataset {
+    fn plan(
+        self: Arc<Self>,
+        batching: &BatchingConfig,
+        seed: u64,
+        epoch: u64,
+    ) -> Box<dyn EpochPlan> {
+        let rows = rows(batching, self.block_length);
+        let drawn = batching.shuffle.then(|| Draws::new(seed, epoch, PURPOSE));
+        Box::new(Blocks { text: self, rows, drawn })
+    }
+
+    fn batching(&self) -> &BatchingReport {
+        &self.report.batching
+    }
+
+    fn report(&self) -> Report<'_> {
+        Report::Text(&self.report)
+    }
+
+    fn longest_row(&self) -> usize {
+        self.block_length
+    }
+
+    fn largest_batch(&self, tokens: usize) -> Batch {
+        let mut text = Stream::default();
+        for _ in 0..(tokens / self.block_length).max(1) {
+            text.push(std::iter::repeat_n(END, self.block_length));
+        }
+        let (answers, indices) = (text.ids.clone(), vec![0; text.lengths.len()]);
+        Batch { streams: vec![text], asked: None, answers, indices }
+    }
+}
+
+/// The blocks of a batch; one at least, as a sentence beyond the budget makes a batch.
+fn rows(batching: &BatchingConfig, block_length: usize) -> usize {
+    let limit = match batching.max_sentences {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    (batching.planned_tokens() / block_length).clamp(1, limit)
+}
+
+/// The blocks of one epoch. Each asks for the token after each of its own.
+///
+/// Where batches are shuffled, every block begins at a place of its own that is drawn from (seed,
+/// epoch, its number), and an epoch has as many as the text has room for, as nanoGPT draws them
+/// without epochs. Otherwise they follow one another, and every token but the first is asked for
+/// once.
+struct Blocks {
+    text: Arc<TextDataset>,
+    rows: usize,
+    drawn: Option<Draws>,
+}
+
+impl Blocks {
+    /// The number of batches with so many blocks in a text of so many tokens.
+    fn number(tokens: u64, block_length: usize, rows: usize, drawn: bool) -> usize {
+        let length = block_length as u64;
+        let batches = if drawn {
+            (tokens / (length * rows as u64)).max(1)
+        } else {
+            tokens.saturating_sub(1).div_ceil(length).div_ceil(rows as u64)
+        };
+        batches as usize
+    }
+
+    /// The first token of a block, and the number of its tokens.
+    fn place(&self, block: u64) -> (u64, usize) {
+        let (tokens, length) = (self.text.tokens, self.text.block_length as u64);
+        match self.drawn {
+            Some(draws) => {
+                // The high half of the product is uniform below the number of places but for a bias
+                // below 2^-32 at these sizes. After the last token of a block comes one more.
+                let wide =
+                    u128::from(draws.bits(block)) * u128::from(tokens.saturating_sub(length));
+                ((wide >> 64) as u64, self.text.block_length)
+            }
+            None => {
+                let start = block * length;
+                (start, length.min((tokens - 1).saturating_sub(start)) as usize)
+            }
+        }
+    }
+}
+
+impl EpochPlan for Blocks {
+    fn batches(&self) -> usize {
+        Self::number(self.text.tokens, self.text.block_length, self.rows, self.drawn.is_some())
+    }
+
+    fn batch(&self, batch: usize) -> Result<Batch> {
+        let mut text = Stream::default();
+        let (mut answers, mut indices) = (Vec::new(), Vec::with_capacity(self.rows));
+        for row in 0..self.rows {
+            let (start, length) = self.place((batch * self.rows + row) as u64);
+            if length == 0 {
+                break;
+            }
+            let ids = self.text.read(start, length + 1)?;
+            answers.extend_from_slice(&ids[1..]);
+            text.push(ids.into_iter().take(length));
+            indices.push(start as usize);
+        }
+        Ok(Batch { streams: vec![text], asked: None, answers, indices })
+    }
+}

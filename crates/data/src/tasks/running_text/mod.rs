@@ -1,0 +1,7 @@
+//! Language modelling: running text as one row of ids, cut into blocks.
+
+pub(crate) mod config;
+pub(crate) mod dataset;
+pub(crate) mod prepare;
+pub(crate) mod reader;
+pub(crate) mod report;

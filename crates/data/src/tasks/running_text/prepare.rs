@@ -1,0 +1,302 @@
+//! From the files of running text to data sets ready to be batched.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::tasks::running_text::reader::{Passage, Portion, TextReader, files};
+use crate::text::cache::{CACHE_FOLDER, CacheWriter, Key};
+use crate::text::fingerprint::Fingerprint;
+use crate::text::segmentation::Layout;
+use crate::{
+    DataConfig, END, Error, Format, Prepared, Result, TextDataset, TextReport, Tokenizer,
+    TokenizerPair, UNKNOWN, split_name,
+};
+
+/// Passages, and bytes of text, that are read before they are tokenised together, in parallel.
+const CHUNK: usize = 16_384;
+const CHUNK_BYTES: usize = 1 << 24;
+
+/// Refuses what cannot work for running text.
+///
+/// # Errors
+///
+/// [`Error::Config`] with the offending key.
+pub(crate) fn validate(config: &DataConfig) -> Result<()> {
+    let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+    let (text, tokenizer) = (&config.text, &config.tokenizer);
+    if text.block_length == 0 {
+        return wrong("data.text.block_length", "must be at least 1");
+    }
+    if !(0.0..1.0).contains(&text.hold_out) {
+        return wrong("data.text.hold_out", "must be at least 0 and below 1");
+    }
+    if text.hold_out > 0.0 && !config.validation.is_empty() {
+        return wrong(
+            "data.text.hold_out",
+            "holds validation text out of the training text, but data.validation names some: set one of the two to 0 or \"\"",
+        );
+    }
+    if config.format != Format::Text {
+        return wrong("data.format", "must be \"text\" for a language model");
+    }
+    if tokenizer.dropout > 0.0 || tokenizer.sampling_alpha > 0.0 {
+        let key = match tokenizer.dropout {
+            0.0 => "data.tokenizer.sampling_alpha",
+            _ => "data.tokenizer.dropout",
+        };
+        return wrong(key, "is for sentence pairs: running text is cut once; set it to 0");
+    }
+    if tokenizer.target_path.is_some() {
+        return wrong("data.tokenizer.target_path", "is for sentence pairs; leave it out");
+    }
+    Ok(())
+}
+
+/// Readies the training and validation text of a run: tokenizer and tokenised text come to lie in
+/// the folder `run`.
+///
+/// Where `data.text.hold_out` is above 0, the training text is divided by its characters before
+/// anything is learned from it.
+///
+/// # Errors
+///
+/// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
+pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextDataset>> {
+    config.validate()?;
+    validate(config)?;
+    let train = Split::find(config, &config.train, run)?;
+    let validation = match config.validation.as_str() {
+        "" => None,
+        split => Some(Split::find(config, split, run)?),
+    };
+    let portions = Portions::of(config, &train);
+    let tokenizer = tokenizer(config, run, &train, &portions)?;
+    let text = |split: &Split<'_>, portion: &dyn Fn() -> Result<Portion>, part| {
+        split.prepare(config, &tokenizer, run, portion, part)
+    };
+    let held_out = config.text.hold_out > 0.0;
+    let train_part = if held_out { Part::Kept } else { Part::Whole };
+    let validation = match &validation {
+        Some(split) => Some(text(split, &|| Ok(Portion::WHOLE), Part::Whole)?),
+        None if held_out => Some(text(&train, &|| Ok(portions.get()?.1), Part::HeldOut)?),
+        None => None,
+    };
+    let train = text(&train, &|| Ok(portions.get()?.0), train_part)?;
+    require_tokens(config, &train)?;
+    Ok(Prepared {
+        tokenizers: TokenizerPair::joint(tokenizer),
+        train: Arc::new(train),
+        validation: validation.map(Arc::new),
+    })
+}
+
+/// Refuses a training text that has no block.
+fn require_tokens(config: &DataConfig, train: &TextDataset) -> Result<()> {
+    let length = config.text.block_length;
+    if train.tokens() > length as u64 {
+        return Ok(());
+    }
+    let message = format!(
+        "is {length}, but split {:?} has {} tokens to train on and needs one more than a block: set it to less, or use more text",
+        config.train,
+        train.tokens()
+    );
+    Err(Error::Config { key: "data.text.block_length", message })
+}
+
+/// Which part of a split a data set is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    /// What is left of the training text.
+    Kept,
+    /// What is held out of it.
+    HeldOut,
+}
+
+/// The portions of the training text to train and to validate on, which are counted when they are
+/// asked for: a text that has been tokenised need not be read again.
+struct Portions<'a> {
+    config: &'a DataConfig,
+    files: &'a [PathBuf],
+    found: std::cell::OnceCell<(Portion, Portion)>,
+}
+
+impl<'a> Portions<'a> {
+    fn of(config: &'a DataConfig, train: &'a Split<'_>) -> Self {
+        Self { config, files: &train.files, found: std::cell::OnceCell::new() }
+    }
+
+    fn get(&self) -> Result<(Portion, Portion)> {
+        if let Some(found) = self.found.get() {
+            return Ok(*found);
+        }
+        let text = &self.config.text;
+        let found = if text.hold_out > 0.0 {
+            let all = TextReader::new(self.files, text.documents, Portion::WHOLE).characters()?;
+            let kept = (all as f64 * (1.0 - text.hold_out)) as u64;
+            (Portion(0, kept), Portion(kept, u64::MAX))
+        } else {
+            (Portion::WHOLE, Portion(0, 0))
+        };
+        Ok(*self.found.get_or_init(|| found))
+    }
+}
+
+/// The tokenizer that the run has, or the one that is named, or one trained on what is trained on.
+fn tokenizer(
+    config: &DataConfig,
+    run: &Path,
+    train: &Split<'_>,
+    portions: &Portions<'_>,
+) -> Result<Tokenizer> {
+    if TokenizerPair::exists(run) {
+        return Ok(TokenizerPair::load(run)?.target().clone());
+    }
+    let settings = &config.tokenizer;
+    let tokenizer = match &settings.path {
+        Some(path) => Tokenizer::load(path)?,
+        None => {
+            let passages = TextReader::new(&train.files, config.text.documents, portions.get()?.0);
+            let mut is_empty = true;
+            let lines = passages
+                .flat_map(|passage| match passage {
+                    Ok(passage) => {
+                        passage.text.split_inclusive('\n').map(|line| Ok(line.to_owned())).collect()
+                    }
+                    Err(error) => vec![Err(error)],
+                })
+                .take(usize::try_from(settings.max_pairs).unwrap_or(usize::MAX))
+                .inspect(|_| is_empty = false);
+            let trained = Tokenizer::train_for(
+                Layout::RunningText,
+                settings,
+                config.nfkc,
+                config.lowercase,
+                lines,
+            );
+            match trained {
+                Err(Error::Tokenizer { .. }) if is_empty => return Err(train.empty()),
+                trained => trained?,
+            }
+        }
+    };
+    TokenizerPair::joint(tokenizer.clone()).save(run)?;
+    Ok(tokenizer)
+}
+
+/// The files of a split as they are now.
+struct Split<'a> {
+    name: &'a str,
+    files: Vec<PathBuf>,
+    text: Fingerprint,
+}
+
+impl<'a> Split<'a> {
+    fn find(config: &DataConfig, name: &'a str, run: &Path) -> Result<Self> {
+        let files = files(config, name)?;
+        let text = Fingerprint::obtain(&files, name, run)?;
+        Ok(Self { name, files, text })
+    }
+
+    fn empty(&self) -> Error {
+        let names: Vec<String> = self.files.iter().map(|file| file.display().to_string()).collect();
+        Error::EmptyText { split: self.name.to_owned(), files: names.join(", ") }
+    }
+
+    /// Tokenises a part into the folder `cache` of the run, or opens that file where it still fits.
+    fn prepare(
+        &self,
+        config: &DataConfig,
+        tokenizer: &Tokenizer,
+        run: &Path,
+        portion: &dyn Fn() -> Result<Portion>,
+        part: Part,
+    ) -> Result<TextDataset> {
+        let ending = if part == Part::HeldOut { ".held-out.bin" } else { ".bin" };
+        let folder = run.join(CACHE_FOLDER);
+        let path = folder.join(format!("{}{ending}", split_name(self.name)));
+        let facts = serde_json::json!({
+            "split": self.name,
+            "part": format!("{part:?}"),
+            "hold_out": config.text.hold_out,
+            "documents": config.text.documents,
+            "text": self.text.text_hash,
+            "tokenizer": tokenizer.hash(),
+        });
+        let key: Key = Sha256::digest(facts.to_string().as_bytes()).into();
+        let open = || TextDataset::open(&path, &key, config.text.block_length, &config.batching);
+        if let Some(dataset) = open()? {
+            return Ok(dataset);
+        }
+        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
+        let mut builder = Builder::new(tokenizer, CacheWriter::create(&path)?);
+        for passage in TextReader::new(&self.files, config.text.documents, portion()?) {
+            builder.add(passage?)?;
+        }
+        self.text.still_holds()?;
+        builder.tokenise()?;
+        // Nothing can be asked for of a single token.
+        if builder.report.tokens < 2 {
+            return Err(self.empty());
+        }
+        let report = TextReport {
+            split: self.name.to_owned(),
+            text_hash: self.text.text_hash.clone(),
+            tokenizer_hash: tokenizer.hash().to_owned(),
+            ..builder.report
+        };
+        builder.writer.finish(&key, &report)?;
+        let message = "cannot be read back right after it was written; check the disk".to_owned();
+        open()?.ok_or(Error::Malformed { path, message })
+    }
+}
+
+/// Tokenises and counts passages on their way to the cache.
+struct Builder<'a> {
+    tokenizer: &'a Tokenizer,
+    writer: CacheWriter,
+    /// Passages to be tokenised together.
+    chunk: Vec<Passage>,
+    chunk_bytes: usize,
+    report: TextReport,
+}
+
+impl<'a> Builder<'a> {
+    fn new(tokenizer: &'a Tokenizer, writer: CacheWriter) -> Self {
+        let report = TextReport::default();
+        Self { tokenizer, writer, chunk: Vec::new(), chunk_bytes: 0, report }
+    }
+
+    fn add(&mut self, passage: Passage) -> Result<()> {
+        self.report.documents += u64::from(passage.begins_document || self.report.documents == 0);
+        self.report.words += passage.text.split_whitespace().count() as u64;
+        self.report.characters += passage.text.chars().count() as u64;
+        self.report.bytes += passage.text.len() as u64;
+        self.chunk_bytes += passage.text.len();
+        self.chunk.push(passage);
+        if self.chunk.len() < CHUNK && self.chunk_bytes < CHUNK_BYTES {
+            return Ok(());
+        }
+        self.tokenise()
+    }
+
+    /// Tokenises and writes the passages that were taken in.
+    fn tokenise(&mut self) -> Result<()> {
+        self.chunk_bytes = 0;
+        let chunk = std::mem::take(&mut self.chunk);
+        let texts: Vec<&str> = chunk.iter().map(|passage| passage.text.as_str()).collect();
+        for (ids, passage) in self.tokenizer.encode_batch(&texts)?.iter_mut().zip(&chunk) {
+            if passage.begins_document && self.report.tokens > 0 {
+                ids.insert(0, END);
+            }
+            self.report.tokens += ids.len() as u64;
+            self.report.unknown += ids.iter().filter(|&&id| id == UNKNOWN).count() as u64;
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            self.writer.push(ids.len() as u64, &bytes)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,308 @@
+//! Running text, streamed in passages that are tokenised one by one.
+
+use std::io::{BufRead, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use crate::tasks::running_text::config::Documents;
+use crate::text::lines::open_stream;
+use crate::{DataConfig, Error, LineReader, Result};
+
+/// About the bytes of a passage.
+const PASSAGE: usize = 1 << 16;
+
+/// A stretch of text that is tokenised by itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Passage {
+    pub(crate) text: String,
+    pub(crate) begins_document: bool,
+}
+
+/// A stretch of a split: its characters from the first to the second number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Portion(pub(crate) u64, pub(crate) u64);
+
+impl Portion {
+    pub(crate) const WHOLE: Self = Self(0, u64::MAX);
+}
+
+/// The files of a split, as [`RunningTextConfig`](crate::RunningTextConfig) says.
+///
+/// # Errors
+///
+/// [`Error::Missing`] with the names that were tried.
+pub(crate) fn files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
+    let path = config.dir.join(split);
+    if path.is_dir() {
+        let failed = |error| Error::io(&path, error);
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&path).map_err(failed)? {
+            let file = entry.map_err(failed)?.path();
+            let hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
+            if file.is_file() && !hidden {
+                files.push(file);
+            }
+        }
+        files.sort();
+        if !files.is_empty() {
+            return Ok(files);
+        }
+    }
+    for ending in ["", ".txt", ".txt.gz", ".txt.zst"] {
+        let mut name = path.clone().into_os_string();
+        name.push(ending);
+        let candidate = PathBuf::from(name);
+        if candidate.is_file() {
+            return Ok(vec![candidate]);
+        }
+    }
+    let hint = if config.dir.is_dir() {
+        "set data.train, data.validation and data.test to the names of files or folders there"
+    } else {
+        "that folder does not exist: set data.dir, or fetch the text with one of scripts/fetch"
+    };
+    Err(Error::Missing {
+        path,
+        tried: " (nor the same with .txt, .txt.gz or .txt.zst, nor a folder with files)".to_owned(),
+        hint: hint.to_owned(),
+    })
+}
+
+/// Streams the passages of a split; stops after the first error.
+pub(crate) struct TextReader {
+    files: std::vec::IntoIter<PathBuf>,
+    documents: Documents,
+    current: Option<Current>,
+    portion: Portion,
+    /// Characters so far, those before the portion included.
+    at: u64,
+    failed: bool,
+}
+
+enum Current {
+    Whole(Chunks),
+    Lines(LineReader),
+}
+
+impl TextReader {
+    pub(crate) fn new(files: &[PathBuf], documents: Documents, portion: Portion) -> Self {
+        let files = Vec::from(files).into_iter();
+        Self { files, documents, current: None, portion, at: 0, failed: false }
+    }
+
+    /// The number of characters.
+    pub(crate) fn characters(self) -> Result<u64> {
+        self.map(|passage| Ok(passage?.text.chars().count() as u64)).sum()
+    }
+
+    /// The next passage, whether in the portion or not.
+    fn passage(&mut self) -> Result<Option<Passage>> {
+        loop {
+            match &mut self.current {
+                None => {
+                    let Some(path) = self.files.next() else { return Ok(None) };
+                    self.current = Some(match self.documents {
+                        Documents::Files => Current::Whole(Chunks::open(&path)?),
+                        Documents::Lines => Current::Lines(LineReader::open(&path)?),
+                    });
+                }
+                Some(Current::Whole(chunks)) => {
+                    let begins_document = chunks.lines == 0 && chunks.is_at_start;
+                    if let Some(text) = chunks.next_chunk()? {
+                        return Ok(Some(Passage { text, begins_document }));
+                    }
+                    self.current = None;
+                }
+                Some(Current::Lines(lines)) => match lines.next_line()? {
+                    Some(line) if line.trim().is_empty() => {}
+                    Some(text) => return Ok(Some(Passage { text, begins_document: true })),
+                    None => self.current = None,
+                },
+            }
+        }
+    }
+
+    fn next_passage(&mut self) -> Result<Option<Passage>> {
+        let Portion(from, to) = self.portion;
+        while self.at < to
+            && let Some(Passage { text, begins_document }) = self.passage()?
+        {
+            let start = self.at;
+            let count = text.chars().count() as u64;
+            self.at += count;
+            if start >= from && self.at <= to {
+                return Ok(Some(Passage { text, begins_document }));
+            }
+            if self.at > from {
+                let skipped = from.saturating_sub(start);
+                let kept = to.min(self.at) - start - skipped;
+                // Both are below the number of characters of a passage.
+                let text = text.chars().skip(skipped as usize).take(kept as usize).collect();
+                return Ok(Some(Passage {
+                    text,
+                    begins_document: begins_document && skipped == 0,
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for TextReader {
+    type Item = Result<Passage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let item = self.next_passage().transpose();
+        self.failed = matches!(item, Some(Err(_)));
+        item
+    }
+}
+
+/// A file in pieces of about [`PASSAGE`] bytes, however long its lines are.
+struct Chunks {
+    path: PathBuf,
+    stream: Box<dyn BufRead + Send>,
+    /// Read, and in no piece yet.
+    pending: Vec<u8>,
+    /// Line ends so far.
+    lines: u64,
+    is_at_start: bool,
+}
+
+impl Chunks {
+    fn open(path: &Path) -> Result<Self> {
+        let stream = open_stream(path)?;
+        let pending = Vec::with_capacity(2 * PASSAGE);
+        Ok(Self { path: path.to_owned(), stream, pending, lines: 0, is_at_start: true })
+    }
+
+    /// The next piece, in which a line ends with `\n` alone.
+    fn next_chunk(&mut self) -> Result<Option<String>> {
+        let is_last = self.fill()?;
+        if self.is_at_start && self.pending.starts_with("\u{feff}".as_bytes()) {
+            self.pending.drain(..3);
+        }
+        self.is_at_start = false;
+        if self.pending.is_empty() {
+            return Ok(None);
+        }
+        let cut = if is_last { self.pending.len() } else { cut(&self.pending) };
+        let rest = self.pending.split_off(cut);
+        let bytes = std::mem::replace(&mut self.pending, rest);
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            Error::InvalidUtf8 { path: self.path.clone(), line: self.lines + line_ends(valid) + 1 }
+        })?;
+        self.lines += line_ends(text.as_bytes());
+        Ok(Some(if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text }))
+    }
+
+    /// Reads until there is enough for a piece; true at the end of the file.
+    fn fill(&mut self) -> Result<bool> {
+        while self.pending.len() <= PASSAGE {
+            match self.stream.fill_buf() {
+                Ok([]) => return Ok(true),
+                Ok(bytes) => {
+                    let count = bytes.len().min(PASSAGE);
+                    self.pending.extend_from_slice(&bytes[..count]);
+                    self.stream.consume(count);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(&self.path, error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn line_ends(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
+/// Where to cut bytes of which more follow: before the last line end after which a line begins
+/// with a word, since tokenizers cut there as well; else between two characters.
+fn cut(bytes: &[u8]) -> usize {
+    let line_end = (1..bytes.len() - 1)
+        .rev()
+        .find(|&at| bytes[at] == b'\n' && !bytes[at + 1].is_ascii_whitespace())
+        .map(|at| if bytes[at - 1] == b'\r' { at - 1 } else { at })
+        .filter(|&at| at > 0);
+    let character = || {
+        // A byte that continues no character, and no `\n` that may follow `\r`.
+        (1..bytes.len()).rev().find(|&at| bytes[at] & 0xC0 != 0x80 && bytes[at] != b'\n')
+    };
+    line_end.or_else(character).unwrap_or(bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(folder: &Path, texts: &[&str], documents: Documents, portion: Portion) -> Vec<Passage> {
+        let files: Vec<PathBuf> = (0..texts.len()).map(|i| folder.join(i.to_string())).collect();
+        for (file, text) in files.iter().zip(texts) {
+            std::fs::write(file, text).expect("write");
+        }
+        TextReader::new(&files, documents, portion).collect::<Result<_>>().expect("read")
+    }
+
+    fn texts(passages: &[Passage]) -> String {
+        passages.iter().map(|passage| passage.text.as_str()).collect()
+    }
+
+    #[test]
+    fn pieces_of_a_file_are_the_file_cut_where_words_begin() {
+        let folder = tempfile::tempdir().expect("folder");
+        let line = "a line, ends.\n\n Wörter\r\n";
+        let text = line.repeat(10_000);
+        let passages = read(folder.path(), &[&text], Documents::Files, Portion::WHOLE);
+        assert!(passages.len() > 2, "{}", passages.len());
+        assert_eq!(texts(&passages), text.replace("\r\n", "\n"));
+        for (index, passage) in passages.iter().enumerate() {
+            assert_eq!(passage.begins_document, index == 0);
+            assert!(index == 0 || passage.text.starts_with("\na"), "{:?}", &passage.text[..9]);
+        }
+        // One line without an end, of characters of three bytes.
+        let endless = "€".repeat(100_000);
+        assert_eq!(
+            texts(&read(folder.path(), &[&endless], Documents::Files, Portion::WHOLE)),
+            endless
+        );
+    }
+
+    #[test]
+    fn portions_divide_the_text_at_a_character() {
+        let folder = tempfile::tempdir().expect("folder");
+        let files = ["\u{feff}äbc\n", "", "def\n\nghi"];
+        let read = |documents, portion| read(folder.path(), &files, documents, portion);
+        assert_eq!(texts(&read(Documents::Files, Portion(0, 5))), "äbc\nd");
+        let rest = read(Documents::Files, Portion(5, u64::MAX));
+        assert_eq!(texts(&rest), "ef\n\nghi");
+        assert!(!rest[0].begins_document, "the second file began before");
+        let lines = read(Documents::Lines, Portion(2, 7));
+        assert_eq!(
+            lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(),
+            ["c", "def", "g"]
+        );
+        assert_eq!(
+            lines.iter().map(|line| line.begins_document).collect::<Vec<_>>(),
+            [false, true, true]
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_named_by_file_and_line() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("text");
+        let mut bytes = "fine\n".repeat(50_000).into_bytes();
+        bytes.extend(b"b\xffd\n");
+        std::fs::write(&path, bytes).expect("write");
+        let error = TextReader::new(&[path], Documents::Files, Portion::WHOLE)
+            .collect::<Result<Vec<_>>>()
+            .expect_err("not UTF-8")
+            .to_string();
+        assert!(error.contains("text, line 50001: not valid UTF-8"), "{error}");
+    }
+}

@@ -1,0 +1,81 @@
+//! How text is cut before tokens are made of the pieces, and put together again from tokens.
+
+use tokenizers::decoders::byte_fallback::ByteFallback;
+use tokenizers::decoders::fuse::Fuse;
+use tokenizers::decoders::sequence::Sequence as DecoderSequence;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
+use tokenizers::pre_tokenizers::punctuation::Punctuation;
+use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizerSequence;
+use tokenizers::pre_tokenizers::split::Split;
+use tokenizers::{DecoderWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
+
+use crate::text::tokenizer::fault;
+use crate::{Result, TokenizerKind};
+
+/// What a space becomes; each word carries it in front.
+pub(crate) const SPACE_MARK: char = '▁';
+
+/// What a tokenizer is to cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One sentence at a time. Its first word is marked like every other, as if a space came
+    /// before it.
+    Sentences,
+    /// Text of many lines. Nothing is added and each line end is a piece of its own, so that pieces
+    /// of a text decode to the text.
+    RunningText,
+}
+
+/// What cuts text into pieces beyond which no token reaches; characters need none.
+///
+/// # Errors
+/// Never: the patterns are right.
+pub(crate) fn pre_tokenizer(
+    kind: TokenizerKind,
+    layout: Layout,
+) -> Result<Option<PreTokenizerWrapper>> {
+    let mut steps = match kind {
+        TokenizerKind::Char => return Ok(None),
+        TokenizerKind::Bytes => return Ok(Some(byte_level().into())),
+        TokenizerKind::Bpe | TokenizerKind::Unigram => vec![metaspace(layout).into()],
+    };
+    if layout == Layout::RunningText {
+        let lines = Split::new("\n", SplitDelimiterBehavior::Isolated, false);
+        steps.push(lines.map_err(fault("split at line ends"))?.into());
+    }
+    steps.push(Punctuation::new(SplitDelimiterBehavior::Isolated).into());
+    steps.push(Digits::new(true).into());
+    Ok(Some(PreTokenizerSequence::new(steps).into()))
+}
+
+/// What makes text of tokens.
+pub(crate) fn decoder(kind: TokenizerKind, layout: Layout) -> DecoderWrapper {
+    match kind {
+        TokenizerKind::Char => Fuse::new().into(),
+        TokenizerKind::Bytes => byte_level().into(),
+        // Marks turn to spaces before bytes turn to text, so that a mark spelled in bytes stays
+        // one, and each stage sees whole tokens; fusing first would make the first token of
+        // everything.
+        TokenizerKind::Bpe | TokenizerKind::Unigram => DecoderSequence::new(vec![
+            metaspace(layout).into(),
+            DecoderWrapper::ByteFallback(ByteFallback::new()),
+            Fuse::new().into(),
+        ])
+        .into(),
+    }
+}
+
+fn metaspace(layout: Layout) -> Metaspace {
+    let prepended = match layout {
+        Layout::Sentences => PrependScheme::Always,
+        Layout::RunningText => PrependScheme::Never,
+    };
+    Metaspace::new(SPACE_MARK, prepended, true)
+}
+
+/// GPT-2's cut, which adds nothing to the text.
+fn byte_level() -> ByteLevel {
+    ByteLevel::new(false, true, true)
+}
