@@ -1,8 +1,10 @@
 //! Loss, logits and every gradient against PyTorch, from the golden files of
 //! `scripts/golden/transformer.py`.
 
-use candle_core::{DType, Device, Tensor};
-use std::collections::HashMap;
+mod common;
+
+use candle_core::{DType, Device};
+use common::{golden, ids, lengths, relative};
 use taper_model::{
     ActivationKind, Batch, Model, ModelConfig, NormPlacement, Objective, Pass, Sequences, Tied,
     Transformer,
@@ -10,39 +12,6 @@ use taper_model::{
 use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
-
-fn golden(name: &str) -> HashMap<String, Tensor> {
-    let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
-    candle_core::safetensors::load(&path, &Device::Cpu)
-        .unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// The distance of two tensors relative to the size of the second.
-fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
-    assert_eq!(ours.dims(), theirs.dims());
-    let norm = |x: &Tensor| {
-        x.to_dtype(DType::F64)
-            .unwrap()
-            .sqr()
-            .unwrap()
-            .sum_all()
-            .unwrap()
-            .to_scalar::<f64>()
-            .unwrap()
-            .sqrt()
-    };
-    let difference =
-        (ours.to_dtype(DType::F64).unwrap() - theirs.to_dtype(DType::F64).unwrap()).unwrap();
-    norm(&difference) / norm(theirs).max(1e-12)
-}
-
-fn ids(tensor: &Tensor) -> Vec<u32> {
-    tensor.to_vec1().unwrap()
-}
-
-fn lengths(tensor: &Tensor) -> Vec<usize> {
-    ids(tensor).into_iter().map(|length| length as usize).collect()
-}
 
 fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) -> TestResult {
     let file = golden(name);

@@ -17,7 +17,6 @@ pub(crate) enum StackKind {
     /// The past, and an encoder's output.
     Decoder,
     /// The past alone, as in a language model.
-    #[expect(dead_code, reason = "language models are built of it")]
     DecoderOnly,
 }
 

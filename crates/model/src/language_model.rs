@@ -1,0 +1,164 @@
+//! The decoder-only Transformer (Liu et al. 2018, section 4.2.3; Radford et al. 2018): each token of
+//! a text is predicted from those before it.
+
+use crate::config::{ModelConfig, Tied};
+use crate::cost::{Cost, PartCost};
+use crate::layers::embedding::TokenEmbedding;
+use crate::layers::head::Head;
+use crate::layers::stack::{Stack, StackKind};
+use crate::layers::weight::Builder;
+use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{DType, Device, Tensor};
+use taper_ops::{ParameterStore, Products};
+
+/// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
+///
+/// Of a [`ModelConfig`] it has the decoder without attention to an encoder; its one embedding is
+/// the output projection too, unless `tied` is [`Tied::None`].
+#[derive(Debug, Clone)]
+pub struct LanguageModel {
+    config: ModelConfig,
+    store: ParameterStore,
+    vocabulary: usize,
+    compute: DType,
+    pub(crate) embedding: TokenEmbedding,
+    pub(crate) decoder: Stack,
+    pub(crate) output: Head,
+}
+
+impl LanguageModel {
+    /// Makes a model with freshly drawn parameters: one seed, one model, on any device and number
+    /// of threads.
+    ///
+    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
+    /// parameters are f32.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        vocabulary: usize,
+        seed: u64,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        Self::build(config, vocabulary, Some(seed), device, compute)
+    }
+
+    /// As [`LanguageModel::new`] with every parameter zero, to be loaded.
+    ///
+    /// # Errors
+    /// As [`LanguageModel::new`].
+    pub fn blank(
+        config: &ModelConfig,
+        vocabulary: usize,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        Self::build(config, vocabulary, None, device, compute)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        vocabulary: usize,
+        seed: Option<u64>,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        config.validate(true)?;
+        let mut store = ParameterStore::new(device);
+        // Where the products alone are rounded, everything else is in f32.
+        let products = Products::of(compute, device);
+        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
+        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
+        let output = match config.tied {
+            Tied::None => build.embedding("output.weight", vocabulary, config.d_model)?,
+            Tied::Decoder | Tied::All => table.clone(),
+        };
+        let embedding = TokenEmbedding::new(build, "decoder", table, config, compute)?;
+        let layers = config.decoder_layers;
+        let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
+        let output = Head::new(output, products);
+        Ok(Self { config: config.clone(), store, vocabulary, compute, embedding, decoder, output })
+    }
+
+    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    #[must_use]
+    pub fn cost_of(config: &ModelConfig, vocabulary: usize, device: &Device) -> Cost {
+        let tables = if config.tied == Tied::None { 2 } else { 1 };
+        let (layers, _) = Stack::cost(config, config.decoder_layers, StackKind::DecoderOnly);
+        let parts = PartCost::table(vocabulary, config.d_model) * tables
+            + TokenEmbedding::cost(config)
+            + layers
+            + Head::cost(config, vocabulary, device);
+        Cost::of([("text", parts)])
+    }
+
+    /// The shape of the model.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Size of the vocabulary.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// Runs the layers over whole texts, each token seeing itself and those before it.
+    ///
+    /// # Shapes
+    /// N tokens → packed `(N, D)`.
+    ///
+    /// # Errors
+    /// When an id is not in the vocabulary, or a text is longer than learned positions reach.
+    pub fn hidden(&self, text: &Sequences, pass: &Pass) -> Result<Tensor, ModelError> {
+        text.check()?;
+        let x = self.embedding.forward(text, pass)?; // (N, D)
+        Ok(self.decoder.forward(x, text, None, pass)?) // (N, D)
+    }
+
+    /// The output projection, in f32.
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, V)`.
+    ///
+    /// # Errors
+    /// When the width is not the model's.
+    pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
+        Ok(self.output.logits(hidden, pass)?)
+    }
+}
+
+/// Reads one stream, the text; each of its tokens is asked for the next.
+impl Model for LanguageModel {
+    fn parameters(&self) -> &ParameterStore {
+        &self.store
+    }
+
+    fn activations(&self) -> DType {
+        self.compute
+    }
+
+    fn width(&self) -> usize {
+        self.config.d_model
+    }
+
+    fn cost(&self) -> Cost {
+        Self::cost_of(&self.config, self.vocabulary, self.device())
+    }
+
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        let [text] = batch.read(["text"])?;
+        let hidden = self.hidden(text, pass)?;
+        Ok(self.output.loss(&hidden, batch, objective, scale, pass)?)
+    }
+}

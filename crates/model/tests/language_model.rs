@@ -1,0 +1,190 @@
+//! The decoder-only model: loss, logits and every gradient against PyTorch, and what holds
+//! whatever the numbers are.
+
+mod common;
+
+use candle_core::{DType, Device, Tensor};
+use common::{golden, ids, largest_difference, lengths, relative};
+use taper_model::{
+    ActivationKind, Batch, LanguageModel, Model, ModelConfig, NormPlacement, Objective, Pass,
+    Positions, Sequences, Tied,
+};
+use taper_ops::Gradients;
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+fn small(positions: Positions) -> ModelConfig {
+    ModelConfig {
+        d_model: 32,
+        d_ff: 64,
+        heads: 4,
+        decoder_layers: 2,
+        max_positions: 16,
+        embedding_dropout: 0.0,
+        attention_dropout: 0.0,
+        feed_forward_dropout: 0.0,
+        residual_dropout: 0.0,
+        positions,
+        ..Default::default()
+    }
+}
+
+fn model(config: &ModelConfig) -> LanguageModel {
+    LanguageModel::new(config, 37, 5, &Device::Cpu, DType::F32).unwrap()
+}
+
+const ALL_POSITIONS: [Positions; 6] = [
+    Positions::Sinusoidal,
+    Positions::SinusoidalHalves,
+    Positions::Learned,
+    Positions::T5,
+    Positions::Rotary,
+    Positions::Alibi,
+];
+
+/// Loss and gradients of `batch` in a training pass, which without dropout is deterministic.
+fn trained(model: &LanguageModel, batch: &Batch, smoothing: f64) -> (f64, f64, Tensor) {
+    let scale = 1.0 / batch.tokens() as f64;
+    let pass = Pass::train(1, 1, 0);
+    let output = model.loss(batch, &Objective::smoothed(smoothing), scale, &pass).unwrap();
+    let mut gradients = Gradients::new(model.parameters()).unwrap();
+    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+    let flat = gradients.flat().unwrap().copy().unwrap();
+    (output.smoothed_sum * scale, output.nll_sum * scale, flat)
+}
+
+fn check(name: &str, config: &ModelConfig) -> TestResult {
+    let file = golden(name);
+    let model = model(config);
+    for parameter in model.parameters().parameters() {
+        parameter.var().set(&file[parameter.name()])?;
+    }
+    let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
+    assert_eq!(stored, model.parameters().parameters().len(), "the file has other parameters");
+    let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
+    let pass = Pass::evaluate();
+    let logits = model.logits(&model.hidden(&text, &pass)?, &pass)?;
+    let error = relative(&logits, &file["logits"]);
+    assert!(error < 1e-5, "{name}: logits {error}");
+
+    let batch = Batch::new(vec![text], ids(&file["answers"]));
+    let (loss, nll, gradients) = trained(&model, &batch, 0.1);
+    for (ours, key) in [(loss, "loss"), (nll, "nll")] {
+        let theirs = f64::from(file[key].to_scalar::<f32>()?);
+        assert!((ours / theirs - 1.0).abs() < 1e-5, "{name}: {key} {ours} {theirs}");
+    }
+    for parameter in model.parameters().parameters() {
+        let ours =
+            gradients.narrow(0, parameter.offset(), parameter.len())?.reshape(parameter.shape())?;
+        let error = relative(&ours, &file[&format!("grad.{}", parameter.name())]);
+        assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
+    }
+    Ok(())
+}
+
+/// Golden files of `scripts/golden/language_model.py`.
+#[test]
+fn pytorch_agrees() -> TestResult {
+    let learned = ModelConfig {
+        activation: ActivationKind::Gelu,
+        scale_embeddings: false,
+        ..small(Positions::Learned)
+    };
+    check("language-model-learned", &learned)?;
+    let sinusoidal = ModelConfig {
+        activation: ActivationKind::Swish,
+        norm: NormPlacement::Post,
+        tied: Tied::None,
+        ..small(Positions::Sinusoidal)
+    };
+    check("language-model-sinusoidal", &sinusoidal)
+}
+
+const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8], &[9, 10, 11, 3, 1, 30, 5]];
+
+fn logits(model: &LanguageModel, texts: &[&[u32]]) -> Tensor {
+    let pass = Pass::evaluate();
+    model.logits(&model.hidden(&Sequences::pack(texts), &pass).unwrap(), &pass).unwrap()
+}
+
+#[test]
+fn a_batch_is_its_texts_and_no_token_sees_a_later_one() {
+    for positions in ALL_POSITIONS {
+        let model = model(&small(positions));
+        let together = logits(&model, &TEXTS);
+        assert_eq!(together.dims(), [13, 37]);
+        let mut row = 0;
+        for text in TEXTS {
+            let alone = logits(&model, &[text]);
+            let rows = together.narrow(0, row, text.len()).unwrap();
+            assert!(largest_difference(&alone, &rows) < 2e-5, "{positions:?}");
+            let half = text.len().div_ceil(2);
+            let beginning = logits(&model, &[&text[..half]]);
+            let rows = alone.narrow(0, 0, half).unwrap();
+            assert!(largest_difference(&beginning, &rows) < 2e-5, "{positions:?}");
+            row += text.len();
+        }
+    }
+}
+
+#[test]
+fn the_cost_is_known_before_the_model_is_made() {
+    for positions in ALL_POSITIONS {
+        for (tied, biases) in [(Tied::All, true), (Tied::Decoder, false), (Tied::None, true)] {
+            let config = ModelConfig { tied, biases, ..small(positions) };
+            let made = LanguageModel::blank(&config, 37, &Device::Cpu, DType::F32).unwrap();
+            let cost = LanguageModel::cost_of(&config, 37, &Device::Cpu);
+            assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?} {tied:?}");
+            assert_eq!(cost.streams.len(), 1);
+        }
+    }
+}
+
+/// `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own gradient.
+#[test]
+fn gradients_are_finite_differences() -> TestResult {
+    let answers: Vec<u32> = (0..13).map(|i| 36 - 2 * i).collect();
+    let batch = Batch::new(vec![Sequences::pack(&TEXTS)], answers);
+    for positions in ALL_POSITIONS {
+        let config = ModelConfig { activation: ActivationKind::Gelu, ..small(positions) };
+        let model = model(&config);
+        let (_, _, gradients) = trained(&model, &batch, 0.1);
+        for parameter in model.parameters().parameters() {
+            let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
+            let of = of.reshape(parameter.shape())?;
+            let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+            assert!(norm > 0.0, "{positions:?}: nothing reaches {}", parameter.name());
+            // The steps that a loss in f32 resolves; a key's bias has no gradient but rounding.
+            if norm < 1e-4 {
+                continue;
+            }
+            let before = parameter.var().as_tensor().copy()?;
+            let (h, direction) = (2e-2, (&of / norm)?);
+            let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
+                parameter.var().set(&(&before + (&direction * step)?)?)?;
+                Ok(trained(&model, &batch, 0.1).0)
+            };
+            let slope = (loss_at(h)? - loss_at(-h)?) / (2.0 * h);
+            parameter.var().set(&before)?;
+            let error = (slope - norm).abs() / norm;
+            assert!(error < 2e-2, "{positions:?} {}: {slope} for {norm}", parameter.name());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_batch_of_another_model_is_refused() {
+    let model = model(&small(Positions::Learned));
+    let says = |batch: Batch| {
+        model
+            .loss(&batch, &Objective::smoothed(0.0), 1.0, &Pass::evaluate())
+            .unwrap_err()
+            .to_string()
+    };
+    let text = || Sequences::pack(&[&[4, 5, 6]]);
+    let pairs = says(Batch::new(vec![text(), text()], vec![5, 6, 7]));
+    assert!(pairs.contains("reads 1 stream(s), text, but the batch has 2"), "{pairs}");
+    let long = Sequences::pack(&[[4; 17]]);
+    assert!(says(Batch::new(vec![long], vec![4; 17])).contains("max_positions = 16"));
+}
