@@ -243,7 +243,7 @@ fn adam(bencher: Bencher<'_, '_>, case: &Case) {
             .and_then(|x| x.to_dtype(DType::F32))
             .expect("memory")
     };
-    let (gradients, mut first, mut second) = (buffer(0.1), buffer(0.0), buffer(0.0));
+    let (gradients, mut moments) = (buffer(0.1), [buffer(0.0), buffer(0.0)]);
     let step = AdamStep {
         learning_rate: 1e-4,
         beta1: 0.9,
@@ -257,7 +257,7 @@ fn adam(bencher: Bencher<'_, '_>, case: &Case) {
     let update = if case.way == Way::Composed { composed::adam_step } else { taper_ops::adam_step };
     let bencher = bencher.counter(ItemsCount::new(store.len()));
     bencher.bench_local(|| {
-        update(&store, &gradients, &mut first, &mut second, &step).expect("an update")
+        update(&store, 0..store.len(), &gradients, &mut moments, &step).expect("an update")
     });
 }
 

@@ -25,31 +25,71 @@ fn close(ours: &Tensor, theirs: &Tensor) {
     }
 }
 
+fn zeros(count: usize) -> Tensor {
+    Tensor::zeros(count, DType::F32, &Device::Cpu).unwrap()
+}
+
+fn gradient(store: &ParameterStore, step: u64) -> Tensor {
+    (store.flat().unwrap() * step as f64).unwrap().sin().unwrap()
+}
+
+fn numbers(step: u64, decoupled: bool) -> AdamStep {
+    AdamStep {
+        learning_rate: 0.01,
+        beta1: 0.9,
+        beta2: 0.98,
+        epsilon: 1e-9,
+        weight_decay: 0.1,
+        decoupled,
+        step,
+        gradient_scale: 0.7,
+    }
+}
+
 #[test]
 fn adam_is_the_composed_adam() {
     for decoupled in [false, true] {
         let (ours, theirs) = (store(), store());
-        let zeros = || Tensor::zeros(47, DType::F32, &Device::Cpu).unwrap();
-        let (mut first, mut second, mut first2, mut second2) = (zeros(), zeros(), zeros(), zeros());
+        let mut moments = [zeros(47), zeros(47)];
+        let mut moments2 = moments.clone().map(|buffer| buffer.copy().unwrap());
         for step in 1..=5 {
-            let gradients = (ours.flat().unwrap() * step as f64).unwrap().sin().unwrap();
-            let numbers = AdamStep {
-                learning_rate: 0.01,
-                beta1: 0.9,
-                beta2: 0.98,
-                epsilon: 1e-9,
-                weight_decay: 0.1,
-                decoupled,
-                step,
-                gradient_scale: 0.7,
-            };
-            adam_step(&ours, &gradients, &mut first, &mut second, &numbers).unwrap();
-            composed::adam_step(&theirs, &gradients, &mut first2, &mut second2, &numbers).unwrap();
+            let gradients = gradient(&ours, step);
+            let numbers = numbers(step, decoupled);
+            adam_step(&ours, 0..47, &gradients, &mut moments, &numbers).unwrap();
+            composed::adam_step(&theirs, 0..47, &gradients, &mut moments2, &numbers).unwrap();
         }
         close(&ours.flat().unwrap(), &theirs.flat().unwrap());
-        close(&first, &first2);
-        close(&second, &second2);
+        close(&moments[0], &moments2[0]);
+        close(&moments[1], &moments2[1]);
     }
+}
+
+/// Cut anywhere, in the middle of a parameter too, each way gives the same bits as in one.
+#[test]
+fn steps_on_parts_are_one_step() {
+    let (whole, parts, plain, plain_parts) = (store(), store(), store(), store());
+    let (mut moments, mut plain_moments) = ([zeros(47), zeros(47)], [zeros(47), zeros(47)]);
+    let ranges = [0..13, 13..13, 13..44, 44..47];
+    let mut of_parts = ranges.clone().map(|range| [(); 4].map(|()| zeros(range.len())));
+    for step in 1..=3 {
+        let (gradients, numbers) = (gradient(&whole, step), numbers(step, false));
+        adam_step(&whole, 0..47, &gradients, &mut moments, &numbers).unwrap();
+        composed::adam_step(&plain, 0..47, &gradients, &mut plain_moments, &numbers).unwrap();
+        for (range, buffers) in ranges.iter().zip(&mut of_parts) {
+            let part = gradients.narrow(0, range.start, range.len()).unwrap();
+            let [first, second, plain_first, plain_second] = buffers.clone();
+            let (mut moments, mut plain) = ([first, second], [plain_first, plain_second]);
+            adam_step(&parts, range.clone(), &part, &mut moments, &numbers).unwrap();
+            composed::adam_step(&plain_parts, range.clone(), &part, &mut plain, &numbers).unwrap();
+            let ([first, second], [plain_first, plain_second]) = (moments, plain);
+            *buffers = [first, second, plain_first, plain_second];
+        }
+    }
+    assert_eq!(vector(&whole.flat().unwrap()), vector(&parts.flat().unwrap()));
+    assert_eq!(vector(&plain.flat().unwrap()), vector(&plain_parts.flat().unwrap()));
+    assert_eq!(vector(&whole.part(3..44).unwrap()), vector(&whole.flat().unwrap())[3..44]);
+    let error = adam_step(&whole, 40..48, &zeros(8), &mut [zeros(8), zeros(8)], &numbers(1, true));
+    assert!(error.unwrap_err().to_string().contains("parameters 40..48 of 47"));
 }
 
 #[test]
@@ -72,7 +112,14 @@ fn norm_average_and_accumulation() {
         gradients.accumulate(&store, &loss(factor).backward().unwrap()).unwrap();
     }
     close(gradients.flat().unwrap(), &(&flat * 3.0).unwrap());
+    let mut half = Gradients::new(&store).unwrap();
+    half.accumulate(&store, &loss(0.5).backward().unwrap()).unwrap();
+    gradients.add(&mut half).unwrap();
+    close(gradients.flat().unwrap(), &(&flat * 4.0).unwrap());
     gradients.zero().unwrap();
+    assert!(vector(gradients.flat().unwrap()).iter().all(|&x| x == 0.0));
+    half.zero().unwrap();
+    gradients.add(&mut half).unwrap();
     assert!(vector(gradients.flat().unwrap()).iter().all(|&x| x == 0.0));
     let cut = store.get("bias").unwrap().var().sum_all().unwrap().backward().unwrap();
     assert!(

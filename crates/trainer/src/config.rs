@@ -8,45 +8,8 @@ use serde::{Deserialize, Serialize};
 use taper_model::Objective;
 use thiserror::Error;
 
-use crate::{Metric, ScheduleConfig, ScheduleKind};
-
-/// How weight decay enters the update.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OptimizerKind {
-    /// Adam (Kingma and Ba 2015); weight decay is added to the gradient.
-    Adam,
-    /// AdamW (Loshchilov and Hutter 2019); weight decay shrinks the weights directly.
-    Adamw,
-}
-
-/// The optimizer of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct OptimizerConfig {
-    /// Adam or AdamW.
-    pub kind: OptimizerKind,
-    /// Decay of the running mean of gradients.
-    pub beta1: f64,
-    /// Decay of the running mean of squared gradients.
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    pub epsilon: f64,
-    /// Weight decay of matrices; biases and normalisation gains are not decayed.
-    pub weight_decay: f64,
-}
-
-impl Default for OptimizerConfig {
-    fn default() -> Self {
-        Self {
-            kind: OptimizerKind::Adam,
-            beta1: 0.9,
-            beta2: 0.98,
-            epsilon: 1e-9,
-            weight_decay: 0.0,
-        }
-    }
-}
+use crate::updates::GradientTree;
+use crate::{Metric, OptimizerConfig, ScheduleConfig, ScheduleKind};
 
 /// Which validation score decides what is best, and when to give up on improving it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -163,6 +126,19 @@ impl TrainingConfig {
     #[must_use]
     pub const fn objective(&self) -> Objective {
         Objective { label_smoothing: self.label_smoothing, r_drop: self.r_drop }
+    }
+
+    /// Values that training keeps for each parameter besides the weight and its gradients: the
+    /// optimizer's, and the moving average where there is one.
+    #[must_use]
+    pub fn state_buffers(&self) -> u64 {
+        self.optimizer.build().buffers().len() as u64 + u64::from(self.ema_decay > 0.0)
+    }
+
+    /// The gradient buffers of an update, which grow with the logarithm of its micro-batches.
+    #[must_use]
+    pub fn gradient_buffers(&self) -> u64 {
+        u64::from(GradientTree::buffers(self.accumulation))
     }
 
     /// Checks the values against what the loop can work with.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::EarlyStoppingConfig;
-use crate::state::exact;
+use crate::checkpoints::exact;
 
 /// A validation score by which checkpoints are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

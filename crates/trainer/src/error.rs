@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::ConfigError;
+use crate::{ConfigError, OptimizerKind};
 
 /// An error of a part that the caller supplied, or of one whose type does not matter here.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -221,6 +221,20 @@ pub enum CheckpointError {
         expected: String,
         /// The hash of the one given.
         got: String,
+    },
+    /// The checkpoint was saved while another optimizer was at work, whose state means nothing to
+    /// this one.
+    #[error(
+        "{} has no '{missing}', which {kind:?} keeps: the run was trained with another optimizer; set training.optimizer.kind back, or start a new run",
+        path.display()
+    )]
+    OtherOptimizer {
+        /// The file.
+        path: PathBuf,
+        /// The configured optimizer.
+        kind: OptimizerKind,
+        /// The names of its buffers.
+        missing: String,
     },
     /// There was nothing to average.
     #[error("no checkpoints to average: name at least one")]

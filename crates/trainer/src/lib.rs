@@ -11,45 +11,34 @@
 //! state of generators and iterators, was rejected: each new source of randomness would be one more
 //! thing to forget.
 //!
-//! Read [`config`](TrainingConfig) first, then `trainer.rs` (the loop), `update.rs` (one update)
-//! and `checkpoint.rs` (what is on disk).
+//! Read [`config`](TrainingConfig) first, then `trainer.rs` (the loop), `updates` (one update),
+//! `optimizers` and `checkpoints` (what is on disk).
 #![forbid(unsafe_code)]
 
-mod average;
-mod checkpoint;
+mod checkpoints;
 mod config;
 mod early_stopping;
 mod error;
-mod evaluate;
 mod event;
-mod files;
-mod inspect;
-mod rehearsal;
-mod retention;
+mod optimizers;
 mod schedule;
 mod source;
-mod state;
-mod tensors;
 mod trainer;
-mod update;
-mod warm_start;
+mod updates;
+mod validation;
 
-pub use average::{Averaged, average};
-pub use checkpoint::{
-    AVERAGED, BEST, Checkpoints, LAST, LEFT, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, Saved,
-    checkpoint_name, load_model, read_state,
+pub use checkpoints::{
+    AVERAGED, Averaged, BEST, Checkpoints, FORMAT_VERSION, FileEntry, Identity, LAST, LEFT,
+    MODEL_FILE, NotTaken, OPTIMIZER_FILE, Parent, STATE_FILE, Saved, State, WarmStart, Window,
+    average, checkpoint_name, load_model, read_state, warm_start,
 };
-pub use config::{
-    ConfigError, EarlyStoppingConfig, OptimizerConfig, OptimizerKind, TrainingConfig,
-};
+pub use config::{ConfigError, EarlyStoppingConfig, TrainingConfig};
 pub use early_stopping::{Best, EarlyStopping, Metric, Scores};
 pub use error::{BoxError, CheckpointError, TrainError};
-pub use evaluate::{NoValidation, TeacherForced, Validate, evaluate};
 pub use event::{Event, Observer, StopReason, Timing};
-pub use rehearsal::rehearse;
+pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use source::{Position, Source};
-pub use state::{FORMAT_VERSION, FileEntry, Identity, Parent, State, Window};
 pub use trainer::Trainer;
-pub use update::{Fault, Measured, Optimizer, Outcome};
-pub use warm_start::{NotTaken, WarmStart, warm_start};
+pub use updates::{Fault, Measured, Outcome, Updater, rehearse};
+pub use validation::{NoValidation, TeacherForced, Validate, evaluate};

@@ -10,9 +10,8 @@ use std::time::Instant;
 
 use taper_model::{Batch, Model};
 
-use crate::checkpoint::{self, AVERAGED, Checkpoints, Comparable, LAST};
-use crate::inspect;
-use crate::update::{Fault, Optimizer, Outcome};
+use crate::checkpoints::{self, AVERAGED, Checkpoints, Comparable, LAST};
+use crate::updates::{Fault, Outcome, Updater, not_finite};
 use crate::{
     Event, Identity, Observer, Parent, Position, Source, State, StopReason, Timing, TrainError,
     TrainingConfig, Validate, average,
@@ -24,7 +23,7 @@ pub struct Trainer<M> {
     config: TrainingConfig,
     checkpoints: Checkpoints,
     averaged: std::path::PathBuf,
-    optimizer: Optimizer,
+    updater: Updater,
     state: State,
     /// Whether the state on disk is the one in memory.
     saved: bool,
@@ -49,11 +48,11 @@ impl<M: Model> Trainer<M> {
         checkpoints: &Path,
     ) -> Result<Self, TrainError> {
         config.check()?;
-        let optimizer = Optimizer::new(model.parameters(), config.ema_decay).map_err(|error| {
+        let updater = Updater::new(model.parameters(), &config).map_err(|error| {
             TrainError::Compute { action: "set up the optimizer", step: 0, source: error.into() }
         })?;
         let state = State::new(config.seed, identity);
-        Ok(Self::assemble(model, config, checkpoints, optimizer, state, false))
+        Ok(Self::assemble(model, config, checkpoints, updater, state, false))
     }
 
     /// Continues the run under `checkpoints` from its checkpoint called `which` (`last`, `best` or
@@ -91,13 +90,12 @@ impl<M: Model> Trainer<M> {
     ) -> Result<Self, TrainError> {
         config.check()?;
         let path = path.to_owned();
-        let mut state = checkpoint::read_state(&path)?;
-        checkpoint::check_tokenizer(&path, &state, &identity.tokenizer_hash)?;
+        let mut state = checkpoints::read_state(&path)?;
+        checkpoints::check_tokenizer(&path, &state, &identity.tokenizer_hash)?;
         if state.seed != config.seed {
             return Err(TrainError::Seed { path, saved: state.seed, configured: config.seed });
         }
-        let optimizer =
-            Optimizer::import(&path, &state, model.parameters(), config.ema_decay > 0.0)?;
+        let updater = Updater::import(&path, &state, model.parameters(), &config)?;
         let on_disk = state.clone();
         let before = std::mem::replace(&mut state.identity, identity).validation;
         if state.early_stopping.is_of_another(config.early_stopping.metric)
@@ -107,9 +105,9 @@ impl<M: Model> Trainer<M> {
         }
         let saved = Checkpoints::new(checkpoints).wind_back_to(&path, &state)?;
         if saved && state != on_disk {
-            checkpoint::replace_state(&path, &state)?;
+            checkpoints::replace_state(&path, &state)?;
         }
-        Ok(Self::assemble(model, config, checkpoints, optimizer, state, saved))
+        Ok(Self::assemble(model, config, checkpoints, updater, state, saved))
     }
 
     /// Forgets the best validation so far and the patience, where the caller knows that scores mean
@@ -121,7 +119,7 @@ impl<M: Model> Trainer<M> {
         self.state.forget_scores();
         let path = self.checkpoints.directory(self.state.step);
         if self.saved && self.checkpoints.wind_back_to(&path, &self.state)? {
-            checkpoint::replace_state(&path, &self.state)?;
+            checkpoints::replace_state(&path, &self.state)?;
         }
         Ok(())
     }
@@ -130,7 +128,7 @@ impl<M: Model> Trainer<M> {
         model: M,
         config: TrainingConfig,
         checkpoints: &Path,
-        optimizer: Optimizer,
+        updater: Updater,
         state: State,
         saved: bool,
     ) -> Self {
@@ -141,7 +139,7 @@ impl<M: Model> Trainer<M> {
             config,
             checkpoints,
             averaged,
-            optimizer,
+            updater,
             state,
             saved,
             settled: true,
@@ -327,7 +325,7 @@ impl<M: Model> Trainer<M> {
         let limit = self.state.loss_limit(self.config.spike_factor);
         let failed = |source| TrainError::Compute { action: "train", step, source };
         let outcome = self
-            .optimizer
+            .updater
             .update(&self.model, &self.config, step, rate, limit, batches)
             .map_err(failed)?;
         let begin = std::mem::replace(&mut self.state.position, next);
@@ -355,7 +353,7 @@ impl<M: Model> Trainer<M> {
                         batches.len()
                     ),
                     Fault::Loss(_) | Fault::Gradient(_) => {
-                        inspect::first_not_finite(&self.model, &self.config, step, batches)
+                        not_finite::first_not_finite(&self.model, &self.config, step, batches)
                             .map_err(failed)?
                     }
                 };
@@ -473,7 +471,7 @@ impl<M: Model> Trainer<M> {
     ) -> Result<bool, TrainError> {
         let step = self.state.step;
         let scores = self
-            .optimizer
+            .updater
             .with_model(&self.model, |model| validate.validate(model, step))
             .map_err(|source| TrainError::Validation { step, source })?;
         if scores.is_empty() {
@@ -529,10 +527,9 @@ impl<M: Model> Trainer<M> {
         best: bool,
     ) -> Result<std::path::PathBuf, TrainError> {
         let step = self.state.step;
-        let (model, optimizer) =
-            self.optimizer.export(self.model.parameters()).map_err(|error| {
-                TrainError::Compute { action: "copy the weights", step, source: error.into() }
-            })?;
+        let (model, optimizer) = self.updater.export(self.model.parameters()).map_err(|error| {
+            TrainError::Compute { action: "copy the weights", step, source: error.into() }
+        })?;
         let path = checkpoints.save(&self.state, &model, &optimizer, best)?;
         self.saved = true;
         Ok(path)

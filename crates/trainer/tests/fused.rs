@@ -6,7 +6,7 @@ use candle_core::{DType, Device};
 use common::{Generated, Task, VOCABULARY};
 use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::Kernel;
-use taper_trainer::{Optimizer, OptimizerConfig, Outcome, Position, Source, TrainingConfig};
+use taper_trainer::{OptimizerConfig, Outcome, Position, Source, TrainingConfig, Updater};
 
 const STEPS: u64 = 20;
 
@@ -28,10 +28,6 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
     };
     let model =
         Transformer::new(&config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, compute).unwrap();
-    let mut optimizer = Optimizer::new(model.parameters(), 0.0).unwrap();
-    if composed {
-        optimizer = optimizer.with_composed_operations();
-    }
     // Adam divides by the size of a gradient: with a small ε, one that is nothing but rounding
     // would make a step of full size.
     let optimizer_config = OptimizerConfig { epsilon: 1e-4, ..Default::default() };
@@ -41,12 +37,15 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
         optimizer: optimizer_config,
         ..Default::default()
     };
+    let mut updater = Updater::new(model.parameters(), &training).unwrap();
+    if composed {
+        updater = updater.with_composed_operations();
+    }
     let mut source = Generated { rows: 40, ..Generated::new(Task::Reverse) };
     (1..=STEPS)
         .map(|step| {
             let batch = source.batch(Position { epoch: 0, index: step }).unwrap();
-            match optimizer.update(&model, &training, step, 3e-3, f64::INFINITY, &[batch]).unwrap()
-            {
+            match updater.update(&model, &training, step, 3e-3, f64::INFINITY, &[batch]).unwrap() {
                 Outcome::Made(measured) => measured.loss(),
                 Outcome::Skipped(why) => panic!("step {step}: {why}"),
             }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
 use taper_model::{Batch, Transformer};
 use taper_trainer::{
-    BoxError, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, Position, Source, StopReason,
-    TrainError, Trainer, TrainingConfig, read_state,
+    BoxError, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, OptimizerKind, Position, Source,
+    StopReason, TrainError, Trainer, TrainingConfig, read_state,
 };
 
 /// Data that sets the stop flag when an update fetches a certain micro-batch: an interruption in
@@ -77,6 +77,10 @@ fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
     config.schedule.scale = 1e-3;
     let choosy = interrupted_equals_whole(&config);
     assert!(choosy.iter().filter(|event| event["event"] == "skipped").count() > 0, "{choosy:?}");
+    let mut config = short_run(UPDATES);
+    config.optimizer.kind = OptimizerKind::Lion;
+    let lion = interrupted_equals_whole(&config);
+    assert_ne!(plain, lion);
     assert!(plain.iter().all(|event| event.get("divergence").is_none()));
     for event in twice.iter().filter(|event| event["event"] == "log") {
         assert!(event["divergence"].as_f64().unwrap() > 1e-3, "{event}");
@@ -156,4 +160,25 @@ fn a_run_goes_on_only_with_its_own_seed() {
             .err()
             .unwrap();
     assert!(matches!(error, TrainError::Seed { saved: 11, configured: 12, .. }), "{error}");
+}
+
+/// The state of an optimizer is that of no other, but Adam's and AdamW's are the same two moments.
+#[test]
+fn a_run_goes_on_only_with_an_optimizer_of_its_state() {
+    let directory = tempfile::tempdir().unwrap();
+    run(&mut begin(directory.path(), &short_run(UPDATES)), 2, &mut Vec::new());
+    let with = |kind| {
+        let mut config = short_run(UPDATES);
+        config.optimizer.kind = kind;
+        let model = model(&tiny(0.2));
+        Trainer::resume(model, config, Identity::default(), directory.path(), "last")
+    };
+    assert!(with(OptimizerKind::Adamw).is_ok());
+    let error = with(OptimizerKind::Lion).err().unwrap().to_string();
+    assert!(
+        error.contains(OPTIMIZER_FILE)
+            && error.contains("'momentum'")
+            && error.contains("training.optimizer.kind"),
+        "{error}"
+    );
 }

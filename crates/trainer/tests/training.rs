@@ -12,8 +12,8 @@ use common::{
 use taper_model::{Batch, ModelConfig, Tied, Transformer};
 use taper_ops::Parameter;
 use taper_trainer::{
-    BoxError, Checkpoints, Event, Identity, NoValidation, Optimizer, Outcome, Position, Scores,
-    Source, StopReason, TrainError, Trainer, TrainingConfig, Validate, load_model, read_state,
+    BoxError, Checkpoints, Event, Identity, NoValidation, Outcome, Position, Scores, Source,
+    StopReason, TrainError, Trainer, TrainingConfig, Updater, Validate, load_model, read_state,
 };
 
 fn train(
@@ -332,10 +332,11 @@ fn f16_loses_no_gradient_to_its_range() {
     let data = Generated { rows: 8, ..Generated::new(Task::Copy) };
     let batches: Vec<Batch> =
         (0..60).map(|index| data.clone().batch(Position { epoch: 0, index }).unwrap()).collect();
-    let mut optimizer = Optimizer::new(model.parameters(), 0.0).unwrap().with_composed_operations();
     let training = TrainingConfig { clip_norm: 1.0, ..TrainingConfig::default() };
+    let mut updater =
+        Updater::new(model.parameters(), &training).unwrap().with_composed_operations();
     let Outcome::Made(measured) =
-        optimizer.update(&model, &training, 1, 1e-3, f64::INFINITY, &batches).unwrap()
+        updater.update(&model, &training, 1, 1e-3, f64::INFINITY, &batches).unwrap()
     else {
         panic!()
     };

@@ -8,7 +8,7 @@ use safetensors::SafeTensors;
 use taper_model::{Batch, ModelConfig, Sequences, Transformer};
 use taper_ops::profile::{self, Profile};
 use taper_ops::{Kernel, Products};
-use taper_trainer::{Optimizer, OptimizerConfig, Outcome, TrainingConfig};
+use taper_trainer::{OptimizerConfig, Outcome, TrainingConfig, Updater};
 
 use crate::arguments::{BenchTrain, Preset};
 use crate::text::print_line;
@@ -46,14 +46,14 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         ..Default::default()
     };
     training.check()?;
-    let mut optimizer =
-        Optimizer::new(model.parameters(), 0.0).context("cannot make the optimizer")?;
+    let mut updater =
+        Updater::new(model.parameters(), &training).context("cannot make the optimizer")?;
     if arguments.composed {
-        optimizer = optimizer.with_composed_operations();
+        updater = updater.with_composed_operations();
     }
     let mut step = |index: usize| -> Result<(f64, u64)> {
         let batch = std::slice::from_ref(&batches[index % batches.len()]);
-        let outcome = optimizer.update(
+        let outcome = updater.update(
             &model,
             &training,
             index as u64 + 1,

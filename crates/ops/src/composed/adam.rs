@@ -1,8 +1,9 @@
 //! Adam, composed of Candle's primitives.
 
 use crate::spec::AdamStep;
-use crate::tape::{Parameter, ParameterStore};
+use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
+use std::ops::Range;
 
 /// See [`crate::adam_step()`].
 ///
@@ -13,20 +14,18 @@ use candle_core::{Result, Tensor};
 /// When a buffer's length is not the store's.
 pub fn adam_step(
     store: &ParameterStore,
-    gradients: &Tensor,
-    first: &mut Tensor,
-    second: &mut Tensor,
+    range: Range<usize>,
+    gradient: &Tensor,
+    [first, second]: &mut [Tensor; 2],
     step: &AdamStep,
 ) -> Result<()> {
-    let weights = store.flat()?;
+    let weights = store.part(range.clone())?;
     let decay = (step.weight_decay != 0.0).then(|| {
-        let rate = |p: &Parameter| if p.is_matrix() { step.weight_decay as f32 } else { 0.0 };
-        let rates: Vec<f32> =
-            store.parameters().iter().flat_map(|p| std::iter::repeat_n(rate(p), p.len())).collect();
-        Tensor::from_vec(rates, store.len(), store.device())
+        let matrices = store.matrices(range.clone())?;
+        matrices * step.weight_decay
     });
     let decay = decay.transpose()?;
-    let mut gradient = (gradients * step.gradient_scale)?;
+    let mut gradient = (gradient * step.gradient_scale)?;
     let mut kept = weights.clone();
     if let Some(decay) = decay {
         let decayed = (decay * &weights)?;
@@ -42,5 +41,5 @@ pub fn adam_step(
     let correction2 = 1.0 - step.beta2.powf(step.step as f64);
     let root = ((&*second / correction2)?.sqrt()? + step.epsilon)?;
     let update = ((&*first / root)? * (step.learning_rate / correction1))?;
-    store.set_flat(&(kept - update)?)
+    store.set_part(range.start, &(kept - update)?)
 }

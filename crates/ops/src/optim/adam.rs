@@ -3,79 +3,40 @@
 //! Candle's `AdamW` keeps its moments and step private, so that a run could not be resumed exactly,
 //! and takes about fourteen passes over memory; this is one.
 
+use super::pieces::{Piece, check_buffers, update_pieces};
 use crate::composed;
 use crate::float::vectorised;
-use crate::host::{Host, update_elements};
-use crate::parallel::CHUNK;
-use crate::shared::Shared;
 use crate::spec::AdamStep;
 use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
-use rayon::prelude::*;
+use std::ops::Range;
 
-/// One step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction), in place.
+/// One step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction) on the parameters in
+/// `range` of the flat layout, in place.
 ///
 /// # Shapes
-/// `gradients`, `first` and `second` are f32 `(total,)` in the store's layout; the moments are
-/// updated in place on the host. On other devices they are replaced, which is why they come as
-/// mutable references.
+/// `gradient` and the two moments are f32 `(range.len(),)`; the moments are updated in place on the
+/// host. On other devices they are replaced, which is why they come as mutable references.
 ///
 /// # Errors
-/// When a buffer's length is not the store's.
+/// When a buffer has another length.
 pub fn adam_step(
     store: &ParameterStore,
-    gradients: &Tensor,
-    first: &mut Tensor,
-    second: &mut Tensor,
+    range: Range<usize>,
+    gradient: &Tensor,
+    moments: &mut [Tensor; 2],
     step: &AdamStep,
 ) -> Result<()> {
-    for buffer in [gradients, &*first, &*second] {
-        if buffer.elem_count() != store.len() {
-            candle_core::bail!(
-                "adam: a buffer of {} values for {} parameters",
-                buffer.elem_count(),
-                store.len()
-            );
-        }
-    }
     if !store.device().is_cpu() {
-        return composed::adam_step(store, gradients, first, second, step);
+        check_buffers("adam", store, &range, moments.iter().chain([gradient]))?;
+        return composed::adam_step(store, range, gradient, moments, step);
     }
-    crate::profile::time("adam", || fused_adam_step(store, gradients, first, second, step))
-}
-
-fn fused_adam_step(
-    store: &ParameterStore,
-    gradients: &Tensor,
-    first: &Tensor,
-    second: &Tensor,
-    step: &AdamStep,
-) -> Result<()> {
-    let host = Host::new(gradients)?;
-    let gradients = host.elements::<f32>()?;
-    update_elements(first, |first| {
-        update_elements(second, |second| {
-            let (first, second) = (Shared::new(first), Shared::new(second));
-            // Most parameters are too small to be shared between threads: they go to one each.
-            store.parameters().par_iter().with_max_len(1).try_for_each(|parameter| {
-                let range = parameter.offset()..parameter.offset() + parameter.len();
-                // SAFETY: parameters have disjoint ranges.
-                let (first, second) =
-                    unsafe { (first.range(range.clone()), second.range(range.clone())) };
-                let gradient = &gradients[range];
-                let decay = if parameter.is_matrix() { step.weight_decay } else { 0.0 };
-                update_elements(parameter.var().as_tensor(), |weights| {
-                    weights
-                        .par_chunks_mut(CHUNK)
-                        .zip(gradient.par_chunks(CHUNK))
-                        .zip(first.par_chunks_mut(CHUNK).zip(second.par_chunks_mut(CHUNK)))
-                        .for_each(|((weights, gradient), (first, second))| {
-                            adam_elements::<f32>(weights, gradient, first, second, step, decay)
-                        });
-                    Ok(())
-                })
-            })
-        })
+    update_pieces("adam", store, range, gradient, moments, |piece| {
+        let Piece { weights, gradient, mut state, is_matrix } = piece;
+        let decay = if is_matrix { step.weight_decay } else { 0.0 };
+        if let [first, second] = state.as_mut_slice() {
+            adam_elements::<f32>(weights, gradient, first, second, step, decay);
+        }
     })
 }
 

@@ -1,10 +1,12 @@
-//! Steps over the flat buffers that mirror the parameter store: Adam, the gradient's norm, the
-//! moving average of the weights.
+//! Passes over the flat buffers that mirror the parameter store: steps of optimizers, the gradient's
+//! norm, the moving average of the weights.
 
 mod adam;
 mod average;
 mod norm;
+mod pieces;
 
 pub use adam::adam_step;
 pub use average::ema_step;
 pub use norm::global_norm;
+pub use pieces::{Piece, update_pieces};

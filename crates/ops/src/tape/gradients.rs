@@ -1,7 +1,9 @@
 //! The gradients of all parameters in one flat buffer that mirrors the parameter store.
 
 use super::parameters::{Parameter, ParameterStore};
+use crate::parallel::CHUNK;
 use candle_core::{DType, Result, Tensor, backprop::GradStore};
+use rayon::prelude::*;
 
 /// The error of a pass that does not reach a parameter.
 pub(crate) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
@@ -93,6 +95,27 @@ impl Gradients {
         let parts = store.parameters().iter().map(gradient).collect::<Result<Vec<_>>>()?;
         self.flat = (&self.flat + Tensor::cat(&parts, 0)?)?.detach();
         Ok(())
+    }
+
+    /// Adds the gradients of another buffer of the same store.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn add(&mut self, other: &mut Self) -> Result<()> {
+        if !self.flat.device().is_cpu() {
+            self.flat = (&self.flat + &other.flat)?.detach();
+            return Ok(());
+        }
+        self.flat()?;
+        let host = crate::host::Host::new(other.flat()?)?;
+        let values = host.elements::<f32>()?;
+        crate::host::update_elements(&self.flat, |total| {
+            total
+                .par_chunks_mut(CHUNK)
+                .zip(values.par_chunks(CHUNK))
+                .for_each(|(total, values)| crate::parallel::add(total, values));
+            Ok(())
+        })
     }
 
     /// Starts over.

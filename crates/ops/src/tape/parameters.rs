@@ -3,8 +3,9 @@
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
 //! one order, and with it clipping, averaging and the optimizer are single passes.
 
-use candle_core::{Device, Result, Tensor, TensorId, Var};
+use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// A trainable tensor, kept in f32.
 #[derive(Debug, Clone)]
@@ -139,12 +140,20 @@ impl ParameterStore {
     /// # Errors
     /// When the device has no memory left.
     pub fn flat(&self) -> Result<Tensor> {
-        let parts = self
-            .parameters
-            .iter()
-            .map(|p| p.var.as_detached_tensor().flatten_all())
-            .collect::<Result<Vec<_>>>()?;
-        match parts.as_slice() {
+        self.part(0..self.total)
+    }
+
+    /// The current values in `range` of the flat layout: a copy, f32, `(range.len(),)`.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn part(&self, range: Range<usize>) -> Result<Tensor> {
+        let parts = self.within(&range).map(|(parameter, within)| {
+            let values = parameter.var.as_detached_tensor().flatten_all()?;
+            values.narrow(0, within.start, within.len())
+        });
+        match parts.collect::<Result<Vec<_>>>()?.as_slice() {
+            [] => Tensor::zeros(0, DType::F32, &self.device),
             // Of one alone `cat` makes no copy.
             [one] => one.copy(),
             several => Tensor::cat(several, 0),
@@ -159,14 +168,53 @@ impl ParameterStore {
         if flat.elem_count() != self.total {
             candle_core::bail!("{} values for {} parameters", flat.elem_count(), self.total);
         }
-        for parameter in &self.parameters {
-            parameter.var.set(
-                &flat
-                    .narrow(0, parameter.offset, parameter.len())?
-                    .reshape(parameter.shape())?
-                    .contiguous()?,
-            )?;
+        self.set_part(0, flat)
+    }
+
+    /// Sets the flat layout from `start` on.
+    ///
+    /// # Errors
+    /// When there are more values than the layout has from there on.
+    pub fn set_part(&self, start: usize, values: &Tensor) -> Result<()> {
+        let range = start..start + values.elem_count();
+        if range.end > self.total {
+            candle_core::bail!("values for {range:?} of {} parameters", self.total);
+        }
+        for (parameter, within) in self.within(&range) {
+            let from = parameter.offset + within.start - start;
+            let part = values.narrow(0, from, within.len())?;
+            let whole = if within.len() == parameter.len() {
+                part
+            } else {
+                let old = parameter.var.as_detached_tensor().flatten_all()?;
+                let after = old.narrow(0, within.end, parameter.len() - within.end)?;
+                Tensor::cat(&[&old.narrow(0, 0, within.start)?, &part, &after], 0)?
+            };
+            parameter.var.set(&whole.reshape(parameter.shape())?.contiguous()?)?;
         }
         Ok(())
+    }
+
+    /// 1 for each element of a matrix in `range` of the flat layout, and 0 for the others: where
+    /// weight decay applies.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn matrices(&self, range: Range<usize>) -> Result<Tensor> {
+        let of = |(parameter, within): (&Parameter, Range<usize>)| {
+            std::iter::repeat_n(if parameter.is_matrix() { 1f32 } else { 0.0 }, within.len())
+        };
+        let values: Vec<f32> = self.within(&range).flat_map(of).collect();
+        Tensor::from_vec(values, range.len(), &self.device)
+    }
+
+    /// The parameters that `range` of the flat layout meets, each with its elements in there.
+    fn within(&self, range: &Range<usize>) -> impl Iterator<Item = (&Parameter, Range<usize>)> {
+        let range = range.clone();
+        self.parameters.iter().filter_map(move |parameter| {
+            let first = parameter.offset.max(range.start);
+            let end = (parameter.offset + parameter.len()).min(range.end);
+            (first < end).then(|| (parameter, first - parameter.offset..end - parameter.offset))
+        })
     }
 }

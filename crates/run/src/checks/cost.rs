@@ -21,7 +21,7 @@ pub struct Cost {
     /// Forward and backward for one source and one target token, in all passes that an update
     /// makes of them.
     pub training_flops_per_token_pair: u64,
-    /// Weights, gradients and the optimizer's two moments.
+    /// Weights, gradients, the optimizer's state and the moving average where there is one.
     pub training_state_bytes: u64,
     /// Estimate of what a batch at the token limit keeps for the backward pass.
     pub activation_bytes: u64,
@@ -56,10 +56,9 @@ impl Cost {
     }
 }
 
-/// Bytes of weights, gradients, the optimizer's two moments and the moving average where there is
-/// one.
+/// Bytes of weights, gradients, the optimizer's state and the moving average where there is one.
 pub fn training_state_bytes(config: &RunConfig, parameters: u64) -> u64 {
-    let copies = 4 + u64::from(config.training.ema_decay > 0.0);
+    let copies = 1 + config.training.gradient_buffers() + config.training.state_buffers();
     parameters.saturating_mul(copies * F32)
 }
 

@@ -16,9 +16,8 @@ const SMALL_FILES: u64 = 1 << 20;
 /// The most bytes that the checkpoints of a model take at any time: those that are kept, though no
 /// more than the run makes, the one that is being written, and the average.
 fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
-    let ema = u64::from(training.ema_decay > 0.0);
     let weights = F32 * parameters;
-    let checkpoint = weights * (3 + ema);
+    let checkpoint = weights * (1 + training.state_buffers());
     let average = if training.average_last > 0 { weights } else { 0 };
     let kept = (training.keep_last as u64).saturating_add(training.keep_best as u64);
     let times = |every: u64| training.max_updates.checked_div(every).unwrap_or(0);
@@ -90,6 +89,7 @@ fn size_of(path: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taper_trainer::OptimizerKind;
 
     #[test]
     fn checkpoints_are_counted_by_hand() {
@@ -103,6 +103,9 @@ mod tests {
         assert_eq!(checkpoint_bytes(&training, 1000), 5 * 12_000 + 4000);
         let training = TrainingConfig { ema_decay: 0.999, average_last: 0, ..training };
         assert_eq!(checkpoint_bytes(&training, 1000), 5 * 16_000);
+        let mut lion = training.clone();
+        lion.optimizer.kind = OptimizerKind::Lion;
+        assert_eq!(checkpoint_bytes(&lion, 1000), 5 * 12_000, "one momentum and the average");
         // Two validations and the end, however many may be kept; and the one that is being written.
         let training = TrainingConfig { keep_last: usize::MAX, max_updates: 2500, ..training };
         assert_eq!(checkpoint_bytes(&training, 1000), 4 * 16_000);

@@ -181,10 +181,12 @@ struct Trial<'a> {
     /// How many times as many tokens as its budget a batch may have: more than 1 where subwords
     /// are sampled.
     growth: f64,
-    /// Moments and moving average, which the trial does not touch.
+    /// What the trial does not touch: the optimizer's state, the moving average, and the gradients
+    /// of all micro-batches but the one at hand.
     state_bytes: u64,
-    /// The gradients and the copies that saving a checkpoint makes: of weights, moments and moving
-    /// average as tensors; of moments, and of the weights beside a moving average, as a file.
+    /// The gradients and the copies that saving a checkpoint makes: of weights, optimizer state and
+    /// moving average as tensors; of the state, and of the weights beside a moving average, as a
+    /// file.
     saving_bytes: u64,
 }
 
@@ -200,7 +202,7 @@ impl<'a> Trial<'a> {
             data,
             growth,
             state_bytes: cost.training_state_bytes - 2 * weights,
-            saving_bytes: (6 + 2 * u64::from(config.training.ema_decay > 0.0)) * weights,
+            saving_bytes: (2 + 2 * config.training.state_buffers()) * weights,
         })
     }
 

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use taper_data::Format;
 use taper_model::Positions;
-use taper_trainer::ScheduleKind;
+use taper_trainer::{OptimizerKind, ScheduleKind};
 
 use super::RunConfig;
 
@@ -74,6 +74,11 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             data.batching.shuffle && !data.batching.group_by_length,
             "data.batching.group_by_length is false",
             &["data.batching.length_noise"],
+        ),
+        (
+            training.optimizer.kind == OptimizerKind::Lion,
+            "Lion divides by nothing",
+            &["training.optimizer.epsilon"],
         ),
         (
             model.positions != Positions::Learned,

@@ -15,8 +15,8 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, View};
 use taper_ops::{Parameter, ParameterStore};
 
+use super::files::failed;
 use crate::CheckpointError;
-use crate::files::failed;
 
 /// A named tensor of `f32` on the host.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,13 +133,13 @@ impl Reader {
     }
 
     /// The tensors of each prefix, joined in the layout of the store.
-    pub(crate) fn flat<const N: usize>(
+    pub(crate) fn flat<S: AsRef<str>>(
         self,
         store: &ParameterStore,
-        prefixes: [&str; N],
-    ) -> Result<[Vec<f32>; N], CheckpointError> {
-        let mut flat = prefixes.map(|_| vec![0f32; store.len()]);
-        self.parameters(store, &prefixes, |prefix, parameter, values| {
+        prefixes: &[S],
+    ) -> Result<Vec<Vec<f32>>, CheckpointError> {
+        let mut flat = vec![vec![0f32; store.len()]; prefixes.len()];
+        self.parameters(store, prefixes, |prefix, parameter, values| {
             flat[prefix][parameter.offset()..parameter.offset() + parameter.len()]
                 .copy_from_slice(&values);
             Ok(())
@@ -152,10 +152,10 @@ impl Reader {
     ///
     /// Nothing is handed over of a file that lacks a parameter, has one of another shape, or has
     /// anything else.
-    pub(crate) fn parameters(
+    pub(crate) fn parameters<S: AsRef<str>>(
         self,
         store: &ParameterStore,
-        prefixes: &[&str],
+        prefixes: &[S],
         mut take: impl FnMut(usize, &Parameter, Vec<f32>) -> Result<(), CheckpointError>,
     ) -> Result<(), CheckpointError> {
         let path = self.path.clone();
@@ -163,8 +163,10 @@ impl Reader {
         let mut wanted = HashMap::new();
         for (number, prefix) in prefixes.iter().enumerate() {
             for parameter in store.parameters() {
-                let (name, expected) =
-                    (format!("{prefix}{}", parameter.name()), parameter.shape().to_vec());
+                let (name, expected) = (
+                    format!("{}{}", prefix.as_ref(), parameter.name()),
+                    parameter.shape().to_vec(),
+                );
                 match left.remove(&name) {
                     Some(shape) if shape == expected => wanted.insert(name, (number, parameter)),
                     Some(got) => return Err(CheckpointError::Shape { path, name, expected, got }),

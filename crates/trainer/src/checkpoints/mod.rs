@@ -12,6 +12,13 @@
 //! what was saved. [`Checkpoints::recover`] clears up after a process that was killed in the midst
 //! of it.
 
+mod average;
+mod files;
+mod retention;
+mod state;
+pub(crate) mod tensors;
+mod warm_start;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,15 +28,19 @@ use serde_json::{Map, Value};
 use taper_model::Model;
 use taper_ops::{Parameter, ParameterStore};
 
-use crate::files::{self, failed};
-use crate::retention::{Candidate, to_delete};
-use crate::state::FORMAT_VERSION;
-use crate::tensors::{self, Named, Reader};
-use crate::{CheckpointError, Metric, State};
+use self::files::failed;
+use self::retention::{Candidate, to_delete};
+use self::tensors::{Named, Reader};
+use crate::{CheckpointError, Metric};
+
+pub use average::{Averaged, average};
+pub(crate) use state::exact;
+pub use state::{FORMAT_VERSION, FileEntry, Identity, Parent, State, Window};
+pub use warm_start::{NotTaken, WarmStart, warm_start};
 
 /// The file of the weights.
 pub const MODEL_FILE: &str = "model.safetensors";
-/// The file of the moments.
+/// The file of the optimizer's state.
 pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
 /// The file of everything else.
 pub const STATE_FILE: &str = "state.json";

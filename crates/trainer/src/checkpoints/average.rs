@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::{self, MODEL_FILE};
-use crate::tensors::Named;
+use super::tensors::Named;
+use crate::checkpoints::{self, MODEL_FILE};
 use crate::{CheckpointError, State};
 
 /// The mean of the weights of some checkpoints.
@@ -19,16 +19,16 @@ pub struct Averaged {
 /// There are none; one cannot be loaded; they differ in tensors, shapes or tokenizer.
 pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
     let (first, rest) = checkpoints.split_first().ok_or(CheckpointError::NothingToAverage)?;
-    let mut state = checkpoint::read_state(first)?;
-    let mut tensors = checkpoint::open_tensors(first, &state, MODEL_FILE)?.all()?;
+    let mut state = checkpoints::read_state(first)?;
+    let mut tensors = checkpoints::open_tensors(first, &state, MODEL_FILE)?.all()?;
     let mut sums: Vec<Vec<f64>> = tensors
         .iter()
         .map(|tensor| tensor.values.iter().map(|&value| f64::from(value)).collect())
         .collect();
     for path in rest {
-        let next = checkpoint::read_state(path)?;
-        checkpoint::check_tokenizer(path, &next, &state.identity.tokenizer_hash)?;
-        let others = checkpoint::open_tensors(path, &next, MODEL_FILE)?.all()?;
+        let next = checkpoints::read_state(path)?;
+        checkpoints::check_tokenizer(path, &next, &state.identity.tokenizer_hash)?;
+        let others = checkpoints::open_tensors(path, &next, MODEL_FILE)?.all()?;
         check_same(&path.join(MODEL_FILE), &tensors, &others)?;
         for (sum, other) in sums.iter_mut().zip(&others) {
             sum.iter_mut().zip(&other.values).for_each(|(sum, &value)| *sum += f64::from(value));
@@ -54,7 +54,7 @@ impl Averaged {
     /// # Errors
     /// The directory cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
-        checkpoint::write(directory, &self.state, &[(MODEL_FILE, &self.tensors)])
+        checkpoints::write(directory, &self.state, &[(MODEL_FILE, &self.tensors)])
     }
 }
 

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 
 use candle_core::{DType, Result as CandleResult, Tensor};
-use taper_model::{Batch, Model, Pass};
+use taper_model::{Batch, Model};
 
+use super::Leaf;
 use crate::{BoxError, TrainingConfig};
 
 /// Target tokens that are looked at together. The graph of the composed operations holds every
@@ -33,12 +34,12 @@ pub(crate) fn first_not_finite(
     }
     let names: HashMap<_, _> =
         parameters.iter().map(|parameter| (parameter.var().as_tensor().id(), parameter)).collect();
-    let total: usize = batches.iter().map(Batch::tokens).sum();
-    for (index, batch) in batches.iter().enumerate() {
+    let total = batches.iter().map(Batch::tokens).sum();
+    for (number, batch) in batches.iter().enumerate() {
         for part in batch.divided(TOKENS_AT_ONCE) {
             // The composed operations leave a graph that can be walked.
-            let pass = Pass::train(config.seed, step, index as u64).composed();
-            let output = model.loss(&part, &config.objective(), 1.0 / total as f64, &pass)?;
+            let leaf = Leaf { batch: &part, step, number, total, composed: true };
+            let (output, _) = leaf.loss(model, config)?;
             // The parameters met so far, in the order of the computation: a layer's output follows
             // its parameters.
             let mut met = Vec::new();

@@ -12,7 +12,7 @@ use serde::Serialize;
 use taper_model::Model;
 use taper_ops::Parameter;
 
-use crate::checkpoint::{self, MODEL_FILE};
+use crate::checkpoints::{self, MODEL_FILE};
 use crate::{CheckpointError, Parent};
 
 /// What a model took of a checkpoint.
@@ -50,10 +50,10 @@ pub fn warm_start(
     model: &impl Model,
     tokenizer_hash: &str,
 ) -> Result<WarmStart, CheckpointError> {
-    let state = checkpoint::read_state(checkpoint)?;
-    checkpoint::check_tokenizer(checkpoint, &state, tokenizer_hash)?;
+    let state = checkpoints::read_state(checkpoint)?;
+    checkpoints::check_tokenizer(checkpoint, &state, tokenizer_hash)?;
     let path = checkpoint.join(MODEL_FILE);
-    let reader = checkpoint::open_tensors(checkpoint, &state, MODEL_FILE)?;
+    let reader = checkpoints::open_tensors(checkpoint, &state, MODEL_FILE)?;
     let store = model.parameters();
     let mut left: HashMap<&str, &Parameter> =
         store.parameters().iter().map(|parameter| (parameter.name(), parameter)).collect();

@@ -1,0 +1,113 @@
+//! One pass over weights, their gradient and the state of an optimizer, in pieces.
+
+use crate::host::{Host, update_elements};
+use crate::parallel::CHUNK;
+use crate::shared::Shared;
+use crate::tape::ParameterStore;
+use candle_core::{Result, Tensor};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Some elements of one parameter, with what belongs to them.
+#[derive(Debug)]
+pub struct Piece<'a> {
+    /// The weights, to be changed.
+    pub weights: &'a mut [f32],
+    /// Their gradient.
+    pub gradient: &'a [f32],
+    /// The optimizer's state: a slice of each of its buffers, to be changed.
+    pub state: Vec<&'a mut [f32]>,
+    /// Whether they are of a matrix, to which weight decay applies.
+    pub is_matrix: bool,
+}
+
+/// Refuses buffers that do not have one value for each parameter of a range.
+pub(crate) fn check_buffers<'a>(
+    name: &str,
+    store: &ParameterStore,
+    range: &Range<usize>,
+    buffers: impl IntoIterator<Item = &'a Tensor>,
+) -> Result<()> {
+    if range.end > store.len() {
+        candle_core::bail!("{name}: parameters {range:?} of {}", store.len());
+    }
+    for buffer in buffers {
+        if buffer.elem_count() != range.len() {
+            candle_core::bail!(
+                "{name}: a buffer of {} values for {} parameters",
+                buffer.elem_count(),
+                range.len()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Calls `update` for every piece of the parameters in `range` of the flat layout, in parallel: one
+/// pass over memory, on the host.
+///
+/// The time that it takes is booked under `name`.
+///
+/// # Shapes
+/// `gradient` and each of `state` are f32, `(range.len(),)`.
+///
+/// # Errors
+/// When a buffer has another length, or is not on the host.
+pub fn update_pieces(
+    name: &'static str,
+    store: &ParameterStore,
+    range: Range<usize>,
+    gradient: &Tensor,
+    state: &[Tensor],
+    update: impl Fn(Piece<'_>) + Sync,
+) -> Result<()> {
+    check_buffers(name, store, &range, state.iter().chain([gradient]))?;
+    let host = Host::new(gradient)?;
+    let gradient = host.elements::<f32>()?;
+    crate::profile::time(name, || {
+        lend(state, &mut Vec::new(), &mut |state| {
+            // Most parameters are too small to be shared between threads: they go to one each.
+            store.parameters().par_iter().with_max_len(1).try_for_each(|parameter| {
+                let first = parameter.offset().max(range.start);
+                let end = (parameter.offset() + parameter.len()).min(range.end);
+                if first >= end {
+                    return Ok(());
+                }
+                update_elements(parameter.var().as_tensor(), |weights| {
+                    let weights =
+                        &mut weights[first - parameter.offset()..end - parameter.offset()];
+                    weights.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, weights)| {
+                        let from = first - range.start + chunk * CHUNK;
+                        let here = from..from + weights.len();
+                        let gradient = &gradient[here.clone()];
+                        // SAFETY: parameters have disjoint ranges, and so have their chunks.
+                        let state =
+                            state.iter().map(|all| unsafe { all.range(here.clone()) }).collect();
+                        update(Piece {
+                            weights,
+                            gradient,
+                            state,
+                            is_matrix: parameter.is_matrix(),
+                        });
+                    });
+                    Ok(())
+                })
+            })
+        })
+    })
+}
+
+/// Lends the elements of all tensors at once.
+fn lend(
+    tensors: &[Tensor],
+    lent: &mut Vec<Shared<f32>>,
+    work: &mut dyn FnMut(&[Shared<f32>]) -> Result<()>,
+) -> Result<()> {
+    let Some((first, rest)) = tensors.split_first() else { return work(lent) };
+    update_elements(first, |values| {
+        lent.push(Shared::new(values));
+        let result = lend(rest, lent, work);
+        lent.pop();
+        result
+    })
+}

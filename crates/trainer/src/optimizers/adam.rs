@@ -1,0 +1,48 @@
+//! Adam and AdamW.
+
+use std::ops::Range;
+
+use candle_core::{Result, Tensor, bail};
+use taper_ops::{AdamStep, ParameterStore, adam_step};
+
+use super::{Optimizer, OptimizerConfig, Step};
+
+/// Adam (Kingma and Ba 2015, algorithm 1, with bias correction), with weight decay in the gradient
+/// or, decoupled, on the weights (Loshchilov and Hutter 2019, algorithm 2).
+#[derive(Debug)]
+pub(super) struct Adam {
+    pub(super) config: OptimizerConfig,
+    pub(super) decoupled: bool,
+}
+
+impl Optimizer for Adam {
+    fn buffers(&self) -> &'static [&'static str] {
+        &["first", "second"]
+    }
+
+    fn step(
+        &self,
+        store: &ParameterStore,
+        range: Range<usize>,
+        gradient: &Tensor,
+        state: &mut [Tensor],
+        step: &Step,
+    ) -> Result<()> {
+        let Ok(moments) = <&mut [Tensor; 2]>::try_from(state) else {
+            bail!("adam keeps two moments")
+        };
+        let &OptimizerConfig { beta1, beta2, epsilon, weight_decay, .. } = &self.config;
+        let &Step { number, learning_rate, gradient_scale } = step;
+        let numbers = AdamStep {
+            learning_rate,
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            step: number,
+            gradient_scale,
+            decoupled: self.decoupled,
+        };
+        adam_step(store, range, gradient, moments, &numbers)
+    }
+}

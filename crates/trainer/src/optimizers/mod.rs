@@ -1,0 +1,112 @@
+//! Optimizers: rules that change the weights by their gradient.
+//!
+//! To add one, write a file beside this one, and name it here, three times: as a module, as an
+//! [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, `inspect`, and the checks of
+//! memory and disk ask it for its buffers.
+//!
+//! Weights, gradient and buffers are flat, in the order of the parameter store, and a step is made
+//! on any range of them: processes that train together each keep the buffers of their own range
+//! (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer whose state is not one value a
+//! parameter, as Adafactor's, does not fit; what it saves in memory, sharing saves as well.
+
+mod adam;
+mod lion;
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use candle_core::{Result, Tensor};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taper_ops::ParameterStore;
+
+/// A rule that changes the weights by their gradient.
+///
+/// It keeps nothing itself: its state is in the buffers that it is given, which are zero before the
+/// first step.
+pub trait Optimizer: Debug + Send + Sync {
+    /// The names of its buffers, as checkpoints have them; each holds an f32 for each parameter.
+    fn buffers(&self) -> &'static [&'static str];
+
+    /// Makes a step on the parameters in `range` of the flat layout.
+    ///
+    /// # Shapes
+    /// `gradient` and each of `state`, one for each of [`Optimizer::buffers`] in their order:
+    /// `(range.len(),)`, f32.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    fn step(
+        &self,
+        store: &ParameterStore,
+        range: Range<usize>,
+        gradient: &Tensor,
+        state: &mut [Tensor],
+        step: &Step,
+    ) -> Result<()>;
+}
+
+/// The numbers of one step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Its learning rate.
+    pub learning_rate: f64,
+    /// The factor of the gradient: below 1 where it is clipped.
+    pub gradient_scale: f64,
+}
+
+/// The rule by which weights follow their gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerKind {
+    /// Adam (Kingma and Ba 2015); weight decay is added to the gradient.
+    Adam,
+    /// AdamW (Loshchilov and Hutter 2019); weight decay shrinks the weights directly.
+    Adamw,
+    /// Lion (Chen et al. 2023): the sign of a momentum, which takes half of Adam's memory; its
+    /// learning rates are three to ten times smaller, and its weight decay as many times larger.
+    Lion,
+}
+
+/// The optimizer of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OptimizerConfig {
+    /// Adam, AdamW or Lion.
+    pub kind: OptimizerKind,
+    /// Decay of the running mean of gradients; of Lion's momentum where its sign is taken.
+    pub beta1: f64,
+    /// Decay of the running mean of squared gradients; of Lion's momentum where it is kept.
+    pub beta2: f64,
+    /// Added to the root of the second moment; Lion has none.
+    pub epsilon: f64,
+    /// Weight decay of matrices; biases and normalisation gains are not decayed.
+    pub weight_decay: f64,
+}
+
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        Self {
+            kind: OptimizerKind::Adam,
+            beta1: 0.9,
+            beta2: 0.98,
+            epsilon: 1e-9,
+            weight_decay: 0.0,
+        }
+    }
+}
+
+impl OptimizerConfig {
+    /// The optimizer that is configured.
+    #[must_use]
+    pub fn build(&self) -> Box<dyn Optimizer> {
+        let config = self.clone();
+        match self.kind {
+            OptimizerKind::Adam => Box::new(adam::Adam { config, decoupled: false }),
+            OptimizerKind::Adamw => Box::new(adam::Adam { config, decoupled: true }),
+            OptimizerKind::Lion => Box::new(lion::Lion { config }),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! How an update went, and what it measured.
+
+use std::fmt;
+
+use taper_model::LossOutput;
+
+/// What one update measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Measured {
+    /// Sum of the label-smoothed cross entropy over the target tokens, in nats.
+    pub smoothed_sum: f64,
+    /// Sum of the negative log-likelihood of the true tokens, in nats.
+    pub nll_sum: f64,
+    /// With R-Drop, the sum of the divergences between the two predictions of a token, in nats;
+    /// else 0.
+    pub divergence_sum: f64,
+    /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the
+    /// divergence.
+    pub objective_sum: f64,
+    /// Target tokens whose true class scored highest.
+    pub correct: u64,
+    /// Target tokens.
+    pub tokens: u64,
+    /// Euclidean norm of the gradient, before clipping.
+    pub gradient_norm: f64,
+}
+
+impl Measured {
+    /// Adds the loss of one micro-batch, whose tokens are counted already.
+    pub(crate) fn add(&mut self, output: &LossOutput) {
+        self.smoothed_sum += output.smoothed_sum;
+        self.nll_sum += output.nll_sum;
+        self.divergence_sum += output.divergence_sum;
+        self.objective_sum += output.objective_sum;
+        self.correct += output.correct as u64;
+    }
+
+    /// Whether to make the update: not with a gradient that is not finite, nor with a loss above
+    /// `loss_limit` nats a token.
+    pub(crate) fn judged(self, loss_limit: f64) -> Outcome {
+        if !self.gradient_norm.is_finite() {
+            return Outcome::Skipped(Fault::Gradient(self.gradient_norm));
+        }
+        let loss = self.loss();
+        if loss > loss_limit {
+            return Outcome::Skipped(Fault::Spike { loss, limit: loss_limit });
+        }
+        Outcome::Made(self)
+    }
+
+    /// What is minimised, in nats a target token.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        self.objective_sum / self.tokens as f64
+    }
+}
+
+/// How an update went.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The weights changed.
+    Made(Measured),
+    /// They did not, because of this.
+    Skipped(Fault),
+}
+
+/// Why an update is not made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    /// The loss, which is not finite.
+    Loss(f64),
+    /// The gradient's norm, which is not finite.
+    Gradient(f64),
+    /// The loss a token, in nats, which is above the limit.
+    Spike {
+        /// What it is.
+        loss: f64,
+        /// What it may be.
+        limit: f64,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loss(loss) => write!(formatter, "the loss is {loss}"),
+            Self::Gradient(norm) => write!(formatter, "the gradient norm is {norm}"),
+            Self::Spike { loss, limit } => {
+                write!(
+                    formatter,
+                    "the loss is {loss:.4}, above the limit of {limit:.4} that training.spike_factor sets"
+                )
+            }
+        }
+    }
+}
