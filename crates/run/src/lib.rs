@@ -49,6 +49,7 @@ pub mod config;
 pub mod evaluation;
 mod event;
 pub mod folder;
+pub mod scaling;
 pub mod training;
 pub mod translation;
 

@@ -1,0 +1,72 @@
+//! How certain a fitted law is.
+
+use anyhow::{Result, ensure};
+use rayon::prelude::*;
+use taper_ops::rng::{Counter, mix};
+
+use super::fit::{follow, logarithms};
+use super::objective::{Objective, law_at};
+use super::{Fit, Law, Observation};
+
+/// A range that holds a value with the probability that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Its lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+/// The intervals of a law's numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Intervals<const K: usize> {
+    /// That of E.
+    pub irreducible: Interval,
+    /// Those of the factors, A and B.
+    pub factors: [Interval; K],
+    /// Those of the exponents, α and β.
+    pub exponents: [Interval; K],
+}
+
+/// Percentile intervals of `fit`, which is of `points`: the law is fitted again to points drawn
+/// from them with replacement, `resamples` times (Efron 1979). The searches begin at `fit`. A
+/// `confidence` of 0.95 leaves out the lowest and the highest 2.5 % of the results.
+///
+/// # Errors
+/// When the confidence is not between 0 and 1, there is no resample, or as [`super::fit()`].
+pub fn bootstrap<const K: usize>(
+    points: &[Observation<K>],
+    fit: &Fit<K>,
+    resamples: usize,
+    confidence: f64,
+    seed: u64,
+) -> Result<Intervals<K>> {
+    ensure!(resamples > 0, "an interval needs at least one resample");
+    ensure!(
+        confidence > 0.0 && confidence < 1.0,
+        "a confidence of {confidence} is not between 0 and 1"
+    );
+    let points = logarithms(points)?;
+    let laws: Vec<Law<K>> = (0..resamples as u64)
+        .into_par_iter()
+        .map(|resample| {
+            let counter = Counter::new(mix(seed, &[resample]));
+            let draw = |i: usize| (counter.f64_at(i as u64) * points.len() as f64) as usize;
+            let drawn: Vec<_> = (0..points.len()).map(|i| points[draw(i)]).collect();
+            let objective = Objective { points: &drawn, scale: fit.scale };
+            law_at(&follow(&objective, fit.minimum.at.clone()).at)
+        })
+        .collect();
+    let interval = |value: &dyn Fn(&Law<K>) -> f64| {
+        let mut values: Vec<f64> = laws.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let tail = (1.0 - confidence) / 2.0;
+        let at = |share: f64| values[(share * (values.len() - 1) as f64).round() as usize];
+        Interval { low: at(tail), high: at(1.0 - tail) }
+    };
+    Ok(Intervals {
+        irreducible: interval(&|law| law.irreducible),
+        factors: std::array::from_fn(|k| interval(&move |law| law.terms[k].factor)),
+        exponents: std::array::from_fn(|k| interval(&move |law| law.terms[k].exponent)),
+    })
+}

@@ -1,0 +1,102 @@
+//! A law for points: the best of many searches.
+
+use anyhow::{Result, bail, ensure};
+use rayon::prelude::*;
+
+use super::minimize::{Minimum, minimize};
+use super::objective::{LogPoint, Objective, law_at};
+use super::{Law, Observation, Scale};
+
+/// Starts of the search (Hoffmann et al. 2022, appendix D.3): logarithms of E, and logarithms of
+/// the factor and exponents of each term.
+const IRREDUCIBLE: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
+const FACTORS: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
+const EXPONENTS: [f64; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
+/// Of the starts, so many of least value are followed.
+const FOLLOWED: usize = 24;
+
+/// A fitted law.
+#[derive(Debug, Clone)]
+pub struct Fit<const K: usize> {
+    /// The law.
+    pub law: Law<K>,
+    /// What was minimised: the negative logarithm of the likelihood, up to a constant, or the sum
+    /// of the Huber losses.
+    pub objective: f64,
+    pub(super) scale: Scale,
+    pub(super) minimum: Minimum,
+}
+
+/// The law that describes `points` best.
+///
+/// # Errors
+/// When there are too few points, or one is not a positive number.
+pub fn fit<const K: usize>(points: &[Observation<K>], scale: Scale) -> Result<Fit<K>> {
+    let points = logarithms(points)?;
+    let objective = Objective { points: &points, scale };
+    let mut starts: Vec<(f64, Vec<f64>)> = grid(K)
+        .into_par_iter()
+        .map(|start| {
+            let start = objective.start(&start);
+            (objective.evaluate(&start, &mut vec![0.0; start.len()]), start)
+        })
+        .collect();
+    starts.sort_by(|left, right| left.0.total_cmp(&right.0));
+    starts.truncate(FOLLOWED);
+    let minima: Vec<Minimum> =
+        starts.into_par_iter().map(|(_, start)| follow(&objective, start)).collect();
+    match minima.into_iter().min_by(|left, right| left.value.total_cmp(&right.value)) {
+        Some(minimum) if minimum.value.is_finite() => {
+            Ok(Fit { law: law_at(&minimum.at), objective: minimum.value, scale, minimum })
+        }
+        _ => bail!("no scaling law describes these points"),
+    }
+}
+
+/// The minimum near `start`.
+pub(super) fn follow<const K: usize>(objective: &Objective<'_, K>, start: Vec<f64>) -> Minimum {
+    minimize(|at, gradient| objective.evaluate(at, gradient), start)
+}
+
+/// The points in logarithms.
+///
+/// # Errors
+/// As [`fit`].
+pub(super) fn logarithms<const K: usize>(points: &[Observation<K>]) -> Result<Vec<LogPoint<K>>> {
+    let unknowns = 2 * K + 1;
+    ensure!(
+        points.len() > unknowns,
+        "a scaling law of {K} inputs has {unknowns} unknowns; {} points are too few for it, at least {} are needed",
+        points.len(),
+        unknowns + 1
+    );
+    for (number, point) in points.iter().enumerate() {
+        let usable = |value: f64| value.is_finite() && value > 0.0;
+        ensure!(
+            point.inputs.iter().all(|&input| usable(input)) && usable(point.loss),
+            "point {}: inputs {:?} and loss {} must be positive numbers",
+            number + 1,
+            point.inputs,
+            point.loss
+        );
+    }
+    Ok(points.iter().map(LogPoint::from).collect())
+}
+
+/// Every combination of the starts, as `[e, a₁, α₁, …]`.
+fn grid(terms: usize) -> Vec<Vec<f64>> {
+    let mut starts: Vec<Vec<f64>> = IRREDUCIBLE.iter().map(|&e| vec![e]).collect();
+    for values in std::iter::repeat_n([&FACTORS[..], &EXPONENTS[..]], terms).flatten() {
+        starts = starts
+            .iter()
+            .flat_map(|start| {
+                values.iter().map(move |&value| {
+                    let mut longer = start.clone();
+                    longer.push(value);
+                    longer
+                })
+            })
+            .collect();
+    }
+    starts
+}

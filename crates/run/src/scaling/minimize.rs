@@ -1,0 +1,169 @@
+//! L-BFGS (Nocedal and Wright 2006, "Numerical Optimization", algorithms 7.4 and 7.5).
+//!
+//! **Decision.** The line search asks for the weak Wolfe conditions and finds them by bisection
+//! (Lewis and Overton 2013, "Nonsmooth optimization via quasi-Newton methods", section 3), because
+//! a Huber loss of small δ is all but a sum of absolute values. Searches that ask for a small slope
+//! at the new point give up at its kinks, before the minimum.
+
+/// Pairs of steps and changes of the gradient that are remembered.
+const MEMORY: usize = 20;
+/// Steps at most.
+const STEPS: usize = 3000;
+/// Tries of a line search.
+const TRIES: usize = 60;
+/// Share of the predicted decrease that a step must reach, and of the slope that it must leave.
+const DECREASE: f64 = 1e-4;
+const CURVATURE: f64 = 0.9;
+/// So many steps in a row with a relative decrease below [`TOLERANCE`] end the search.
+const PATIENCE: usize = 6;
+const TOLERANCE: f64 = 1e-14;
+
+/// Where a search has arrived.
+#[derive(Debug, Clone)]
+pub(super) struct Minimum {
+    pub(super) at: Vec<f64>,
+    pub(super) value: f64,
+}
+
+/// A step, the change of the gradient along it, and one over their product.
+struct Pair {
+    step: Vec<f64>,
+    change: Vec<f64>,
+    inverse: f64,
+}
+
+/// A minimum of `function` near `start`; it writes the gradient into its second argument.
+pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<f64>) -> Minimum {
+    let mut at = start;
+    let mut gradient = vec![0.0; at.len()];
+    let mut value = function(&at, &mut gradient);
+    let mut pairs: Vec<Pair> = Vec::new();
+    let mut idle = 0;
+    for _ in 0..STEPS {
+        let direction = direction(&gradient, &pairs);
+        let found = search(&function, (&at, value, &gradient), &direction);
+        let Some((next, next_value, next_gradient)) = found else {
+            // What is remembered may mislead; from the gradient alone there is no other way down.
+            if pairs.is_empty() {
+                break;
+            }
+            pairs.clear();
+            continue;
+        };
+        let step = difference(&next, &at);
+        let change = difference(&next_gradient, &gradient);
+        let product = dot(&step, &change);
+        if product > 0.0 {
+            pairs.push(Pair { step, change, inverse: 1.0 / product });
+            if pairs.len() > MEMORY {
+                pairs.remove(0);
+            }
+        }
+        idle = if value - next_value <= TOLERANCE * value.abs() { idle + 1 } else { 0 };
+        (at, value, gradient) = (next, next_value, next_gradient);
+        if idle >= PATIENCE {
+            break;
+        }
+    }
+    Minimum { at, value }
+}
+
+/// The quasi-Newton direction: algorithm 7.4, with its sign.
+fn direction(gradient: &[f64], pairs: &[Pair]) -> Vec<f64> {
+    let mut direction: Vec<f64> = gradient.iter().map(|slope| -slope).collect();
+    let mut shares = Vec::with_capacity(pairs.len());
+    for pair in pairs.iter().rev() {
+        let share = pair.inverse * dot(&pair.step, &direction);
+        add(&mut direction, -share, &pair.change);
+        shares.push(share);
+    }
+    let scale = match pairs.last() {
+        Some(last) => 1.0 / (last.inverse * dot(&last.change, &last.change)),
+        // The first step is a tenth long.
+        None => 0.1 / dot(gradient, gradient).sqrt().max(f64::MIN_POSITIVE),
+    };
+    for value in &mut direction {
+        *value *= scale;
+    }
+    for (pair, share) in pairs.iter().zip(shares.iter().rev()) {
+        let back = pair.inverse * dot(&pair.change, &direction);
+        add(&mut direction, share - back, &pair.step);
+    }
+    direction
+}
+
+type Point = (Vec<f64>, f64, Vec<f64>);
+
+/// A point along `direction` that meets the weak Wolfe conditions, with its value and gradient.
+fn search(
+    function: &impl Fn(&[f64], &mut [f64]) -> f64,
+    (at, value, gradient): (&[f64], f64, &[f64]),
+    direction: &[f64],
+) -> Option<Point> {
+    let slope = dot(gradient, direction);
+    if slope.is_nan() || slope >= 0.0 {
+        return None;
+    }
+    let (mut low, mut high, mut length) = (0.0, f64::INFINITY, 1.0);
+    let (mut next, mut next_gradient) = (at.to_vec(), vec![0.0; at.len()]);
+    for _ in 0..TRIES {
+        next.copy_from_slice(at);
+        add(&mut next, length, direction);
+        let next_value = function(&next, &mut next_gradient);
+        // A value that is not a number is no decrease.
+        let decreases = next_value <= value + DECREASE * length * slope;
+        if !decreases {
+            high = length;
+        } else if dot(&next_gradient, direction) < CURVATURE * slope {
+            low = length;
+        } else {
+            return Some((next, next_value, next_gradient));
+        }
+        length = if high.is_finite() { 0.5 * (low + high) } else { 2.0 * low };
+    }
+    None
+}
+
+fn dot(left: &[f64], right: &[f64]) -> f64 {
+    left.iter().zip(right).map(|(l, r)| l * r).sum()
+}
+
+fn add(to: &mut [f64], factor: f64, what: &[f64]) {
+    for (to, what) in to.iter_mut().zip(what) {
+        *to += factor * what;
+    }
+}
+
+fn difference(left: &[f64], right: &[f64]) -> Vec<f64> {
+    left.iter().zip(right).map(|(l, r)| l - r).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rosenbrock 1960: a bent valley with its minimum at (1, 1).
+    #[test]
+    fn a_bent_valley() {
+        let valley = |x: &[f64], gradient: &mut [f64]| {
+            let (across, along) = (x[1] - x[0] * x[0], 1.0 - x[0]);
+            gradient[0] = -400.0 * across * x[0] - 2.0 * along;
+            gradient[1] = 200.0 * across;
+            100.0 * across * across + along * along
+        };
+        let found = minimize(valley, vec![-1.2, 1.0]);
+        assert!(found.at.iter().all(|x| (x - 1.0).abs() < 1e-8), "{found:?}");
+    }
+
+    /// Absolute values have no slope at their minimum.
+    #[test]
+    fn a_kink() {
+        let kink = |x: &[f64], gradient: &mut [f64]| {
+            gradient[0] = (x[0] - 3.0).signum() + 0.5 * (x[0] + x[1]).signum();
+            gradient[1] = 0.5 * (x[0] + x[1]).signum();
+            (x[0] - 3.0).abs() + 0.5 * (x[0] + x[1]).abs()
+        };
+        let found = minimize(kink, vec![-7.3, 2.9]);
+        assert!(found.value < 1e-8, "{found:?}");
+    }
+}

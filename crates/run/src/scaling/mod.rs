@@ -1,0 +1,97 @@
+//! Scaling laws: how the loss of a model falls with its size and with its data.
+//!
+//! `L(x₁, …) = E + Σ Aₖ / xₖ^αₖ`, with the number of parameters N, the number of training tokens D,
+//! or both for the inputs xₖ (Hoffmann et al. 2022, "Training Compute-Optimal Large Language
+//! Models", section 3.3, "approach 3").
+//!
+//! **Decision.** By default residuals are measured in units of a scale that is fitted with the law,
+//! as the replication of Besiroglu et al. 2024 ("Chinchilla Scaling: A replication attempt") does:
+//! [`Scale::Fitted`]. The alternative, the Huber loss on the residuals as they are, is that of
+//! Hoffmann et al.: [`Scale::Fixed`]. On the points of the replication the two differ by more than
+//! rounding: A is 482.0 with the first and 477.8 with the second.
+//!
+//! ```
+//! use taper_run::scaling::{Law, Observation, Scale, Term, fit};
+//! # fn main() -> anyhow::Result<()> {
+//! let truth = Law { irreducible: 1.7, terms: [Term { factor: 400.0, exponent: 0.34 }] };
+//! let points: Vec<Observation<1>> = (10..30)
+//!     .map(|i| 10_f64.powf(0.3 * f64::from(i)))
+//!     .map(|parameters| Observation { inputs: [parameters], loss: truth.loss([parameters]) })
+//!     .collect();
+//! let fit = fit(&points, Scale::Fixed)?;
+//! assert!((fit.law.terms[0].exponent - 0.34).abs() < 1e-3);
+//! # Ok(())
+//! # }
+//! ```
+
+mod bootstrap;
+mod fit;
+mod minimize;
+mod objective;
+
+pub use bootstrap::{Interval, Intervals, bootstrap};
+pub use fit::{Fit, fit};
+pub use objective::Scale;
+
+/// A trained model: what it cost, and how good it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Observation<const K: usize> {
+    /// The inputs of the law, such as parameters and training tokens.
+    pub inputs: [f64; K],
+    /// Its loss on text that it was not trained on, in nats a token.
+    pub loss: f64,
+}
+
+/// `factor / x^exponent`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Term {
+    /// A or B.
+    pub factor: f64,
+    /// α or β.
+    pub exponent: f64,
+}
+
+/// `E + Σ Aₖ / xₖ^αₖ`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Law<const K: usize> {
+    /// E, the loss that no size and no amount of data takes away.
+    pub irreducible: f64,
+    /// One term for each input.
+    pub terms: [Term; K],
+}
+
+impl<const K: usize> Law<K> {
+    /// The loss that the law predicts.
+    #[must_use]
+    pub fn loss(&self, inputs: [f64; K]) -> f64 {
+        let reducible = self.terms.iter().zip(inputs);
+        self.irreducible
+            + reducible.map(|(term, x)| term.factor / x.powf(term.exponent)).sum::<f64>()
+    }
+}
+
+/// A model and its data for a given amount of training.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Optimum {
+    /// N.
+    pub parameters: f64,
+    /// D.
+    pub tokens: f64,
+    /// The loss that the law predicts there.
+    pub loss: f64,
+}
+
+impl Law<2> {
+    /// The model of least loss for `flops` floating-point operations, where training takes 6ND
+    /// (Hoffmann et al. 2022, equation 4): `N = G (C/6)^(β/(α+β))` with `G = (αA/βB)^(1/(α+β))`,
+    /// and `D = C / 6N`.
+    #[must_use]
+    pub fn compute_optimal(&self, flops: f64) -> Optimum {
+        let [size, data] = self.terms;
+        let sum = size.exponent + data.exponent;
+        let ratio = (size.exponent * size.factor) / (data.exponent * data.factor);
+        let parameters = ratio.powf(1.0 / sum) * (flops / 6.0).powf(data.exponent / sum);
+        let tokens = flops / 6.0 / parameters;
+        Optimum { parameters, tokens, loss: self.loss([parameters, tokens]) }
+    }
+}

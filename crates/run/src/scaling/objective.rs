@@ -1,0 +1,162 @@
+//! What a fit minimises, with its gradient.
+//!
+//! The law is fitted in logarithms: `ln L = logsumexp(e, a₁ - α₁ ln x₁, …)`, with e = ln E and
+//! aₖ = ln Aₖ, which keeps E and all Aₖ positive (Hoffmann et al. 2022, equation 3).
+
+use super::{Law, Observation, Term};
+
+/// Up to this residual the Huber loss is quadratic, beyond it linear (Hoffmann et al. 2022, section
+/// 3.3).
+pub(super) const DELTA: f64 = 1e-3;
+/// A fitted scale does not fall below this: points that lie on a law exactly have none.
+const SMALLEST_SCALE: f64 = 1e-9;
+
+/// In what units residuals of the logarithm of the loss are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scale {
+    /// In those of a scale σ that is fitted with the law: the largest likelihood under the density
+    /// `exp(-huber(r/σ)) / σ` (Besiroglu et al. 2024).
+    #[default]
+    Fitted,
+    /// As they are: the least sum of Huber losses (Hoffmann et al. 2022).
+    Fixed,
+}
+
+/// A point in logarithms.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogPoint<const K: usize> {
+    inputs: [f64; K],
+    loss: f64,
+}
+
+impl<const K: usize> From<&Observation<K>> for LogPoint<K> {
+    fn from(point: &Observation<K>) -> Self {
+        Self { inputs: point.inputs.map(f64::ln), loss: point.loss.ln() }
+    }
+}
+
+/// The function of `[e, a₁, α₁, …, ln σ]` (without the last for [`Scale::Fixed`]) to be minimised.
+pub(super) struct Objective<'a, const K: usize> {
+    pub(super) points: &'a [LogPoint<K>],
+    pub(super) scale: Scale,
+}
+
+impl<const K: usize> Objective<'_, K> {
+    /// The value at `at`, and its gradient in `gradient`.
+    pub(super) fn evaluate(&self, at: &[f64], gradient: &mut [f64]) -> f64 {
+        let sigma = self.sigma(at);
+        gradient.fill(0.0);
+        let mut value = 0.0;
+        for point in self.points {
+            let prediction = predict(at, &point.inputs);
+            let residual = (prediction.log_loss - point.loss) / sigma;
+            let (huber, slope) = huber(residual);
+            value += huber;
+            let by_prediction = slope / sigma;
+            gradient[0] += by_prediction * prediction.irreducible;
+            for (k, (x, share)) in point.inputs.iter().zip(prediction.terms).enumerate() {
+                gradient[1 + 2 * k] += by_prediction * share;
+                gradient[2 + 2 * k] -= by_prediction * share * x;
+            }
+            if self.scale == Scale::Fitted {
+                // σ' = σ - SMALLEST_SCALE by ln(σ - SMALLEST_SCALE).
+                let by_log = (sigma - SMALLEST_SCALE) / sigma;
+                value += sigma.ln();
+                gradient[2 * K + 1] += (1.0 - slope * residual) * by_log;
+            }
+        }
+        value
+    }
+
+    /// `at` of a law, with the scale that its residuals suggest: far from the law, where the Huber
+    /// loss is linear, the likelihood is largest for δ times their mean size.
+    pub(super) fn start(&self, law: &[f64]) -> Vec<f64> {
+        let mut at = law.to_vec();
+        if self.scale == Scale::Fitted {
+            let sizes =
+                self.points.iter().map(|p| (predict(law, &p.inputs).log_loss - p.loss).abs());
+            let mean = sizes.sum::<f64>() / self.points.len() as f64;
+            at.push((DELTA * mean).max(SMALLEST_SCALE).ln());
+        }
+        at
+    }
+
+    fn sigma(&self, at: &[f64]) -> f64 {
+        match self.scale {
+            Scale::Fitted => SMALLEST_SCALE + at[2 * K + 1].exp(),
+            Scale::Fixed => 1.0,
+        }
+    }
+}
+
+/// What the law says of a point, in logarithms, and the share of each part of it.
+struct Prediction<const K: usize> {
+    log_loss: f64,
+    irreducible: f64,
+    terms: [f64; K],
+}
+
+fn predict<const K: usize>(at: &[f64], inputs: &[f64; K]) -> Prediction<K> {
+    let logs: [f64; K] = std::array::from_fn(|k| at[1 + 2 * k] - at[2 + 2 * k] * inputs[k]);
+    let largest = logs.iter().copied().fold(at[0], f64::max);
+    let (first, terms) = ((at[0] - largest).exp(), logs.map(|log| (log - largest).exp()));
+    let total = first + terms.iter().sum::<f64>();
+    Prediction {
+        log_loss: largest + total.ln(),
+        irreducible: first / total,
+        terms: terms.map(|term| term / total),
+    }
+}
+
+/// The Huber loss and its derivative (Huber 1964).
+fn huber(residual: f64) -> (f64, f64) {
+    if residual.abs() <= DELTA {
+        (0.5 * residual * residual, residual)
+    } else {
+        (DELTA * (residual.abs() - 0.5 * DELTA), DELTA.copysign(residual))
+    }
+}
+
+/// The law of a point `[e, a₁, α₁, …]`.
+pub(super) fn law_at<const K: usize>(at: &[f64]) -> Law<K> {
+    Law {
+        irreducible: at[0].exp(),
+        terms: std::array::from_fn(|k| Term {
+            factor: at[1 + 2 * k].exp(),
+            exponent: at[2 + 2 * k],
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gradient_is_that_of_the_value() {
+        let points: Vec<LogPoint<2>> = (0..9)
+            .map(|i| f64::from(i))
+            .map(|i| LogPoint { inputs: [14.0 + i, 17.0 + (2.0 * i).sin()], loss: 1.2 - 0.05 * i })
+            .collect();
+        for (scale, at) in [
+            (Scale::Fixed, vec![0.4, 5.0, 0.3, 6.0, 0.4]),
+            (Scale::Fitted, vec![0.4, 5.0, 0.3, 6.0, 0.4, -3.0]),
+        ] {
+            let objective = Objective { points: &points, scale };
+            let mut gradient = vec![0.0; at.len()];
+            objective.evaluate(&at, &mut gradient);
+            for (i, expected) in gradient.iter().enumerate() {
+                let value = |step: f64| {
+                    let mut moved = at.clone();
+                    moved[i] += step;
+                    objective.evaluate(&moved, &mut vec![0.0; at.len()])
+                };
+                let difference = (value(1e-6) - value(-1e-6)) / 2e-6;
+                assert!(
+                    (expected - difference).abs() < 1e-6 * (1.0 + expected.abs()),
+                    "{scale:?} {i}: {expected}, finite difference {difference}"
+                );
+            }
+        }
+    }
+}
