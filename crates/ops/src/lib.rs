@@ -43,7 +43,9 @@ pub use nn::{
     cross_attention, decoding_attention, embedding, layer_norm, linear, normalizer, packed_linear,
     relative_bias, rotary, self_attention,
 };
-pub use optim::{Piece, adam_step, ema_step, global_norm, update_pieces};
+pub use optim::{
+    NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,
+};
 pub use packed_weights::PackedWeights;
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{

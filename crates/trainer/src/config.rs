@@ -48,7 +48,7 @@ pub struct TrainingConfig {
     pub r_drop: f64,
     /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
     pub clip_norm: f64,
-    /// Micro-batches per update.
+    /// Micro-batches per update, counted over all processes that train together.
     pub accumulation: usize,
     /// Decay of the exponential moving average of the weights, which is then what is validated and
     /// saved as the model; 0 keeps none.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::{ConfigError, OptimizerKind};
+use crate::{ConfigError, ExchangeError, OptimizerKind};
 
 /// An error of a part that the caller supplied, or of one whose type does not matter here.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -42,6 +42,9 @@ pub enum TrainError {
         /// The micro-batch, from 0.
         index: u64,
     },
+    /// Another process of the training has ended, or cannot be heard.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
     /// The training data could not be read.
     #[error("cannot fetch micro-batch {index} of epoch {epoch}")]
     Source {

@@ -8,5 +8,5 @@ mod pieces;
 
 pub use adam::adam_step;
 pub use average::ema_step;
-pub use norm::global_norm;
+pub use norm::{NORM_CHUNK, global_norm, sums_of_squares};
 pub use pieces::{Piece, update_pieces};

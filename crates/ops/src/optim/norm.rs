@@ -6,7 +6,11 @@ use crate::parallel::CHUNK;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// The Euclidean norm of a flat buffer, summed in f64, on a GPU in f32.
+/// Elements whose squares are summed together. Cut between chunks, a buffer has the same sums as in
+/// one piece.
+pub const NORM_CHUNK: usize = CHUNK;
+
+/// The Euclidean norm of a flat buffer, summed in f64.
 ///
 /// # Shapes
 /// `flat (total,)` → a number.
@@ -14,15 +18,42 @@ use rayon::prelude::*;
 /// # Errors
 /// When the buffer is not f32.
 pub fn global_norm(flat: &Tensor) -> Result<f64> {
+    Ok(sums_of_squares(flat)?.iter().sum::<f64>().sqrt())
+}
+
+/// The sums of squares of a flat buffer, one for each [`NORM_CHUNK`] elements and one for the rest:
+/// the norm is the root of their sum, in this order.
+///
+/// # Shapes
+/// `flat (total,)` → a number for each chunk.
+///
+/// # Errors
+/// When the buffer is not f32.
+pub fn sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
     if !flat.device().is_cpu() {
-        return Ok(f64::from(flat.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt());
+        return composed_sums_of_squares(flat);
     }
     let host = Host::new(flat)?;
     let values = host.elements::<f32>()?;
-    let parts: Vec<f64> = crate::profile::time("gradient norm", || {
-        values.par_chunks(CHUNK).map(squares::<f32>).collect()
-    });
-    Ok(parts.iter().sum::<f64>().sqrt())
+    Ok(crate::profile::time("gradient norm", || {
+        values.par_chunks(NORM_CHUNK).map(squares::<f32>).collect()
+    }))
+}
+
+/// The same of Candle's primitives: each chunk is summed in f32.
+fn composed_sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
+    let whole = flat.elem_count() / NORM_CHUNK;
+    let rest = flat.elem_count() - whole * NORM_CHUNK;
+    let squares = flat.sqr()?;
+    let mut sums: Vec<f32> = Vec::with_capacity(whole + 1);
+    if whole > 0 {
+        let chunks = squares.narrow(0, 0, whole * NORM_CHUNK)?.reshape((whole, NORM_CHUNK))?;
+        sums.extend(chunks.sum(1)?.to_vec1::<f32>()?);
+    }
+    if rest > 0 {
+        sums.push(squares.narrow(0, whole * NORM_CHUNK, rest)?.sum_all()?.to_scalar()?);
+    }
+    Ok(sums.into_iter().map(f64::from).collect())
 }
 
 vectorised! {
@@ -36,5 +67,25 @@ vectorised! {
             }
         }
         lanes.iter().sum::<f64>() + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn composed_sums_are_the_fused_ones() {
+        for count in [5, NORM_CHUNK, 2 * NORM_CHUNK + 7] {
+            let values: Vec<f32> = (0..count).map(|i| (i as f32 * 0.37).sin()).collect();
+            let flat = Tensor::from_vec(values, count, &Device::Cpu).unwrap();
+            let (fused, composed) =
+                (sums_of_squares(&flat).unwrap(), composed_sums_of_squares(&flat).unwrap());
+            assert_eq!((fused.len(), composed.len()), (count.div_ceil(NORM_CHUNK), fused.len()));
+            for (fused, composed) in fused.iter().zip(&composed) {
+                assert!((fused / composed - 1.0).abs() < 1e-5, "{fused} {composed}");
+            }
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! The loss of a batch and its gradient: spelled here, and nowhere else in the trainer.
 
+use std::ops::Range;
+
 use candle_core::Result as CandleResult;
 use taper_model::{Batch, LossOutput, Model, Pass};
 use taper_ops::{Gradients, ParameterStore};
 
+use crate::exchange::halves;
 use crate::{BoxError, TrainingConfig};
 
 /// One micro-batch of an update.
@@ -68,7 +71,7 @@ impl GradientTree {
     pub(crate) fn sum(
         &mut self,
         store: &ParameterStore,
-        leaves: std::ops::Range<usize>,
+        leaves: Range<usize>,
         gradient: &mut impl FnMut(usize, &mut Gradients) -> Result<(), BoxError>,
     ) -> Result<Gradients, BoxError> {
         if leaves.len() <= 1 {
@@ -76,17 +79,17 @@ impl GradientTree {
             gradient(leaves.start, &mut buffer)?;
             return Ok(buffer);
         }
-        let middle = leaves.start + leaves.len().div_ceil(2);
-        let mut left = self.sum(store, leaves.start..middle, gradient)?;
-        let mut right = self.sum(store, middle..leaves.end, gradient)?;
+        let [left, right] = halves(&leaves);
+        let mut left = self.sum(store, left, gradient)?;
+        let mut right = self.sum(store, right, gradient)?;
         left.add(&mut right)?;
         self.free.push(right);
         Ok(left)
     }
 
-    /// Takes a buffer back.
-    pub(crate) fn give_back(&mut self, buffer: Gradients) {
-        self.free.push(buffer);
+    /// Takes buffers back.
+    pub(crate) fn free(&mut self, buffers: impl IntoIterator<Item = Gradients>) {
+        self.free.extend(buffers);
     }
 
     fn buffer(&mut self, store: &ParameterStore) -> CandleResult<Gradients> {
@@ -112,14 +115,14 @@ mod tests {
         (weight.affine(factor, 0.0).unwrap()).sum_all().unwrap().backward().unwrap()
     }
 
-    fn sum(store: &ParameterStore, tree: &mut GradientTree, leaves: std::ops::Range<usize>) -> f32 {
+    fn sum(store: &ParameterStore, tree: &mut GradientTree, leaves: Range<usize>) -> f32 {
         let fill = &mut |number, buffer: &mut Gradients| {
             buffer.zero()?;
             Ok(buffer.accumulate(store, &gradient(store, number))?)
         };
         let mut sum = tree.sum(store, leaves, fill).unwrap();
         let value = sum.flat().unwrap().to_vec1::<f32>().unwrap()[0];
-        tree.give_back(sum);
+        tree.free([sum]);
         value
     }
 

@@ -1,34 +1,36 @@
 //! One update: gradients of all its micro-batches, clipping, the optimizer, the moving average.
 
 mod leaf;
-pub(crate) mod not_finite;
+mod not_finite;
 mod outcome;
 mod rehearsal;
+mod roll;
+mod saved;
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::ops::Range;
 
 use candle_core::{DType, Result as CandleResult, Tensor};
 use taper_model::{Batch, Model};
 use taper_ops::threads::in_waking_pool;
-use taper_ops::{ParameterStore, ema_step, global_norm};
+use taper_ops::{Gradients, ParameterStore, ema_step, sums_of_squares};
 
-use crate::checkpoints::tensors::{self, Named};
-use crate::checkpoints::{self, MODEL_FILE, OPTIMIZER_FILE};
-use crate::{BoxError, CheckpointError, Optimizer, State, Step, TrainingConfig};
+use crate::exchange::{Alone, Piece, everyone, halves};
+use crate::{BoxError, Exchange, Optimizer, Step, TrainingConfig};
 
 pub(crate) use leaf::{GradientTree, Leaf};
 pub use outcome::{Fault, Measured, Outcome};
 pub use rehearsal::rehearse;
-
-/// Names of the weights that are trained, where the model's file has their moving average.
-const WEIGHTS: &str = "weights.";
+use roll::Roll;
 
 /// Makes updates: an optimizer with its state, the moving average and the gradient buffers, all in
 /// the flat layout of the parameter store.
-#[derive(Debug)]
 pub struct Updater {
     optimizer: Box<dyn Optimizer>,
-    /// A buffer for each that the optimizer has a name for.
+    exchange: Box<dyn Exchange>,
+    /// The piece of the flat layout that this process steps on.
+    piece: Piece,
+    /// A buffer for each that the optimizer has a name for, of that piece.
     state: Vec<Tensor>,
     ema: Option<Tensor>,
     gradients: GradientTree,
@@ -41,11 +43,26 @@ impl Updater {
     /// # Errors
     /// When the device has no memory left.
     pub fn new(store: &ParameterStore, config: &TrainingConfig) -> CandleResult<Self> {
+        Self::among(Box::new(Alone), store, config)
+    }
+
+    /// As [`Updater::new`], for one of several processes that make each update together.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn among(
+        exchange: Box<dyn Exchange>,
+        store: &ParameterStore,
+        config: &TrainingConfig,
+    ) -> CandleResult<Self> {
         let optimizer = config.optimizer.build();
-        let zeros = |_: &&str| Tensor::zeros(store.len(), DType::F32, store.device());
+        let piece = Piece::new(store.len(), exchange.rank(), exchange.size());
+        let zeros = |_: &&str| Tensor::zeros(piece.own().len(), DType::F32, store.device());
         Ok(Self {
             state: optimizer.buffers().iter().map(zeros).collect::<CandleResult<_>>()?,
             optimizer,
+            exchange,
+            piece,
             ema: if config.ema_decay > 0.0 { Some(store.flat()?) } else { None },
             gradients: GradientTree::default(),
             composed: false,
@@ -59,16 +76,22 @@ impl Updater {
         Self { composed: true, ..self }
     }
 
-    /// Makes update `step` (from 1) on `batches`, unless something is not finite or the loss is
-    /// above `loss_limit` nats a token.
+    /// The processes that train together.
+    pub(crate) fn exchange(&mut self) -> &mut dyn Exchange {
+        &mut *self.exchange
+    }
+
+    /// Makes update `step` (from 1) on `batches`, which are this process's share of the
+    /// micro-batches, unless something is not finite or the loss is above `loss_limit` nats a
+    /// token.
     ///
     /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the
     /// gradient of one batch k times as large, whatever their lengths: each contributes its sum
     /// over the common total.
     ///
     /// # Errors
-    /// When the model refuses a batch, a parameter gets no gradient, or the device has no memory
-    /// left.
+    /// When the model refuses a batch, a parameter gets no gradient, the device has no memory left,
+    /// or another process has ended.
     pub fn update(
         &mut self,
         model: &impl Model,
@@ -78,42 +101,119 @@ impl Updater {
         loss_limit: f64,
         batches: &[Batch],
     ) -> Result<Outcome, BoxError> {
-        in_waking_pool(|| {
-            let total = batches.iter().map(Batch::tokens).sum();
-            let store = model.parameters();
-            let mut measured = Measured { tokens: total as u64, ..Measured::default() };
-            let mut not_finite = None;
-            let composed = self.composed;
-            let mut gradients =
-                self.gradients.sum(store, 0..batches.len(), &mut |number, sum| {
-                    if not_finite.is_some() {
-                        return Ok(());
-                    }
-                    let leaf = Leaf { batch: &batches[number], step, number, total, composed };
-                    let output = leaf.gradient(model, config, sum)?;
-                    measured.add(&output);
-                    not_finite = Some(output.objective_sum).filter(|loss| !loss.is_finite());
-                    Ok(())
-                })?;
-            let outcome = match not_finite {
-                Some(loss) => Outcome::Skipped(Fault::Loss(loss)),
-                None => {
-                    measured.gradient_norm = global_norm(gradients.flat()?)?;
-                    measured.judged(loss_limit)
-                }
-            };
-            if let Outcome::Made(measured) = &outcome {
-                let gradient_scale = clip(measured.gradient_norm, config.clip_norm);
-                let step = Step { number: step, learning_rate, gradient_scale };
-                let (all, flat) = (0..store.len(), gradients.flat()?);
-                self.optimizer.step(store, all, flat, &mut self.state, &step)?;
-                if let Some(ema) = &mut self.ema {
-                    ema_step(store, ema, ema_decay(config.ema_decay, step.number))?;
-                }
+        let store = model.parameters();
+        let roll = Roll::call(&mut *self.exchange, batches)?;
+        // No thread of the pool may wait for another process: in one process, that might need it.
+        let (mut sums, losses) =
+            in_waking_pool(|| self.sum_leaves(model, config, step, &roll, batches))?;
+        let measured = match Measured::total(everyone(&mut *self.exchange, losses)?.concat()) {
+            Ok(measured) => measured,
+            Err(fault) => {
+                self.gradients.free(sums);
+                return Ok(Outcome::Skipped(fault));
             }
-            self.gradients.give_back(gradients);
-            Ok(outcome)
-        })
+        };
+        let gradient = self.exchange_sums(store, &roll, &mut sums)?;
+        let squares = in_waking_pool(|| sums_of_squares(&gradient))?;
+        let squares = everyone(&mut *self.exchange, squares)?.concat();
+        let gradient_norm = squares.iter().sum::<f64>().sqrt();
+        let outcome = Measured { gradient_norm, ..measured }.judged(loss_limit);
+        if matches!(outcome, Outcome::Made(_)) {
+            let gradient_scale = clip(gradient_norm, config.clip_norm);
+            let step = Step { number: step, learning_rate, gradient_scale };
+            in_waking_pool(|| {
+                self.optimizer.step(store, self.piece.own(), &gradient, &mut self.state, &step)
+            })?;
+            self.share_weights(store)?;
+            if let Some(ema) = &mut self.ema {
+                ema_step(store, ema, ema_decay(config.ema_decay, step.number))?;
+            }
+        }
+        self.gradients.free(sums);
+        Ok(outcome)
+    }
+
+    /// The sums of gradients over the largest subtrees that this process has, and the losses of its
+    /// micro-batches, up to the first that is not finite.
+    fn sum_leaves(
+        &mut self,
+        model: &impl Model,
+        config: &TrainingConfig,
+        step: u64,
+        roll: &Roll,
+        batches: &[Batch],
+    ) -> Result<(Vec<Gradients>, Vec<Measured>), BoxError> {
+        let (total, composed, first) = (roll.total, self.composed, roll.own().start);
+        let mut losses: Vec<Measured> = Vec::with_capacity(batches.len());
+        let mut gradient = |number: usize, sum: &mut Gradients| {
+            if losses.last().is_some_and(|loss| !loss.objective_sum.is_finite()) {
+                return Ok(());
+            }
+            let leaf = Leaf { batch: &batches[number - first], step, number, total, composed };
+            losses.push(Measured::of(&leaf.gradient(model, config, sum)?));
+            Ok(())
+        };
+        let nodes = roll.nodes(roll.rank).into_iter();
+        let store = model.parameters();
+        let sums = nodes
+            .map(|node| self.gradients.sum(store, node, &mut gradient))
+            .collect::<Result<_, BoxError>>()?;
+        Ok((sums, losses))
+    }
+
+    /// The gradient of this process's piece: every process gives each other its part of the sums
+    /// that it has, and adds up those it gets, in the order of the tree.
+    ///
+    /// # Shapes
+    /// → `(length of the piece,)`.
+    fn exchange_sums(
+        &mut self,
+        store: &ParameterStore,
+        roll: &Roll,
+        sums: &mut [Gradients],
+    ) -> Result<Tensor, BoxError> {
+        let sums = sums.iter_mut().map(|sum| sum.flat()).collect::<CandleResult<Vec<_>>>()?;
+        let part = |range: Range<usize>| {
+            let parts = sums.iter().map(|sum| sum.narrow(0, range.start, range.len()));
+            joined(&parts.collect::<CandleResult<Vec<_>>>()?, store)
+        };
+        let parts = self.piece.all().map(part).collect::<CandleResult<_>>()?;
+        let length = self.piece.own().len();
+        let mut nodes = HashMap::new();
+        for (rank, sums) in self.exchange.exchange(parts)?.iter().enumerate() {
+            for (number, node) in roll.nodes(rank).into_iter().enumerate() {
+                nodes.insert(node, sums.narrow(0, number * length, length)?);
+            }
+        }
+        Ok(tree_sum(0..roll.leaves, &mut nodes)?)
+    }
+
+    /// Gives every process the weights that each has stepped on.
+    fn share_weights(&mut self, store: &ParameterStore) -> Result<(), BoxError> {
+        let size = self.exchange.size();
+        if size == 1 {
+            return Ok(());
+        }
+        let own = store.part(self.piece.own())?;
+        let weights = self.exchange.exchange(vec![own; size])?;
+        for (range, weights) in self.piece.all().zip(weights) {
+            store.set_part(range.start, &weights)?;
+        }
+        Ok(())
+    }
+
+    /// The origin of the value that is not finite in update `step`, in words.
+    pub(crate) fn first_not_finite(
+        &mut self,
+        model: &impl Model,
+        config: &TrainingConfig,
+        step: u64,
+        batches: &[Batch],
+    ) -> Result<String, BoxError> {
+        let roll = Roll::call(&mut *self.exchange, batches)?;
+        let found = not_finite::first_not_finite(model, config, step, &roll, batches)?;
+        let found = everyone(&mut *self.exchange, found)?.into_iter().flatten().next();
+        Ok(found.unwrap_or_else(|| "no part shows it by itself: their sum overflows".to_owned()))
     }
 
     /// Runs `work` while the model has the weights to translate with: the moving average, where
@@ -130,64 +230,29 @@ impl Updater {
         model.parameters().set_flat(&weights)?;
         result
     }
+}
 
-    /// What to save: the tensors of the model's file, and those of the optimizer's.
-    pub(crate) fn export(&self, store: &ParameterStore) -> CandleResult<(Vec<Named>, Vec<Named>)> {
-        let weights = store.flat()?;
-        let mut optimizer = Vec::new();
-        for (name, buffer) in self.optimizer.buffers().iter().zip(&self.state) {
-            optimizer.extend(tensors::name_parts(store, &prefix(name), buffer)?);
-        }
-        if self.ema.is_some() {
-            optimizer.extend(tensors::name_parts(store, WEIGHTS, &weights)?);
-        }
-        let model = tensors::name_parts(store, "", self.ema.as_ref().unwrap_or(&weights))?;
-        Ok((model, optimizer))
-    }
-
-    /// The inverse of [`Self::export`]: loads a checkpoint into `store` and new buffers.
-    ///
-    /// A moving average that is newly configured begins at the weights; one that no longer is gets
-    /// dropped.
-    pub(crate) fn import(
-        checkpoint: &Path,
-        saved: &State,
-        store: &ParameterStore,
-        config: &TrainingConfig,
-    ) -> Result<Self, CheckpointError> {
-        let optimizer = config.optimizer.build();
-        let path = checkpoint.join(OPTIMIZER_FILE);
-        let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
-        let model = checkpoints::open_tensors(checkpoint, saved, MODEL_FILE)?;
-        let model = model.flat(store, &[""])?.concat();
-        let file = checkpoints::open_tensors(checkpoint, saved, OPTIMIZER_FILE)?;
-        let names = optimizer.buffers();
-        if !names.iter().any(|name| file.has(&prefix(name))) {
-            return Err(CheckpointError::OtherOptimizer {
-                path,
-                kind: config.optimizer.kind,
-                missing: names.join("', '"),
-            });
-        }
-        let mut prefixes: Vec<String> = names.iter().map(|name| prefix(name)).collect();
-        let has_weights = file.has(WEIGHTS);
-        prefixes.extend(has_weights.then(|| WEIGHTS.to_owned()));
-        let mut buffers = file.flat(store, &prefixes)?;
-        let weights = if has_weights { buffers.pop() } else { None };
-        let flat = |values: Vec<f32>| {
-            let count = values.len();
-            Tensor::from_vec(values, count, store.device()).map_err(failed)
-        };
-        let ema = if config.ema_decay > 0.0 { Some(flat(model.clone())?) } else { None };
-        checkpoints::set_weights(checkpoint, store, weights.unwrap_or(model))?;
-        let state = buffers.into_iter().map(flat).collect::<Result<_, _>>()?;
-        Ok(Self { optimizer, state, ema, gradients: GradientTree::default(), composed: false })
+/// Flat tensors end to end.
+fn joined(parts: &[Tensor], store: &ParameterStore) -> CandleResult<Tensor> {
+    match parts {
+        [] => Tensor::zeros(0, DType::F32, store.device()),
+        parts => Tensor::cat(parts, 0),
     }
 }
 
-/// What the tensors of a buffer are named with.
-fn prefix(buffer: &str) -> String {
-    format!("{buffer}.")
+/// The sum over `leaves`, of `nodes` that together have each of them.
+fn tree_sum(
+    leaves: Range<usize>,
+    nodes: &mut HashMap<Range<usize>, Tensor>,
+) -> CandleResult<Tensor> {
+    if let Some(sum) = nodes.remove(&leaves) {
+        return Ok(sum);
+    }
+    if leaves.len() <= 1 {
+        candle_core::bail!("no process has micro-batch {}", leaves.start);
+    }
+    let [left, right] = halves(&leaves);
+    tree_sum(left, nodes)? + tree_sum(right, nodes)?
 }
 
 /// The factor that brings a gradient of norm `norm` to at most `limit`; 0 is no limit.

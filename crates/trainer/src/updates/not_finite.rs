@@ -7,6 +7,7 @@ use candle_core::{DType, Result as CandleResult, Tensor};
 use taper_model::{Batch, Model};
 
 use super::Leaf;
+use super::roll::Roll;
 use crate::{BoxError, TrainingConfig};
 
 /// Target tokens that are looked at together. The graph of the composed operations holds every
@@ -14,7 +15,8 @@ use crate::{BoxError, TrainingConfig};
 /// found to suffice for the fused ones.
 const TOKENS_AT_ONCE: usize = 1024;
 
-/// The origin, in words, of the value that is not finite in update `step` on `batches`.
+/// The origin, in words, of the value that is not finite in update `step` on `batches`, which this
+/// process has; none if no part of them shows it by itself.
 ///
 /// Makes the passes of the update again, and looks at everything they computed: first at the
 /// weights, then at the outputs of each batch in the order of the computation, of which the first
@@ -24,18 +26,19 @@ pub(crate) fn first_not_finite(
     model: &impl Model,
     config: &TrainingConfig,
     step: u64,
+    roll: &Roll,
     batches: &[Batch],
-) -> Result<String, BoxError> {
+) -> Result<Option<String>, BoxError> {
     let parameters = model.parameters().parameters();
     for parameter in parameters {
         if !is_finite(parameter.var().as_tensor())? {
-            return Ok(format!("first in the parameter {}", parameter.name()));
+            return Ok(Some(format!("first in the parameter {}", parameter.name())));
         }
     }
     let names: HashMap<_, _> =
         parameters.iter().map(|parameter| (parameter.var().as_tensor().id(), parameter)).collect();
-    let total = batches.iter().map(Batch::tokens).sum();
-    for (number, batch) in batches.iter().enumerate() {
+    let total = roll.total;
+    for (number, batch) in roll.own().zip(batches) {
         for part in batch.divided(TOKENS_AT_ONCE) {
             // The composed operations leave a graph that can be walked.
             let leaf = Leaf { batch: &part, step, number, total, composed: true };
@@ -49,7 +52,7 @@ pub(crate) fn first_not_finite(
                 } else if !is_finite(node)? {
                     let layer =
                         met.last().map_or("the embedding", |parameter| layer_of(parameter.name()));
-                    return Ok(format!("first in the output of {layer}"));
+                    return Ok(Some(format!("first in the output of {layer}")));
                 }
             }
             let gradients = output.loss.backward()?;
@@ -57,12 +60,12 @@ pub(crate) fn first_not_finite(
                 if let Some(gradient) = gradients.get(parameter.var())
                     && !is_finite(gradient)?
                 {
-                    return Ok(format!("first in the gradient of {}", parameter.name()));
+                    return Ok(Some(format!("first in the gradient of {}", parameter.name())));
                 }
             }
         }
     }
-    Ok("no part shows it by itself: their sum overflows".to_owned())
+    Ok(None)
 }
 
 /// The name of the layer that a parameter belongs to.

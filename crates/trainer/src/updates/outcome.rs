@@ -2,37 +2,69 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use taper_model::LossOutput;
 
+use crate::checkpoints::exact;
+
 /// What one update measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Sum of the label-smoothed cross entropy over the target tokens, in nats.
+    #[serde(with = "exact")]
     pub smoothed_sum: f64,
     /// Sum of the negative log-likelihood of the true tokens, in nats.
+    #[serde(with = "exact")]
     pub nll_sum: f64,
     /// With R-Drop, the sum of the divergences between the two predictions of a token, in nats;
     /// else 0.
+    #[serde(with = "exact")]
     pub divergence_sum: f64,
     /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the
     /// divergence.
+    #[serde(with = "exact")]
     pub objective_sum: f64,
     /// Target tokens whose true class scored highest.
     pub correct: u64,
     /// Target tokens.
     pub tokens: u64,
     /// Euclidean norm of the gradient, before clipping.
+    #[serde(with = "exact")]
     pub gradient_norm: f64,
 }
 
 impl Measured {
-    /// Adds the loss of one micro-batch, whose tokens are counted already.
-    pub(crate) fn add(&mut self, output: &LossOutput) {
-        self.smoothed_sum += output.smoothed_sum;
-        self.nll_sum += output.nll_sum;
-        self.divergence_sum += output.divergence_sum;
-        self.objective_sum += output.objective_sum;
-        self.correct += output.correct as u64;
+    /// The loss of one micro-batch.
+    pub(crate) fn of(output: &LossOutput) -> Self {
+        Self {
+            smoothed_sum: output.smoothed_sum,
+            nll_sum: output.nll_sum,
+            divergence_sum: output.divergence_sum,
+            objective_sum: output.objective_sum,
+            correct: output.correct as u64,
+            tokens: output.tokens as u64,
+            gradient_norm: 0.0,
+        }
+    }
+
+    /// The sum over micro-batches, in their order.
+    ///
+    /// # Errors
+    /// The first loss that is not finite.
+    pub(crate) fn total(micro_batches: Vec<Self>) -> Result<Self, Fault> {
+        let mut total = Self::default();
+        for one in micro_batches {
+            if !one.objective_sum.is_finite() {
+                return Err(Fault::Loss(one.objective_sum));
+            }
+            total.smoothed_sum += one.smoothed_sum;
+            total.nll_sum += one.nll_sum;
+            total.divergence_sum += one.divergence_sum;
+            total.objective_sum += one.objective_sum;
+            total.correct += one.correct;
+            total.tokens += one.tokens;
+        }
+        Ok(total)
     }
 
     /// Whether to make the update: not with a gradient that is not finite, nor with a loss above

@@ -1,0 +1,156 @@
+//! How a run begins, and how it goes on from a checkpoint.
+
+use std::path::Path;
+
+use taper_model::Model;
+
+use super::Trainer;
+use crate::checkpoints::{self, AVERAGED, Checkpoints};
+use crate::exchange::{Alone, agree, by_the_first};
+use crate::updates::Updater;
+use crate::{Exchange, Identity, State, TrainError, TrainingConfig};
+
+impl<M: Model> Trainer<M> {
+    /// Begins a run with the weights that `model` has; it saves under `checkpoints`.
+    ///
+    /// # Errors
+    /// The configuration cannot be trained with, or buffers cannot be allocated.
+    pub fn new(
+        model: M,
+        config: TrainingConfig,
+        identity: Identity,
+        checkpoints: &Path,
+    ) -> Result<Self, TrainError> {
+        Self::begin_among(Box::new(Alone), model, config, identity, checkpoints)
+    }
+
+    /// As [`Trainer::new`], for one of several processes that train a model together; each has made
+    /// the same one.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`].
+    pub fn begin_among(
+        exchange: Box<dyn Exchange>,
+        model: M,
+        config: TrainingConfig,
+        identity: Identity,
+        checkpoints: &Path,
+    ) -> Result<Self, TrainError> {
+        config.check()?;
+        let updater = Updater::among(exchange, model.parameters(), &config).map_err(|error| {
+            TrainError::Compute { action: "set up the optimizer", step: 0, source: error.into() }
+        })?;
+        let state = State::new(config.seed, identity);
+        Ok(Self::assemble(model, config, checkpoints, updater, state, false))
+    }
+
+    /// Continues the run under `checkpoints` from its checkpoint called `which` (`last`, `best` or
+    /// a directory's name).
+    ///
+    /// # Errors
+    /// The configuration cannot be trained with, or is of another seed; the checkpoint cannot be
+    /// loaded, or does not fit the model or the tokenizer.
+    pub fn resume(
+        model: M,
+        config: TrainingConfig,
+        identity: Identity,
+        checkpoints: &Path,
+        which: &str,
+    ) -> Result<Self, TrainError> {
+        let path = Checkpoints::new(checkpoints).resolve(which)?;
+        Self::resume_from(model, config, identity, checkpoints, &path)
+    }
+
+    /// As [`Trainer::resume`], from the checkpoint in the directory `path`, wherever that is; what
+    /// is saved from here on is saved under `checkpoints`, and what `last` means there is this
+    /// checkpoint from now on. Where `identity` is another than the checkpoint's, the checkpoint
+    /// has it from now on: what has been accepted need not be accepted again. Where scores of
+    /// validations are scores of something else by it, or of another metric, the best so far and
+    /// the patience are forgotten.
+    ///
+    /// # Errors
+    /// As [`Trainer::resume`], and if `last` cannot be changed.
+    pub fn resume_from(
+        model: M,
+        config: TrainingConfig,
+        identity: Identity,
+        checkpoints: &Path,
+        path: &Path,
+    ) -> Result<Self, TrainError> {
+        Self::resume_among(Box::new(Alone), model, config, identity, checkpoints, path)
+    }
+
+    /// As [`Trainer::resume_from`], for one of several processes that train a model together. How
+    /// many there were before does not matter.
+    ///
+    /// # Errors
+    /// As [`Trainer::resume_from`], in any of them.
+    pub fn resume_among(
+        mut exchange: Box<dyn Exchange>,
+        model: M,
+        config: TrainingConfig,
+        identity: Identity,
+        checkpoints: &Path,
+        path: &Path,
+    ) -> Result<Self, TrainError> {
+        let read = Self::read(&config, &identity, path);
+        let mut state = agree(&mut *exchange, read)?;
+        let store = model.parameters();
+        let mut updater = Updater::import(exchange, path, &state, store, &config)?;
+        let on_disk = state.clone();
+        let before = std::mem::replace(&mut state.identity, identity).validation;
+        if state.early_stopping.is_of_another(config.early_stopping.metric)
+            || (!before.is_empty() && before != state.identity.validation)
+        {
+            state.forget_scores();
+        }
+        let saved = by_the_first(updater.exchange(), || {
+            let saved = Checkpoints::new(checkpoints).wind_back_to(path, &state)?;
+            if saved && state != on_disk {
+                checkpoints::replace_state(path, &state)?;
+            }
+            Ok(saved)
+        })?;
+        Ok(Self::assemble(model, config, checkpoints, updater, state, saved))
+    }
+
+    /// The state of the checkpoint in the directory `path`, if training may go on from it.
+    fn read(
+        config: &TrainingConfig,
+        identity: &Identity,
+        path: &Path,
+    ) -> Result<State, TrainError> {
+        config.check()?;
+        let state = checkpoints::read_state(path)?;
+        checkpoints::check_tokenizer(path, &state, &identity.tokenizer_hash)?;
+        if state.seed != config.seed {
+            let (path, saved, configured) = (path.to_owned(), state.seed, config.seed);
+            return Err(TrainError::Seed { path, saved, configured });
+        }
+        Ok(state)
+    }
+
+    fn assemble(
+        model: M,
+        config: TrainingConfig,
+        checkpoints: &Path,
+        updater: Updater,
+        state: State,
+        saved: bool,
+    ) -> Self {
+        let averaged = checkpoints.join(AVERAGED);
+        let checkpoints = Checkpoints::new(checkpoints);
+        Self {
+            model,
+            config,
+            checkpoints,
+            averaged,
+            updater,
+            state,
+            saved,
+            settled: true,
+            unobserved: None,
+            learning_rate: 0.0,
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The training loop.
+//!
+//! All decisions depend on the state, the configuration and the data alone, apart from
+//! `max_minutes` and the stop flag. So a run that was interrupted and resumed goes on as if it had
+//! not been, to the bit.
+//!
+//! Several processes run this same loop: each fetches its share of an update's micro-batches, and
+//! process 0 alone validates, saves and tells. A process never goes on where another has failed,
+//! and all of them decide alike.
+
+mod beginning;
+mod reporting;
+mod saving;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use taper_model::{Batch, Model};
+
+use crate::checkpoints::Checkpoints;
+use crate::exchange::{agree, everyone, leaves_of};
+use crate::updates::{Fault, Outcome, Updater};
+use crate::{
+    BoxError, Event, Observer, Position, Source, State, StopReason, TrainError, TrainingConfig,
+    Validate,
+};
+
+/// A model in training.
+pub struct Trainer<M> {
+    model: M,
+    config: TrainingConfig,
+    checkpoints: Checkpoints,
+    averaged: PathBuf,
+    updater: Updater,
+    state: State,
+    /// Whether the state on disk is the one in memory.
+    saved: bool,
+    /// Whether everything that is due after the last update has been done, so that the state may
+    /// be saved.
+    settled: bool,
+    /// The first failure of the observer; training ends once the update in hand is dealt with.
+    unobserved: Option<TrainError>,
+    /// The learning rate of the last update, for the log.
+    learning_rate: f64,
+}
+
+impl<M: Model> Trainer<M> {
+    /// The model, with the weights that are trained.
+    #[must_use]
+    pub const fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// The model, with the weights that were trained.
+    #[must_use]
+    pub fn into_model(self) -> M {
+        self.model
+    }
+
+    /// The state after the updates made so far.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Whether the state can be saved by [`Trainer::rescue`] and is on disk nowhere yet. After an
+    /// error of the disk this holds; after one of the computation it does not, since the update
+    /// in hand is then half done.
+    #[must_use]
+    pub const fn needs_rescue(&self) -> bool {
+        self.settled && !self.saved
+    }
+
+    /// Trains until a limit is reached, patience runs out or `stop` is set.
+    ///
+    /// When `stop` is set, the update in hand is finished and a checkpoint saved, from which
+    /// training can go on as if nothing had been. At any other end the model is validated once
+    /// more unless it just was, saved, and averaged with earlier ones where that is configured.
+    ///
+    /// # Errors
+    /// The data, the validation, the observer or the disk failed, or training diverged. Checkpoints
+    /// saved before stay as they are. Where data, validation or observer failed, the state is
+    /// saved first; where it could not be saved, it is still in memory and [`Trainer::rescue`]
+    /// takes it elsewhere.
+    pub fn train(
+        &mut self,
+        source: &mut dyn Source,
+        validate: &mut dyn Validate<M>,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<StopReason, TrainError> {
+        let clock = Clock { began: Instant::now(), before: self.state.training_seconds };
+        self.leave_a_shortened_epoch(source)?;
+        if self.state.step > 0
+            && self.validation_is_due()
+            && self.state.validated_at != Some(self.state.step)
+        {
+            // It failed, and the state was saved without it.
+            self.validate_and_save(validate, observer, &clock)?;
+            self.check_observer(observer)?;
+        }
+        let reason = loop {
+            if let Some(reason) = self.reason_to_stop(stop)? {
+                break reason;
+            }
+            let began = Instant::now();
+            let gathered = match self.gather(source) {
+                Ok(gathered) => gathered,
+                Err(error) => {
+                    self.save_interim(observer)?;
+                    return Err(error);
+                }
+            };
+            self.settled = false;
+            let made = self.update(began, &gathered, observer)?;
+            self.state.training_seconds = clock.seconds();
+            if made {
+                self.follow_up(validate, observer, &clock)?;
+            }
+            self.settled = true;
+            self.check_observer(observer)?;
+        };
+        self.finish(reason, validate, observer, &clock)?;
+        self.check_observer(observer)?;
+        Ok(reason)
+    }
+
+    /// What is due after an update: a log event, a validation, a checkpoint.
+    fn follow_up(
+        &mut self,
+        validate: &mut dyn Validate<M>,
+        observer: &mut dyn Observer,
+        clock: &Clock,
+    ) -> Result<(), TrainError> {
+        if self.state.step.is_multiple_of(self.config.log_every) {
+            self.log(observer);
+        }
+        self.validate_and_save(validate, observer, clock)
+    }
+
+    /// Goes on with the next epoch where other text or another token budget has made this one
+    /// shorter than the position in it.
+    fn leave_a_shortened_epoch(&mut self, source: &mut dyn Source) -> Result<(), TrainError> {
+        let position = self.state.position;
+        let batches = source.batches(position.epoch).map_err(cannot_fetch(position));
+        let batches = agree(self.updater.exchange(), batches)?;
+        // An epoch of which nothing was taken is as long as it is.
+        if position.index > 0 && position.index >= batches {
+            self.state.position = Position { epoch: position.epoch + 1, index: 0 };
+        }
+        Ok(())
+    }
+
+    /// Whether the schedule has a validation after the last update.
+    const fn validation_is_due(&self) -> bool {
+        is_due(self.state.step, self.config.validate_every)
+    }
+
+    /// The validation and the checkpoint that are due after the last update.
+    fn validate_and_save(
+        &mut self,
+        validate: &mut dyn Validate<M>,
+        observer: &mut dyn Observer,
+        clock: &Clock,
+    ) -> Result<(), TrainError> {
+        let improved = self.validation_is_due() && self.validate(validate, observer, clock)?;
+        self.state.training_seconds = clock.seconds();
+        self.settled = true;
+        let save_now = match self.config.checkpoint_every {
+            0 => self.validation_is_due(),
+            every => is_due(self.state.step, every),
+        };
+        if improved || save_now {
+            self.state.interim = false;
+            self.save(improved, observer)?;
+        }
+        Ok(())
+    }
+
+    /// Why not to make another update, if a process has a reason. An interruption comes last: a run
+    /// that is complete is not waiting to be resumed.
+    fn reason_to_stop(&mut self, stop: &AtomicBool) -> Result<Option<StopReason>, TrainError> {
+        let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
+        let own = self.state.reason_to_stop(&self.config).or_else(interrupted);
+        Ok(everyone(self.updater.exchange(), own)?.into_iter().flatten().next())
+    }
+
+    /// Makes one update or skips it; whether it was made.
+    fn update(
+        &mut self,
+        began: Instant,
+        gathered: &Gathered,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, TrainError> {
+        let Gathered { batches, count, next } = gathered;
+        let step = self.state.step + 1;
+        let rate = self.config.schedule.at(step, self.model.width(), self.config.max_updates);
+        let limit = self.state.loss_limit(self.config.spike_factor);
+        let failed = |source| TrainError::Compute { action: "train", step, source };
+        let outcome = self
+            .updater
+            .update(&self.model, &self.config, step, rate, limit, batches)
+            .map_err(failed)?;
+        let begin = std::mem::replace(&mut self.state.position, *next);
+        self.saved = false;
+        match outcome {
+            Outcome::Made(measured) => {
+                self.learning_rate = rate;
+                self.state.step = step;
+                self.state.interim = true;
+                self.state.skipped_in_a_row = 0;
+                self.state.score = None;
+                self.state.tokens += measured.tokens;
+                self.state.follow_loss(self.config.spike_factor, measured.loss());
+                self.state.window.add(&measured, began.elapsed().as_secs_f64());
+                Ok(true)
+            }
+            Outcome::Skipped(fault) => {
+                let Position { epoch, index } = begin;
+                let place = match fault {
+                    Fault::Spike { .. } if *count == 1 => {
+                        format!("in micro-batch {index} of epoch {epoch}")
+                    }
+                    Fault::Spike { .. } => {
+                        format!("in the {count} micro-batches from {index} of epoch {epoch} on")
+                    }
+                    Fault::Loss(_) | Fault::Gradient(_) => self
+                        .updater
+                        .first_not_finite(&self.model, &self.config, step, batches)
+                        .map_err(failed)?,
+                };
+                self.skip(epoch, fault.to_string(), place, observer)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// This process's micro-batches of the next update, with the number of all of them and the
+    /// position after them.
+    ///
+    /// They may span two epochs, so that every update is of the same size; only the last epoch cuts
+    /// short.
+    fn gather(&mut self, source: &mut dyn Source) -> Result<Gathered, TrainError> {
+        let begin = self.state.position;
+        let gathered = self.fetch(source);
+        let gathered = agree(self.updater.exchange(), gathered)?;
+        let tokens: usize = gathered.batches.iter().map(Batch::tokens).sum();
+        if everyone(self.updater.exchange(), tokens)?.iter().all(|&tokens| tokens == 0) {
+            return Err(TrainError::NoData { epoch: begin.epoch, index: begin.index });
+        }
+        Ok(gathered)
+    }
+
+    fn fetch(&mut self, source: &mut dyn Source) -> Result<Gathered, TrainError> {
+        let mut next = self.state.position;
+        let mut places = Vec::with_capacity(self.config.accumulation);
+        while places.len() < self.config.accumulation {
+            if self.config.max_epochs > 0 && next.epoch >= self.config.max_epochs {
+                break;
+            }
+            let count = source.batches(next.epoch).map_err(cannot_fetch(next))?;
+            if next.index >= count {
+                // Only possible where there is no data, or less from one update to the next.
+                return Err(TrainError::NoData { epoch: next.epoch, index: next.index });
+            }
+            places.push(next);
+            next.index += 1;
+            if next.index == count {
+                next = Position { epoch: next.epoch + 1, index: 0 };
+            }
+        }
+        let count = places.len();
+        let exchange = self.updater.exchange();
+        let own = leaves_of(count, exchange.rank(), exchange.size());
+        let batches = places[own].iter().map(|&at| source.batch(at).map_err(cannot_fetch(at)));
+        Ok(Gathered { batches: batches.collect::<Result<_, _>>()?, count, next })
+    }
+
+    /// What remains to be done when training ends.
+    fn finish(
+        &mut self,
+        reason: StopReason,
+        validate: &mut dyn Validate<M>,
+        observer: &mut dyn Observer,
+        clock: &Clock,
+    ) -> Result<(), TrainError> {
+        let complete = reason != StopReason::Interrupted;
+        let improved = complete
+            && self.state.validated_at != Some(self.state.step)
+            && self.validate(validate, observer, clock)?;
+        // A checkpoint of the last update counts as the schedule's, whatever it was first saved
+        // for.
+        if !self.saved || (complete && self.state.interim) {
+            self.state.training_seconds = clock.seconds();
+            self.state.interim &= !complete;
+            self.save(improved, observer)?;
+        } else if complete {
+            // A process that was killed right after its last checkpoint has not come to this.
+            self.prune()?;
+        }
+        if complete && self.config.average_last > 0 {
+            self.average_last(observer)?;
+        }
+        let (step, epoch, timing, skipped) =
+            (self.state.step, self.state.position.epoch, self.timing(), self.state.skipped);
+        self.tell(observer, &Event::Stopped { step, epoch, reason, skipped, timing });
+        Ok(())
+    }
+}
+
+/// What an update is made of.
+struct Gathered {
+    /// The micro-batches of this process.
+    batches: Vec<Batch>,
+    /// Those of all processes.
+    count: usize,
+    /// The position after them.
+    next: Position,
+}
+
+/// The error of a micro-batch that cannot be fetched.
+fn cannot_fetch(Position { epoch, index }: Position) -> impl FnOnce(BoxError) -> TrainError {
+    move |source| TrainError::Source { epoch, index, source }
+}
+
+/// Time in the loop, summed over resumes.
+struct Clock {
+    began: Instant,
+    before: f64,
+}
+
+impl Clock {
+    fn seconds(&self) -> f64 {
+        self.before + self.began.elapsed().as_secs_f64()
+    }
+}
+
+/// Whether something done every so many updates is to be done after `step`; 0 is never.
+const fn is_due(step: u64, every: u64) -> bool {
+    every > 0 && step.is_multiple_of(every)
+}

@@ -1,0 +1,136 @@
+//! What the loop measures and tells.
+
+use taper_model::Model;
+
+use super::{Clock, Trainer};
+use crate::checkpoints::LAST;
+use crate::exchange::{agree, everyone};
+use crate::{Event, Observer, Scores, Timing, TrainError, Validate};
+
+impl<M: Model> Trainer<M> {
+    /// Counts a skipped update, and gives up after too many in a row.
+    pub(super) fn skip(
+        &mut self,
+        epoch: u64,
+        reason: String,
+        place: String,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
+        let state = &mut self.state;
+        state.skipped += 1;
+        state.skipped_in_a_row += 1;
+        let (step, in_a_row, total) = (state.step, state.skipped_in_a_row, state.skipped);
+        self.tell(
+            observer,
+            &Event::Skipped {
+                step,
+                epoch,
+                reason: reason.clone(),
+                place: place.clone(),
+                in_a_row,
+                total,
+            },
+        );
+        if in_a_row >= self.config.max_skipped_in_a_row {
+            let last_good = match self.checkpoints.resolve(LAST) {
+                Ok(path) => format!("the last good checkpoint is {}", path.display()),
+                Err(_) => "there is no checkpoint from before".to_owned(),
+            };
+            return Err(TrainError::Diverged { step, in_a_row, reason, place, last_good });
+        }
+        Ok(())
+    }
+
+    /// Reports the averages of the window, and begins a new one.
+    pub(super) fn log(&mut self, observer: &mut dyn Observer) {
+        let timing = self.timing();
+        let window = std::mem::take(&mut self.state.window);
+        let tokens = window.tokens as f64;
+        let event = Event::Log {
+            step: self.state.step,
+            epoch: self.state.position.epoch,
+            loss: window.smoothed_sum / tokens,
+            nll: window.nll_sum / tokens,
+            divergence: (self.config.r_drop > 0.0).then(|| window.divergence_sum / tokens),
+            accuracy: window.correct as f64 / tokens,
+            learning_rate: self.learning_rate,
+            gradient_norm: window.gradient_norm_sum / window.updates as f64,
+            tokens: self.state.tokens,
+            window_tokens: window.tokens,
+            timing,
+        };
+        self.tell(observer, &event);
+    }
+
+    /// Measures the model; whether it is the best so far. Saves the state if that fails: the
+    /// updates are sound, whatever kept them from being scored.
+    pub(super) fn validate(
+        &mut self,
+        validate: &mut dyn Validate<M>,
+        observer: &mut dyn Observer,
+        clock: &Clock,
+    ) -> Result<bool, TrainError> {
+        self.measure(validate, observer).or_else(|error| {
+            self.state.training_seconds = clock.seconds();
+            self.settled = true;
+            self.save_interim(observer)?;
+            Err(error)
+        })
+    }
+
+    fn measure(
+        &mut self,
+        validate: &mut dyn Validate<M>,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, TrainError> {
+        let step = self.state.step;
+        let scores = if self.updater.exchange().rank() == 0 {
+            self.updater
+                .with_model(&self.model, |model| validate.validate(model, step))
+                .map_err(|source| TrainError::Validation { step, source })
+        } else {
+            Ok(Scores::default())
+        };
+        let scores = agree(self.updater.exchange(), scores)?;
+        let bits: Vec<(String, u64)> =
+            scores.iter().map(|(name, score)| (name.to_owned(), score.to_bits())).collect();
+        let mut scores = Scores::default();
+        for (name, bits) in everyone(self.updater.exchange(), bits)?.swap_remove(0) {
+            scores.insert(&name, f64::from_bits(bits));
+        }
+        if scores.is_empty() {
+            self.state.validated_at = Some(step);
+            self.saved = false;
+            return Ok(false);
+        }
+        let early = &self.config.early_stopping;
+        let score = scores.get(early.metric.name()).ok_or_else(|| TrainError::MissingMetric {
+            metric: early.metric.name(),
+            available: scores.iter().map(|(name, _)| name).collect::<Vec<_>>().join(", "),
+        })?;
+        self.state.validated_at = Some(step);
+        self.saved = false;
+        self.state.score = Some(score);
+        let improved = self.state.early_stopping.observe(early, step, score);
+        let (epoch, timing) = (self.state.position.epoch, self.timing());
+        self.tell(observer, &Event::Validation { step, epoch, scores, improved, timing });
+        Ok(improved)
+    }
+
+    /// Tells the observer; if it fails, training goes on to where it can be ended without loss.
+    pub(super) fn tell(&mut self, observer: &mut dyn Observer, event: &Event) {
+        if self.updater.exchange().rank() > 0 {
+            return;
+        }
+        if let Err(source) = observer.observe(event) {
+            self.unobserved.get_or_insert(TrainError::Observer { step: event.step(), source });
+        }
+    }
+
+    pub(super) fn timing(&self) -> Timing {
+        let window = &self.state.window;
+        let tokens_per_second =
+            (window.seconds > 0.0).then(|| window.tokens as f64 / window.seconds);
+        Timing { elapsed_seconds: self.state.training_seconds, tokens_per_second }
+    }
+}

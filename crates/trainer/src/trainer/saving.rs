@@ -1,0 +1,133 @@
+//! What the loop saves, and when it goes on from there.
+
+use std::path::{Path, PathBuf};
+
+use taper_model::Model;
+
+use super::Trainer;
+use crate::checkpoints::{self, Checkpoints, Comparable};
+use crate::exchange::{agree, by_the_first};
+use crate::{Event, Observer, Parent, TrainError, average};
+
+impl<M: Model> Trainer<M> {
+    /// Saves the state before the first update, whose weights were taken from `parent`: a run that
+    /// is killed before it has a checkpoint of its own goes on from them all the same.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn save_beginning(&mut self, parent: Parent) -> Result<(), TrainError> {
+        self.state.parent = Some(parent);
+        self.write(&self.checkpoints.clone(), false).map(drop)
+    }
+
+    /// Saves the state as a checkpoint under `checkpoints`, where the run's own folder takes no
+    /// more; returns its directory.
+    ///
+    /// # Errors
+    /// That directory cannot be written either.
+    pub fn rescue(&mut self, checkpoints: &Path) -> Result<PathBuf, TrainError> {
+        let best = self.state.early_stopping.best.is_some_and(|best| best.step == self.state.step);
+        self.write(&Checkpoints::new(checkpoints), best)
+    }
+
+    /// Forgets the best validation so far and the patience, where the caller knows that scores mean
+    /// something else from here on. What has been saved knows it too.
+    ///
+    /// # Errors
+    /// The pointer to the best checkpoint, or the last one, cannot be changed.
+    pub fn forget_scores(&mut self) -> Result<(), TrainError> {
+        self.state.forget_scores();
+        let path = self.checkpoints.directory(self.state.step);
+        let (checkpoints, state, saved) = (&self.checkpoints, &self.state, self.saved);
+        by_the_first(self.updater.exchange(), || {
+            if saved && checkpoints.wind_back_to(&path, state)? {
+                checkpoints::replace_state(&path, state)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Saves a checkpoint, and deletes those that need no longer be kept.
+    pub(super) fn save(
+        &mut self,
+        best: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
+        let step = self.state.step;
+        by_the_first(self.updater.exchange(), || {
+            observer.flush().map_err(|source| TrainError::Observer { step, source })
+        })?;
+        let path = self.write(&self.checkpoints.clone(), best)?;
+        let deleted = self.prune()?;
+        self.tell(
+            observer,
+            &Event::Checkpoint { step, path, best, deleted, timing: self.timing() },
+        );
+        Ok(())
+    }
+
+    /// Deletes the checkpoints that need no longer be kept; returns their names.
+    pub(super) fn prune(&mut self) -> Result<Vec<String>, TrainError> {
+        let (config, state, checkpoints) = (&self.config, &self.state, &self.checkpoints);
+        let comparable = Comparable {
+            metric: config.early_stopping.metric,
+            validation: &state.identity.validation,
+        };
+        by_the_first(self.updater.exchange(), || {
+            let (last, best) = (config.keep_last, config.keep_best);
+            Ok(checkpoints.prune(state.step, last, best, &comparable)?)
+        })
+    }
+
+    /// Writes the state as one of `checkpoints`.
+    fn write(&mut self, checkpoints: &Checkpoints, best: bool) -> Result<PathBuf, TrainError> {
+        let step = self.state.step;
+        let (model, optimizer) = self
+            .updater
+            .export(self.model.parameters())
+            .map_err(|source| TrainError::Compute { action: "copy the weights", step, source })?;
+        let state = &self.state;
+        let path = by_the_first(self.updater.exchange(), || {
+            Ok(checkpoints.save(state, &model, &optimizer, best)?)
+        })?;
+        self.saved = true;
+        Ok(path)
+    }
+
+    /// Saves what the schedule would not, so that training can go on from here.
+    pub(super) fn save_interim(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        if self.saved {
+            return Ok(());
+        }
+        self.save(false, observer)
+    }
+
+    /// Ends training if the observer has failed, with the state saved.
+    pub(super) fn check_observer(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let observed = self.unobserved.take().map_or(Ok(()), Err);
+        agree(self.updater.exchange(), observed).or_else(|error| {
+            self.save_interim(observer)?;
+            Err(error)
+        })
+    }
+
+    /// Averages the newest checkpoints.
+    pub(super) fn average_last(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let (step, count) = (self.state.step, self.config.average_last);
+        let (checkpoints, averaged) = (&self.checkpoints, &self.averaged);
+        let paths: Vec<PathBuf> = by_the_first(self.updater.exchange(), || {
+            let mut all = checkpoints.list()?;
+            all.retain(|saved| saved.step <= step && !saved.interim);
+            let newest = all.split_off(all.len().saturating_sub(count));
+            let paths: Vec<_> = newest.into_iter().map(|saved| saved.path).collect();
+            average(&paths)?.save(averaged)?;
+            Ok(paths)
+        })?;
+        let name =
+            |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let of = paths.iter().filter_map(name).collect();
+        let event = Event::Averaged { step: self.state.step, path: self.averaged.clone(), of };
+        self.tell(observer, &event);
+        Ok(())
+    }
+}

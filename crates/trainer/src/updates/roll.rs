@@ -1,0 +1,51 @@
+//! Who has which micro-batches of an update, and how many answers there are in all of them.
+
+use std::ops::Range;
+
+use taper_model::Batch;
+
+use crate::exchange::{ExchangeError, everyone, nodes_of};
+use crate::{BoxError, Exchange};
+
+/// The micro-batches of an update, over all processes. Each process has those that follow on the
+/// one before it.
+#[derive(Debug)]
+pub(crate) struct Roll {
+    /// The number of this process.
+    pub(crate) rank: usize,
+    /// Micro-batches of the update.
+    pub(crate) leaves: usize,
+    /// Answers in all of them.
+    pub(crate) total: usize,
+    /// The micro-batches of each process.
+    shares: Vec<Range<usize>>,
+}
+
+impl Roll {
+    /// Tells the others of `batches`, which this process has, and hears of theirs.
+    pub(crate) fn call(exchange: &mut dyn Exchange, batches: &[Batch]) -> Result<Self, BoxError> {
+        let tokens: usize = batches.iter().map(Batch::tokens).sum();
+        let all: Vec<(usize, usize)> = everyone(exchange, (batches.len(), tokens))?;
+        let mut leaves = 0;
+        let mut share = |&(count, _): &(usize, usize)| {
+            leaves += count;
+            leaves - count..leaves
+        };
+        let shares = all.iter().map(&mut share).collect();
+        let rank = exchange.rank();
+        if all.len() <= rank {
+            return Err(ExchangeError::Garbled { rank }.into());
+        }
+        Ok(Self { rank, leaves, total: all.iter().map(|&(_, tokens)| tokens).sum(), shares })
+    }
+
+    /// The micro-batches of this process.
+    pub(crate) fn own(&self) -> Range<usize> {
+        self.shares[self.rank].clone()
+    }
+
+    /// The subtrees whose sums process `rank` has.
+    pub(crate) fn nodes(&self, rank: usize) -> Vec<Range<usize>> {
+        self.shares.get(rank).map_or_else(Vec::new, |own| nodes_of(0..self.leaves, own))
+    }
+}

@@ -1,0 +1,118 @@
+//! The state of an updater as a checkpoint has it: whole files, however many processes there are.
+
+use std::path::Path;
+
+use candle_core::{DType, Tensor};
+use taper_ops::ParameterStore;
+
+use super::{GradientTree, Updater, joined};
+use crate::checkpoints::tensors::{self, Named};
+use crate::checkpoints::{self, MODEL_FILE, OPTIMIZER_FILE};
+use crate::exchange::{Piece, agree};
+use crate::{BoxError, CheckpointError, Exchange, Optimizer, State, TrainError, TrainingConfig};
+
+/// Names of the weights that are trained, where the model's file has their moving average.
+const WEIGHTS: &str = "weights.";
+
+impl Updater {
+    /// What to save: the tensors of the model's file, and those of the optimizer's. Process 0 gets
+    /// them, and the others, which take part, get nothing.
+    pub(crate) fn export(
+        &mut self,
+        store: &ParameterStore,
+    ) -> Result<(Vec<Named>, Vec<Named>), BoxError> {
+        let mut state = Vec::new();
+        for buffer in &self.state {
+            // All to the first.
+            let mut parts =
+                vec![Tensor::zeros(0, DType::F32, store.device())?; self.exchange.size()];
+            parts[0] = buffer.clone();
+            state.push(joined(&self.exchange.exchange(parts)?, store)?);
+        }
+        if self.exchange.rank() > 0 {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let weights = store.flat()?;
+        let mut optimizer = Vec::new();
+        for (name, buffer) in self.optimizer.buffers().iter().zip(&state) {
+            optimizer.extend(tensors::name_parts(store, &prefix(name), buffer)?);
+        }
+        if self.ema.is_some() {
+            optimizer.extend(tensors::name_parts(store, WEIGHTS, &weights)?);
+        }
+        let model = tensors::name_parts(store, "", self.ema.as_ref().unwrap_or(&weights))?;
+        Ok((model, optimizer))
+    }
+
+    /// The inverse of [`Self::export`]: loads a checkpoint into `store` and new buffers, in every
+    /// process.
+    ///
+    /// A moving average that is newly configured begins at the weights; one that no longer is gets
+    /// dropped.
+    pub(crate) fn import(
+        mut exchange: Box<dyn Exchange>,
+        checkpoint: &Path,
+        saved: &State,
+        store: &ParameterStore,
+        config: &TrainingConfig,
+    ) -> Result<Self, TrainError> {
+        let piece = Piece::new(store.len(), exchange.rank(), exchange.size());
+        let loaded = Loaded::read(checkpoint, saved, store, config, &piece);
+        let Loaded { optimizer, state, ema } =
+            agree(&mut *exchange, loaded.map_err(TrainError::from))?;
+        let gradients = GradientTree::default();
+        Ok(Self { optimizer, exchange, piece, state, ema, gradients, composed: false })
+    }
+}
+
+/// What an updater takes from a checkpoint.
+struct Loaded {
+    optimizer: Box<dyn Optimizer>,
+    state: Vec<Tensor>,
+    ema: Option<Tensor>,
+}
+
+impl Loaded {
+    /// Reads the state of `piece`, and sets the weights in `store`.
+    fn read(
+        checkpoint: &Path,
+        saved: &State,
+        store: &ParameterStore,
+        config: &TrainingConfig,
+        piece: &Piece,
+    ) -> Result<Self, CheckpointError> {
+        let optimizer = config.optimizer.build();
+        let path = checkpoint.join(OPTIMIZER_FILE);
+        let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
+        let model = checkpoints::open_tensors(checkpoint, saved, MODEL_FILE)?;
+        let model = model.flat(store, &[""])?.concat();
+        let file = checkpoints::open_tensors(checkpoint, saved, OPTIMIZER_FILE)?;
+        let names = optimizer.buffers();
+        if !names.iter().any(|name| file.has(&prefix(name))) {
+            let (kind, missing) = (config.optimizer.kind, names.join("', '"));
+            return Err(CheckpointError::OtherOptimizer { path, kind, missing });
+        }
+        let mut prefixes: Vec<String> = names.iter().map(|name| prefix(name)).collect();
+        let has_weights = file.has(WEIGHTS);
+        prefixes.extend(has_weights.then(|| WEIGHTS.to_owned()));
+        let mut buffers = file.flat(store, &prefixes)?;
+        let weights = if has_weights { buffers.pop() } else { None };
+        let flat = |values: Vec<f32>| {
+            let count = values.len();
+            Tensor::from_vec(values, count, store.device()).map_err(failed)
+        };
+        let ema = if config.ema_decay > 0.0 { Some(flat(model.clone())?) } else { None };
+        checkpoints::set_weights(checkpoint, store, weights.unwrap_or(model))?;
+        let own = |mut values: Vec<f32>| {
+            values.truncate(piece.own().end);
+            values.drain(..piece.own().start);
+            flat(values)
+        };
+        Ok(Self { optimizer, state: buffers.into_iter().map(own).collect::<Result<_, _>>()?, ema })
+    }
+}
+
+/// What the tensors of a buffer are named with.
+fn prefix(buffer: &str) -> String {
+    format!("{buffer}.")
+}
