@@ -9,7 +9,7 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use taper_ops::products::multiply;
+use taper_ops::products::{Factor, multiply};
 use taper_ops::rng::Counter;
 use taper_ops::{
     Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, Kernel,
@@ -300,9 +300,11 @@ fn matrix_product(bencher: Bencher<'_, '_>, case: &Product) {
         let counter = Counter::new(key);
         (0..count as u64).map(|i| counter.normal_at(i) as f32).collect::<Vec<_>>()
     };
-    let (a, b) = (values(m * k, 1), values(k * n, 2));
+    let (a, b, mut out) = (values(m * k, 1), values(k * n, 2), vec![0.0; m * n]);
+    let (how, factor) =
+        ((case.kernel, case.products), |values| Factor { values, transposed: false });
     let bencher = bencher.counter(ItemsCount::new(2 * m * k * n));
     bencher.bench_local(|| {
-        multiply(case.kernel, case.products, case.shape, black_box(&a), black_box(&b))
+        multiply(how, case.shape, factor(black_box(&a)), factor(black_box(&b)), &mut out)
     });
 }

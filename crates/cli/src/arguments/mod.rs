@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use taper_run::{LoadSettings, LoadedRun};
 
-pub(crate) use bench::{BenchCommand, BenchDecode, BenchTrain, Preset};
+pub(crate) use bench::{BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset};
 pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
 pub(crate) use evaluate::{Evaluate, Score};
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Runs};

@@ -150,18 +150,14 @@ fn path(device: &Device, dtype: &str) -> String {
         Products::Bf16 => "operands rounded to bf16",
         Products::F32 => "in f32",
     };
-    let kernel = match (Kernel::best(products), products) {
-        (Kernel::Tiles, Products::F32) => {
-            "AMX, on operands split in three bf16 parts (small ones: the gemm crate)"
-        }
-        (Kernel::Tiles, Products::Bf16) => "AMX",
-        (Kernel::Dots, _) => "AVX-512 BF16",
-        (Kernel::Gemm, Products::F32) => "the gemm crate",
-        (Kernel::Gemm, Products::Bf16) => {
-            "the gemm crate, slower than f32: this processor has no bf16 products"
-        }
+    let kernel = Kernel::best(products);
+    let how = match (kernel, products) {
+        (Kernel::Tiles, Products::F32) => ", on operands split in three bf16 parts",
+        (Kernel::Tiles | Kernel::Dots, _) | (_, Products::F32) => "",
+        (_, Products::Bf16) => ", no faster than f32: this processor has no bf16 products",
     };
-    format!("cpu: all fused; products {rounding}, by {kernel}")
+    let (instructions, name) = (kernel.instructions(), kernel.name());
+    format!("cpu: all fused; products {rounding}, by {instructions} ({name}){how}")
 }
 
 /// `512 x 2048`.

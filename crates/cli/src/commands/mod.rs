@@ -2,6 +2,7 @@
 
 mod average;
 mod bench_decode;
+mod bench_kernels;
 mod bench_train;
 mod bleu;
 mod completions;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Score(arguments) => score::run(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
         Command::Bench(BenchCommand::Decode(arguments)) => bench_decode::run(arguments),
+        Command::Bench(BenchCommand::Kernels(arguments)) => bench_kernels::run(arguments),
         Command::Runs(arguments) => runs::run(arguments),
         Command::Average(arguments) => average::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),

@@ -15,7 +15,7 @@ mod tiled;
 
 use crate::float::{Float, for_float, vectorised};
 use crate::host::Host;
-use crate::products::{Kernel, Matrix, Threads, product};
+use crate::products::{Matrix, Packing, Threads, product};
 use crate::shared::Write;
 use crate::spec::{CrossEntropySpec, LossSums};
 use crate::sums::{blocked_max, blocked_sum};
@@ -63,9 +63,9 @@ pub fn smoothed_cross_entropy(
     if !is_fused(tape, &[hidden, weight]) {
         return crate::composed::smoothed_cross_entropy(hidden, weight, targets, spec);
     }
-    let kernel = Kernel::best(spec.products);
-    if hidden.dtype() == DType::F32 && kernel != Kernel::Gemm && rows > 0 {
-        return tiled_cross_entropy(tape, hidden, weight, targets, spec, kernel);
+    let packing = Packing::best(spec.products).filter(|_| hidden.dtype() == DType::F32 && rows > 0);
+    if let Some(packing) = packing.filter(|packing| packing.is_cheaper_than_memory()) {
+        return tiled_cross_entropy(tape, hidden, weight, targets, spec, packing);
     }
     for_float!(hidden, T => chunked_cross_entropy::<T>(tape, hidden, weight, targets, spec))
 }
@@ -113,7 +113,7 @@ fn tiled_cross_entropy(
     weight: &Tensor,
     targets: &[u32],
     spec: &CrossEntropySpec,
-    kernel: Kernel,
+    packing: Packing,
 ) -> Result<(Tensor, LossSums)> {
     let (width, paired) = (hidden.dim(1)?, spec.is_paired());
     let (hidden_host, weight_host) = (Host::new(hidden)?, Host::new(weight)?);
@@ -121,9 +121,9 @@ fn tiled_cross_entropy(
         (hidden_host.elements::<f32>()?, weight_host.elements::<f32>()?);
     let (tiled, (sums, softmaxes)) = crate::profile::time("cross entropy", || {
         let tiled = match paired {
-            false => Tiled::new(kernel, spec, hidden_values, weight_values, targets),
+            false => Tiled::new(packing, spec, hidden_values, weight_values, targets),
             true => Tiled::new(
-                kernel,
+                packing,
                 spec,
                 &arranged(hidden_values, width),
                 weight_values,
@@ -175,6 +175,9 @@ fn tiled_cross_entropy(
     Ok((loss, sums))
 }
 
+/// Rows of a chunk, where each packs all weights again and adds to all of their gradient.
+const PACKED_ROWS: usize = 4 * BLOCK_ROWS;
+
 type HiddenAndWeight<T> = (Vec<T>, Vec<T>);
 
 fn compute<T: Float>(
@@ -190,11 +193,13 @@ fn compute<T: Float>(
         true => (vec![T::default(); hidden.len()], vec![T::default(); weight.len()]),
         false => (Vec::new(), Vec::new()),
     };
-    let mut logits = vec![T::default(); BLOCK_ROWS.min(rows) * classes];
+    let packs = T::as_f32(hidden).is_some() && Packing::best(spec.products).is_some();
+    let chunk_rows = if packs { PACKED_ROWS } else { BLOCK_ROWS };
+    let mut logits = vec![T::default(); chunk_rows.min(rows) * classes];
     let mut sums = LossSums::default();
     let how = (spec.products, Threads::All);
-    for start in (0..rows).step_by(BLOCK_ROWS) {
-        let chunk = BLOCK_ROWS.min(rows - start);
+    for start in (0..rows).step_by(chunk_rows) {
+        let chunk = chunk_rows.min(rows - start);
         let logits = &mut logits[..chunk * classes];
         let (hidden_at, weight_at, logits_at) =
             (Matrix::rows(width).at(start * width), Matrix::rows(width), Matrix::rows(classes));
@@ -209,13 +214,11 @@ fn compute<T: Float>(
         let scale = if differentiate { Some(T::of(spec.scale)) } else { None };
         let targets = &targets[start..start + chunk];
         let row_sums: Vec<LossSums> = if spec.is_paired() {
-            let (first, second) = logits.split_at_mut(chunk / 2 * classes);
-            let rows =
-                first.par_chunks_mut(classes).zip(second.par_chunks_mut(classes)).enumerate();
-            rows.map(|(i, (first, second))| {
-                pair(first, second, [targets[i], targets[i + chunk / 2]], spec, differentiate)
-            })
-            .collect()
+            let blocks = logits.par_chunks_mut(BLOCK_ROWS * classes);
+            let blocks = blocks.zip(targets.par_chunks(BLOCK_ROWS));
+            blocks
+                .flat_map(|(logits, targets)| pairs(logits, targets, spec, differentiate))
+                .collect()
         } else {
             let rows = logits.par_chunks_mut(classes).zip(targets);
             rows.map(|(row, &target)| loss_row(row, target as usize, spec.smoothing, scale))
@@ -243,6 +246,21 @@ fn compute<T: Float>(
         }
     }
     (sums, differentiate.then_some((grad_hidden, grad_weight)))
+}
+
+/// The sums of the pairs of a block; its logits become their gradients if `differentiate`.
+fn pairs<'a, T: Float>(
+    logits: &'a mut [T],
+    targets: &'a [u32],
+    spec: &'a CrossEntropySpec,
+    differentiate: bool,
+) -> impl ParallelIterator<Item = LossSums> + 'a {
+    let (half, classes) = (targets.len() / 2, logits.len() / targets.len());
+    let (first, second) = logits.split_at_mut(half * classes);
+    let rows = first.par_chunks_mut(classes).zip(second.par_chunks_mut(classes));
+    rows.enumerate().map(move |(i, (first, second))| {
+        pair(first, second, [targets[i], targets[i + half]], spec, differentiate)
+    })
 }
 
 vectorised! {

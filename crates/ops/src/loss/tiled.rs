@@ -9,7 +9,7 @@
 use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};
 use crate::float::vectorised;
-use crate::products::{DEPTH, Kernel, Matrix, PANEL, Packed, PackedProducts};
+use crate::products::{DEPTH, Matrix, PANEL, Packed, PackedProducts, Packing};
 use crate::shared::{Shared, Write};
 use crate::spec::{CrossEntropySpec, LossSums};
 use rayon::prelude::*;
@@ -20,7 +20,7 @@ const CLASSES: usize = 512;
 
 /// What the passes share: the packed operands, and what is computed with them.
 pub(super) struct Tiled {
-    kernel: Kernel,
+    packing: Packing,
     spec: CrossEntropySpec,
     width: usize,
     classes: usize,
@@ -40,7 +40,7 @@ struct Block {
 impl Tiled {
     /// Where tokens are pairs, `hidden` and `targets` are [arranged](super::pairs::arranged).
     pub(super) fn new(
-        kernel: Kernel,
+        packing: Packing,
         spec: &CrossEntropySpec,
         hidden: &[f32],
         weight: &[f32],
@@ -50,19 +50,19 @@ impl Tiled {
         let classes = weight.len() / width.max(1);
         let rows = Matrix::rows(width);
         Self {
-            kernel,
+            packing,
             spec: *spec,
             width,
             classes,
             targets: targets.to_vec(),
-            hidden: Packed::left((hidden, rows), targets.len(), width, spec.products),
-            classifier: Packed::right((weight, rows.transposed()), width, classes, spec.products),
+            hidden: Packed::left((hidden, rows), targets.len(), width, packing),
+            classifier: Packed::right((weight, rows.transposed()), width, classes, packing),
         }
     }
 
     fn worker(&self) -> Worker {
         Worker {
-            products: PackedProducts::new(self.kernel, self.spec.products),
+            products: PackedProducts::new(self.packing),
             logits: vec![0.0; TOKENS * CLASSES],
             sums: Vec::new(),
         }
@@ -195,7 +195,7 @@ impl Tiled {
             (weight, Matrix::rows(self.width)),
             self.classes,
             self.width,
-            self.spec.products,
+            self.packing,
         );
         let stride = weight.panels() * PANEL;
         out.par_chunks_mut(TOKENS * self.width).enumerate().for_each_init(
@@ -237,7 +237,7 @@ impl Tiled {
             (hidden, Matrix::rows(self.width)),
             self.targets.len(),
             self.width,
-            self.spec.products,
+            self.packing,
         );
         let stride = hidden.panels() * PANEL;
         let shared = Shared::new(out);

@@ -4,7 +4,8 @@
 //!
 //! The intrinsics are not stable in Rust; the instructions are a dozen lines of assembly.
 
-use super::tile::{Line, PANEL, Results, STEP_LINES};
+use super::operand::{Line, PANEL, Results};
+use super::tile::STEP_LINES;
 use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
@@ -92,7 +93,7 @@ impl Tiles {
         parts: usize,
         results: Results,
     ) {
-        let Results { first: c, stride, add } = results;
+        let Results { first: c, stride, add, .. } = results;
         debug_assert!(STEP_LINES * 64 == 2048 && PANEL == 32 && (parts == 1 || parts == 3));
         let (row, half) = (4 * stride, 64 * stride);
         // SAFETY: tiles 0 to 3 are read from and written to the 32 × 32 values of `c` that the
@@ -188,6 +189,27 @@ impl Tiles {
                 c = in(reg) c, d = in(reg) c.byte_add(half), row = in(reg) row, options(nostack),
             );
         }
+    }
+
+    /// Multiplies two tiles of zeros and adds to four, `rounds` times; returns how many numbers at
+    /// a time.
+    pub(super) fn multiply_zeros(&self, rounds: usize) -> usize {
+        for _ in 0..rounds {
+            // SAFETY: the tiles are configured, and no memory is touched.
+            unsafe {
+                asm!(
+                    "tilezero tmm4",
+                    "tilezero tmm5",
+                    "tdpbf16ps tmm0, tmm4, tmm5",
+                    "tdpbf16ps tmm1, tmm4, tmm5",
+                    "tdpbf16ps tmm2, tmm4, tmm5",
+                    "tdpbf16ps tmm3, tmm4, tmm5",
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, options(nostack, nomem),
+                );
+            }
+        }
+        4 * 16 * 16 * 32
     }
 }
 

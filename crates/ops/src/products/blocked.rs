@@ -1,18 +1,18 @@
-//! The blocking around the bf16 kernels: what is packed when, and what stays in which cache.
+//! The blocking around the kernels that pack: what is packed when, and what stays in which cache.
 //!
 //! The right operand is packed whole, in panels of 32 columns. The left one is packed in blocks of
 //! rows that fit the second-level cache. A panel of the right operand, a few hundred values deep,
 //! stays in the first-level cache while the rows of a block pass by.
 
-use super::tile::{DEPTH, Line, Operand, PANEL, Results, STEP_LINES, pack_panel};
-use super::{Finish, Kernel, Products, Threads};
+use super::operand::{DEPTH, Line, Operand, PANEL, Results};
+use super::packed::Packed;
+use super::packing::{Multiply, Packing};
+use super::{Finish, Threads};
 use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Depth steps of a block: 512 values, 32 KiB of a panel in one part.
-const BLOCK_STEPS: usize = 512 / DEPTH;
 /// Panels of rows in a block: 256 rows, 256 KiB of the left operand in one part.
 const BLOCK_PANELS: usize = 256 / PANEL;
 /// Multiply-adds below which a second thread costs more than it brings.
@@ -38,7 +38,7 @@ thread_local! {
 
 /// Lends a scratch vector of at least `lines`. Taken out of its cell, so that a task that runs
 /// while another waits gets its own.
-fn with_scratch<R>(
+pub(super) fn with_scratch<R>(
     cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>,
     lines: usize,
     work: impl FnOnce(&mut [Line]) -> R,
@@ -74,20 +74,19 @@ pub(super) unsafe fn product(
     left: &Operand<'_>,
     right: &Operand<'_>,
     to: Destination,
-    (kernel, products, threads): (Kernel, Products, Threads),
+    (packing, threads): (Packing, Threads),
     finish: Option<Finish<'_, f32>>,
 ) -> bool {
     if threads == Threads::All && left.depth >= DEEP && left.count * right.count <= DEEP_RESULTS {
         // SAFETY: the caller's promise.
-        unsafe { deep_product(left, right, to, kernel, products) };
+        unsafe { deep_product(left, right, to, packing) };
         return false;
     }
-    let parts = parts(products);
     let threads = worthwhile(left, right.count, threads);
-    with_scratch(&RIGHT, right.panels() * right.steps() * parts * STEP_LINES, |packed| {
-        pack(right, 0..right.panels(), 0..right.steps(), parts, packed, threads);
+    with_scratch(&RIGHT, right.panels() * right.steps() * packing.step_lines(), |packed| {
+        pack(right, 0..right.panels(), 0..right.steps(), packing, packed, threads);
         // SAFETY: the caller's promise.
-        unsafe { multiply(left, packed, right.count, to, (kernel, parts, threads), finish) }
+        unsafe { multiply(left, packed, right.count, to, (packing, threads), finish) }
     })
 }
 
@@ -100,13 +99,13 @@ pub(super) unsafe fn product_with_packed(
     left: &Operand<'_>,
     right: &Packed,
     to: Destination,
-    (kernel, threads): (Kernel, Threads),
+    threads: Threads,
     finish: Option<Finish<'_, f32>>,
 ) -> bool {
-    assert!(right.steps == left.steps());
-    let how = (kernel, right.parts, worthwhile(left, right.count, threads));
+    assert!(right.steps() == left.steps());
+    let how = (right.packing(), worthwhile(left, right.columns(), threads));
     // SAFETY: the caller's promise.
-    unsafe { multiply(left, &right.lines, right.count, to, how, finish) }
+    unsafe { multiply(left, right.all_lines(), right.columns(), to, how, finish) }
 }
 
 fn worthwhile(left: &Operand<'_>, columns: usize, threads: Threads) -> Threads {
@@ -122,18 +121,15 @@ unsafe fn multiply(
     right: &[Line],
     columns: usize,
     to: Destination,
-    (kernel, parts, threads): (Kernel, usize, Threads),
+    (packing, threads): (Packing, Threads),
     finish: Option<Finish<'_, f32>>,
 ) -> bool {
     let panels = columns.div_ceil(PANEL);
-    let panel_lines = left.steps() * parts * STEP_LINES;
     let job = Job {
         left,
         right,
         columns,
-        panel_lines,
-        parts,
-        kernel,
+        packing,
         write: to.write,
         offset: to.offset,
         stride: to.stride,
@@ -186,13 +182,7 @@ unsafe fn multiply(
 ///
 /// # Safety
 /// As [`product`].
-unsafe fn deep_product(
-    left: &Operand<'_>,
-    right: &Operand<'_>,
-    to: Destination,
-    kernel: Kernel,
-    products: Products,
-) {
+unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination, packing: Packing) {
     let (rows, columns) = (left.count, right.count);
     let stretch = left.depth.div_ceil(STRETCHES).next_multiple_of(DEPTH);
     let count = left.depth.div_ceil(stretch);
@@ -212,7 +202,7 @@ unsafe fn deep_product(
                 &left.stretch(start, stretch),
                 &right.stretch(start, stretch),
                 to,
-                (kernel, products, Threads::One),
+                (packing, Threads::One),
                 None,
             )
         };
@@ -235,15 +225,15 @@ unsafe fn deep_product(
 
 /// Packs depth steps of some panels, one panel after the other, walking through memory in the order
 /// in which the operand lies there.
-fn pack(
+pub(super) fn pack(
     operand: &Operand<'_>,
     panels: Range<usize>,
     steps: Range<usize>,
-    parts: usize,
+    packing: Packing,
     lines: &mut [Line],
     threads: Threads,
 ) {
-    let step_lines = parts * STEP_LINES;
+    let step_lines = packing.step_lines();
     let panel_lines = steps.len() * step_lines;
     let shared = Shared::new(lines);
     // Rows of the summed dimension are walked across all panels; rows along it, one panel after the
@@ -258,7 +248,10 @@ fn pack(
             // SAFETY: each pair of a panel and a step has its own lines, and `lines` outlives the
             // loops.
             let lines = unsafe { shared.range(start..start + step_lines) };
-            pack_panel(operand, panel, step..step + 1, parts, lines);
+            let next =
+                if other + 1 < inner.end { (index, other + 1) } else { (index + 1, inner.start) };
+            operand.prefetch(if along { next } else { (next.1, next.0) });
+            packing.pack_step(operand, panel, step, lines);
         }
     };
     match threads {
@@ -276,9 +269,7 @@ struct Job<'a> {
     left: &'a Operand<'a>,
     right: &'a [Line],
     columns: usize,
-    panel_lines: usize,
-    parts: usize,
-    kernel: Kernel,
+    packing: Packing,
     write: Write,
     offset: usize,
     stride: usize,
@@ -287,18 +278,18 @@ struct Job<'a> {
 impl Job<'_> {
     /// The rows of some panels of the left operand times the columns of some of the right.
     fn run(&self, rows: Range<usize>, columns: Range<usize>, out: &Shared<f32>) {
-        let (steps, step_lines) = (self.left.steps(), self.parts * STEP_LINES);
-        let multiply = Multiply::new(self.kernel);
-        with_scratch(&LEFT, rows.len() * BLOCK_STEPS.min(steps) * step_lines, |packed| {
+        let (steps, step_lines) = (self.left.steps(), self.packing.step_lines());
+        let block_steps = self.packing.block_steps().min(steps.max(1));
+        let multiply = Multiply::new(self.packing);
+        with_scratch(&LEFT, rows.len() * block_steps * step_lines, |packed| {
             // A product over nothing still has to write its zeros.
-            for start in (0..steps.max(1)).step_by(BLOCK_STEPS) {
-                let depth = start..(start + BLOCK_STEPS).min(steps);
+            for start in (0..steps.max(1)).step_by(block_steps) {
+                let depth = start..(start + block_steps).min(steps);
                 let lines = depth.len() * step_lines;
-                pack(self.left, rows.clone(), depth.clone(), self.parts, packed, Threads::One);
+                pack(self.left, rows.clone(), depth.clone(), self.packing, packed, Threads::One);
                 let add = self.write == Write::Add || start > 0;
                 for column in columns.clone() {
-                    let right =
-                        &self.right[column * self.panel_lines + start * step_lines..][..lines];
+                    let right = &self.right[(column * steps + start) * step_lines..][..lines];
                     for (i, row) in rows.clone().enumerate() {
                         self.block(
                             &multiply,
@@ -331,8 +322,8 @@ impl Job<'_> {
         out: &Shared<f32>,
     ) {
         assert!(
-            left.len() >= steps * self.parts * STEP_LINES
-                && right.len() >= steps * self.parts * STEP_LINES
+            left.len() >= steps * self.packing.step_lines()
+                && right.len() >= steps * self.packing.step_lines()
         );
         let (rows, columns) = (
             (self.left.count - row * PANEL).min(PANEL),
@@ -346,13 +337,7 @@ impl Job<'_> {
             // SAFETY: 32 rows of 32 values from there, and the operands' lines are there by the
             // assertion above.
             unsafe {
-                multiply.run(
-                    left,
-                    right,
-                    steps,
-                    self.parts,
-                    Results { first, stride: self.stride, add },
-                )
+                multiply.run(left, right, steps, Results { first, stride: self.stride, rows, add })
             };
             return;
         }
@@ -369,13 +354,8 @@ impl Job<'_> {
         }
         // SAFETY: `edge` has 32 rows of 32 values.
         unsafe {
-            multiply.run(
-                left,
-                right,
-                steps,
-                self.parts,
-                Results { first: edge.0.as_mut_ptr(), stride: PANEL, add },
-            )
+            let first = edge.0.as_mut_ptr();
+            multiply.run(left, right, steps, Results { first, stride: PANEL, rows, add })
         };
         for (i, edge) in edge.0.chunks_exact(PANEL).take(rows).enumerate() {
             // SAFETY: as above.
@@ -387,190 +367,3 @@ impl Job<'_> {
 /// A block at the edge of the destination, computed whole.
 #[repr(align(64))]
 struct Edge([f32; PANEL * PANEL]);
-
-/// A kernel made ready on this thread.
-enum Multiply {
-    #[cfg(target_arch = "x86_64")]
-    Tiles(super::amx::Tiles),
-    #[cfg(target_arch = "x86_64")]
-    Dots,
-}
-
-impl Multiply {
-    fn new(kernel: Kernel) -> Self {
-        match kernel {
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Tiles => Self::Tiles(super::amx::Tiles::configure()),
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Dots if super::has_avx512_bf16() => Self::Dots,
-            other => unreachable!("{other:?} does not work on packed operands"),
-        }
-    }
-
-    /// # Safety
-    /// As the kernels': enough lines, and a destination of 32 rows of 32 values.
-    #[allow(unused_variables, reason = "other processors have no such kernel")]
-    unsafe fn run(
-        &self,
-        left: &[Line],
-        right: &[Line],
-        steps: usize,
-        parts: usize,
-        results: Results,
-    ) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the caller's promise.
-            Self::Tiles(tiles) => unsafe {
-                tiles.multiply(left.as_ptr(), right.as_ptr(), steps, parts, results)
-            },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the caller's promise; `new` found the features.
-            Self::Dots => unsafe {
-                super::dot::multiply(left.as_ptr(), right.as_ptr(), steps, results)
-            },
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => {}
-        }
-    }
-}
-
-/// An operand packed once, for many products with parts of it.
-#[derive(Debug)]
-pub(crate) struct Packed {
-    lines: Vec<Line>,
-    /// Rows or columns.
-    count: usize,
-    panels: usize,
-    steps: usize,
-    parts: usize,
-}
-
-impl Packed {
-    pub(super) fn new(operand: &Operand<'_>, products: Products) -> Self {
-        let parts = parts(products);
-        let (panels, steps) = (operand.panels(), operand.steps());
-        let panel_lines = steps * parts * STEP_LINES;
-        let mut lines = vec![Line::ZERO; panels * panel_lines];
-        pack(operand, 0..panels, 0..steps, parts, &mut lines, Threads::All);
-        Self { lines, count: operand.count, panels, steps, parts }
-    }
-
-    /// Columns, of a right operand.
-    pub(super) fn columns(&self) -> usize {
-        self.count
-    }
-
-    /// Panels of [`PANEL`] rows or columns.
-    pub(crate) fn panels(&self) -> usize {
-        self.panels
-    }
-
-    /// Some steps of one panel.
-    fn lines(&self, panel: usize, steps: &Range<usize>) -> &[Line] {
-        let step_lines = self.parts * STEP_LINES;
-        let start = (panel * self.steps + steps.start) * step_lines;
-        &self.lines[start..start + steps.len() * step_lines]
-    }
-}
-
-fn parts(products: Products) -> usize {
-    if products == Products::Bf16 { 1 } else { 3 }
-}
-
-/// Products of packed operands on the calling thread.
-pub(crate) struct PackedProducts {
-    multiply: Multiply,
-    parts: usize,
-    scratch: Vec<Line>,
-}
-
-impl PackedProducts {
-    /// For a kernel that works on packed operands.
-    pub(crate) fn new(kernel: Kernel, products: Products) -> Self {
-        Self { multiply: Multiply::new(kernel), parts: parts(products), scratch: Vec::new() }
-    }
-
-    /// `out ← [out +]` some panels of `left` times some of `right`, summed over all steps. `out` is
-    /// row-major with `stride`, and has room for whole panels: what lies outside the operands
-    /// is zero.
-    pub(crate) fn of_panels(
-        &self,
-        left: (&Packed, Range<usize>),
-        right: (&Packed, Range<usize>),
-        out: &mut [f32],
-        stride: usize,
-    ) {
-        assert!(left.0.steps == right.0.steps);
-        let steps = 0..left.0.steps;
-        self.blocks(
-            left.1.len(),
-            |row| left.0.lines(left.1.start + row, &steps),
-            right,
-            &steps,
-            (out, stride),
-            Write::Replace,
-        );
-    }
-
-    /// `out ← [out +] left · right[from..]`: a left operand that is packed for this product alone,
-    /// times as many steps of all panels of `right` as it is deep. `out` as above.
-    pub(super) fn of_operand(
-        &mut self,
-        left: &Operand<'_>,
-        right: &Packed,
-        from: usize,
-        (out, stride): (&mut [f32], usize),
-        write: Write,
-    ) {
-        let steps = from..from + left.steps();
-        let lines = left.steps() * self.parts * STEP_LINES;
-        let mut packed = std::mem::take(&mut self.scratch);
-        packed.resize(packed.len().max(left.panels() * lines), Line::ZERO);
-        pack(left, 0..left.panels(), 0..left.steps(), self.parts, &mut packed, Threads::One);
-        self.blocks(
-            left.panels(),
-            |row| &packed[row * lines..(row + 1) * lines],
-            (right, 0..right.panels),
-            &steps,
-            (out, stride),
-            write,
-        );
-        self.scratch = packed;
-    }
-
-    fn blocks<'a>(
-        &self,
-        rows: usize,
-        left: impl Fn(usize) -> &'a [Line],
-        (right, columns): (&Packed, Range<usize>),
-        steps: &Range<usize>,
-        (out, stride): (&mut [f32], usize),
-        write: Write,
-    ) {
-        assert!(
-            right.parts == self.parts
-                && columns.len() * PANEL <= stride
-                && rows * PANEL * stride <= out.len()
-        );
-        for (j, column) in columns.enumerate() {
-            let right = right.lines(column, steps);
-            for i in 0..rows {
-                let left = left(i);
-                assert!(left.len() >= right.len());
-                // SAFETY: both operands have the lines of all steps, and `out` has 32 rows of 32
-                // values from there, by the assertions.
-                unsafe {
-                    let first = out.as_mut_ptr().add(i * PANEL * stride + j * PANEL);
-                    self.multiply.run(
-                        left,
-                        right,
-                        steps.len(),
-                        self.parts,
-                        Results { first, stride, add: write == Write::Add },
-                    );
-                }
-            }
-        }
-    }
-}

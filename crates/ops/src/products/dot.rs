@@ -1,7 +1,8 @@
 //! Products on AVX-512 BF16: a dot product of two bf16 pairs for each of sixteen columns, summed in
 //! f32.
 
-use super::tile::{Line, PANEL, Results, STEP_LINES, TILE};
+use super::operand::{Line, Results};
+use super::tile::{STEP_LINES, TILE};
 use std::arch::x86_64::*;
 
 /// Rows whose sums stay in registers at a time.
@@ -14,8 +15,8 @@ const ROWS: usize = 8;
 /// has 32 rows of 32 values.
 #[target_feature(enable = "avx512f,avx512bf16")]
 pub(super) unsafe fn multiply(a: *const Line, b: *const Line, steps: usize, results: Results) {
-    let Results { first: c, stride, add } = results;
-    for first in (0..PANEL).step_by(ROWS) {
+    let Results { first: c, stride, rows, add } = results;
+    for first in (0..rows).step_by(ROWS) {
         let (half, unit) = (first / TILE, first % TILE);
         let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
         // SAFETY: rows `first … first + 7` of `c` exist, and every line read is within the
@@ -47,4 +48,23 @@ pub(super) unsafe fn multiply(a: *const Line, b: *const Line, steps: usize, resu
             }
         }
     }
+}
+
+/// Multiplies and adds on `SUMS` registers, `rounds` times; returns how many numbers at a time.
+///
+/// # Safety
+/// The processor has avx512f and avx512bf16.
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(super) unsafe fn multiply_registers<const SUMS: usize>(rounds: usize) -> usize {
+    // SAFETY: both are 64 bytes of plain bits.
+    let factor: __m512bh =
+        unsafe { std::mem::transmute(_mm512_set1_epi32(std::hint::black_box(0))) };
+    let mut sums = [_mm512_setzero_ps(); SUMS];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = _mm512_dpbf16_ps(*sum, factor, factor);
+        }
+    }
+    std::hint::black_box(sums);
+    SUMS * 2 * TILE
 }

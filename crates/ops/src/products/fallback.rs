@@ -1,5 +1,5 @@
-//! Products by the `gemm` crate: for f64, for processors without bf16 instructions, and as the
-//! others' oracle.
+//! Products by the `gemm` crate: for f64, for processors without a kernel that packs, and as
+//! the others' oracle.
 
 use super::{Matrix, Threads};
 use crate::float::Float;

@@ -10,6 +10,12 @@ pub enum Kernel {
     Tiles,
     /// AVX-512 BF16.
     Dots,
+    /// Multiply-adds of AVX-512F.
+    Fma512,
+    /// Multiply-adds of AVX2 and FMA.
+    Fma256,
+    /// Multiply-adds of NEON.
+    Neon,
     /// The `gemm` crate.
     Gemm,
 }
@@ -40,7 +46,8 @@ pub enum KernelError {
 
 impl Kernel {
     /// All of them, the fastest first.
-    pub const ALL: [Self; 3] = [Self::Tiles, Self::Dots, Self::Gemm];
+    pub const ALL: [Self; 6] =
+        [Self::Tiles, Self::Dots, Self::Fma512, Self::Fma256, Self::Neon, Self::Gemm];
 
     /// The name that `TAPER_KERNEL` takes.
     #[must_use]
@@ -48,20 +55,33 @@ impl Kernel {
         match self {
             Self::Tiles => "tiles",
             Self::Dots => "dots",
+            Self::Fma512 => "fma512",
+            Self::Fma256 => "fma256",
+            Self::Neon => "neon",
             Self::Gemm => "gemm",
         }
     }
 
-    /// The fastest kernel for f32 tensors that this processor has, or the one that was
-    /// [chosen](Kernel::chosen) where it serves.
+    /// What it is made of.
+    #[must_use]
+    pub const fn instructions(self) -> &'static str {
+        match self {
+            Self::Tiles => "AMX",
+            Self::Dots => "AVX-512 BF16",
+            Self::Fma512 => "AVX-512F",
+            Self::Fma256 => "AVX2 and FMA",
+            Self::Neon => "NEON",
+            Self::Gemm => "the gemm crate",
+        }
+    }
+
+    /// The kernel for f32 tensors: the one that was [chosen](Kernel::chosen) where it serves, or
+    /// else the fastest that does.
     #[must_use]
     pub fn best(products: Products) -> Self {
-        let chosen = Self::chosen().unwrap_or_default();
-        [Self::Tiles, Self::Dots]
-            .into_iter()
-            .filter(|kernel| chosen.is_none_or(|chosen| chosen == *kernel))
-            .find(|kernel| kernel.serves(products))
-            .unwrap_or(Self::Gemm)
+        let chosen = Self::chosen().ok().flatten();
+        let all = chosen.into_iter().chain(Self::ALL);
+        all.into_iter().find(|kernel| kernel.serves(products)).unwrap_or(Self::Gemm)
     }
 
     /// What the environment variable `TAPER_KERNEL` chooses, to compare or to work around a virtual
@@ -98,22 +118,32 @@ impl Kernel {
     /// Whether this processor has it.
     #[must_use]
     pub fn is_here(self) -> bool {
-        self.serves(Products::Bf16)
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Tiles => super::amx::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Dots => super::has_avx512_bf16(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Fma512 => std::arch::is_x86_feature_detected!("avx512f"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Fma256 => {
+                std::arch::is_x86_feature_detected!("avx2")
+                    && std::arch::is_x86_feature_detected!("fma")
+            }
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            Self::Gemm => true,
+            #[allow(unreachable_patterns, reason = "every processor lacks some of them")]
+            Self::Tiles | Self::Dots | Self::Fma512 | Self::Fma256 | Self::Neon => false,
+        }
     }
 
     /// Whether this kernel can compute such products here.
     #[must_use]
     pub fn serves(self, products: Products) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Tiles => super::amx::is_available(),
-            // Six products at twice the rate of f32 multiply-adds would be slower than those.
-            #[cfg(target_arch = "x86_64")]
-            Self::Dots => products == Products::Bf16 && super::has_avx512_bf16(),
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::Tiles | Self::Dots => false,
-            Self::Gemm => true,
-        }
+        // Six products at twice the rate of f32 multiply-adds would be slower than those.
+        let splits_in_vain = self == Self::Dots && products == Products::F32;
+        self.is_here() && !splits_in_vain
     }
 }
 
@@ -131,7 +161,7 @@ mod tests {
         let unknown = Kernel::named("tile", |_| true).unwrap_err().to_string();
         assert_eq!(
             unknown,
-            "TAPER_KERNEL=tile: no such matrix kernel; this processor has tiles, dots, gemm"
+            "TAPER_KERNEL=tile: no such matrix kernel; this processor has tiles, dots, fma512, fma256, neon, gemm"
         );
     }
 

@@ -1,19 +1,26 @@
 //! Matrix products on strided host slices: the one place that multiplies matrices on the CPU.
 //!
-//! Three kernels, chosen by what the processor has and by [`Products`]:
+//! [`Kernel`]s, chosen by what the processor has and by [`Products`]:
 //! - [`Kernel::Tiles`]: Intel AMX, twenty times the rate of f32 multiply-adds in bf16. An f32
-//!   product is made of six bf16 ones, on operands split exactly into three parts each ([`tile`]):
+//!   product is made of six bf16 ones, on operands split exactly into three parts each:
 //!   as accurate as f32 arithmetic, and up to twice as fast;
 //! - [`Kernel::Dots`]: AVX-512 BF16, for bf16 products alone;
-//! - [`Kernel::Gemm`]: the `gemm` crate, everywhere; bf16 products round the operands first, which
-//!   makes it the oracle.
+//! - [`Kernel::Fma512`], [`Kernel::Fma256`], [`Kernel::Neon`]: multiply-adds of f32, on registers
+//!   of each width; bf16 products round the operands while they pack them;
+//! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors that have none of these, and as
+//!   the others' oracle.
+//!
+//! All but the last pack their operands and share the rest: [`blocked`].
 //!
 //! Results do not depend on the number of threads: rows and columns are split between them, and the
 //! summed dimension only at places that the shape of the product fixes.
 
-// Elsewhere no kernel packs its operands: the code for those that do compiles, and nothing calls
-// it.
-#![cfg_attr(not(target_arch = "x86_64"), allow(unreachable_code, unused_variables, dead_code))]
+// On other processors no kernel packs its operands: the code for those that do compiles, and
+// nothing calls it.
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(unreachable_code, unused_variables, dead_code)
+)]
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -21,18 +28,28 @@ mod blocked;
 #[cfg(target_arch = "x86_64")]
 mod dot;
 mod fallback;
+mod fma;
 mod kernel;
+mod operand;
+mod packed;
+mod packing;
+mod peak;
+#[cfg(target_arch = "x86_64")]
 mod tile;
+mod vector;
 
 use crate::float::Float;
 use crate::parallel::CHUNK;
 use crate::shared::{Shared, Write, filled};
-pub(crate) use blocked::{Packed, PackedProducts};
 use candle_core::{DType, Device};
 use fallback::matmul;
 pub use kernel::{Kernel, KernelError};
+use operand::Operand;
+pub(crate) use operand::{DEPTH, PANEL};
+pub(crate) use packed::{Packed, PackedProducts};
+pub(crate) use packing::Packing;
+pub use peak::multiply_adds_on_registers;
 use rayon::prelude::*;
-pub(crate) use tile::{DEPTH, PANEL};
 
 /// How the operands of matrix products are rounded. Sums are in f32 always, and so is everything
 /// that is not a product.
@@ -135,7 +152,7 @@ pub(crate) fn product_then<T: Float>(
             Right::Plain(values, at) => {
                 raw_product((m, k, n), a, (values, at), (room, to), Write::Replace, how, finish)
             }
-            Right::Packed(packed) => packed_product((m, k, n), a, packed, room, products, finish),
+            Right::Packed(packed) => packed_product((m, k, n), a, packed, room, finish),
         })
     };
     if let Some(finish) = finish.filter(|_| !is_finished) {
@@ -165,13 +182,12 @@ unsafe fn packed_product<T: Float>(
     (a, a_at): (&[T], Matrix),
     b: &Packed,
     out: Shared<T>,
-    products: Products,
     finish: Option<Finish<'_, T>>,
 ) -> bool {
     let (Some(a), Some(values)) = (T::as_f32(a), T::shared_f32(out)) else {
         unreachable!("only f32 is packed")
     };
-    let left = tile::Operand::left(a, a_at, m, k);
+    let left = Operand::left(a, a_at, m, k);
     assert!(
         a_at.end(m, k) <= a.len()
             && left.is_packable()
@@ -186,9 +202,7 @@ unsafe fn packed_product<T: Float>(
     let finish = finish.map(of_f32);
     let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
     // SAFETY: the caller's promise, and the extents by the assertion.
-    unsafe {
-        blocked::product_with_packed(&left, b, to, (Kernel::best(products), Threads::All), finish)
-    }
+    unsafe { blocked::product_with_packed(&left, b, to, Threads::All, finish) }
 }
 
 /// `finish` for rows that are known to be f32.
@@ -227,7 +241,7 @@ pub(crate) unsafe fn raw_product<T: Float>(
         match (T::as_f32(a), T::as_f32(b), T::shared_f32(out)) {
             (Some(a), Some(b), Some(out)) => {
                 let kernel = match (products, threads) {
-                    // Splitting operands in three does not pay for small products.
+                    // Packing operands does not pay for small products.
                     (Products::F32, Threads::One) => Kernel::Gemm,
                     _ => Kernel::best(products),
                 };
@@ -251,67 +265,40 @@ pub(crate) unsafe fn raw_product<T: Float>(
     }
 }
 
-/// `a (m, k) · b (k, n)`, row-major, on every thread by a kernel of one's choice: for comparisons.
-/// `None` where it does not serve.
+/// An operand of [`multiply`]: row-major, or its transpose.
+#[derive(Debug, Clone, Copy)]
+pub struct Factor<'a> {
+    /// The elements.
+    pub values: &'a [f32],
+    /// Whether it is the transpose of the factor that lies there row-major.
+    pub transposed: bool,
+}
+
+/// `out (m, n) = a (m, k) · b (k, n)`, on every thread by a kernel of one's choice: for comparisons.
+/// Returns whether it serves; nothing is done where not.
 ///
 /// # Panics
 /// When the operands have other sizes.
 #[must_use]
 pub fn multiply(
-    kernel: Kernel,
-    products: Products,
+    (kernel, products): (Kernel, Products),
     (m, k, n): (usize, usize, usize),
-    a: &[f32],
-    b: &[f32],
-) -> Option<Vec<f32>> {
-    assert!(a.len() == m * k && b.len() == k * n);
-    let (a, b) = ((a, Matrix::rows(k)), (b, Matrix::rows(n)));
-    let how = (kernel, products, Threads::All);
-    // SAFETY: the room is this function's alone, and the product writes all of it.
-    let multiply = || unsafe {
-        filled(m * n, |room| {
-            product_f32((m, k, n), a, b, (room, Matrix::rows(n)), Write::Replace, how, None)
-        })
-        .0
+    a: Factor<'_>,
+    b: Factor<'_>,
+    out: &mut [f32],
+) -> bool {
+    assert!(a.values.len() == m * k && b.values.len() == k * n && out.len() == m * n);
+    let at = |factor: Factor<'_>, rows, columns| match factor.transposed {
+        true => Matrix::rows(rows).transposed(),
+        false => Matrix::rows(columns),
     };
-    kernel.serves(products).then(multiply)
-}
-
-impl Packed {
-    /// A left operand `(m, k)`: rows in panels.
-    pub(crate) fn left(
-        (values, at): (&[f32], Matrix),
-        rows: usize,
-        depth: usize,
-        products: Products,
-    ) -> Self {
-        Self::new(&tile::Operand::left(values, at, rows, depth), products)
+    let (a, b) = ((a.values, at(a, m, k)), (b.values, at(b, k, n)));
+    if kernel.serves(products) {
+        let (to, how) = ((Shared::new(out), Matrix::rows(n)), (kernel, products, Threads::All));
+        // SAFETY: `out` is borrowed mutably.
+        unsafe { product_f32((m, k, n), a, b, to, Write::Replace, how, None) };
     }
-
-    /// A right operand `(k, n)`: columns in panels.
-    pub(crate) fn right(
-        (values, at): (&[f32], Matrix),
-        depth: usize,
-        columns: usize,
-        products: Products,
-    ) -> Self {
-        Self::new(&tile::Operand::right(values, at, columns, depth), products)
-    }
-}
-
-impl PackedProducts {
-    /// `out ← [out +] a (m, k) · right[from · DEPTH ..][.. k]`; `out` is row-major with a stride
-    /// and has room for whole panels.
-    pub(crate) fn of_matrix(
-        &mut self,
-        (a, a_at): (&[f32], Matrix),
-        (m, k): (usize, usize),
-        (right, from): (&Packed, usize),
-        out: (&mut [f32], usize),
-        write: Write,
-    ) {
-        self.of_operand(&tile::Operand::left(a, a_at, m, k), right, from, out, write);
-    }
+    kernel.serves(products)
 }
 
 /// Whether `finish` has been called, as in [`raw_product`].
@@ -327,10 +314,13 @@ unsafe fn product_f32(
     (kernel, products, threads): (Kernel, Products, Threads),
     finish: Option<Finish<'_, f32>>,
 ) -> bool {
-    let (left, right) = (tile::Operand::left(a, a_at, m, k), tile::Operand::right(b, b_at, n, k));
+    let (left, right) = (Operand::left(a, a_at, m, k), Operand::right(b, b_at, n, k));
     // SAFETY: the caller's promise; `raw_product` has checked the extents.
     unsafe {
-        if kernel != Kernel::Gemm && left.is_packable() && right.is_packable() && out_at.column == 1
+        if let Some(packing) = Packing::of(kernel, products)
+            && left.is_packable()
+            && right.is_packable()
+            && out_at.column == 1
         {
             let destination = blocked::Destination {
                 values: out,
@@ -338,13 +328,7 @@ unsafe fn product_f32(
                 stride: out_at.row,
                 write,
             };
-            return blocked::product(
-                &left,
-                &right,
-                destination,
-                (kernel, products, threads),
-                finish,
-            );
+            return blocked::product(&left, &right, destination, (packing, threads), finish);
         }
         if products == Products::Bf16 {
             let (a, b) = (fallback::rounded(a, a_at, m, k), fallback::rounded(b, b_at, k, n));
@@ -364,153 +348,4 @@ unsafe fn product_f32(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rng::Counter;
-
-    fn random(key: u64, count: usize) -> Vec<f32> {
-        let counter = Counter::new(key);
-        (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
-    }
-
-    /// Every kernel that this machine has, on shapes with every kind of edge, in every orientation.
-    #[test]
-    fn kernels_agree_with_f64() {
-        for (m, k, n) in [
-            (1, 1, 1),
-            (5, 7, 3),
-            (32, 32, 32),
-            (33, 65, 31),
-            (100, 130, 70),
-            (3, 600, 200),
-            (300, 40, 17),
-            (64, 1300, 96),
-        ] {
-            let (a, b, start) = (random(1, m * k), random(2, k * n), random(3, m * n));
-            for products in [Products::F32, Products::Bf16] {
-                let round = |x: &f32| {
-                    if products == Products::Bf16 {
-                        half::bf16::from_f32(*x).to_f64()
-                    } else {
-                        f64::from(*x)
-                    }
-                };
-                let (wide_a, wide_b): (Vec<f64>, Vec<f64>) =
-                    (a.iter().map(round).collect(), b.iter().map(round).collect());
-                for kernel in [Kernel::Tiles, Kernel::Dots, Kernel::Gemm]
-                    .into_iter()
-                    .filter(|kernel| kernel.serves(products))
-                {
-                    for (a_at, b_at, write) in [
-                        (false, false, Write::Replace),
-                        (true, false, Write::Add),
-                        (false, true, Write::Add),
-                        (true, true, Write::Replace),
-                    ] {
-                        let orient = |turned: bool, rows: usize, columns: usize| {
-                            if turned {
-                                Matrix::rows(rows).transposed()
-                            } else {
-                                Matrix::rows(columns)
-                            }
-                        };
-                        let (a_at, b_at) = (orient(a_at, m, k), orient(b_at, k, n));
-                        let mut expected: Vec<f64> = start
-                            .iter()
-                            .map(|&x| if write == Write::Add { f64::from(x) } else { 0.0 })
-                            .collect();
-                        for i in 0..m {
-                            for j in 0..n {
-                                for p in 0..k {
-                                    expected[i * n + j] += wide_a[i * a_at.row + p * a_at.column]
-                                        * wide_b[p * b_at.row + j * b_at.column];
-                                }
-                            }
-                        }
-                        for threads in [Threads::All, Threads::One] {
-                            let mut out = start.clone();
-                            let shape = (m, k, n);
-                            let to = (Shared::new(&mut out), Matrix::rows(n));
-                            // SAFETY: `out` is this test's alone.
-                            unsafe {
-                                product_f32(
-                                    shape,
-                                    (&a, a_at),
-                                    (&b, b_at),
-                                    to,
-                                    write,
-                                    (kernel, products, threads),
-                                    None,
-                                )
-                            };
-                            let error = out
-                                .iter()
-                                .zip(&expected)
-                                .map(|(x, y)| (f64::from(*x) - y).abs())
-                                .fold(0.0, f64::max);
-                            // Without AVX-512 the `gemm` crate sums all of `k` one after the other:
-                            // 5.2e-6 at most here.
-                            let bound = if kernel == Kernel::Gemm { 6e-6 } else { 3e-6 }
-                                * (k as f64).sqrt().max(2.0);
-                            assert!(
-                                error < bound,
-                                "{m}×{k}×{n} {products:?} {kernel:?} {write:?} {threads:?}: off by {error}, bound {bound}"
-                            );
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// An f32 product made of bf16 parts is no less accurate than one of f32 multiply-adds.
-    #[test]
-    fn split_products_are_as_accurate_as_f32() {
-        if !Kernel::Tiles.serves(Products::F32) {
-            return;
-        }
-        for k in [32, 128, 512, 2048] {
-            let (m, n) = (64, 64);
-            // Positive values: the case in which a bias of the split would add up.
-            for shift in [0.0, 1.0] {
-                let (a, b) = (random(4, m * k), random(5, k * n));
-                let (a, b): (Vec<f32>, Vec<f32>) = (
-                    a.iter().map(|x| x.abs() * shift + x * (1.0 - shift)).collect(),
-                    b.iter().map(|x| x.abs() * shift + x * (1.0 - shift)).collect(),
-                );
-                let error = |kernel| {
-                    let mut out = vec![0.0; m * n];
-                    let (a, b) = ((a.as_slice(), Matrix::rows(k)), (b.as_slice(), Matrix::rows(n)));
-                    let to = (Shared::new(&mut out), Matrix::rows(n));
-                    // SAFETY: `out` is this test's alone.
-                    unsafe {
-                        product_f32(
-                            (m, k, n),
-                            a,
-                            b,
-                            to,
-                            Write::Replace,
-                            (kernel, Products::F32, Threads::One),
-                            None,
-                        )
-                    };
-                    let mut sum = 0.0;
-                    for i in 0..m {
-                        for j in 0..n {
-                            let exact: f64 = (0..k)
-                                .map(|p| f64::from(a.0[i * k + p]) * f64::from(b.0[p * n + j]))
-                                .sum();
-                            sum += (f64::from(out[i * n + j]) - exact).powi(2);
-                        }
-                    }
-                    (sum / (m * n) as f64).sqrt()
-                };
-                let (split, plain) = (error(Kernel::Tiles), error(Kernel::Gemm));
-                assert!(
-                    split <= 1.5 * plain,
-                    "k {k}, shift {shift}: root mean square error {split:e} against {plain:e}"
-                );
-            }
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,177 @@
+//! An operand of a product as the kernels see it: rows or columns in panels, and the summed
+//! dimension in steps.
+
+use super::Matrix;
+
+/// Rows or columns of a panel.
+pub(crate) const PANEL: usize = 32;
+/// Values of the summed dimension in a step.
+pub(crate) const DEPTH: usize = 32;
+
+/// A cache line of packed values: bf16, or half as many of f32.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Line(pub(super) [u16; 32]);
+
+impl Line {
+    pub(super) const ZERO: Self = Self([0; 32]);
+}
+
+/// Where the results of one panel times another are, or go.
+#[derive(Clone, Copy)]
+pub(super) struct Results {
+    pub(super) first: *mut f32,
+    /// From row to row.
+    pub(super) stride: usize,
+    /// Rows that are wanted: what a kernel gives for the others of a panel is any number.
+    pub(super) rows: usize,
+    /// Whether they are added to what is there.
+    pub(super) add: bool,
+}
+
+/// Which operand a panel belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Left,
+    Right,
+}
+
+/// An f32 operand seen as `count` rows (left) or columns (right) of `depth` values.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'a> {
+    pub(super) values: &'a [f32],
+    /// Where it starts.
+    pub(super) offset: usize,
+    /// Stride between rows (left) or columns (right).
+    pub(super) outer: usize,
+    /// Stride along the summed dimension.
+    pub(super) inner: usize,
+    pub(super) count: usize,
+    pub(super) depth: usize,
+    pub(super) side: Side,
+}
+
+impl<'a> Operand<'a> {
+    pub(super) fn left(values: &'a [f32], at: Matrix, rows: usize, depth: usize) -> Self {
+        Self {
+            values,
+            offset: at.offset,
+            outer: at.row,
+            inner: at.column,
+            count: rows,
+            depth,
+            side: Side::Left,
+        }
+    }
+
+    pub(super) fn right(values: &'a [f32], at: Matrix, columns: usize, depth: usize) -> Self {
+        Self {
+            values,
+            offset: at.offset,
+            outer: at.column,
+            inner: at.row,
+            count: columns,
+            depth,
+            side: Side::Right,
+        }
+    }
+
+    /// Whether the packing kernels can read it: contiguous along one of its dimensions.
+    pub(super) fn is_packable(&self) -> bool {
+        self.inner == 1 || self.outer == 1
+    }
+
+    /// What lies at most `depth` values from `start` on along the summed dimension.
+    pub(super) fn stretch(&self, start: usize, depth: usize) -> Self {
+        Self {
+            offset: self.offset + start * self.inner,
+            depth: depth.min(self.depth - start),
+            ..*self
+        }
+    }
+
+    pub(super) fn panels(&self) -> usize {
+        self.count.div_ceil(PANEL)
+    }
+
+    pub(super) fn steps(&self) -> usize {
+        self.depth.div_ceil(DEPTH)
+    }
+
+    /// Fetches what a step of a panel is packed from, as far as it exists: rows of memory are too
+    /// short and too far apart for the processor to see them coming.
+    pub(super) fn prefetch(&self, (panel, step): (usize, usize)) {
+        let (first, start) = (panel * PANEL, step * DEPTH);
+        if first >= self.count || start >= self.depth {
+            return;
+        }
+        let (count, depth) = ((self.count - first).min(PANEL), (self.depth - start).min(DEPTH));
+        let (rows, stride, width) = match self.inner {
+            1 => (count, self.outer, depth),
+            _ => (depth, self.inner, count),
+        };
+        let first = self.offset + first * self.outer + start * self.inner;
+        for row in 0..rows {
+            let row = self.values.as_ptr().wrapping_add(first + row * stride);
+            for line in (0..width).step_by(size_of::<Line>() / size_of::<f32>()) {
+                fetch(row.wrapping_add(line));
+            }
+        }
+    }
+
+    pub(super) fn is_in_bounds(&self) -> bool {
+        self.count == 0
+            || self.depth == 0
+            || self.offset + (self.count - 1) * self.outer + (self.depth - 1) * self.inner
+                < self.values.len()
+    }
+}
+
+/// Asks for the cache line of a value, on processors that can be asked.
+#[inline(always)]
+fn fetch(value: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 has the instruction, which reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(value.cast()) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above, of every ARMv8.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) value, options(nostack, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = value;
+}
+
+#[cfg(test)]
+impl Operand<'_> {
+    /// What is at one place; zero outside.
+    pub(super) fn value(&self, index: usize, k: usize) -> f32 {
+        if index < self.count && k < self.depth {
+            self.values[self.offset + index * self.outer + k * self.inner]
+        } else {
+            0.0
+        }
+    }
+
+    /// Runs `test` on operands with every kind of edge, on both sides and in both orientations, of
+    /// at least 7,200 values.
+    pub(super) fn of_every_kind(values: &[f32], test: impl Fn(&Operand<'_>)) {
+        for (count, depth) in [(32, 32), (1, 1), (33, 70), (17, 31), (64, 65), (40, 16), (16, 17)] {
+            for side in [Side::Left, Side::Right] {
+                for (outer, inner) in [(80, 1), (1, 80)] {
+                    test(&Operand { values, offset: 3, outer, inner, count, depth, side });
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Operand<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { outer, inner, count, depth, side, .. } = self;
+        write!(f, "{side:?} operand of {count} × {depth}, strides {outer} and {inner}")
+    }
+}

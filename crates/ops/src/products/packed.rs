@@ -1,0 +1,170 @@
+//! Operands that are packed once, for many products.
+
+use super::blocked::pack;
+use super::operand::{Line, Operand, PANEL, Results};
+use super::packing::{Multiply, Packing};
+use super::{Matrix, Threads};
+use crate::shared::Write;
+use std::ops::Range;
+
+/// An operand packed once, for many products with parts of it.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    lines: Vec<Line>,
+    /// Rows or columns.
+    count: usize,
+    panels: usize,
+    steps: usize,
+    packing: Packing,
+}
+
+impl Packed {
+    /// A left operand `(m, k)`: rows in panels.
+    pub(crate) fn left(
+        (values, at): (&[f32], Matrix),
+        rows: usize,
+        depth: usize,
+        packing: Packing,
+    ) -> Self {
+        Self::new(&Operand::left(values, at, rows, depth), packing)
+    }
+
+    /// A right operand `(k, n)`: columns in panels.
+    pub(crate) fn right(
+        (values, at): (&[f32], Matrix),
+        depth: usize,
+        columns: usize,
+        packing: Packing,
+    ) -> Self {
+        Self::new(&Operand::right(values, at, columns, depth), packing)
+    }
+
+    fn new(operand: &Operand<'_>, packing: Packing) -> Self {
+        let (panels, steps) = (operand.panels(), operand.steps());
+        let mut lines = vec![Line::ZERO; panels * steps * packing.step_lines()];
+        pack(operand, 0..panels, 0..steps, packing, &mut lines, Threads::All);
+        Self { lines, count: operand.count, panels, steps, packing }
+    }
+
+    /// Columns, of a right operand.
+    pub(super) fn columns(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    pub(super) fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    /// Of all panels, one after the other.
+    pub(super) fn all_lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Panels of [`PANEL`] rows or columns.
+    pub(crate) fn panels(&self) -> usize {
+        self.panels
+    }
+
+    /// Some steps of one panel.
+    fn lines(&self, panel: usize, steps: &Range<usize>) -> &[Line] {
+        let step_lines = self.packing.step_lines();
+        let start = (panel * self.steps + steps.start) * step_lines;
+        &self.lines[start..start + steps.len() * step_lines]
+    }
+}
+
+/// Products of packed operands on the calling thread.
+pub(crate) struct PackedProducts {
+    packing: Packing,
+    multiply: Multiply,
+    scratch: Vec<Line>,
+}
+
+impl PackedProducts {
+    pub(crate) fn new(packing: Packing) -> Self {
+        Self { packing, multiply: Multiply::new(packing), scratch: Vec::new() }
+    }
+
+    /// `out ← [out +]` some panels of `left` times some of `right`, summed over all steps. `out` is
+    /// row-major with `stride`, and has room for whole panels: what lies outside the operands
+    /// is zero.
+    pub(crate) fn of_panels(
+        &self,
+        left: (&Packed, Range<usize>),
+        right: (&Packed, Range<usize>),
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        assert!(left.0.steps == right.0.steps);
+        let steps = 0..left.0.steps;
+        self.blocks(
+            left.1.len(),
+            |row| left.0.lines(left.1.start + row, &steps),
+            right,
+            &steps,
+            (out, stride),
+            Write::Replace,
+        );
+    }
+
+    /// `out ← [out +] a (m, k) · right[from · DEPTH ..][.. k]`: a left operand that is packed for
+    /// this product alone. `out` as above.
+    pub(crate) fn of_matrix(
+        &mut self,
+        (a, a_at): (&[f32], Matrix),
+        (m, k): (usize, usize),
+        (right, from): (&Packed, usize),
+        (out, stride): (&mut [f32], usize),
+        write: Write,
+    ) {
+        let left = &Operand::left(a, a_at, m, k);
+        let steps = from..from + left.steps();
+        let lines = left.steps() * self.packing.step_lines();
+        let mut packed = std::mem::take(&mut self.scratch);
+        packed.resize(packed.len().max(left.panels() * lines), Line::ZERO);
+        pack(left, 0..left.panels(), 0..left.steps(), self.packing, &mut packed, Threads::One);
+        self.blocks(
+            left.panels(),
+            |row| &packed[row * lines..(row + 1) * lines],
+            (right, 0..right.panels),
+            &steps,
+            (out, stride),
+            write,
+        );
+        self.scratch = packed;
+    }
+
+    fn blocks<'a>(
+        &self,
+        rows: usize,
+        left: impl Fn(usize) -> &'a [Line],
+        (right, columns): (&Packed, Range<usize>),
+        steps: &Range<usize>,
+        (out, stride): (&mut [f32], usize),
+        write: Write,
+    ) {
+        assert!(
+            right.packing == self.packing
+                && columns.len() * PANEL <= stride
+                && rows * PANEL * stride <= out.len()
+        );
+        for (j, column) in columns.enumerate() {
+            let right = right.lines(column, steps);
+            for i in 0..rows {
+                let left = left(i);
+                assert!(left.len() >= right.len());
+                // SAFETY: both operands have the lines of all steps, and `out` has 32 rows of 32
+                // values from there, by the assertions.
+                unsafe {
+                    let first = out.as_mut_ptr().add(i * PANEL * stride + j * PANEL);
+                    let to = Results { first, stride, rows: PANEL, add: write == Write::Add };
+                    self.multiply.run(left, right, steps.len(), to);
+                }
+            }
+        }
+    }
+}
