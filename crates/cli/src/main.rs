@@ -13,6 +13,7 @@
 mod arguments;
 mod commands;
 mod error;
+mod estimate;
 mod progress;
 mod signals;
 mod text;

@@ -10,7 +10,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use taper_run::checks::device;
 use taper_run::evaluation::TestSetResult;
-use taper_run::training::{End, Outcome};
+use taper_run::training::{Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
 use taper_trainer::{Event, Scores, StopReason, Timing};
 
@@ -63,26 +63,27 @@ pub(crate) fn report(
 }
 
 /// Shows the events of a training, and tells the handler of signals how far it has come.
-struct Reporter<'a> {
+pub(crate) struct Reporter<'a> {
     style: Style,
     signals: &'a Signals,
     /// Shown while updates are made.
     bar: ProgressBar,
     start: Option<(u64, f64)>,
-    end: Option<End>,
+    limits: Option<TrainingLimits>,
     tests: TestReporter,
 }
 
 impl<'a> Reporter<'a> {
-    fn new(style: Style, signals: &'a Signals) -> Self {
+    /// Shows events in `style`.
+    pub(crate) fn new(style: Style, signals: &'a Signals) -> Self {
         let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
-        Self { style, signals, bar, start: None, end: None, tests }
+        Self { style, signals, bar, start: None, limits: None, tests }
     }
 
-    /// Shows the bar of a training that goes from `first_step` to `end`.
-    fn begin(&mut self, first_step: u64, end: End) {
-        self.end = Some(end);
-        self.bar = match (self.style, end.updates) {
+    /// Shows the bar of a training that goes from `first_step` to its `limits`.
+    fn begin(&mut self, first_step: u64, limits: TrainingLimits) {
+        self.limits = Some(limits);
+        self.bar = match (self.style, limits.last_update) {
             (Style::Bar, Some(updates)) => {
                 ProgressBar::new(updates).with_style(bar_style("{wide_bar} {pos}/{len} {msg}"))
             }
@@ -115,7 +116,7 @@ impl<'a> Reporter<'a> {
         let (first_step, first_seconds) = *self.start.get_or_insert((step, timing.elapsed_seconds));
         let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
         let pace = (timing.elapsed_seconds - first_seconds) / done as f64;
-        let left = self.end?.remaining(step, timing.elapsed_seconds, pace)?;
+        let left = self.limits?.remaining(step, timing.elapsed_seconds, pace)?;
         Duration::try_from_secs_f64(left).ok()
     }
 
@@ -178,12 +179,12 @@ impl RunObserver for Reporter<'_> {
                 data.lines().iter().for_each(|line| report_line(line));
                 report_line(&cost.summary());
             }
-            RunEvent::Begins { folder, step, end, device } => {
+            RunEvent::Begins { folder, step, limits, device } => {
                 if !json {
                     let (folder, device) = (folder.display(), device::describe(device));
                     report_line(&format!("training in {folder} from step {step}, on {device}"));
                 }
-                self.begin(*step, *end);
+                self.begin(*step, *limits);
                 self.signals.training_begins();
             }
             RunEvent::Training(event) if json => report_line(&serde_json::to_string(event)?),

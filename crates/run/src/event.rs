@@ -9,7 +9,7 @@ use taper_trainer::{StopReason, WarmStart};
 
 use crate::checks::cost::Cost;
 use crate::evaluation::TestSetResult;
-use crate::training::{DataSummary, End};
+use crate::training::{DataSummary, TrainingLimits};
 
 /// What happens in a run, in the order of the variants.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub enum RunEvent<'a> {
         /// Updates that were made before.
         step: u64,
         /// Where training ends at the latest.
-        end: End,
+        limits: TrainingLimits,
         /// What computes.
         device: &'a Device,
     },

@@ -28,7 +28,7 @@
 //! # // Twenty updates instead of 500 in this test of the program above.
 //! # fn shortened(mut config: RunConfig) -> anyhow::Result<(RunConfig, tempfile::TempDir)> {
 //! #     config.training.max_updates = 20;
-//! #     config.training.log_every = 5;
+//! #     config.training.schedule.warmup = 5;
 //! #     config.evaluation.validation_sentences = 0;
 //! #     config.evaluation.test_after_training = false;
 //! #     config.decoding.max_length = 20;
@@ -49,6 +49,7 @@ pub mod config;
 pub mod evaluation;
 mod event;
 pub mod folder;
+pub mod init;
 pub mod scaling;
 pub mod training;
 pub mod translation;

@@ -1,4 +1,4 @@
-//! Arguments of the commands under `bench`.
+//! Arguments of `bench train` and `bench decode`.
 
 use std::path::PathBuf;
 
@@ -14,9 +14,6 @@ pub(crate) enum BenchCommand {
     /// Translate a text: sentences and tokens per second, time to the first translation, peak
     /// memory
     Decode(BenchDecode),
-    /// Multiply matrices of the shapes that training has, by each kernel of this machine, and
-    /// compare with what the processor does on registers alone
-    Kernels(BenchKernels),
 }
 
 /// Arguments of `bench train`.
@@ -95,26 +92,6 @@ pub(crate) struct BenchDecode {
     /// Override one key of the run's configuration; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Print as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `bench kernels`.
-#[derive(Debug, Args)]
-pub(crate) struct BenchKernels {
-    /// Layers whose name has this in it, as `base` or `feed-forward, in`
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    pub(crate) layers: String,
-    /// Rows of a layer's input: the tokens of a batch
-    #[arg(long, value_name = "N", default_value_t = 3000)]
-    pub(crate) rows: usize,
-    /// Threads, several for one table each
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
-    pub(crate) threads: Vec<usize>,
-    /// How often each product is timed; the shortest time counts
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) repeats: usize,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,6 +3,7 @@
 mod bench;
 mod bleu;
 mod evaluate;
+mod init;
 mod inspect;
 mod search;
 mod tokenizer;
@@ -15,9 +16,10 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use taper_run::{LoadSettings, LoadedRun};
 
-pub(crate) use bench::{BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset};
+pub(crate) use bench::{BenchCommand, BenchDecode, BenchTrain, Preset};
 pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
 pub(crate) use evaluate::{Evaluate, Score};
+pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Runs};
 pub(crate) use search::{Control, Search};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
@@ -43,6 +45,8 @@ impl Arguments {
 /// The commands, one module each in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Look at a text and write a recipe for it, ready to train
+    Init(Init),
     /// Train a model from a recipe (a TOML file)
     Train(Train),
     /// Continue an interrupted run, exactly where its last checkpoint stands

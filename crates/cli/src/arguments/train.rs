@@ -1,6 +1,6 @@
 //! Arguments of `train` and `resume`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use taper_run::TrainSettings;
@@ -23,6 +23,9 @@ pub(crate) struct Train {
     /// Continue the run if its folder exists already
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Prepare, check and measure a few updates, say how long training will take, and keep nothing
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) output: TrainOutput,
 }
@@ -65,9 +68,11 @@ pub(crate) struct TrainOutput {
 }
 
 impl TrainOutput {
-    /// What of these options is for the training itself.
-    pub(crate) fn settings(&self) -> TrainSettings {
+    /// What of these options is for the training itself; a new one may begin with the weights of
+    /// another run, or of a checkpoint.
+    pub(crate) fn settings(&self, from: Option<&Path>) -> TrainSettings {
         TrainSettings {
+            from: from.map(Path::to_owned),
             device: self.device.clone(),
             memory: self.memory,
             rescue: self.rescue.clone(),

@@ -8,13 +8,14 @@ use safetensors::SafeTensors;
 use taper_model::{Batch, ModelConfig, Sequences, Transformer};
 use taper_ops::profile::{self, Profile};
 use taper_ops::{Kernel, Products};
-use taper_trainer::{OptimizerConfig, Outcome, TrainingConfig, Updater};
+use taper_trainer::{OptimizerConfig, TrainingConfig};
 
 use crate::arguments::{BenchTrain, Preset};
 use crate::text::print_line;
 use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
 use taper_run::checks::memory;
+use taper_run::training::TimedUpdates;
 
 /// The learning rate, constant.
 const LEARNING_RATE: f64 = 1e-4;
@@ -46,28 +47,14 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         ..Default::default()
     };
     training.check()?;
-    let mut updater =
-        Updater::new(model.parameters(), &training).context("cannot make the optimizer")?;
+    let mut updates = TimedUpdates::new(&model, &training, LEARNING_RATE)?;
     if arguments.composed {
-        updater = updater.with_composed_operations();
+        updates = updates.with_composed_operations();
     }
     let mut step = |index: usize| -> Result<(f64, u64)> {
         let batch = std::slice::from_ref(&batches[index % batches.len()]);
-        let outcome = updater.update(
-            &model,
-            &training,
-            index as u64 + 1,
-            LEARNING_RATE,
-            f64::INFINITY,
-            batch,
-        );
-        match outcome
-            .map_err(anyhow::Error::from_boxed)
-            .with_context(|| format!("step {}", index + 1))?
-        {
-            Outcome::Made(measured) => Ok((measured.loss(), measured.tokens)),
-            Outcome::Skipped(why) => bail!("step {}: {why}", index + 1),
-        }
+        let measured = updates.make(batch)?;
+        Ok((measured.loss(), measured.tokens))
     };
     for index in 0..arguments.warmup {
         step(index)?;

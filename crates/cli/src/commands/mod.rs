@@ -2,12 +2,12 @@
 
 mod average;
 mod bench_decode;
-mod bench_kernels;
 mod bench_train;
 mod bleu;
 mod completions;
 mod config;
 mod evaluate;
+mod init;
 mod inspect;
 mod resume;
 mod runs;
@@ -27,6 +27,7 @@ use crate::arguments::{BenchCommand, Command};
 pub(crate) fn run(command: &Command) -> Result<()> {
     taper_ops::Kernel::chosen()?;
     match command {
+        Command::Init(arguments) => init::run(arguments),
         Command::Train(arguments) => train::run(arguments),
         Command::Resume(arguments) => resume::run(arguments),
         Command::Translate(arguments) => translate::run(arguments),
@@ -34,7 +35,6 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Score(arguments) => score::run(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
         Command::Bench(BenchCommand::Decode(arguments)) => bench_decode::run(arguments),
-        Command::Bench(BenchCommand::Kernels(arguments)) => bench_kernels::run(arguments),
         Command::Runs(arguments) => runs::run(arguments),
         Command::Average(arguments) => average::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),

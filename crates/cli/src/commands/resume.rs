@@ -10,7 +10,7 @@ use crate::progress;
 pub(crate) fn run(arguments: &Resume) -> Result<()> {
     let folder = RunFolder::open(&arguments.run)?;
     let config = folder.load_config(&arguments.overrides.set)?;
-    let settings = arguments.output.settings();
+    let settings = arguments.output.settings(None);
     progress::report(&arguments.output, |observer, stop| {
         training::resume(&folder, &config, &settings, arguments.from.as_deref(), observer, stop)
     })

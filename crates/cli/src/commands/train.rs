@@ -6,18 +6,26 @@ use anyhow::{Result, bail};
 use taper_run::{RunConfig, RunFolder, training};
 
 use crate::arguments::Train;
+use crate::estimate::estimate;
 use crate::progress;
+use crate::text::print_line;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Train) -> Result<()> {
     let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
     let root = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
     let folder = RunFolder::new(&root);
-    let settings = arguments.output.settings();
+    let settings = arguments.output.settings(arguments.from.as_deref());
+    if arguments.dry_run {
+        estimate(&folder, &config, &settings, arguments.output.json)?;
+        if !arguments.output.json {
+            print_line("nothing was kept; without --dry-run the training begins")?;
+        }
+        return Ok(());
+    }
     if !folder.exists() {
         return progress::report(&arguments.output, |observer, stop| {
-            let from = arguments.from.as_deref();
-            training::start(&folder, &config, &settings, from, observer, stop)
+            training::start(&folder, &config, &settings, observer, stop)
         });
     }
     if !arguments.resume {

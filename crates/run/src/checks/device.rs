@@ -67,7 +67,7 @@ fn split(name: &str) -> Result<(&str, usize)> {
     }
 }
 
-fn automatic() -> Device {
+pub(crate) fn automatic() -> Device {
     if cfg!(feature = "cuda")
         && let Ok(device) = Device::new_cuda(0)
     {

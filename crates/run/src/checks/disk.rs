@@ -15,7 +15,7 @@ const SMALL_FILES: u64 = 1 << 20;
 
 /// The most bytes that the checkpoints of a model take at any time: those that are kept, though no
 /// more than the run makes, the one that is being written, and the average.
-fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
+pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     let weights = F32 * parameters;
     let checkpoint = weights * (1 + training.state_buffers());
     let average = if training.average_last > 0 { weights } else { 0 };
@@ -59,10 +59,11 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Bytes that a process of this user may still write to the disk of `path`.
+/// Bytes that a process of this user may still write to the disk of `path`, which need not exist.
 #[cfg(unix)]
 fn available(path: &Path) -> Option<u64> {
-    let figures = rustix::fs::statvfs(path).ok()?;
+    let folder = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    let figures = rustix::fs::statvfs(folder).ok()?;
     figures.f_bavail.checked_mul(figures.f_frsize)
 }
 

@@ -24,7 +24,7 @@ pub struct EvaluationConfig {
 
 /// The tokenizer for text in `language` where none is named: as sacreBLEU chooses, but characters
 /// where that takes MeCab.
-pub(super) fn usual_tokenizer(language: &str) -> Tokenizer {
+pub(crate) fn usual_tokenizer(language: &str) -> Tokenizer {
     match language.split(['-', '_']).next().unwrap_or(language).to_lowercase().as_str() {
         "zh" | "zho" | "cmn" => Tokenizer::Chinese,
         "ja" | "jpn" | "ko" | "kor" => Tokenizer::Character,

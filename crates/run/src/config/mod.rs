@@ -27,6 +27,7 @@ use taper_trainer::{Metric, TrainingConfig};
 
 pub use differences::{differences, is_fixed};
 pub use evaluation::EvaluationConfig;
+pub(crate) use evaluation::usual_tokenizer;
 pub use identity::trained_with;
 pub(crate) use identity::{recipe, validation_changes, validation_identity};
 use overrides::Override;
@@ -92,7 +93,7 @@ impl RunConfig {
         let mut config: Self =
             table.try_into().with_context(|| format!("{} with its overrides", path.display()))?;
         if !names_tokenizer {
-            config.evaluation.tokenize = evaluation::usual_tokenizer(&config.data.target_language);
+            config.evaluation.tokenize = usual_tokenizer(&config.data.target_language);
         }
         if config.name.is_empty() {
             config.name = stem(path);

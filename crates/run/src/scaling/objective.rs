@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn the_gradient_is_that_of_the_value() {
         let points: Vec<LogPoint<2>> = (0..9)
-            .map(|i| f64::from(i))
+            .map(f64::from)
             .map(|i| LogPoint { inputs: [14.0 + i, 17.0 + (2.0 * i).sin()], loss: 1.2 - 0.05 * i })
             .collect();
         for (scale, at) in [

@@ -2,21 +2,23 @@
 
 mod batches;
 mod data_report;
-mod end;
+mod dry_run;
+mod limits;
 mod origin;
 mod parent_run;
+mod preparation;
 mod recorder;
 mod resume;
+mod timed_updates;
 mod validation;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use candle_core::Device;
-use taper_data::{BatchingReport, Prepared, Task, TokenizerPair, read_pairs, recorded_text};
+use taper_data::{BatchingReport, TokenizerPair, recorded_text};
 use taper_model::Transformer;
 use taper_trainer::{
     Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, TrainingConfig,
@@ -24,23 +26,24 @@ use taper_trainer::{
 };
 
 use crate::checks::cost::Cost;
-use crate::checks::{device, disk, memory, use_threads};
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, TestSetResult};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{MetricsLog, RunFolder, RunLock, rescue};
 use crate::one_line;
-use crate::translation::build_model;
 use batches::TrainingBatches;
 use origin::Origin;
 use parent_run::ParentRun;
+use preparation::{ReadyRun, preflight};
 use recorder::Recorder;
 use validation::Validation;
 
 pub(crate) use batches::packed;
 pub use data_report::DataSummary;
-pub use end::End;
+pub use dry_run::{DryRun, dry_run};
+pub use limits::TrainingLimits;
 pub use resume::resume;
+pub use timed_updates::TimedUpdates;
 pub(crate) use validation::ParallelText;
 
 /// How a run is trained on this machine; nothing here changes what it comes to.
@@ -50,6 +53,9 @@ pub struct TrainSettings {
     pub device: Option<String>,
     /// Bytes of memory that training may take; none: what the system has available.
     pub memory: Option<u64>,
+    /// The run, or the folder of the checkpoint, with whose weights and tokenizer a new run begins;
+    /// none: weights that are drawn.
+    pub from: Option<PathBuf>,
     /// Where the state is saved if the run's folder takes no more; none: taper-rescue in the
     /// system's temporary folder.
     pub rescue: Option<PathBuf>,
@@ -76,9 +82,9 @@ pub enum Outcome {
     },
 }
 
-/// Starts a run in `folder`, which must not exist yet, with weights that are drawn, or those of the
-/// run or checkpoint at `from`. If it does not come to training the folder is removed again, so
-/// that the call can be repeated. Training ends early, with a checkpoint, when `stop` becomes true.
+/// Starts a run in `folder`, which must not exist yet. If it does not come to training the folder
+/// is removed again, so that the call can be repeated. Training ends early, with a checkpoint, when
+/// `stop` becomes true.
 ///
 /// # Errors
 /// Anything wrong with the device, the data or the disk, found before the
@@ -87,12 +93,10 @@ pub fn start(
     folder: &RunFolder,
     config: &RunConfig,
     settings: &TrainSettings,
-    from: Option<&Path>,
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    let parent =
-        from.map(|path| ParentRun::open(path, config, settings.accept_changes)).transpose()?;
+    let parent = ParentRun::of(settings, config)?;
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
     preflight(config, settings, observer)?;
     for note in without_effect(config)? {
@@ -109,7 +113,7 @@ pub fn start(
         );
     }
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
-    let mut begin = || -> Result<(Option<Origin>, Ready)> {
+    let mut begin = || -> Result<(Option<Origin>, ReadyRun)> {
         // What the weights begin with is there before the run is; with its configuration, a run
         // that is killed from here on can be resumed.
         let origin = match &parent {
@@ -117,7 +121,7 @@ pub fn start(
             None => None,
         };
         folder.save_config(config)?;
-        Ok((origin, Ready::new(folder, config, settings, true)?))
+        Ok((origin, ReadyRun::new(folder, folder, config, settings, true)?))
     };
     match begin() {
         Ok((origin, ready)) => train(folder, settings, origin.as_ref(), ready, observer, stop),
@@ -132,116 +136,16 @@ pub fn start(
     }
 }
 
-/// All that training needs.
-struct Ready {
-    /// The configuration, in which nothing is left open.
-    config: RunConfig,
-    prepared: Prepared,
-    model: Transformer,
-}
-
-impl Ready {
-    /// Prepares the data, builds the model, and checks that the disk has room for the checkpoints
-    /// and, if `try_memory`, the memory for the largest batch.
-    fn new(
-        folder: &RunFolder,
-        config: &RunConfig,
-        settings: &TrainSettings,
-        try_memory: bool,
-    ) -> Result<Self> {
-        let mut config = config.clone();
-        let device = open_device(&config, settings)?;
-        let mut prepared = prepare_data(folder, &config, &device)?;
-        memory::require_state(&config, &prepared.tokenizers, settings.memory)?;
-        let model =
-            build_model(&config, &prepared.tokenizers, &device, Some(config.training.seed))?;
-        disk::check(
-            folder.root(),
-            &folder.checkpoints(),
-            &config.training,
-            model.parameters().len() as u64,
-        )?;
-        require_positions(&config, &prepared)?;
-        if try_memory {
-            let tokens = memory::fit(&config, &model, &prepared, settings.memory)?;
-            if config.data.batching.max_tokens != tokens {
-                config.data.batching.max_tokens = tokens;
-                // Costs no tokenising; the report is about the batches as they will be.
-                prepared = prepare_data(folder, &config, &device)?;
-            }
-        }
-        Ok(Self { config, prepared, model })
-    }
-}
-
-/// Refuses rows that are longer than the model has positions for, in training or validation, as
-/// they are cut into tokens or may be.
-fn require_positions(config: &RunConfig, prepared: &Prepared) -> Result<()> {
-    let Some(positions) = config.model.longest_sequence() else { return Ok(()) };
-    let splits = [Some(&prepared.train), prepared.validation.as_ref()];
-    let longest = splits.into_iter().flatten().map(|split| split.longest_row()).max().unwrap_or(0);
-    if longest > positions {
-        bail!(
-            "the longest sentence has {longest} tokens, with </s> and what subword sampling may add, but learned positions end at model.max_positions = {positions}: raise it, or set data.cleaning.max_tokens = {}",
-            positions.saturating_sub(1)
-        );
-    }
-    Ok(())
-}
-
-/// The device of the settings, else of `config`.
-fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
-    device::open(settings.device.as_deref().unwrap_or(&config.device))
-}
-
-/// What can be known to be wrong before a run folder is made.
-fn preflight(
-    config: &RunConfig,
-    settings: &TrainSettings,
-    observer: &mut dyn RunObserver,
-) -> Result<()> {
-    device::dtype(&config.dtype, &open_device(config, settings)?)?;
-    config.require_what_is_watched()?;
-    let data = &config.data;
-    let mut splits = vec![&data.train];
-    if !data.validation.is_empty() {
-        splits.push(&data.validation);
-    }
-    for split in splits {
-        Task::Translation.files(data, split)?;
-    }
-    if config.evaluation.test_after_training {
-        for split in &data.test {
-            // Better now than after the training.
-            read_pairs(data, split)?;
-        }
-    }
-    let training = &config.training;
-    let too_late = training.validate_every == 0
-        || (training.max_updates > 0 && training.validate_every > training.max_updates);
-    if training.checkpoint_every == 0 && too_late {
-        observer.observe(&RunEvent::Notice(Notice::SavedOnlyAtTheEnd))?;
-    }
-    use_threads(config.threads)
-}
-
-/// Tokenizer, tokenised corpus and data report on disk.
-fn prepare_data(folder: &RunFolder, config: &RunConfig, device: &Device) -> Result<Prepared> {
-    let prepared = Task::Translation.prepare(&config.data, folder.root())?;
-    data_report::save(&folder.data_report(), config, &prepared, device)?;
-    Ok(prepared)
-}
-
 /// Trains from `origin`, or from the beginning, to an end.
 fn train(
     folder: &RunFolder,
     settings: &TrainSettings,
     origin: Option<&Origin>,
-    ready: Ready,
+    ready: ReadyRun,
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    let Ready { config, prepared, model } = ready;
+    let ReadyRun { config, prepared, model } = ready;
     let (config, tokenizers, device) =
         (&config, &prepared.tokenizers, model.parameters().device().clone());
     observer.observe(&RunEvent::Prepared {
@@ -258,7 +162,7 @@ fn train(
     folder.save_config(config)?;
     let step = trainer.state().step;
     let log = MetricsLog::open(&folder.metrics(), trainer.state(), observer)?;
-    let end = End::of(&config.training, batching);
+    let limits = TrainingLimits::of(&config.training, batching);
     let mut batches = TrainingBatches::new(
         prepared.train.clone(),
         config.data.batching.clone(),
@@ -268,7 +172,7 @@ fn train(
         Some(dataset) => Box::new(Validation::new(config, dataset.clone(), tokenizers)?),
         None => Box::new(NoValidation),
     };
-    observer.observe(&RunEvent::Begins { folder: folder.root(), step, end, device: &device })?;
+    observer.observe(&RunEvent::Begins { folder: folder.root(), step, limits, device: &device })?;
     let mut recorder = Recorder { log, observer };
     let began = Instant::now();
     let ended = trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop);

@@ -21,7 +21,8 @@ use crate::translation::build_model;
 /// The run whose weights a new one begins with.
 pub(crate) struct ParentRun {
     checkpoint: PathBuf,
-    tokenizers: TokenizerPair,
+    /// Its tokenizers.
+    pub(crate) tokenizers: TokenizerPair,
     /// The configuration of the new run: the one asked for, with this run's tokenizer.
     pub(crate) config: RunConfig,
     /// What of the one asked for gives way to this run's.
@@ -29,14 +30,16 @@ pub(crate) struct ParentRun {
 }
 
 impl ParentRun {
-    /// The run or checkpoint at `path`, for a new run of `config`.
+    /// The run or checkpoint that `settings` name, if they name one, for a new run of `config`.
     ///
     /// # Errors
-    /// When it cannot be read, `config` names another tokenizer, or, unless `accept_changes`,
+    /// When it cannot be read, `config` names another tokenizer, or, unless changes are accepted,
     /// another architecture.
-    pub(crate) fn open(path: &Path, config: &RunConfig, accept_changes: bool) -> Result<Self> {
-        Self::read(path, config, accept_changes)
+    pub(crate) fn of(settings: &TrainSettings, config: &RunConfig) -> Result<Option<Self>> {
+        let Some(path) = &settings.from else { return Ok(None) };
+        Self::read(path, config, settings.accept_changes)
             .with_context(|| format!("--from {}", path.display()))
+            .map(Some)
     }
 
     fn read(path: &Path, config: &RunConfig, accept_changes: bool) -> Result<Self> {

@@ -8,7 +8,8 @@ use taper_data::{AUTO, Task, TokenizerPair};
 use taper_trainer::{Checkpoints, LAST, TrainingConfig, checkpoint_name, read_state};
 
 use super::origin::Origin;
-use super::{Outcome, Ready, TrainSettings, preflight, train};
+use super::preparation::{ReadyRun, preflight};
+use super::{Outcome, TrainSettings, train};
 use crate::config::{RunConfig, differences, is_fixed};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
@@ -95,7 +96,8 @@ pub fn resume(
     let is_untried = origin.as_ref().is_none_or(|origin| origin.state.step == 0)
         || !changes.is_empty()
         || takes_more(&config.training, &saved.training);
-    let ready = Ready::new(folder, config, settings, is_untried || settings.memory.is_some())?;
+    let ready =
+        ReadyRun::new(folder, folder, config, settings, is_untried || settings.memory.is_some())?;
     train(folder, settings, origin.as_ref(), ready, observer, stop)
 }
 

@@ -134,6 +134,7 @@ mod tests {
         assert_eq!(sum(&store, &mut tree, 0..4), (one(0) + one(1)) + (one(2) + one(3)));
         assert_eq!(sum(&store, &mut tree, 0..3), (one(0) + one(1)) + one(2));
         for (leaves, middle) in [(2, 1), (5, 3), (6, 3), (8, 4), (11, 6)] {
+            let mut tree = GradientTree::default();
             let halves = sum(&store, &mut tree, 0..middle) + sum(&store, &mut tree, middle..leaves);
             assert_eq!(sum(&store, &mut tree, 0..leaves), halves, "{leaves}");
             assert!(tree.free.len() as u32 <= GradientTree::buffers(leaves), "{leaves}");

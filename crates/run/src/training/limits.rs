@@ -1,18 +1,19 @@
 //! When a training ends at the latest, and how long that is away.
 
+use serde::Serialize;
 use taper_data::BatchingReport;
 use taper_trainer::TrainingConfig;
 
 /// Where training ends at the latest.
-#[derive(Debug, Clone, Copy)]
-pub struct End {
-    /// The last update.
-    pub updates: Option<u64>,
-    /// The seconds of training.
-    pub seconds: Option<f64>,
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct TrainingLimits {
+    /// The last update, if the recipe sets one.
+    pub last_update: Option<u64>,
+    /// The seconds of training, if the recipe sets them.
+    pub most_seconds: Option<f64>,
 }
 
-impl End {
+impl TrainingLimits {
     /// The end that `config` sets for batches like these. It is an estimate where an epoch may be a
     /// batch longer than another.
     pub fn of(config: &TrainingConfig, batches: &BatchingReport) -> Self {
@@ -20,8 +21,8 @@ impl End {
         let of_epochs = given(config.max_epochs)
             .map(|epochs| batches.batches_of(epochs).div_ceil(config.accumulation as u64));
         Self {
-            updates: given(config.max_updates).into_iter().chain(of_epochs).min(),
-            seconds: (config.max_minutes > 0.0).then_some(60.0 * config.max_minutes),
+            last_update: given(config.max_updates).into_iter().chain(of_epochs).min(),
+            most_seconds: (config.max_minutes > 0.0).then_some(60.0 * config.max_minutes),
         }
     }
 
@@ -29,8 +30,8 @@ impl End {
     /// seconds an update.
     #[must_use]
     pub fn remaining(&self, step: u64, elapsed: f64, pace: f64) -> Option<f64> {
-        let of_updates = self.updates.map(|last| pace * last.saturating_sub(step) as f64);
-        let of_seconds = self.seconds.map(|last| (last - elapsed).max(0.0));
+        let of_updates = self.last_update.map(|last| pace * last.saturating_sub(step) as f64);
+        let of_seconds = self.most_seconds.map(|last| (last - elapsed).max(0.0));
         of_updates.into_iter().chain(of_seconds).min_by(f64::total_cmp)
     }
 }
@@ -52,7 +53,7 @@ mod tests {
                 ..TrainingConfig::default()
             };
             // Half a second an update; update 10 after a minute.
-            End::of(&config, &batches).remaining(10, 60.0, 0.5)
+            TrainingLimits::of(&config, &batches).remaining(10, 60.0, 0.5)
         };
         assert_eq!(end(0, 0, 0.0), None);
         assert_eq!(end(110, 0, 0.0), Some(50.0));
@@ -68,7 +69,7 @@ mod tests {
             accumulation: 4,
             ..TrainingConfig::default()
         };
-        assert_eq!(End::of(&config, &bidirectional).remaining(10, 60.0, 0.5), Some(8.0));
+        assert_eq!(TrainingLimits::of(&config, &bidirectional).remaining(10, 60.0, 0.5), Some(8.0));
         // A resumed run may be past a limit.
         assert_eq!((end(5, 0, 0.0), end(0, 0, 0.5)), (Some(0.0), Some(0.0)));
     }

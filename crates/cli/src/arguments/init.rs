@@ -1,0 +1,34 @@
+//! Arguments of `init`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Two files of text, a sentence a line, the second the translation of the first; or a table:
+    /// .tsv, .jsonl or .parquet. Text and .tsv may be .gz or .zst [default: asks]
+    #[arg(value_name = "FILE", num_args = 0..=2)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The language of the first file, such as en [default: the ending of its name, else asks]
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(crate) source_language: Option<String>,
+    /// The language of the second file
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(crate) target_language: Option<String>,
+    /// Columns of a table: numbers from 1, or names; of .jsonl and .parquet fields, with dots
+    /// [default: 1,2; fields named like the languages]
+    #[arg(long, value_name = "SOURCE,TARGET")]
+    pub(crate) columns: Option<String>,
+    /// The recipe to write [default: named like the text]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Where the text goes if a validation and a test set have to be divided from it [default:
+    /// data/<name of the recipe>]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Write the recipe without measuring how long it will take
+    #[arg(long)]
+    pub(crate) no_measure: bool,
+}

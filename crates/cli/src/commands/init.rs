@@ -1,0 +1,146 @@
+//! `taper init`: a recipe for the text that a user has.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use taper_data::FieldsConfig;
+use taper_run::checks::cost::grouped;
+use taper_run::init::{Corpus, InitSettings, Machine, Written, init};
+use taper_run::{RunFolder, TrainSettings};
+
+use crate::arguments::Init;
+use crate::estimate::estimate;
+use crate::text::{print_line, quoted, say, standard_input};
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Init) -> Result<()> {
+    let settings = settings(arguments)?;
+    let written = init(&settings, &Machine::here())?;
+    for line in lines(&written) {
+        print_line(&line)?;
+    }
+    if !arguments.no_measure {
+        let run = RunFolder::new(&Path::new("runs").join(&written.config.name));
+        estimate(&run, &written.config, &TrainSettings::default(), false)?;
+    }
+    print_line(&format!("\nnext:\n  taper train {}", quoted(&written.recipe)))
+}
+
+/// The arguments, and the answers to what they leave open.
+fn settings(arguments: &Init) -> Result<InitSettings> {
+    let mut questions = Questions { answers: standard_input() };
+    let files = if arguments.files.is_empty() {
+        let first = questions.ask("File of sentences, or table (.tsv, .jsonl, .parquet)")?;
+        let is_table =
+            [".tsv", ".tsv.gz", ".tsv.zst", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet"]
+                .iter()
+                .any(|ending| first.ends_with(ending));
+        let second =
+            if is_table { None } else { Some(questions.ask("File of their translations")?) };
+        std::iter::once(first).chain(second).map(PathBuf::from).collect()
+    } else {
+        arguments.files.clone()
+    };
+    let columns = match &arguments.columns {
+        Some(columns) => {
+            let (source, target) = columns
+                .split_once(',')
+                .with_context(|| format!("--columns {columns}: give two, as in 1,2 or en,de"))?;
+            FieldsConfig { source: source.to_owned(), target: target.to_owned() }
+        }
+        None => FieldsConfig::default(),
+    };
+    let corpus = Corpus::of(&files, columns)?;
+    let [source, target] = match corpus.languages() {
+        Some(known) => known.map(Some),
+        None => [None, None],
+    };
+    let mut language = |given: &Option<String>, known: Option<String>, side: &str| {
+        match given.clone().or(known) {
+            Some(language) => Ok(language),
+            None => questions.ask(&format!("Language of the {side}, such as en")).map_err(|error| {
+                error.context(format!("the language of the {side} is not told by the names of the files: give --source-language and --target-language"))
+            }),
+        }
+    };
+    let languages = [
+        language(&arguments.source_language, source, "sentences")?,
+        language(&arguments.target_language, target, "translations")?,
+    ];
+    if languages[0] == languages[1] {
+        bail!("both languages are `{}`: their names have to differ", languages[0]);
+    }
+    Ok(InitSettings {
+        corpus,
+        languages,
+        recipe: arguments.output.clone(),
+        divided: arguments.data.clone(),
+    })
+}
+
+/// Questions on standard error, answered by lines of standard input.
+struct Questions {
+    answers: taper_data::LineReader,
+}
+
+impl Questions {
+    /// The answer to a question.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn ask(&mut self, question: &str) -> Result<String> {
+        // A question that cannot be shown is no reason not to read.
+        let _ = write!(std::io::stderr(), "{question}: ");
+        let answer = self.answers.next_line()?;
+        if answer.is_none() || !std::io::stdin().is_terminal() {
+            // Whoever types ends the line.
+            say("");
+        }
+        match answer {
+            Some(answer) if !answer.trim().is_empty() => Ok(answer.trim().to_owned()),
+            _ => bail!(
+                "no answer to: {question}; `taper init --help` lists the arguments that answer"
+            ),
+        }
+    }
+}
+
+/// What was found and written, for a reader.
+fn lines(written: &Written) -> Vec<String> {
+    let (config, facts) = (&written.config, &written.facts);
+    let [source, target] = facts.mean_characters();
+    let blank = match facts.blank {
+        0 => String::new(),
+        blank => format!("; {} have a blank side and are left out", grouped(blank)),
+    };
+    let mut lines = vec![format!(
+        "text: {} pairs, {source:.0} and {target:.0} characters on average{blank}",
+        grouped(facts.pairs)
+    )];
+    match &written.divided {
+        Some(folder) => lines.push(format!(
+            "divided into train, val and test in {}; no sentence stands in two of them",
+            folder.display()
+        )),
+        None if config.data.test.is_empty() => {
+            lines.push(format!("validated on `{}`; there is no test set", config.data.validation));
+        }
+        None => lines.push(format!(
+            "validated on `{}`, tested on `{}`",
+            config.data.validation,
+            config.data.test.join("`, `")
+        )),
+    }
+    let model = &config.model;
+    lines.push(format!(
+        "{}: {} + {} layers, {} wide, a vocabulary of {}, for {}",
+        written.recipe.display(),
+        model.encoder_layers,
+        model.decoder_layers,
+        model.d_model,
+        grouped(config.data.tokenizer.vocabulary_size as u64),
+        written.machine
+    ));
+    lines
+}

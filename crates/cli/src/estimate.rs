@@ -1,0 +1,78 @@
+//! How long a training will take, for `train --dry-run` and `init`.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Result;
+use taper_run::checks::cost::{bytes, grouped};
+use taper_run::training::{DryRun, dry_run};
+use taper_run::{RunConfig, RunEvent, RunFolder, RunObserver, TrainSettings};
+
+use crate::progress::{Reporter, Style, clock};
+use crate::signals::{Signals, end, on_signal};
+use crate::text::{print_line, report_line, say};
+
+/// Measures some updates of the training of `config`, and says what it would take.
+///
+/// # Errors
+/// When it cannot be trained.
+pub(crate) fn estimate(
+    folder: &RunFolder,
+    config: &RunConfig,
+    settings: &TrainSettings,
+    json: bool,
+) -> Result<()> {
+    let signals = Signals::new();
+    let mut reporter = Reporter::new(if json { Style::Json } else { Style::Lines }, &signals);
+    let mut observer = |event: &RunEvent<'_>| match event {
+        RunEvent::Locked { folder } => {
+            let folder = folder.to_path_buf();
+            on_signal(move || {
+                // What stays is the system's to clear up.
+                let _ = fs::remove_dir_all(&folder);
+                say("\nstopped; nothing is kept");
+                end();
+            })
+        }
+        event => reporter.observe(event),
+    };
+    let measured = dry_run(folder, config, settings, &mut observer)?;
+    if json {
+        let mut record = serde_json::to_value(&measured)?;
+        record["event"] = "dry_run".into();
+        return print_line(&record.to_string());
+    }
+    lines(&measured).iter().for_each(|line| report_line(line));
+    Ok(())
+}
+
+/// What was measured, for a reader.
+fn lines(measured: &DryRun) -> Vec<String> {
+    let memory = measured
+        .peak_memory
+        .map_or_else(String::new, |peak| format!("{} of memory at most, ", bytes(peak)));
+    let mut lines = vec![format!(
+        "measured: {} updates, {:.3} s each, {} target tokens/s; {memory}{} for checkpoints",
+        measured.measured_updates,
+        measured.seconds_per_update,
+        grouped(measured.tokens_per_second as u64),
+        bytes(measured.checkpoint_bytes),
+    )];
+    let time = |seconds: f64| {
+        Duration::try_from_secs_f64(seconds)
+            .map_or_else(|_| "longer than a clock shows".to_owned(), clock)
+    };
+    lines.push(match (measured.limits.last_update, measured.estimated_seconds) {
+        (Some(updates), Some(seconds)) => format!(
+            "estimate: {} for at most {} updates, besides validations, checkpoints and tests",
+            time(seconds),
+            grouped(updates)
+        ),
+        (None, Some(seconds)) => format!("estimate: {}, which the recipe sets", time(seconds)),
+        (_, None) => format!(
+            "estimate: {} for 1,000 updates; the recipe sets no limit to them",
+            time(1000.0 * measured.seconds_per_update)
+        ),
+    });
+    lines
+}

@@ -1,0 +1,141 @@
+//! Validation and test sets for text that has none.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use taper_data::DataConfig;
+
+use super::corpus::{Corpus, CorpusFacts, number_of};
+
+/// The most sentences of a set that is held out.
+const MOST: usize = 1000;
+/// A set has one sentence for so many that there are.
+const SHARE: usize = 20;
+
+/// The names of the splits, in the order of what is held out.
+const SPLITS: [&str; 3] = ["val", "test", "train"];
+
+/// How many different sources each of the two sets gets.
+fn size(sources: usize) -> usize {
+    (sources / SHARE).min(MOST)
+}
+
+/// Divides `corpus` into `train`, `val` and `test` in the new folder `folder`, and returns what a
+/// recipe says to read them.
+///
+/// Which pairs are held out depends on their sources alone, so that no source that is validated or
+/// tested stands in the training text.
+///
+/// # Errors
+/// When the corpus is too small, the folder exists or cannot be written to, or the corpus changed.
+pub(super) fn divide(
+    corpus: &Corpus,
+    facts: &CorpusFacts,
+    languages: &[String; 2],
+    folder: &Path,
+) -> Result<DataConfig> {
+    let held_out = size(facts.sources.len());
+    if held_out == 0 {
+        bail!(
+            "{} pairs are too few to learn from and to be tested with; a model needs some thousands",
+            facts.pairs
+        );
+    }
+    if folder.exists() {
+        bail!(
+            "{} exists already and is left as it is: name another folder for the divided text",
+            folder.display()
+        );
+    }
+    // The numbers are those of a hash: the smallest of them are a draw.
+    let limits = [facts.sources[held_out - 1], facts.sources[2 * held_out - 1]];
+    let written = write(corpus, languages, folder, limits);
+    if written.is_err() {
+        // What failed is reported; half of a division is of no use.
+        let _ = fs::remove_dir_all(folder);
+    }
+    written?;
+    Ok(DataConfig {
+        dir: folder.to_owned(),
+        source_language: languages[0].clone(),
+        target_language: languages[1].clone(),
+        validation: SPLITS[0].to_owned(),
+        test: vec![SPLITS[1].to_owned()],
+        train: SPLITS[2].to_owned(),
+        ..DataConfig::default()
+    })
+}
+
+/// Writes the splits: a source whose number is at most the first of `limits` goes to the first of
+/// [`SPLITS`], and so on.
+fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 2]) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut files = Vec::new();
+    for split in SPLITS {
+        for language in languages {
+            let path = folder.join(format!("{split}.{language}"));
+            let file =
+                File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+            files.push(BufWriter::new(file));
+        }
+    }
+    let failed = || format!("cannot write to {}", folder.display());
+    for pair in corpus.pairs(languages)? {
+        let sides = pair?;
+        let number = number_of(&sides[0]);
+        let split = limits.iter().position(|&limit| number <= limit).unwrap_or(limits.len());
+        for (file, text) in files[2 * split..].iter_mut().zip(&sides) {
+            // A record may hold line breaks, and a line may not.
+            let text = text.replace(['\n', '\r'], " ");
+            writeln!(file, "{text}").with_context(failed)?;
+        }
+    }
+    for file in &mut files {
+        file.flush().with_context(failed)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use taper_data::{FieldsConfig, read_pairs};
+
+    use super::*;
+
+    #[test]
+    fn no_source_stands_in_two_splits_and_no_pair_is_lost() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = |name: &str| folder.path().join(name);
+        let lines = |word: &str| -> String {
+            // Each source three times, with other translations.
+            (0..900)
+                .map(|at| format!("{word} {}\n", if word == "s" { at % 300 } else { at }))
+                .collect()
+        };
+        fs::write(path("a.txt"), lines("s")).expect("text");
+        fs::write(path("b.txt"), lines("t")).expect("text");
+        let corpus =
+            Corpus::of(&[path("a.txt"), path("b.txt")], FieldsConfig::default()).expect("corpus");
+        let languages = ["xx", "yy"].map(str::to_owned);
+        let facts = corpus.look(&languages).expect("readable");
+        assert_eq!((facts.pairs, facts.sources.len()), (900, 300));
+        let config = divide(&corpus, &facts, &languages, &path("divided")).expect("divided");
+        let mut seen = BTreeSet::new();
+        let mut pairs = 0;
+        for (split, sources) in [("val", 15), ("test", 15), ("train", 270)] {
+            let read = read_pairs(&config, split).expect("a split");
+            pairs += read.len();
+            let found: BTreeSet<String> = read.into_iter().map(|pair| pair.source).collect();
+            assert_eq!(found.len(), sources, "{split}");
+            assert!(found.is_disjoint(&seen), "{split}");
+            seen.extend(found);
+        }
+        assert_eq!(pairs, 900);
+        let again = divide(&corpus, &facts, &languages, &path("divided")).expect_err("it is there");
+        assert!(again.to_string().contains("exists already"), "{again}");
+    }
+}

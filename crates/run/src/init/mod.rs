@@ -1,0 +1,118 @@
+//! A recipe for the text that a user has: sizes that suit the number of pairs and the machine.
+
+mod corpus;
+mod held_out;
+mod proposal;
+mod recipe_text;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::config::RunConfig;
+use crate::folder::files::write_atomically;
+use proposal::propose;
+
+pub use corpus::{Corpus, CorpusFacts};
+pub use proposal::Machine;
+
+/// What is known of a recipe that is to be written.
+#[derive(Debug, Clone)]
+pub struct InitSettings {
+    /// The text.
+    pub corpus: Corpus,
+    /// The language translated from, and the one translated into.
+    pub languages: [String; 2],
+    /// The file of the recipe, which must not exist; none: the name of the corpus.
+    pub recipe: Option<PathBuf>,
+    /// Where the text goes if a validation set has to be divided from it; none: a folder of the
+    /// recipe's name under `data`.
+    pub divided: Option<PathBuf>,
+}
+
+/// A recipe that was written.
+#[derive(Debug, Clone)]
+pub struct Written {
+    /// Its file.
+    pub recipe: PathBuf,
+    /// What it says.
+    pub config: RunConfig,
+    /// What the text is.
+    pub facts: CorpusFacts,
+    /// What it was written for, in words.
+    pub machine: String,
+    /// The folder of the divided text, if it had to be divided.
+    pub divided: Option<PathBuf>,
+}
+
+/// Looks at the text and writes a recipe for it, with comments and ready to train on `machine`.
+///
+/// Where there is no validation set beside the text, one is divided from it, and a test set; the
+/// files that the user named stay as they are.
+///
+/// # Errors
+/// When the text cannot be read or is too little, or a file is in the way.
+pub fn init(settings: &InitSettings, machine: &Machine) -> Result<Written> {
+    let InitSettings { corpus, languages, .. } = settings;
+    let default = || PathBuf::from(format!("{}.toml", corpus.name(languages)));
+    let recipe = settings.recipe.clone().unwrap_or_else(default);
+    if recipe.exists() {
+        bail!("{} exists already and is left as it is: name another recipe", recipe.display());
+    }
+    let name = recipe
+        .file_stem()
+        .and_then(|name| name.to_str())
+        .with_context(|| format!("{}: a recipe needs a name", recipe.display()))?;
+    let facts = corpus.look(languages)?;
+    let as_it_lies = corpus.as_it_lies(languages).filter(|data| !data.validation.is_empty());
+    let (data, divided) = match as_it_lies {
+        Some(data) => (data, None),
+        None => {
+            let folder = settings.divided.clone().unwrap_or_else(|| Path::new("data").join(name));
+            (held_out::divide(corpus, &facts, languages, &folder)?, Some(folder))
+        }
+    };
+    let proposal = propose(name, &data, &facts, machine);
+    let text = recipe_text::text(&proposal, &facts, machine);
+    write_atomically(&recipe, text.as_bytes())?;
+    let config = RunConfig::load(&recipe, &[])?;
+    Ok(Written { recipe, config, facts, machine: recipe_text::describe(machine), divided })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_data::{DataConfig, FieldsConfig, Format};
+
+    /// What a recipe says is what was proposed, to the last key.
+    #[test]
+    fn the_text_says_what_was_proposed() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("mine.toml");
+        let machine = Machine { cores: 2, memory: Some(4 << 30), has_gpu: false, has_bf16: true };
+        let fields = FieldsConfig { source: "the \"source\"".into(), target: "2".into() };
+        for (pairs, format) in
+            [(900, Format::Text), (60_000, Format::Jsonl), (5_000_000, Format::Tsv)]
+        {
+            let facts = CorpusFacts { pairs, alphabet: 100, ..CorpusFacts::default() };
+            let data = DataConfig {
+                dir: "some where".into(),
+                format,
+                fields: if format == Format::Text {
+                    FieldsConfig::default()
+                } else {
+                    fields.clone()
+                },
+                source_language: "en".into(),
+                target_language: "zh".into(),
+                ..DataConfig::default()
+            };
+            let proposal = propose("mine", &data, &facts, &machine);
+            std::fs::write(&path, recipe_text::text(&proposal, &facts, &machine)).expect("write");
+            let read = RunConfig::load(&path, &[]).expect("a valid recipe");
+            assert_eq!(read, proposal.config);
+            let idle = crate::config::without_effect(&read).expect("JSON");
+            assert_eq!(idle, Vec::<String>::new());
+        }
+    }
+}

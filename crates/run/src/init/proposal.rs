@@ -1,0 +1,325 @@
+//! Sizes that suit the amount of text and the machine.
+
+use std::num::NonZero;
+
+use candle_core::{DType, Device};
+use taper_data::DataConfig;
+use taper_model::{ModelConfig, Transformer};
+use taper_ops::{Kernel, Products};
+use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
+
+use super::CorpusFacts;
+use crate::checks::cost::training_state_bytes;
+use crate::checks::{device, memory};
+use crate::config::{RunConfig, usual_tokenizer};
+
+/// What a core is taken to compute in a second of training, to choose a size by: about half of what
+/// the fused operations reach with AVX-512. What a training takes is measured, not reckoned.
+const FLOPS_OF_A_CORE: f64 = 40e9;
+/// The longest training without a GPU that is proposed, in seconds.
+const LONGEST: f64 = 3.0 * 86_400.0;
+/// The share of the memory that weights, gradients, moments and a batch may be reckoned to take.
+const MEMORY_SHARE: f64 = 0.7;
+
+/// What there is to train on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Machine {
+    /// Cores of the CPU.
+    pub cores: usize,
+    /// Bytes of memory that could be had; none where the system does not tell.
+    pub memory: Option<u64>,
+    /// Whether a GPU computes.
+    pub has_gpu: bool,
+    /// Whether products of bf16 are faster than those of f32.
+    pub has_bf16: bool,
+}
+
+impl Machine {
+    /// This one.
+    #[must_use]
+    pub fn here() -> Self {
+        let has_gpu = !device::automatic().is_cpu();
+        let kernel = Kernel::best(Products::of(DType::BF16, &Device::Cpu));
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, NonZero::get),
+            memory: memory::available(),
+            has_gpu,
+            has_bf16: has_gpu || kernel != Kernel::Gemm,
+        }
+    }
+}
+
+/// One size of model, and how models of this size are trained.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Size {
+    /// What it is called in reports.
+    pub(super) name: &'static str,
+    /// The fewest pairs that it is proposed for.
+    fewest_pairs: u64,
+    /// Where its settings come from.
+    pub(super) origin: &'static str,
+    layers: usize,
+    width: usize,
+    feed_forward: usize,
+    heads: usize,
+    /// Dropout of embeddings and residual branches.
+    dropout: f64,
+    /// Dropout within attention and the feed-forward layer.
+    inner_dropout: f64,
+    vocabulary: usize,
+    max_tokens: usize,
+    accumulation: usize,
+    max_updates: u64,
+    validate_every: u64,
+    patience: u32,
+    learning_rate: f64,
+    warmup: u64,
+}
+
+/// From the smallest to the largest.
+const SIZES: [Size; 4] = [
+    Size {
+        name: "tiny",
+        fewest_pairs: 0,
+        origin: "configs/multi30k-en-de.toml, for 29,000 pairs",
+        layers: 4,
+        width: 128,
+        feed_forward: 256,
+        heads: 4,
+        dropout: 0.3,
+        inner_dropout: 0.0,
+        vocabulary: 8000,
+        max_tokens: 2048,
+        accumulation: 1,
+        max_updates: 16_000,
+        validate_every: 200,
+        patience: 15,
+        learning_rate: 5e-3,
+        warmup: 1000,
+    },
+    Size {
+        name: "small",
+        fewest_pairs: 50_000,
+        origin: "between those of configs/multi30k-en-de.toml and configs/iwslt14-de-en.toml",
+        layers: 4,
+        width: 256,
+        feed_forward: 1024,
+        heads: 4,
+        dropout: 0.3,
+        inner_dropout: 0.0,
+        vocabulary: 8000,
+        max_tokens: 4096,
+        accumulation: 1,
+        max_updates: 30_000,
+        validate_every: 500,
+        patience: 15,
+        learning_rate: 1e-3,
+        warmup: 2000,
+    },
+    Size {
+        name: "medium",
+        fewest_pairs: 120_000,
+        origin: "configs/iwslt14-de-en.toml, for 160,000 pairs",
+        layers: 6,
+        width: 512,
+        feed_forward: 1024,
+        heads: 4,
+        dropout: 0.3,
+        inner_dropout: 0.1,
+        vocabulary: 10_000,
+        max_tokens: 4096,
+        accumulation: 1,
+        max_updates: 50_000,
+        validate_every: 1000,
+        patience: 10,
+        learning_rate: 5e-4,
+        warmup: 4000,
+    },
+    Size {
+        name: "base",
+        fewest_pairs: 1_000_000,
+        origin: "the base model of Vaswani et al. 2017, table 3, with norms before the layers",
+        layers: 6,
+        width: 512,
+        feed_forward: 2048,
+        heads: 8,
+        dropout: 0.1,
+        inner_dropout: 0.0,
+        vocabulary: 32_000,
+        max_tokens: 4096,
+        accumulation: 6,
+        max_updates: 100_000,
+        validate_every: 2000,
+        patience: 10,
+        learning_rate: 7e-4,
+        warmup: 4000,
+    },
+];
+
+/// A recipe, and why it is as it is.
+#[derive(Debug, Clone)]
+pub(super) struct Proposal {
+    /// The recipe.
+    pub(super) config: RunConfig,
+    /// Its size.
+    pub(super) size: Size,
+    /// The size that the amount of text alone would suggest, where the machine is too small for it,
+    /// and what it lacks.
+    pub(super) too_large: Option<(Size, String)>,
+}
+
+impl Size {
+    /// The recipe of this size for the text that `data` reads.
+    fn recipe(
+        &self,
+        name: &str,
+        data: &DataConfig,
+        facts: &CorpusFacts,
+        gpu: &Machine,
+    ) -> RunConfig {
+        let mut config = RunConfig {
+            name: name.to_owned(),
+            dtype: if gpu.has_bf16 { "bf16" } else { "f32" }.to_owned(),
+            data: data.clone(),
+            model: ModelConfig {
+                d_model: self.width,
+                d_ff: self.feed_forward,
+                heads: self.heads,
+                encoder_layers: self.layers,
+                decoder_layers: self.layers,
+                embedding_dropout: self.dropout,
+                attention_dropout: self.inner_dropout,
+                feed_forward_dropout: self.inner_dropout,
+                residual_dropout: self.dropout,
+                ..ModelConfig::default()
+            },
+            ..RunConfig::default()
+        };
+        config.data.tokenizer.vocabulary_size = self.vocabulary(facts);
+        config.data.batching.max_tokens = self.max_tokens;
+        config.training = TrainingConfig {
+            accumulation: self.accumulation,
+            max_updates: self.max_updates,
+            log_every: 100,
+            validate_every: self.validate_every,
+            keep_last: 10,
+            average_last: 10,
+            schedule: ScheduleConfig {
+                kind: ScheduleKind::InverseSqrt,
+                learning_rate: self.learning_rate,
+                warmup: self.warmup,
+                ..ScheduleConfig::default()
+            },
+            early_stopping: EarlyStoppingConfig {
+                metric: Metric::Bleu,
+                patience: self.patience,
+                ..EarlyStoppingConfig::default()
+            },
+            ..config.training
+        };
+        config.decoding.beam_size = 5;
+        config.decoding.length_penalty = 1.0;
+        config.evaluation.tokenize = usual_tokenizer(&data.target_language);
+        config
+    }
+
+    /// The size of the vocabulary: less where there is little text, and twice as many tokens as
+    /// there are characters where these are many.
+    fn vocabulary(&self, facts: &CorpusFacts) -> usize {
+        let by_text = match facts.pairs {
+            0..5_000 => 2000,
+            5_000..20_000 => 4000,
+            _ => self.vocabulary,
+        };
+        by_text.max((2 * facts.alphabet).next_multiple_of(1000)).min(32_000)
+    }
+}
+
+/// Seconds that the training of `config` is reckoned to take on so many cores, and the bytes.
+fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
+    let vocabulary = config.data.tokenizer.vocabulary_size;
+    let cost = Transformer::cost_of(&config.model, vocabulary, vocabulary, &Device::Cpu);
+    let tokens = config.data.batching.max_tokens;
+    let updates = config.training.max_updates as f64 * config.training.accumulation as f64;
+    let flops = updates * tokens as f64 * cost.training_flops() as f64;
+    let bytes = training_state_bytes(config, cost.parameters) + cost.activation_bytes(&[tokens; 2]);
+    (flops / (cores.max(1) as f64 * FLOPS_OF_A_CORE), bytes)
+}
+
+/// The largest of the sizes for so many pairs that the machine can train.
+pub(super) fn propose(
+    name: &str,
+    data: &DataConfig,
+    facts: &CorpusFacts,
+    machine: &Machine,
+) -> Proposal {
+    let mut too_large = None;
+    for size in SIZES.iter().rev().filter(|size| size.fewest_pairs <= facts.pairs) {
+        let config = size.recipe(name, data, facts, machine);
+        let (seconds, bytes) = reckoned(&config, machine.cores);
+        let room = machine.memory.map(|memory| MEMORY_SHARE * memory as f64);
+        let lack = if room.is_some_and(|room| bytes as f64 > room) {
+            Some("memory".to_owned())
+        } else if seconds > LONGEST && !machine.has_gpu {
+            Some(format!("time: about {:.0} days", seconds / 86_400.0))
+        } else {
+            None
+        };
+        // The smallest is proposed in any case.
+        match lack {
+            Some(lack) if size.name != SIZES[0].name => {
+                too_large.get_or_insert((*size, lack));
+            }
+            _ => return Proposal { config, size: *size, too_large },
+        }
+    }
+    let config = SIZES[0].recipe(name, data, facts, machine);
+    Proposal { config, size: SIZES[0], too_large }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(pairs: u64) -> CorpusFacts {
+        CorpusFacts { pairs, alphabet: 90, ..CorpusFacts::default() }
+    }
+
+    fn proposed(pairs: u64, machine: &Machine) -> Proposal {
+        propose("a", &DataConfig::default(), &facts(pairs), machine)
+    }
+
+    #[test]
+    fn sizes_grow_with_the_text_as_far_as_the_machine_reaches() {
+        let gpu = Machine { cores: 8, memory: None, has_gpu: true, has_bf16: true };
+        let name = |pairs, machine: &Machine| proposed(pairs, machine).size.name;
+        for (pairs, size) in
+            [(900, "tiny"), (60_000, "small"), (160_000, "medium"), (4_500_000, "base")]
+        {
+            assert_eq!(name(pairs, &gpu), size, "{pairs}");
+            proposed(pairs, &gpu).config.validate().expect("a recipe that can be trained");
+        }
+        let laptop = Machine { cores: 2, memory: None, has_gpu: false, has_bf16: false };
+        let proposal = proposed(4_500_000, &laptop);
+        assert_eq!(proposal.size.name, "small");
+        let (large, lack) = proposal.too_large.expect("there is a larger one");
+        assert!(large.name == "base" && lack.contains("days"), "{lack}");
+        let small = Machine { memory: Some(600 << 20), ..gpu };
+        assert_eq!(proposed(4_500_000, &small).too_large.expect("too large").1, "memory");
+        assert_eq!(name(4_500_000, &Machine { memory: Some(1), ..gpu }), "tiny");
+        assert_eq!(
+            (proposed(900, &gpu).config.dtype, proposed(900, &laptop).config.dtype),
+            ("bf16".into(), "f32".into())
+        );
+    }
+
+    #[test]
+    fn the_vocabulary_has_room_for_every_character() {
+        let vocabulary = |pairs, alphabet| {
+            SIZES[0].vocabulary(&CorpusFacts { pairs, alphabet, ..CorpusFacts::default() })
+        };
+        assert_eq!(vocabulary(1000, 90), 2000);
+        assert_eq!(vocabulary(100_000, 90), 8000);
+        assert_eq!(vocabulary(1000, 3100), 7000);
+    }
+}

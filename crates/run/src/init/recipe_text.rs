@@ -1,0 +1,176 @@
+//! A proposed recipe as a file with comments.
+
+use std::fmt::Write;
+
+use taper_data::{DataConfig, Format};
+
+use super::proposal::Proposal;
+use super::{CorpusFacts, Machine};
+use crate::checks::cost::{bytes, grouped};
+
+/// The text of the recipe. Everything that is not in it has its default.
+pub(super) fn text(proposal: &Proposal, facts: &CorpusFacts, machine: &Machine) -> String {
+    let Proposal { config, size, .. } = proposal;
+    let (data, model, training) = (&config.data, &config.model, &config.training);
+    format!(
+        r#"# {source} to {target}, written by `taper init` for {pairs} pairs and {machine}.
+#
+#   taper train {name}.toml --dry-run    # checks everything, and measures how long it will take
+#   taper train {name}.toml
+#
+# Model and training are of the size "{size}": {origin}.
+{too_large}# Every key that may be set, with its default: taper config show {name}.toml
+
+name = "{name}"
+# What products of matrices are computed in: f32, or bf16, which is faster where the processor or
+# the GPU has it.
+dtype = "{dtype}"
+
+{data_section}
+[data.tokenizer]
+# One vocabulary for both languages. More text bears a larger one.
+kind = "bpe"
+joint = true
+vocabulary_size = {vocabulary}
+
+[data.batching]
+# Tokens of a batch, on either side. "auto" takes what fits into memory.
+max_tokens = {max_tokens}
+
+[model]
+d_model = {d_model}
+d_ff = {d_ff}
+heads = {heads}
+encoder_layers = {encoder_layers}
+decoder_layers = {decoder_layers}
+# The less text there is, the more dropout it takes not to be learned by heart.
+embedding_dropout = {embedding_dropout:?}
+attention_dropout = {attention_dropout:?}
+feed_forward_dropout = {feed_forward_dropout:?}
+residual_dropout = {residual_dropout:?}
+
+[training]
+# Training ends here at the latest; [training.early_stopping] ends it when nothing improves.
+max_updates = {max_updates}
+# Batches of an update.
+accumulation = {accumulation}
+log_every = {log_every}
+validate_every = {validate_every}
+# The last checkpoints are kept, and their mean is what translates in the end.
+keep_last = {keep_last}
+average_last = {average_last}
+
+[training.schedule]
+# If the loss does not fall, or is not finite: half of this rate.
+kind = "inverse_sqrt"
+learning_rate = {learning_rate:?}
+warmup = {warmup}
+
+[training.early_stopping]
+# Training ends after so many validations without a better score.
+metric = "{metric}"
+patience = {patience}
+
+[decoding]
+beam_size = {beam_size}
+length_penalty = {length_penalty:?}
+
+[evaluation]
+# How BLEU divides text into words: 13a, zh, char, intl or none.
+tokenize = "{tokenize}"
+"#,
+        source = data.source_language,
+        target = data.target_language,
+        pairs = grouped(facts.pairs),
+        machine = describe(machine),
+        name = config.name,
+        size = size.name,
+        origin = size.origin,
+        too_large = too_large(proposal),
+        dtype = config.dtype,
+        data_section = data_section(data),
+        vocabulary = data.tokenizer.vocabulary_size,
+        max_tokens = data.batching.max_tokens,
+        d_model = model.d_model,
+        d_ff = model.d_ff,
+        heads = model.heads,
+        encoder_layers = model.encoder_layers,
+        decoder_layers = model.decoder_layers,
+        embedding_dropout = model.embedding_dropout,
+        attention_dropout = model.attention_dropout,
+        feed_forward_dropout = model.feed_forward_dropout,
+        residual_dropout = model.residual_dropout,
+        max_updates = training.max_updates,
+        accumulation = training.accumulation,
+        log_every = training.log_every,
+        validate_every = training.validate_every,
+        keep_last = training.keep_last,
+        average_last = training.average_last,
+        learning_rate = training.schedule.learning_rate,
+        warmup = training.schedule.warmup,
+        metric = training.early_stopping.metric,
+        patience = training.early_stopping.patience,
+        beam_size = config.decoding.beam_size,
+        length_penalty = config.decoding.length_penalty,
+        tokenize = config.evaluation.tokenize.name(),
+    )
+}
+
+/// `2 cores and 7.5 GiB of memory`.
+pub(super) fn describe(machine: &Machine) -> String {
+    let mut text = match machine.cores {
+        1 => "a core".to_owned(),
+        cores => format!("{cores} cores"),
+    };
+    if machine.has_gpu {
+        text.push_str(", a GPU");
+    }
+    if let Some(memory) = machine.memory {
+        // A string takes whatever is written to it.
+        let _ = write!(text, " and {} of free memory", bytes(memory));
+    }
+    text
+}
+
+/// Comment lines on the size that the text alone would suggest.
+fn too_large(proposal: &Proposal) -> String {
+    proposal.too_large.as_ref().map_or_else(String::new, |(size, lack)| {
+        format!(
+            "# So much text would bear the size \"{}\", for which this machine lacks {lack}.\n",
+            size.name
+        )
+    })
+}
+
+/// The section `[data]`, and `[data.fields]` where columns are named.
+fn data_section(data: &DataConfig) -> String {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let mut lines =
+        vec!["[data]".to_owned(), format!("dir = {}", quoted(&data.dir.display().to_string()))];
+    if data.format != Format::Text {
+        lines.push(format!("format = {}", quoted(format_name(data.format))));
+    }
+    lines.push(format!("source_language = {}", quoted(&data.source_language)));
+    lines.push(format!("target_language = {}", quoted(&data.target_language)));
+    lines.push("# The names of the files, without the language.".to_owned());
+    lines.push(format!("train = {}", quoted(&data.train)));
+    lines.push(format!("validation = {}", quoted(&data.validation)));
+    let tests: Vec<String> = data.test.iter().map(|split| quoted(split)).collect();
+    lines.push(format!("test = [{}]", tests.join(", ")));
+    if !data.fields.source.is_empty() || !data.fields.target.is_empty() {
+        lines.push("\n[data.fields]".to_owned());
+        lines.push(format!("source = {}", quoted(&data.fields.source)));
+        lines.push(format!("target = {}", quoted(&data.fields.target)));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn format_name(format: Format) -> &'static str {
+    match format {
+        Format::Text => "text",
+        Format::Tsv => "tsv",
+        Format::Jsonl => "jsonl",
+        Format::Parquet => "parquet",
+        Format::Hub => "hub",
+    }
+}

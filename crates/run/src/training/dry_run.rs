@@ -1,0 +1,160 @@
+//! What a training would take, measured by a few updates of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use serde::Serialize;
+use taper_trainer::{Position, Source};
+
+use super::batches::TrainingBatches;
+use super::parent_run::ParentRun;
+use super::preparation::{ReadyRun, preflight};
+use super::{DataSummary, TimedUpdates, TrainSettings, TrainingLimits};
+use crate::checks::cost::Cost;
+use crate::checks::{disk, memory};
+use crate::config::{RunConfig, without_effect};
+use crate::event::{Notice, RunEvent, RunObserver};
+use crate::folder::RunFolder;
+
+/// Updates before those that are measured, in which threads and memory are got.
+const WARM_UP: u64 = 2;
+/// The most updates that are measured, and the fewest.
+const MOST_UPDATES: u64 = 20;
+const FEWEST_UPDATES: u64 = 3;
+/// Seconds after which no more are.
+const LONG_ENOUGH: f64 = 15.0;
+
+/// What a training would take.
+#[derive(Debug, Clone, Serialize)]
+pub struct DryRun {
+    /// Updates that were measured.
+    pub measured_updates: u64,
+    /// Seconds of one, on average.
+    pub seconds_per_update: f64,
+    /// Target tokens trained on in a second.
+    pub tokens_per_second: f64,
+    /// Tokens of a batch on either side, also where the recipe leaves that open.
+    pub max_tokens: usize,
+    /// Where the training ends at the latest.
+    #[serde(flatten)]
+    pub limits: TrainingLimits,
+    /// Seconds that it takes until then, validations and checkpoints not counted; none where no
+    /// limit is set.
+    pub estimated_seconds: Option<f64>,
+    /// The most memory that the process had, in bytes; none where the system does not tell.
+    pub peak_memory: Option<u64>,
+    /// Bytes that the checkpoints take at most.
+    pub checkpoint_bytes: u64,
+}
+
+/// Does what [`start`](super::start) does before the first update, makes a few updates for their
+/// time, and removes all of it. Nothing in `folder`, where the run would be, is touched.
+///
+/// # Errors
+/// As [`start`](super::start), up to the first updates.
+pub fn dry_run(
+    folder: &RunFolder,
+    config: &RunConfig,
+    settings: &TrainSettings,
+    observer: &mut dyn RunObserver,
+) -> Result<DryRun> {
+    let parent = ParentRun::of(settings, config)?;
+    let config = parent.as_ref().map_or(config, |parent| &parent.config);
+    preflight(config, settings, observer)?;
+    for note in without_effect(config)? {
+        observer.observe(&RunEvent::Notice(Notice::WithoutEffect(note)))?;
+    }
+    let place = TemporaryFolder::new()?;
+    observer.observe(&RunEvent::Locked { folder: &place.0 })?;
+    if let Some(parent) = &parent {
+        parent.tokenizers.save(&place.0)?;
+    }
+    let ready = ReadyRun::new(&RunFolder::new(&place.0), folder, config, settings, true)?;
+    let (config, device) = (&ready.config, ready.model.parameters().device());
+    observer.observe(&RunEvent::Prepared {
+        data: DataSummary::of(config, &ready.prepared, device),
+        cost: Cost::of(config, &ready.model, device),
+    })?;
+    taper_ops::allocator::keep_freed_pages();
+    let mut batches = TrainingBatches::new(
+        ready.prepared.train.clone(),
+        config.data.batching.clone(),
+        config.training.seed,
+    );
+    let mut updates = TimedUpdates::new(&ready.model, &config.training, 0.0)?;
+    let (mut position, mut measured, mut tokens) = (Position::default(), 0, 0);
+    let mut began = Instant::now();
+    for number in 0..WARM_UP + MOST_UPDATES {
+        if number == WARM_UP {
+            (began, tokens) = (Instant::now(), 0);
+        }
+        measured = number.saturating_sub(WARM_UP);
+        if measured >= FEWEST_UPDATES && began.elapsed().as_secs_f64() > LONG_ENOUGH {
+            break;
+        }
+        let gathered = gather(&mut batches, &mut position, config.training.accumulation)
+            .map_err(|error| anyhow!(error))?;
+        tokens += updates.make(&gathered)?.tokens;
+        device.synchronize().context("cannot wait for the device")?;
+        measured += u64::from(number >= WARM_UP);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let limits = TrainingLimits::of(&config.training, ready.prepared.train.batching());
+    let seconds_per_update = seconds / measured as f64;
+    let parameters = ready.model.parameters().len() as u64;
+    Ok(DryRun {
+        measured_updates: measured,
+        seconds_per_update,
+        tokens_per_second: tokens as f64 / seconds,
+        max_tokens: config.data.batching.max_tokens,
+        limits,
+        estimated_seconds: limits.remaining(0, 0.0, seconds_per_update),
+        peak_memory: memory::peak(),
+        checkpoint_bytes: disk::checkpoint_bytes(&config.training, parameters),
+    })
+}
+
+/// The next micro-batches of an update.
+fn gather(
+    source: &mut TrainingBatches,
+    position: &mut Position,
+    accumulation: usize,
+) -> Result<Vec<taper_model::Batch>, taper_trainer::BoxError> {
+    let mut gathered = Vec::with_capacity(accumulation);
+    while gathered.len() < accumulation {
+        if position.index >= source.batches(position.epoch)? {
+            *position = Position { epoch: position.epoch + 1, index: 0 };
+            continue;
+        }
+        gathered.push(source.batch(*position)?);
+        position.index += 1;
+    }
+    Ok(gathered)
+}
+
+/// A folder that is removed when it is dropped.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn new() -> Result<Self> {
+        let name = |number: u32| format!("taper-dry-run-{}-{number}", std::process::id());
+        let free = |path: &Path| fs::create_dir(path).is_ok();
+        let paths = (0..100).map(|number| std::env::temp_dir().join(name(number)));
+        let mut paths = paths.filter(|path| free(path));
+        paths.next().map(Self).with_context(|| {
+            format!(
+                "no folder can be made in {}; TMPDIR names another place",
+                std::env::temp_dir().display()
+            )
+        })
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        // What stays is the system's to clear up, as with anything there.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

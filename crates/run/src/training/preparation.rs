@@ -1,0 +1,124 @@
+//! What comes before the first update: data, model, and checks of device, memory and disk.
+
+use anyhow::{Result, bail};
+use candle_core::Device;
+use taper_data::{Prepared, Task, read_pairs};
+use taper_model::Transformer;
+
+use super::{TrainSettings, data_report};
+use crate::checks::{device, disk, memory, use_threads};
+use crate::config::RunConfig;
+use crate::event::{Notice, RunEvent, RunObserver};
+use crate::folder::RunFolder;
+use crate::translation::build_model;
+
+/// All that training needs.
+pub(super) struct ReadyRun {
+    /// The configuration, in which nothing is left open.
+    pub(super) config: RunConfig,
+    /// The data.
+    pub(super) prepared: Prepared,
+    /// The model, with weights that were drawn.
+    pub(super) model: Transformer,
+}
+
+impl ReadyRun {
+    /// Prepares the data in `folder`, builds the model, and checks that the disk of `destination` has
+    /// room for the checkpoints and, if `try_memory`, the memory for the largest batch.
+    ///
+    /// # Errors
+    /// Anything wrong with the device, the data, the memory or the disk.
+    pub(super) fn new(
+        folder: &RunFolder,
+        destination: &RunFolder,
+        config: &RunConfig,
+        settings: &TrainSettings,
+        try_memory: bool,
+    ) -> Result<Self> {
+        let mut config = config.clone();
+        let device = open_device(&config, settings)?;
+        let mut prepared = prepare_data(folder, &config, &device)?;
+        memory::require_state(&config, &prepared.tokenizers, settings.memory)?;
+        let model =
+            build_model(&config, &prepared.tokenizers, &device, Some(config.training.seed))?;
+        disk::check(
+            destination.root(),
+            &destination.checkpoints(),
+            &config.training,
+            model.parameters().len() as u64,
+        )?;
+        require_positions(&config, &prepared)?;
+        if try_memory {
+            let tokens = memory::fit(&config, &model, &prepared, settings.memory)?;
+            if config.data.batching.max_tokens != tokens {
+                config.data.batching.max_tokens = tokens;
+                // Costs no tokenising; the report is about the batches as they will be.
+                prepared = prepare_data(folder, &config, &device)?;
+            }
+        }
+        Ok(Self { config, prepared, model })
+    }
+}
+
+/// Refuses rows that are longer than the model has positions for, in training or validation, as
+/// they are cut into tokens or may be.
+fn require_positions(config: &RunConfig, prepared: &Prepared) -> Result<()> {
+    let Some(positions) = config.model.longest_sequence() else { return Ok(()) };
+    let splits = [Some(&prepared.train), prepared.validation.as_ref()];
+    let longest = splits.into_iter().flatten().map(|split| split.longest_row()).max().unwrap_or(0);
+    if longest > positions {
+        bail!(
+            "the longest sentence has {longest} tokens, with </s> and what subword sampling may add, but learned positions end at model.max_positions = {positions}: raise it, or set data.cleaning.max_tokens = {}",
+            positions.saturating_sub(1)
+        );
+    }
+    Ok(())
+}
+
+/// The device of the settings, else of `config`.
+fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
+    device::open(settings.device.as_deref().unwrap_or(&config.device))
+}
+
+/// What can be known to be wrong before a run folder is made.
+///
+/// # Errors
+/// With the key, the file or the device.
+pub(super) fn preflight(
+    config: &RunConfig,
+    settings: &TrainSettings,
+    observer: &mut dyn RunObserver,
+) -> Result<()> {
+    // As when a recipe is read; this one may have been changed since, or made by a program.
+    config.validate()?;
+    device::dtype(&config.dtype, &open_device(config, settings)?)?;
+    config.require_what_is_watched()?;
+    let data = &config.data;
+    let mut splits = vec![&data.train];
+    if !data.validation.is_empty() {
+        splits.push(&data.validation);
+    }
+    for split in splits {
+        Task::Translation.files(data, split)?;
+    }
+    if config.evaluation.test_after_training {
+        for split in &data.test {
+            // Better now than after the training.
+            read_pairs(data, split)?;
+        }
+    }
+    let training = &config.training;
+    let too_late = training.validate_every == 0
+        || (training.max_updates > 0 && training.validate_every > training.max_updates);
+    if training.checkpoint_every == 0 && too_late {
+        observer.observe(&RunEvent::Notice(Notice::SavedOnlyAtTheEnd))?;
+    }
+    use_threads(config.threads)
+}
+
+/// Tokenizer, tokenised corpus and data report on disk.
+fn prepare_data(folder: &RunFolder, config: &RunConfig, device: &Device) -> Result<Prepared> {
+    let prepared = Task::Translation.prepare(&config.data, folder.root())?;
+    data_report::save(&folder.data_report(), config, &prepared, device)?;
+    Ok(prepared)
+}

@@ -1,0 +1,57 @@
+//! Updates that are made for the time that they take.
+
+use anyhow::{Context, Result, bail};
+use taper_model::{Batch, Model};
+use taper_trainer::{Measured, Outcome, TrainingConfig, Updater};
+
+/// Makes updates without data, checkpoints or validations around them.
+pub struct TimedUpdates<'a, M> {
+    model: &'a M,
+    training: &'a TrainingConfig,
+    updater: Updater,
+    learning_rate: f64,
+    made: u64,
+}
+
+impl<'a, M: Model> TimedUpdates<'a, M> {
+    /// Updates of `model`, all at one learning rate; 0 leaves its weights as they are.
+    ///
+    /// # Errors
+    /// When there is no memory for the moments.
+    pub fn new(model: &'a M, training: &'a TrainingConfig, learning_rate: f64) -> Result<Self> {
+        let updater =
+            Updater::new(model.parameters(), training).context("cannot make the optimizer")?;
+        Ok(Self { model, training, updater, learning_rate, made: 0 })
+    }
+
+    /// The same by plain Candle operations and autodiff instead of the fused ones.
+    #[must_use]
+    pub fn with_composed_operations(mut self) -> Self {
+        self.updater = self.updater.with_composed_operations();
+        self
+    }
+
+    /// Makes the next update, of these micro-batches, to its end on the device.
+    ///
+    /// # Errors
+    /// When it cannot be computed, or the loss or a gradient is not finite.
+    pub fn make(&mut self, batches: &[Batch]) -> Result<Measured> {
+        self.made += 1;
+        let outcome = self
+            .updater
+            .update(
+                self.model,
+                self.training,
+                self.made,
+                self.learning_rate,
+                f64::INFINITY,
+                batches,
+            )
+            .map_err(anyhow::Error::from_boxed)
+            .with_context(|| format!("step {}", self.made))?;
+        match outcome {
+            Outcome::Made(measured) => Ok(measured),
+            Outcome::Skipped(why) => bail!("step {}: {why}", self.made),
+        }
+    }
+}
