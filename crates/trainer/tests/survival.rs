@@ -202,7 +202,7 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     fs::create_dir(root.join(".step-00000020.tmp")).unwrap();
     fs::write(root.join(".step-00000020.tmp").join(MODEL_FILE), b"half").unwrap();
     fs::write(root.join(".last.tmp"), b"step").unwrap();
-    assert!(matches!(checkpoints.resolve("last"), Err(CheckpointError::NotFound { .. })));
+    assert!(matches!(checkpoints.resolve("last"), Err(CheckpointError::Pointer { .. })));
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
     load_model(&checkpoints.resolve("last").unwrap(), &model(&tiny(0.0)), "").unwrap();
