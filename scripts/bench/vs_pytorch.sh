@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Training steps of Taper against the same model in PyTorch, on the same batches, in turn.
 #
-#   scripts/bench/vs_pytorch.sh [BATCHES] [ROUNDS]
+#   scripts/bench/vs_pytorch.sh [--isa native|avx512|avx2]... [BATCHES] [ROUNDS]
 #
+# --isa    limits both programs to the same instructions, avx512 being AVX-512 without bf16 (default: native, all that the processor
+#          has); several make one table
 # BATCHES  a safetensors file with int32 src.N and tgt.N; default: made of data/multi30k by scripts/bench/make_batches.py
 # ROUNDS   runs of each program, in turn (default 5); the table has the median of the ratios
 #
@@ -11,7 +13,12 @@
 # THREADS (default: all).
 set -euo pipefail
 
-[ "${1:-}" != --help ] && [ $# -le 2 ] || { sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+usage() { sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+sets=()
+while [ "${1:-}" = --isa ]; do
+    case "${2:-}" in native | avx512 | avx2) sets+=("$2"); shift 2 ;; *) usage ;; esac
+done
+[ "${1:-}" != --help ] && [ $# -le 2 ] || usage
 batches=${1:+$(realpath "$1")} rounds=${2:-5} peer=${PEER:+$(realpath "$PEER")}
 cd "$(dirname "$0")/../.."
 
@@ -29,4 +36,5 @@ fi
 cargo build --release --quiet
 read -r -a cases <<< "${CASES:-tiny:f32 tiny:bf16 base:f32 base:bf16}"
 exec "$PYTHON" scripts/bench/compare.py --taper target/release/taper --batches "$batches" \
-    --peer "${peer:-scripts/bench/pytorch_peer.py}" --rounds "$rounds" --threads "${THREADS:-$(nproc)}" --cases "${cases[@]}"
+    --peer "${peer:-scripts/bench/pytorch_peer.py}" --rounds "$rounds" --threads "${THREADS:-$(nproc)}" --cases "${cases[@]}" \
+    --isa "${sets[@]:-native}"

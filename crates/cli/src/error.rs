@@ -9,12 +9,11 @@ use taper_model::ModelError;
 pub(crate) const EXIT_USER: u8 = 2;
 /// Exit code of a failure inside the computation.
 pub(crate) const EXIT_INTERNAL: u8 = 1;
-/// Exit code after an interruption that was handled: what was done is on disk.
-pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
-/// Returned (as an `anyhow` error) by a command that stopped on a signal.
+/// Returned (as an `anyhow` error) by a command that stopped on a signal, with its exit code; what
+/// was done is on disk.
 #[derive(Debug)]
-pub(crate) struct Interrupted;
+pub(crate) struct Interrupted(pub(crate) u8);
 
 impl std::fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -29,8 +28,8 @@ impl std::error::Error for Interrupted {}
 pub(crate) enum Ending {
     /// The reader of our output went away (`taper … | head`): nothing to say.
     Silent,
-    /// A handled interruption; its message has been printed already.
-    Interrupted,
+    /// A handled interruption; its message has been printed already. Exit with this code.
+    Interrupted(u8),
     /// Print the message, exit with this code.
     Fail(u8),
 }
@@ -38,8 +37,8 @@ pub(crate) enum Ending {
 /// Chooses the ending from the causes of `error`.
 pub(crate) fn ending(error: &anyhow::Error) -> Ending {
     for cause in error.chain() {
-        if cause.is::<Interrupted>() {
-            return Ending::Interrupted;
+        if let Some(Interrupted(code)) = cause.downcast_ref() {
+            return Ending::Interrupted(*code);
         }
         if let Some(io_error) = cause.downcast_ref::<io::Error>()
             && io_error.kind() == io::ErrorKind::BrokenPipe
@@ -65,7 +64,7 @@ mod tests {
         assert_eq!(ending(&anyhow!("bad file")), Ending::Fail(EXIT_USER));
         let pipe = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!(ending(&pipe.context("writing")), Ending::Silent);
-        assert_eq!(ending(&anyhow::Error::from(Interrupted)), Ending::Interrupted);
+        assert_eq!(ending(&anyhow::Error::from(Interrupted(143))), Ending::Interrupted(143));
         let computation = || candle_core::Error::Msg("no memory".to_owned());
         assert_eq!(
             ending(&anyhow::Error::from(computation()).context("training")),

@@ -9,7 +9,7 @@ use taper_run::training::{DryRun, dry_run};
 use taper_run::{RunConfig, RunEvent, RunFolder, RunObserver, TrainSettings};
 
 use crate::progress::{Reporter, Style, clock};
-use crate::signals::{Signals, end, on_signal};
+use crate::signals::{Signals, on_signal};
 use crate::text::{print_line, report_line, say};
 
 /// Measures some updates of the training of `config`, and says what it would take.
@@ -27,11 +27,11 @@ pub(crate) fn estimate(
     let mut observer = |event: &RunEvent<'_>| match event {
         RunEvent::Locked { folder } => {
             let folder = folder.to_path_buf();
-            on_signal(move || {
+            on_signal(move |signal| {
                 // What stays is the system's to clear up.
                 let _ = fs::remove_dir_all(&folder);
                 say("\nstopped; nothing is kept");
-                end();
+                signal.end();
             })
         }
         event => reporter.observe(event),

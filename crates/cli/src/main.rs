@@ -21,23 +21,26 @@ mod warm_start;
 
 use std::process::ExitCode;
 
-use error::{EXIT_INTERRUPTED, Ending};
+use error::Ending;
+use taper_ops::allocator::Explaining;
 
 /// Tensors are allocated and freed at every step; the system's allocator gives
 /// their pages back each time, and faulting them in again costs up to ten
 /// times the arithmetic on them.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Explaining<mimalloc::MiMalloc> = Explaining(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     taper_ops::threads::keep_candle_on_one_thread();
+    taper_ops::allocator::spare_addresses();
+    taper_ops::signals::survive_file_size_limit();
     let arguments = arguments::Arguments::of_process();
-    let Err(error) = commands::run(&arguments.command) else {
+    let Err(error) = commands::run(&arguments) else {
         return ExitCode::SUCCESS;
     };
     match error::ending(&error) {
         Ending::Silent => ExitCode::SUCCESS,
-        Ending::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
+        Ending::Interrupted(code) => ExitCode::from(code),
         Ending::Fail(code) => {
             text::say(&format!("error: {}", taper_run::one_line(&error)));
             ExitCode::from(code)

@@ -8,17 +8,22 @@ use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use taper_data::Task;
+use taper_run::checks::computation::describe_operations;
 use taper_run::checks::device;
 use taper_run::evaluation::TestSetResult;
 use taper_run::training::{Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
-use taper_trainer::{Event, Scores, StopReason, Timing};
+use taper_trainer::{Event, Scores, StopReason};
 
 use crate::arguments::TrainOutput;
 use crate::error::Interrupted;
 use crate::signals::Signals;
 use crate::text::{quoted, report_line, say};
 use crate::warm_start;
+
+/// How often a bar is drawn where nothing moves it.
+const TICK: Duration = Duration::from_millis(500);
 
 /// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +62,7 @@ pub(crate) fn report(
     let trained = train(&mut reporter, signals.stop_flag());
     reporter.finish();
     match trained? {
-        Outcome::Interrupted { .. } => Err(Interrupted.into()),
+        Outcome::Interrupted { .. } => Err(Interrupted(signals.exit_code()).into()),
         Outcome::Complete { .. } => Ok(()),
     }
 }
@@ -68,8 +73,13 @@ pub(crate) struct Reporter<'a> {
     signals: &'a Signals,
     /// Shown while updates are made.
     bar: ProgressBar,
+    /// What the last log event said.
+    latest: String,
+    /// The first update of this process, and when it was made.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
+    /// Why training ended, and after how many updates.
+    ended: Option<(StopReason, u64)>,
     tests: TestReporter,
 }
 
@@ -77,7 +87,8 @@ impl<'a> Reporter<'a> {
     /// Shows events in `style`.
     pub(crate) fn new(style: Style, signals: &'a Signals) -> Self {
         let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
-        Self { style, signals, bar, start: None, limits: None, tests }
+        let latest = String::new();
+        Self { style, signals, bar, latest, start: None, limits: None, ended: None, tests }
     }
 
     /// Shows the bar of a training that goes from `first_step` to its `limits`.
@@ -94,7 +105,7 @@ impl<'a> Reporter<'a> {
         };
         self.bar.set_position(first_step);
         if self.style == Style::Bar {
-            self.bar.enable_steady_tick(Duration::from_millis(500));
+            self.bar.enable_steady_tick(TICK);
         }
     }
 
@@ -111,13 +122,26 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Time left at the pace since the first event of this process.
-    fn remaining(&mut self, step: u64, timing: &Timing) -> Option<Duration> {
-        let (first_step, first_seconds) = *self.start.get_or_insert((step, timing.elapsed_seconds));
-        let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
-        let pace = (timing.elapsed_seconds - first_seconds) / done as f64;
-        let left = self.limits?.remaining(step, timing.elapsed_seconds, pace)?;
-        Duration::try_from_secs_f64(left).ok()
+    /// The time left after `step` updates and so many seconds, in words, at the pace since the
+    /// first update of this process; nothing where that is not known.
+    fn remaining(&self, step: u64, seconds: f64) -> String {
+        let left = || {
+            let (first_step, first_seconds) = self.start?;
+            let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
+            let pace = (seconds - first_seconds) / done as f64;
+            let left = self.limits?.remaining(step, seconds, pace)?;
+            Duration::try_from_secs_f64(left).ok()
+        };
+        left().map_or_else(String::new, |left| format!("  eta {}", clock(left)))
+    }
+
+    /// Moves the bar.
+    fn update(&mut self, step: u64, seconds: f64) {
+        self.start.get_or_insert((step, seconds));
+        if self.style == Style::Bar {
+            self.bar.set_position(step);
+            self.bar.set_message(format!("{}{}", self.latest, self.remaining(step, seconds)));
+        }
     }
 
     fn report(&mut self, event: &Event) {
@@ -125,13 +149,14 @@ impl<'a> Reporter<'a> {
             Event::Log { step, epoch, loss, nll, divergence, accuracy, learning_rate, timing, .. } => {
                 let rate = timing.tokens_per_second.unwrap_or(0.0);
                 let divergence = divergence.map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
-                let eta = self.remaining(*step, timing).map_or_else(String::new, |left| format!("  eta {}", clock(left)));
+                let name = loss_name(*loss, *nll);
                 if self.style == Style::Bar {
-                    self.bar.set_position(*step);
-                    self.bar.set_message(format!("loss {loss:.3}{divergence}  lr {learning_rate:.2e}  {rate:.0} tok/s{eta}"));
+                    self.latest = format!("{name} {loss:.3}{divergence}  lr {learning_rate:.2e}  {rate:.0} tok/s");
+                    self.update(*step, timing.elapsed_seconds);
                 } else {
+                    let eta = self.remaining(*step, timing.elapsed_seconds);
                     report_line(&format!(
-                        "step {step}  epoch {epoch}  loss {loss:.4}{divergence}  ppl {:.2}  accuracy {:.1}%  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
+                        "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}  ppl {:.2}  accuracy {:.1}%  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
                         nll.exp(),
                         100.0 * accuracy
                     ));
@@ -179,23 +204,26 @@ impl RunObserver for Reporter<'_> {
                 data.lines().iter().for_each(|line| report_line(line));
                 report_line(&cost.summary());
             }
-            RunEvent::Begins { folder, step, limits, device } => {
+            RunEvent::Begins { folder, step, limits, device, dtype } => {
                 if !json {
+                    report_line(&format!("operations: {}", describe_operations(device, dtype)));
                     let (folder, device) = (folder.display(), device::describe(device));
                     report_line(&format!("training in {folder} from step {step}, on {device}"));
                 }
                 self.begin(*step, *limits);
                 self.signals.training_begins();
             }
+            RunEvent::Updated { step, seconds } => self.update(*step, *seconds),
             RunEvent::Training(event) if json => report_line(&serde_json::to_string(event)?),
             RunEvent::Training(event) => self.report(event),
             RunEvent::Interrupted { folder, step } => {
                 self.finish();
-                let folder = folder.display();
+                let folder = quoted(folder);
                 say(&format!("interrupted at step {step}; continue with: taper resume {folder}"));
             }
             RunEvent::Trained { reason, step, seconds } => {
                 self.finish();
+                self.ended = Some((*reason, *step));
                 self.signals.training_is_saved();
                 if !json {
                     let time = clock(Duration::from_secs_f64(seconds.max(0.0)));
@@ -206,9 +234,15 @@ impl RunObserver for Reporter<'_> {
                 let record = serde_json::json!({ "event": "test", "checkpoint": checkpoint, "step": step, "results": results });
                 report_line(&record.to_string());
             }
-            RunEvent::Tested { folder, checkpoint, results, samples, .. } => {
-                report_tests(folder, checkpoint, results, *samples);
+            RunEvent::Tested {
+                folder, task, checkpoint, results, samples, has_test_sets, ..
+            } => {
+                report_tests(checkpoint, results, *samples);
+                let scored = has_test_sets.then_some(!results.is_empty());
+                report_next(&quoted(folder), *task, scored, self.ended);
             }
+            // The bar is not to be torn.
+            RunEvent::Notice(notice) => self.bar.suspend(|| say(&notice.to_string())),
             _ => self.tests.observe(event)?,
         }
         Ok(())
@@ -240,11 +274,14 @@ impl RunObserver for TestReporter {
     }
 }
 
-/// Sample translations, scores, and what can be done next.
-fn report_tests(folder: &Path, checkpoint: &Path, results: &[TestSetResult], samples: usize) {
+/// Sample translations and scores.
+fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples: usize) {
     if let Some(first) = results.first() {
-        report_line("\nsample translations");
-        for line in first.sample_translations(samples) {
+        let translations = first.sample_translations(samples);
+        if !translations.is_empty() {
+            report_line("\nsample translations");
+        }
+        for line in translations {
             report_line(&line);
         }
         let name = checkpoint.file_name().unwrap_or(checkpoint.as_os_str()).to_string_lossy();
@@ -253,15 +290,47 @@ fn report_tests(folder: &Path, checkpoint: &Path, results: &[TestSetResult], sam
     for line in results.iter().flat_map(TestSetResult::lines) {
         report_line(&line);
     }
-    let run = quoted(folder);
-    let evaluate = if results.is_empty() {
-        "score the test sets"
-    } else {
-        "score the test sets again, with other settings"
-    };
-    report_line(&format!(
-        "\nnext:\n  taper translate {run}          type sentences, or pipe a file in\n  taper evaluate {run}           {evaluate}\n  taper inspect {run}            what the model is made of"
-    ));
+}
+
+/// What can be done with the run next. Whether test sets were `scored` is told where there are any.
+fn report_next(run: &str, task: Task, scored: Option<bool>, ended: Option<(StopReason, u64)>) {
+    let mut lines = Vec::new();
+    if task == Task::Translation {
+        lines.push(format!("taper translate {run}          type sentences, or pipe a file in"));
+    }
+    if task == Task::LanguageModel {
+        lines.push(format!("taper generate {run} --prompt TEXT   go on with a text"));
+    }
+    lines.extend(scored.map(|scored| {
+        let what = match scored {
+            true => "score the test sets again, with other settings",
+            false => "score the test sets",
+        };
+        format!("taper evaluate {run}           {what}")
+    }));
+    lines.push(format!("taper inspect {run}            what the model is made of"));
+    lines.extend(ended.map(|(reason, step)| {
+        format!("taper resume {run} --set {}   train on", further(reason, step))
+    }));
+    report_line(&format!("\nnext:\n  {}", lines.join("\n  ")));
+}
+
+/// The change of a recipe by which a training that has ended goes on.
+fn further(reason: StopReason, step: u64) -> String {
+    match reason {
+        StopReason::MaxEpochs => "training.max_epochs=N".to_owned(),
+        StopReason::MaxMinutes => "training.max_minutes=N".to_owned(),
+        StopReason::EarlyStopping => "training.early_stopping.patience=N".to_owned(),
+        StopReason::MaxUpdates | StopReason::Interrupted => {
+            format!("training.max_updates={}", 2 * step)
+        }
+    }
+}
+
+/// What a loss is called beside the perplexity, whose logarithm is `nll`: with label smoothing it is
+/// another.
+fn loss_name(loss: f64, nll: f64) -> &'static str {
+    if (loss - nll).abs() <= 1e-9 * loss.abs() { "loss" } else { "smoothed loss" }
 }
 
 /// Why training ended, for a reader.
@@ -278,8 +347,12 @@ fn describe_end(reason: StopReason) -> &'static str {
 /// Scores on one line; the text scores last, as they take longest to move.
 fn describe(scores: &Scores) -> String {
     let mut parts = Vec::new();
+    let loss = match (scores.get("loss"), scores.get("perplexity")) {
+        (Some(loss), Some(perplexity)) => loss_name(loss, perplexity.ln()),
+        _ => "loss",
+    };
     for (name, label, decimals, factor, unit) in [
-        ("loss", "loss", 4, 1.0, ""),
+        ("loss", loss, 4, 1.0, ""),
         ("perplexity", "ppl", 2, 1.0, ""),
         ("accuracy", "accuracy", 1, 100.0, "%"),
         ("bleu", "BLEU", 2, 1.0, ""),
@@ -314,6 +387,8 @@ pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
         None => ProgressBar::no_length()
             .with_style(bar_style("{msg} {spinner} {pos} sentences, {rate}")),
     };
+    // Shown before the first sentence is done.
+    bar.enable_steady_tick(TICK);
     bar.with_message(what.to_owned())
 }
 
@@ -331,6 +406,23 @@ fn bar_style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bar_moves_with_each_update_and_the_time_left_is_known_after_the_second() {
+        let signals = Signals::new();
+        let mut reporter = Reporter::new(Style::Bar, &signals);
+        reporter.begin(0, TrainingLimits { last_update: Some(100), most_seconds: None });
+        reporter.update(1, 3.0);
+        assert_eq!((reporter.bar.position(), reporter.bar.message()), (1, String::new()));
+        reporter.update(2, 3.5);
+        assert_eq!((reporter.bar.position(), reporter.bar.message()), (2, "  eta 0:49".into()));
+    }
+
+    #[test]
+    fn a_loss_that_is_no_logarithm_of_the_perplexity_says_so() {
+        assert_eq!(loss_name(1.25, 1.25), "loss");
+        assert_eq!(loss_name(1.25, 1.0), "smoothed loss");
+    }
 
     #[test]
     fn clocks_read_naturally() {

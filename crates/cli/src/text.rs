@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use taper_data::LineReader;
 use taper_ops::standard_output::was_closed_at_start;
+pub(crate) use taper_run::folder::quoted;
 
 /// All lines of a file, plain, `.gz` or `.zst`, or of standard input, whose name is `-`.
 ///
@@ -25,18 +26,6 @@ pub(crate) fn is_standard_stream(path: &Path) -> bool {
 /// Standard input, line by line, as files are read.
 pub(crate) fn standard_input() -> LineReader {
     LineReader::new(BufReader::new(std::io::stdin()), "standard input")
-}
-
-/// A path as a shell reads it back.
-pub(crate) fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain =
-        |character: char| character.is_ascii_alphanumeric() || "_-./=+:,@%".contains(character);
-    if !text.is_empty() && text.chars().all(plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 /// A line on standard error. Its reader may be gone (a terminal that was closed, a `tee` that the
@@ -64,6 +53,16 @@ pub(crate) fn standard_output() -> Result<Stdout> {
 pub(crate) fn print_line(line: &str) -> Result<()> {
     let mut output = standard_output()?.lock();
     writeln!(output, "{line}").context("cannot write to standard output")
+}
+
+/// Prints text on standard output without ending the line, so that it is seen at once.
+///
+/// # Errors
+/// As [`print_line`].
+pub(crate) fn print_piece(text: &str) -> Result<()> {
+    let mut output = standard_output()?.lock();
+    let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    written.context("cannot write to standard output")
 }
 
 /// As [`print_line`], from what must not end because nobody reads along (`taper train … | head`) or

@@ -110,7 +110,8 @@ fn a_key_without_effect_is_named() {
         "decoding.sampling.top_k=5",
     ]);
     assert!(
-        output.contains("decoding.sampling.top_k has no effect: nothing is drawn")
+        output
+            .contains("decoding.sampling.top_k has no effect: decoding.sampling.temperature is 0")
             && output.ends_with("valid\n"),
         "{output}"
     );
@@ -167,9 +168,12 @@ fn a_mistyped_value_names_file_line_key_and_type() {
     workspace.write("bad.toml", "[training]\n\nmax_updates = \"many\"\n");
     workspace.fail(
         &["config", "check", "bad.toml"],
-        &["bad.toml:3", "`training.max_updates`", "string \"many\"", "u64"],
+        &["bad.toml:3", "`training.max_updates`", "text \"many\"", "a whole number from 0"],
     );
-    set_fails("model.heads=two", &["--set model.heads=two", "`model.heads`", "usize"]);
+    set_fails(
+        "model.heads=two",
+        &["--set model.heads=two", "`model.heads`", "a whole number from 1"],
+    );
     set_fails("evaluation.tokenize=zj", &["`evaluation.tokenize`", "`zh`"]);
 }
 
@@ -378,4 +382,89 @@ fn what_is_watched_must_be_measured() {
     );
     let blind = ["--set", "training.early_stopping.patience=3", "--set", "data.validation="];
     refused(&blind, &["training.early_stopping.patience = 3", "data.validation"]);
+}
+
+/// A figure may ask for any amount of memory, and a path may name anything.
+#[test]
+fn figures_beyond_all_measure_are_refused() {
+    set_fails("training.accumulation=1000000000000", &["training.accumulation", "65536"]);
+    let workspace = Workspace::new();
+    workspace.write("hypothesis", "a\nb\n");
+    workspace.write("reference", "a\tb\nb\tc\n");
+    workspace.fail(
+        &["bleu", "hypothesis", "reference", "--num-refs", "1000000000000"],
+        &["reference:1", "2 references", "1000000000000"],
+    );
+    for option in ["--confidence-n", "--paired-bs-n", "--paired-ar-n", "--chrf-char-order"] {
+        let output = workspace.run(&["bleu", "hypothesis", "reference", option, "1000000000000"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(option), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_name_that_leads_elsewhere() {
+    let workspace = Workspace::new();
+    for name in ["../../etc", "a/b", "/etc", "..", "."] {
+        let set = format!("name={name}");
+        workspace.fail(&["train", "tiny.toml", "--set", &set], &["`name`", "runs/", "--run"]);
+    }
+    assert!(!workspace.path("runs").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_named_as_what_it_is() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let pipe = |name: &str| {
+        let made = std::process::Command::new("mkfifo").arg(workspace.path(name)).status();
+        assert!(made.expect("mkfifo").success());
+    };
+    pipe("pipe");
+    for (path, kind) in [("/dev/zero", "a device"), ("data", "a folder"), ("pipe", "a pipe")] {
+        workspace.fail(&["config", "check", path], &[path, kind]);
+        workspace.fail(&["tokenizer", "encode", path], &[path]);
+        let tokenizer = format!("data.tokenizer.path={path}");
+        workspace.fail(
+            &["tokenizer", "train", "tiny.toml", "-o", "made", "--set", &tokenizer],
+            &[path, kind],
+        );
+    }
+    // As text.
+    let train = ["train", "tiny.toml", "--run", "other"];
+    let val = workspace.path("data/val.aa");
+    let text = fs::read(&val).expect("text");
+    let instead: [(&str, &dyn Fn()); 4] = [
+        ("a folder", &|| fs::create_dir(&val).expect("folder")),
+        ("a pipe", &|| pipe("data/val.aa")),
+        ("a device", &|| std::os::unix::fs::symlink("/dev/zero", &val).expect("link")),
+        ("may lead back to itself", &|| std::os::unix::fs::symlink("val.aa", &val).expect("link")),
+    ];
+    fs::remove_file(&val).expect("remove");
+    for (kind, make) in instead {
+        make();
+        workspace.fail(&train, &["data/val.aa", kind]);
+        if kind == "a folder" { fs::remove_dir(&val) } else { fs::remove_file(&val) }
+            .expect("remove");
+    }
+    fs::write(&val, text).expect("restore");
+    // In a run.
+    for name in ["tokenizer.json", "checkpoints/best", "checkpoints/last", "config.toml"] {
+        let path = workspace.path("run").join(name);
+        let bytes = fs::read(&path).expect("a file");
+        fs::remove_file(&path).expect("remove");
+        std::os::unix::fs::symlink("/dev/zero", &path).expect("link");
+        let checkpoint = if name.ends_with("last") { "last" } else { "best" };
+        let evaluate = ["evaluate", "run", "--checkpoint", checkpoint];
+        // What is no file is no run's configuration either.
+        let named = if name == "config.toml" { "not a run" } else { name };
+        workspace.fail(&evaluate, &[named]);
+        fs::remove_file(&path).expect("remove");
+        let large = fs::File::create(&path).expect("a file");
+        large.set_len(3 << 30).expect("a size");
+        workspace.fail(&evaluate, &[name, "larger than"]);
+        fs::write(&path, bytes).expect("restore");
+    }
+    workspace.succeed(&["evaluate", "run", "--checkpoint", "best"]);
 }

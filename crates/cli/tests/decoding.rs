@@ -40,6 +40,7 @@ fn decoding_options() {
     options_without_effect(&workspace, input);
     evaluation_draws_as_translate(&workspace);
     marks_and_pipes(&workspace, input);
+    endless(&workspace, input);
     windows(&workspace);
     one_line_at_a_time(&workspace, input);
     output_files(&workspace, input);
@@ -447,6 +448,37 @@ fn many_lines() -> Vec<String> {
         .collect()
 }
 
+/// A translation that never ended is no success to be silent about.
+fn endless(workspace: &Workspace, input: &str) {
+    let reward = ["--set", "decoding.length_reward=20", "--set", "decoding.max_length=30"];
+    let output =
+        workspace.run_with_input(&[&["translate", "run"], &reward[..]].concat(), input.as_bytes());
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("warning: 3 of 4 translations (line 1 is the first) reached the maximum"),
+        "{said}"
+    );
+    let records = records(workspace, &reward, input);
+    let truncated = |record: &Value| record["translations"][0]["truncated"] == true;
+    assert_eq!(records.iter().map(truncated).collect::<Vec<_>>(), [true, true, false, true]);
+    let output = workspace.run(&[&["evaluate", "run", "--json"], &reward[..]].concat());
+    assert!(
+        stderr(&output).contains("warning: 12 of 12 translations of test"),
+        "{}",
+        stderr(&output)
+    );
+    let report: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(report["results"][0]["truncated"], 12);
+    // One that may be as long as it likes ends by itself.
+    let long = ["--set", "decoding.max_length=200", "--set", "decoding.max_length_offset=200"];
+    let output = workspace.run_with_input(
+        &[&["translate", "run", "--beam", "1", "--no-repeat-ngram", "1"], &long[..]].concat(),
+        b"cat\n",
+    );
+    assert!(!stderr(&output).contains("warning"), "{}", stderr(&output));
+}
+
 fn windows(workspace: &Workspace) {
     let mut lines = many_lines();
     let output = workspace
@@ -570,6 +602,7 @@ fn output_files(workspace: &Workspace, input: &str) {
             workspace.script(&["sh"], "\"$0\" translate run -i in.txt -o /dev/fd/3 3>&1 | cat");
         assert_eq!(stdout(&piped), workspace.succeed(&["translate", "run", "--input", "in.txt"]));
         interrupted(workspace);
+        killed(workspace);
     }
 }
 
@@ -590,9 +623,9 @@ fn interrupted(workspace: &Workspace) {
     wait_for("a window", || {
         fs::read_to_string(&partial).unwrap_or_default().lines().count() >= WINDOW
     });
-    signal("-INT", &child);
+    signal("-TERM", &child);
     let output = child.wait_with_output().expect("the binary ends");
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
     assert!(
         stderr(&output).contains("3968 lines were translated and are in stopped.txt.part"),
         "{}",
@@ -600,6 +633,64 @@ fn interrupted(workspace: &Workspace) {
     );
     assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
     assert!(!workspace.path("stopped.txt").exists());
+
+    // It goes on with what it was begun with, to what it would have been.
+    let text = many_lines().join("\n") + "\n";
+    let on = [&QUICK[..], &["--output", "stopped.txt", "--continue"]].concat();
+    let other = workspace.run_with_input(&[&on[..], &["--no-repeat-ngram", "2"]].concat(), b"");
+    refused(&other, &["--continue", "fewer"]);
+    let other =
+        workspace.run_with_input(&[&on[..], &["--no-repeat-ngram", "2"]].concat(), text.as_bytes());
+    refused(&other, &["--continue", "stopped.txt.part.json", "other settings"]);
+    let output = workspace.run_with_input(&on, text.as_bytes());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let whole = stdout(&workspace.run_with_input(&QUICK, text.as_bytes()));
+    assert!(fs::read_to_string(workspace.path("stopped.txt")).expect("read") == whole);
+    assert!(!partial.exists() && !workspace.path("stopped.txt.part.json").exists());
+    workspace.fail(&["translate", "run", "-o", "new.txt", "--continue"], &["no new.txt.part"]);
+    let without_file = workspace.run(&["translate", "run", "--continue"]);
+    refused(&without_file, &["required arguments"]);
+    assert!(stderr(&without_file).contains("--output <FILE>"), "{}", stderr(&without_file));
+}
+
+/// A translation that is killed goes on too, also where its last line is torn, but not of a text
+/// that has changed.
+#[cfg(unix)]
+fn killed(workspace: &Workspace) {
+    use common::{signal, wait_for};
+
+    let text = (many_lines().join("\n") + "\n").repeat(3);
+    workspace.write("long.txt", &text);
+    for (name, form) in [("best", &[][..]), ("list", &["--n-best", "1"]), ("json", &["--json"])] {
+        let to = ["--input", "long.txt", "--output", name];
+        let command = [&QUICK[..], &to, form].concat();
+        let mut child = workspace.spawn(&command);
+        let partial = workspace.path(&format!("{name}.part"));
+        wait_for("a window", || fs::metadata(&partial).is_ok_and(|file| file.len() > 100));
+        let busy = [&command[..], &["--continue"]].concat();
+        workspace.fail(&busy, &["another process is writing"]);
+        signal("-KILL", &child);
+        child.wait().expect("ended");
+        let mut bytes = fs::read(&partial).expect("it was killed in time");
+        bytes.extend_from_slice(b"1");
+        fs::write(&partial, bytes).expect("tear");
+        workspace.write("long.txt", text.replacen("cat", "dog", 1));
+        workspace.fail(&busy, &["of another text"]);
+        workspace.write("long.txt", &text);
+        workspace.succeed(&busy);
+        let whole = workspace.succeed(&[&QUICK[..], &to[..2], form].concat());
+        // Scores may differ in their last digits.
+        let texts = |found: &str| -> Vec<String> {
+            let text = |line: &str| match name {
+                "best" => line.to_owned(),
+                "list" => line.split('\t').nth(2).expect("a text").to_owned(),
+                _ => best(&serde_json::from_str(line).expect("JSON")).to_owned(),
+            };
+            found.lines().map(text).collect()
+        };
+        let found = fs::read_to_string(workspace.path(name)).expect("read");
+        assert!(texts(&found) == texts(&whole), "{name}");
+    }
 }
 
 /// Outputs end where the positions do, wherever translations are made: in validation, in tests, by

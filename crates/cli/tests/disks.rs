@@ -35,10 +35,9 @@ fn with_mount_point() -> Option<Workspace> {
 fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
     let workspace = Workspace::new();
     let size = ["--set", "model.d_model=64", "--set", "model.d_ff=256"].join(" ");
-    let output = workspace.script(
-        &["sh"],
-        &format!("trap '' XFSZ; ulimit -f 1600; \"$0\" train tiny.toml --run run {size}"),
-    );
+    // The signal that comes with it would end the process without a word.
+    let output = workspace
+        .script(&["sh"], &format!("ulimit -f 1600; \"$0\" train tiny.toml --run run {size}"));
     refused(
         &output,
         &[

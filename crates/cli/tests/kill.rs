@@ -37,19 +37,23 @@ const SETTINGS: [&str; 12] = [
 
 #[test]
 fn a_run_that_is_killed_a_few_times_ends_like_any_other() {
-    harness(8);
+    harness(&Workspace::new(), &SETTINGS, 8);
+}
+
+#[test]
+fn so_does_a_language_model() {
+    harness(&Workspace::of_text(), &SETTINGS[..10], 4);
 }
 
 #[test]
 #[ignore = "minutes; the full harness, see the head of this file"]
 fn runs_that_are_killed_hundreds_of_times_end_like_any_other() {
-    harness(300);
+    harness(&Workspace::new(), &SETTINGS, 300);
 }
 
 /// Kills `wanted` processes, over as many runs as that takes, and compares each run in the end.
-fn harness(wanted: usize) {
-    let workspace = Workspace::new();
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &SETTINGS[..]].concat());
+fn harness(workspace: &Workspace, settings: &[&str], wanted: usize) {
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], settings].concat());
     let expected = files(&workspace.path("whole"));
     assert!(expected.len() > 12, "{:?}", expected.keys());
     let mut random = Random(20_260_101);
@@ -61,7 +65,9 @@ fn harness(wanted: usize) {
             life += 1;
             assert!(life < 1000, "the run makes no progress");
             let left = wanted - kills.values().sum::<usize>();
-            let Some(moment) = live(&workspace, &run, &mut random, left > 0) else { break };
+            let Some(moment) = live(workspace, settings, &run, &mut random, left > 0) else {
+                break;
+            };
             *kills.entry(moment).or_default() += 1;
             last_checkpoint_is_whole(&workspace.path(&run));
         }
@@ -98,9 +104,15 @@ enum Moment {
 /// Of processes that have a checkpoint to begin from, one in four is killed at any moment and the
 /// others in the midst of saving; of those that have none, most are killed while they ready
 /// tokenizer and text.
-fn live(workspace: &Workspace, run: &str, random: &mut Random, kill: bool) -> Option<Moment> {
+fn live(
+    workspace: &Workspace,
+    settings: &[&str],
+    run: &str,
+    random: &mut Random,
+    kill: bool,
+) -> Option<Moment> {
     let mut child = workspace
-        .command(&[&["train", "tiny.toml", "--run", run, "--resume"], &SETTINGS[..]].concat())
+        .command(&[&["train", "tiny.toml", "--run", run, "--resume"], settings].concat())
         .stdout(Stdio::null())
         .stderr(fs::File::create(workspace.path("errors")).expect("a file"))
         .spawn()

@@ -118,6 +118,74 @@ fn auto_fits_where_addresses_are_limited() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
+/// Whatever there is too little for, a sentence says so.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory_is_an_error_and_no_abort() {
+    let workspace = workspace();
+    for kibibytes in [90_000, 110_000, 130_000, 150_000, 170_000, 190_000] {
+        let text = format!(
+            "ulimit -v {kibibytes}; \"$0\" train tiny.toml --run run{kibibytes} --set threads=2 {}",
+            WIDE.join(" ")
+        );
+        let output = workspace.script(&["sh"], &text);
+        if !output.status.success() {
+            common::refused(&output, &["memory"]);
+        }
+    }
+}
+
+/// The larger the limit, the larger the batches.
+#[cfg(target_os = "linux")]
+#[test]
+fn auto_finds_no_less_where_there_is_more() {
+    let workspace = workspace();
+    let mut before = 0;
+    for kibibytes in [250_000, 300_000, 350_000, 400_000, 450_000, 500_000, 700_000] {
+        let run = format!("run{kibibytes}");
+        let text = format!(
+            "ulimit -v {kibibytes}; \"$0\" train tiny.toml --run {run} --set threads=2 --set training.max_updates=1 \
+             --set data.batching.max_tokens=auto --set evaluation.test_after_training=false {}",
+            WIDE.join(" ")
+        );
+        let output = workspace.script(&["sh"], &text);
+        let config = fs::read_to_string(workspace.path(&run).join("config.toml"));
+        let found = match config {
+            Ok(config) => {
+                let budget =
+                    config.split("[data.batching]\nmax_tokens = ").nth(1).expect("a budget");
+                budget.lines().next().expect("a line").parse::<usize>().expect("a number")
+            }
+            Err(_) => {
+                common::refused(&output, &["memory"]);
+                0
+            }
+        };
+        // What threads ask for when is not the same each time.
+        assert!(found as f64 >= 0.8 * before as f64, "{kibibytes}: {found} after {before}");
+        before = before.max(found);
+        let said = stderr(&output);
+        assert_eq!(
+            found > 0 && found < 1024,
+            said.contains("warning: batches of"),
+            "{found} {said}"
+        );
+    }
+    assert!(before > 1024, "{before}");
+}
+
+/// What the text does not have is not tried.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_largest_batch_that_exists_is_tried_and_no_larger_one() {
+    let workspace = Workspace::new();
+    let train = ["train", "tiny.toml", "--memory", "400MB", "--set", "training.max_updates=1"];
+    for (run, budget) in [("a", "1000000"), ("b", "100000000"), ("c", "1000000000000000")] {
+        let budget = format!("data.batching.max_tokens={budget}");
+        workspace.succeed(&[&train[..], &WIDE, &["--run", run, "--set", &budget]].concat());
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_that_goes_on_with_larger_batches_is_tried_again() {

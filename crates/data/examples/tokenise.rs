@@ -18,8 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [folder, stem, source, target, tokenizer @ ..] = arguments.as_slice() else {
         return Err("usage: tokenise FOLDER STEM SOURCE TARGET [TOKENIZER]".into());
     };
-    let mut config =
-        DataConfig { dir: folder.into(), train: stem.clone(), ..DataConfig::default() };
+    let mut config = DataConfig { dir: folder.into(), train: stem.into(), ..DataConfig::default() };
     config.source_language.clone_from(source);
     config.target_language.clone_from(target);
     config.tokenizer.path = tokenizer.first().map(PathBuf::from);

@@ -1,10 +1,61 @@
-//! How files come to be whole or not at all: written under a temporary name, flushed, renamed.
+//! How files come to be whole or not at all: written under a temporary name, flushed, renamed. And
+//! what is read whole: regular files, up to a size.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
+
+/// What there is at `path`, in words, where that is no regular file; nothing if it is one, or if
+/// there is nothing.
+#[must_use]
+pub fn not_a_file(path: &Path) -> Option<&'static str> {
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(_) if !path.is_symlink() => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Some("a link that leads nowhere");
+        }
+        Err(_) => return Some("a link that cannot be followed; it may lead back to itself"),
+    };
+    let kind = metadata.file_type();
+    if kind.is_file() {
+        return None;
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return Some("a pipe");
+        }
+        if kind.is_char_device() || kind.is_block_device() {
+            return Some("a device");
+        }
+        if kind.is_socket() {
+            return Some("a socket");
+        }
+    }
+    Some(if kind.is_dir() { "a folder" } else { "no regular file" })
+}
+
+/// Reads a regular file of at most `most` bytes whole: whatever a path may name, memory does not
+/// run out and nothing waits for a pipe.
+///
+/// # Errors
+/// When it is no regular file or larger, or cannot be read.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let refused = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    if let Some(kind) = not_a_file(path) {
+        return Err(refused(format!("{kind}, where a regular file is expected")));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(refused(format!("larger than {most} bytes, which it cannot be")));
+    }
+    Ok(bytes)
+}
 
 /// A file under a temporary name, removed unless it was renamed.
 pub(crate) struct Partial(pub(crate) PathBuf);
@@ -46,4 +97,32 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
         .and_then(|()| file.sync_all())
         .map_err(|error| Error::io(&partial.0, error))?;
     partial.rename(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_some_size_are_read() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("file"), "12345").expect("write");
+        assert_eq!(read_regular(&path("file"), 5).expect("it fits"), b"12345");
+        let said = |name: &str| read_regular(&path(name), 4).expect_err("refused").to_string();
+        assert!(said("file").contains("larger than 4 bytes"));
+        assert!(said(".").contains("a folder"));
+        assert_eq!(
+            read_regular(&path("absent"), 4).expect_err("none").kind(),
+            io::ErrorKind::NotFound
+        );
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("round", path("round")).expect("link");
+            assert!(said("round").contains("lead back to itself"));
+            std::os::unix::fs::symlink("absent", path("dangling")).expect("link");
+            assert!(said("dangling").contains("leads nowhere"));
+            assert_eq!(not_a_file(Path::new("/dev/null")), Some("a device"));
+        }
+    }
 }

@@ -39,6 +39,7 @@
 
 mod batch;
 mod config;
+mod corpora;
 mod draws;
 mod error;
 mod files;
@@ -51,15 +52,19 @@ pub use config::{
     AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side,
     TokenizerConfig, TokenizerKind,
 };
+pub use corpora::{Corpora, Corpus};
 pub use error::{Error, Result};
+pub use files::{not_a_file, read_regular};
 pub use prefetch::{Prefetched, Prefetcher};
 pub use tasks::pairs::cache::Pair;
 pub use tasks::pairs::cleaning::{Cleaner, DropReason, Dropped};
 pub use tasks::pairs::dataset::PairDataset;
+pub use tasks::pairs::hold_out::hold_out;
 pub use tasks::pairs::plan::PairPlan;
 pub use tasks::pairs::prepare::prepare_pairs;
 pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files, split_name};
-pub use tasks::pairs::report::{BatchingReport, DataReport, LengthBin, SideReport};
+pub use tasks::pairs::report::{BatchingReport, CorpusReport, DataReport, LengthBin, SideReport};
+pub use tasks::running_text::blocks::TextBlocks;
 pub use tasks::running_text::config::{Documents, RunningTextConfig};
 pub use tasks::running_text::dataset::TextDataset;
 pub use tasks::running_text::prepare::prepare_text;

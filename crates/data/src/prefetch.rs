@@ -30,6 +30,8 @@ const MOST_AHEAD: usize = 1024;
 pub struct Prefetcher {
     receiver: Option<Receiver<Result<Prefetched>>>,
     thread: Option<JoinHandle<()>>,
+    /// Without a thread.
+    upcoming: Option<Upcoming>,
 }
 
 impl Prefetcher {
@@ -41,9 +43,10 @@ impl Prefetcher {
         position: Position,
     ) -> Self {
         let (sender, receiver) = sync_channel(config.prefetch.clamp(1, MOST_AHEAD));
-        let config = config.clone();
-        let thread = std::thread::spawn(move || {
-            for item in Upcoming::new(dataset, config, seed, position) {
+        let upcoming = || Upcoming::new(Arc::clone(&dataset), config.clone(), seed, position);
+        let ahead = upcoming();
+        let started = std::thread::Builder::new().name("batches".to_owned()).spawn(move || {
+            for item in ahead {
                 let failed = item.is_err();
                 // The receiver is gone once the prefetcher is dropped.
                 if sender.send(item).is_err() || failed {
@@ -51,7 +54,11 @@ impl Prefetcher {
                 }
             }
         });
-        Self { receiver: Some(receiver), thread: Some(thread) }
+        match started {
+            Ok(thread) => Self { receiver: Some(receiver), thread: Some(thread), upcoming: None },
+            // Where the system gives no thread, for want of memory perhaps, the caller does it.
+            Err(_) => Self { receiver: None, thread: None, upcoming: Some(upcoming()) },
+        }
     }
 }
 
@@ -59,7 +66,10 @@ impl Iterator for Prefetcher {
     type Item = Result<Prefetched>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.receiver.as_ref()?.recv().ok()
+        match &mut self.upcoming {
+            Some(upcoming) => upcoming.next(),
+            None => self.receiver.as_ref()?.recv().ok(),
+        }
     }
 }
 

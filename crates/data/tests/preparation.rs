@@ -172,7 +172,7 @@ fn all_pairs_dropped_lists_the_reasons_and_leaves_no_file() {
 fn a_missing_split_is_found_before_anything_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = common::corpus(directory.path());
-    config.validation = "dev".to_owned();
+    config.validation = "dev".into();
     let run = directory.path().join("run");
     let message = prepare_pairs(&config, &run).unwrap_err().to_string();
     assert!(message.contains("dev.en: no such file"), "{message}");

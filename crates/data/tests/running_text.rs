@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use taper_data::{
     Batch, BatchingConfig, DataConfig, Dataset, Documents, END, Position, Prefetcher, Prepared,
-    Result, Task, TextDataset, Tokenizer, TokenizerKind, UNKNOWN, prepare_text,
+    Result, Task, TextBlocks, TextDataset, Tokenizer, TokenizerKind, UNKNOWN, prepare_text,
 };
 
 /// Text of words by a small grammar, of so many lines.
@@ -19,8 +19,8 @@ fn lines(count: usize) -> String {
 fn config(folder: &Path, kind: TokenizerKind) -> DataConfig {
     let mut config = DataConfig {
         dir: folder.to_owned(),
-        train: "text".to_owned(),
-        validation: String::new(),
+        train: "text".into(),
+        validation: "".into(),
         ..DataConfig::default()
     };
     config.tokenizer.kind = kind;
@@ -117,6 +117,16 @@ fn blocks_are_drawn_for_training_and_follow_one_another_for_validation() {
     let asked: Vec<u32> = all.iter().flat_map(|batch| batch.answers.clone()).collect();
     assert_eq!(asked, held_out[1..], "each token but the first is asked for once");
     assert_eq!(all[0].streams[0].ids, held_out[..48]);
+    // The same, read from the files.
+    let tokenizer = prepared.tokenizers.target();
+    let mut blocks = TextBlocks::open(&config, tokenizer, None).unwrap();
+    let read: Vec<Batch> = blocks.by_ref().collect::<Result<_>>().unwrap();
+    assert_eq!(read, all);
+    let (ours, theirs) = (blocks.report(), validation.report());
+    assert_eq!(
+        (ours.tokens, ours.characters, ours.words),
+        (theirs.tokens, theirs.characters, theirs.words)
+    );
     assert_eq!(validation.largest_batch(50).streams[0].lengths, [16; 3]);
 }
 
@@ -172,7 +182,7 @@ fn what_cannot_work_is_refused_with_the_key() {
     };
     says(&|config| config.text.block_length = 0, "data.text.block_length");
     says(&|config| config.text.hold_out = 1.0, "data.text.hold_out");
-    says(&|config| config.validation = "other".to_owned(), "data.text.hold_out");
+    says(&|config| config.validation = "other".into(), "data.text.hold_out");
     says(&|config| config.format = taper_data::Format::Tsv, "data.format");
     says(&|config| config.tokenizer.dropout = 0.1, "data.tokenizer.dropout");
     config.text.hold_out = 0.0;

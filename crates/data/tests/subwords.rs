@@ -107,7 +107,7 @@ fn bytes_stay_bytes() {
     common::write_split(directory.path(), "train", &pairs);
     let mut config = DataConfig {
         dir: directory.path().to_owned(),
-        validation: String::new(),
+        validation: "".into(),
         ..DataConfig::default()
     };
     config.tokenizer.vocabulary_size = 330;
@@ -229,7 +229,7 @@ fn a_drawn_segmentation_has_its_probability() {
     assert_eq!(Tokenizer::load(&path).unwrap().encode("ab</s>a").unwrap(), [6, 1, 4]);
     let mut config = DataConfig {
         dir: directory.path().to_owned(),
-        validation: String::new(),
+        validation: "".into(),
         ..DataConfig::default()
     };
     config.tokenizer.path = Some(path);

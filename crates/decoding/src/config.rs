@@ -16,12 +16,15 @@ const WIDEST_BEAM: usize = 1 << 16;
 #[serde(deny_unknown_fields, default)]
 pub struct DecodingConfig {
     /// Hypotheses that are followed at once; 1 is greedy search.
+    #[schemars(range(min = 1, max = 65_536))]
     pub beam_size: usize,
     /// Translations to return per sentence, best first; at most `beam_size`, unless they are
     /// drawn. The fewer, the earlier the search can stop.
+    #[schemars(range(min = 1, max = 65_536))]
     pub n_best: usize,
     /// The exponent `α` of the length penalty; 0 compares plain log-probabilities, which favours
     /// short output.
+    #[schemars(range(min = 0.0))]
     pub length_penalty: f64,
     /// What the exponent is applied to.
     pub length_penalty_form: LengthPenaltyForm,
@@ -29,16 +32,20 @@ pub struct DecodingConfig {
     /// whatever `α` is, because their probabilities are flat (He et al. 2016, "Improved Neural
     /// Machine Translation with SMT Features", section 3; Murray and Chiang 2018, "Correcting
     /// Length Bias in Neural Machine Translation").
+    #[schemars(range(min = 0.0))]
     pub length_reward: f64,
     /// A sentence's beam stops once `beam_size * patience` hypotheses have finished (Kasai et al.
     /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier
     /// where nothing can change the result any more. 0 stops only then.
+    #[schemars(range(min = 0.0))]
     pub patience: f64,
     /// Output tokens allowed per source token; both counted without `</s>`.
+    #[schemars(range(min = 0.0))]
     pub max_length_ratio: f64,
     /// Output tokens allowed on top of `max_length_ratio` times the source length.
     pub max_length_offset: usize,
     /// Output tokens allowed whatever the source length.
+    #[schemars(range(min = 1))]
     pub max_length: usize,
     /// Output tokens required, without `</s>`; gives way to the maximum where they conflict.
     pub min_length: usize,
@@ -46,6 +53,7 @@ pub struct DecodingConfig {
     pub allow_unknown: bool,
     /// Divides the positive logits of tokens that the output already holds, and multiplies their
     /// negative ones (after Keskar et al. 2019, "CTRL"); 1 leaves them alone.
+    #[schemars(range(min = 0.01, max = 100.0))]
     pub repetition_penalty: f64,
     /// No run of this many tokens comes twice in an output; 0 allows all.
     pub no_repeat_ngram: usize,
@@ -53,8 +61,10 @@ pub struct DecodingConfig {
     pub sampling: SamplingConfig,
     /// The most source tokens of one batch, each counted once per hypothesis. A sentence that is
     /// longer on its own makes a batch of one.
+    #[schemars(range(min = 1))]
     pub batch_tokens: usize,
     /// The most hypotheses of one batch; at least one sentence is taken.
+    #[schemars(range(min = 1))]
     pub batch_rows: usize,
 }
 
@@ -98,11 +108,13 @@ pub enum LengthPenaltyForm {
 pub struct SamplingConfig {
     /// What logits are divided by before drawing: below 1 favours likely tokens, above 1 evens
     /// them out. 0 draws nothing: translations are searched for.
+    #[schemars(range(min = 0.0))]
     pub temperature: f64,
     /// Draw among this many of the likeliest tokens; 0 among all.
     pub top_k: usize,
     /// Draw among the fewest likeliest tokens that together have at least this probability
     /// (Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration"); 1 among all.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub top_p: f64,
     /// A draw is a function of this seed, the sentence's number, the sample and the position.
     pub seed: u64,
@@ -203,8 +215,9 @@ impl DecodingConfig {
     }
 }
 
-fn refused(key: &'static str, value: impl ToString, expected: String) -> DecodingError {
-    let value = value.to_string();
+fn refused(key: &'static str, value: impl std::fmt::Debug, expected: String) -> DecodingError {
+    // With an exponent where all digits would be hundreds.
+    let value = format!("{value:?}");
     DecodingError::Config { key, value, expected }
 }
 

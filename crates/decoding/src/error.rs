@@ -39,6 +39,13 @@ pub enum DecodingError {
         last: u32,
     },
 
+    /// There is nothing to go on with.
+    #[error("prompt {sentence} has no token; begin with at least one")]
+    EmptyPrompt {
+        /// Which prompt.
+        sentence: usize,
+    },
+
     /// Sources and targets do not pair up.
     #[error("{sources} sources but {targets} targets; give one target per source")]
     UnequalCounts {
@@ -151,6 +158,7 @@ impl DecodingError {
             | Self::DeadEnd { sentence }
             | Self::SourceWithoutEnd { sentence, .. }
             | Self::Target { sentence, .. }
+            | Self::EmptyPrompt { sentence }
             | Self::LongPrefix { sentence, .. } => Some(sentence),
             _ => None,
         }

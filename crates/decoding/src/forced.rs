@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::select::Row;
-use crate::step::{select_if_changed, step_rows};
+use crate::model::step::{select_if_changed, step_rows};
+use crate::search::candidates::Row;
 use crate::tokens::{END, START};
 use crate::{DecodingConfig, DecodingError, Result, StepModel};
 
@@ -78,7 +78,7 @@ pub fn forced_scores<M: StepModel>(
         let inputs: Vec<u32> = active
             .iter()
             .map(|&sentence| match position {
-                0 => START,
+                0 => model.first_input(sources[sentence]),
                 _ => targets[sentence][position - 1],
             })
             .collect();

@@ -18,9 +18,9 @@
 //! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample
 //!   and the position.
 //!
-//! Reading order: [`StepModel`], then `rules.rs` (what may come next), `select.rs` (one row of
-//! logits to candidates), `beam.rs`, `walk.rs` (greedy search and sampling), and [`Translator`],
-//! which forms the batches.
+//! Reading order: [`StepModel`], then in `search/` the constraints (what may come next), the
+//! candidates (one row of logits to the best tokens), beam search, stepwise decoding (greedy search
+//! and sampling), and [`Translator`], which forms the batches.
 //!
 //! ```
 //! use taper_decoding::{DecodingConfig, Result, StepModel, Translator};
@@ -69,33 +69,22 @@
 #![forbid(unsafe_code)]
 
 mod alignment;
-mod beam;
 mod config;
-mod ensemble;
 mod error;
 mod forced;
-mod greedy;
-mod hypothesis;
-mod rules;
-mod sampling;
-mod select;
+mod model;
+mod search;
 mod sentence;
-mod step;
 mod tokens;
-mod transformer;
 mod translator;
-mod walk;
 
 pub use alignment::{Alignment, align, align_with};
-pub use beam::beam_search;
 pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig};
-pub use ensemble::Ensemble;
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
-pub use greedy::greedy_search;
-pub use hypothesis::{Hypothesis, length_penalty};
+pub use model::{Ensemble, StepModel};
+pub use search::{Hypothesis, NewToken, beam_search, generate, greedy_search, length_penalty};
 pub use sentence::Sentence;
-pub use step::StepModel;
 pub use tokens::{END, PAD, START, UNKNOWN};
 pub use translator::{FinishedChunk, Translator};
 

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::beam::beam;
 use crate::forced::check_target;
-use crate::greedy::greedy;
-use crate::sampling::sample;
+use crate::search::beam::{beam, beam_under};
+use crate::search::greedy::greedy;
+use crate::search::sampling::sample;
 use crate::tokens::END;
 use crate::{
     DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, Sentence, StepModel,
@@ -87,6 +87,56 @@ impl<'m, M: StepModel> Translator<'m, M> {
         sentences: &[Sentence<'_>],
         on_chunk: impl FnMut(FinishedChunk<'_, Vec<Hypothesis>>),
     ) -> Result<Vec<Vec<Hypothesis>>> {
+        let of_empty = vec![Hypothesis::empty()];
+        self.in_batches(sentences, of_empty, |chunk| self.translate_chunk(chunk), on_chunk)
+    }
+
+    /// The tokens of the best translation of each source under each of `lengths`, a length penalty
+    /// and a length reward in place of the configuration's: what
+    /// [`translate`](Self::translate) would find under each, by one search for all.
+    ///
+    /// # Errors
+    /// [`DecodingError::Config`] for lengths that cannot be, and as [`translate`](Self::translate).
+    pub fn translate_under(
+        &self,
+        sources: &[Vec<u32>],
+        lengths: &[(f64, f64)],
+        on_chunk: impl FnMut(FinishedChunk<'_, Vec<Vec<u32>>>),
+    ) -> Result<Vec<Vec<Vec<u32>>>> {
+        let under = |&(length_penalty, length_reward): &(f64, f64)| {
+            let n_best = if self.config.sampling.is_active() { self.config.n_best } else { 1 };
+            let config =
+                DecodingConfig { length_penalty, length_reward, n_best, ..self.config.clone() };
+            config.validate().map(|()| config)
+        };
+        let settings: Vec<DecodingConfig> = lengths.iter().map(under).collect::<Result<_>>()?;
+        let chunk = |chunk: &[Sentence<'_>]| -> Result<Vec<Vec<Vec<u32>>>> {
+            if self.config.beam_size == 1 || self.config.sampling.is_active() {
+                // Neither compares outputs of different lengths.
+                let found = self.translate_chunk(chunk)?.into_iter();
+                let best = found.map(|list| list.into_iter().next().map(|best| best.tokens));
+                return Ok(best
+                    .map(|tokens| vec![tokens.unwrap_or_default(); lengths.len()])
+                    .collect());
+            }
+            let best = |list: Vec<Hypothesis>| list.into_iter().next().map(|best| best.tokens);
+            let found = beam_under(self.model, chunk, &settings)?.into_iter();
+            Ok(found
+                .map(|lists| lists.into_iter().map(|list| best(list).unwrap_or_default()).collect())
+                .collect())
+        };
+        self.in_batches(&Sentence::plain(sources), vec![Vec::new(); lengths.len()], chunk, on_chunk)
+    }
+
+    /// What `chunk` makes of batches of `sentences`, in their order; of an empty one it is
+    /// `of_empty`.
+    fn in_batches<T: Clone>(
+        &self,
+        sentences: &[Sentence<'_>],
+        of_empty: T,
+        chunk_results: impl Fn(&[Sentence<'_>]) -> Result<Vec<T>>,
+        on_chunk: impl FnMut(FinishedChunk<'_, T>),
+    ) -> Result<Vec<T>> {
         check_sources(sentences.iter().map(|sentence| sentence.source))?;
         for (index, sentence) in sentences.iter().enumerate() {
             check_target(index, sentence.prefix, self.model.vocabulary_size())?;
@@ -103,7 +153,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
 
         let mut collector = Collector::new(sentences.len(), on_chunk);
         if !empty.is_empty() {
-            let results = vec![vec![Hypothesis::empty()]; empty.len()];
+            let results = vec![of_empty; empty.len()];
             collector.finish(&empty, results);
         }
         for batch in batches {
@@ -115,7 +165,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
                     ..sentences[index]
                 })
                 .collect();
-            let results = self.translate_chunk(&chunk).map_err(|error| error.in_batch(indices))?;
+            let results = chunk_results(&chunk).map_err(|error| error.in_batch(indices))?;
             collector.finish(indices, results);
         }
         Ok(collector.into_results())
@@ -176,8 +226,10 @@ impl<'m, M: StepModel> Translator<'m, M> {
 
     fn translate_chunk(&self, sentences: &[Sentence<'_>]) -> Result<Vec<Vec<Hypothesis>>> {
         match self.config.beam_size {
-            _ if self.config.sampling.is_active() => sample(self.model, sentences, &self.config),
-            1 => greedy(self.model, sentences, &self.config),
+            _ if self.config.sampling.is_active() => {
+                sample(self.model, sentences, &self.config, &mut |_| {})
+            }
+            1 => greedy(self.model, sentences, &self.config, &mut |_| {}),
             _ => beam(self.model, sentences, &self.config),
         }
     }
@@ -243,7 +295,7 @@ fn check_length(sentence: usize, prefix: &[u32], longest: Option<usize>) -> Resu
 }
 
 /// Cuts sentences of the given lengths, in order, into batches within the configured budgets.
-fn batches(
+pub(crate) fn batches(
     lengths: &[usize],
     rows_per_sentence: usize,
     config: &DecodingConfig,

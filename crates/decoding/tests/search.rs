@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use common::{HashModel, random_sources, short_outputs};
 use taper_decoding::{
-    DecodingConfig, END, Hypothesis, LengthPenaltyForm, START, StepModel, UNKNOWN, beam_search,
-    forced_scores, greedy_search, length_penalty,
+    DecodingConfig, END, Hypothesis, LengthPenaltyForm, START, StepModel, Translator, UNKNOWN,
+    beam_search, forced_scores, greedy_search, length_penalty,
 };
 
 fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
@@ -343,4 +343,34 @@ fn length_penalty_and_reward_are_those_of_the_papers() {
     let rewarded =
         DecodingConfig { length_penalty: 0.0, length_reward: 0.25, ..DecodingConfig::default() };
     assert_eq!(rewarded.score(-8.0, 16), -4.0);
+}
+
+#[test]
+fn one_search_finds_what_one_for_each_length_penalty_and_reward_finds() {
+    let mut sources = random_sources(40, 12);
+    sources.push(vec![END]);
+    let model = HashModel::new(12);
+    let lengths = [(0.0, 0.0), (0.6, 0.0), (1.4, 0.0), (0.0, 0.5), (1.0, 0.2), (0.3, 2.0)];
+    for (beam_size, patience) in [(1, 0.0), (2, 0.0), (5, 0.0), (5, 1.0)] {
+        let config = DecodingConfig { beam_size, patience, ..DecodingConfig::default() };
+        let translator = |config: &DecodingConfig| {
+            Translator::new(&model, config.clone()).expect("a configuration")
+        };
+        let together =
+            translator(&config).translate_under(&sources, &lengths, |_| {}).expect("decodes");
+        let mut different = 0;
+        for (at, &(length_penalty, length_reward)) in lengths.iter().enumerate() {
+            let config = DecodingConfig { length_penalty, length_reward, ..config.clone() };
+            let alone = translator(&config).translate(&sources).expect("decodes");
+            for (together, alone) in together.iter().zip(&alone) {
+                assert_eq!(together[at], alone[0].tokens, "{config:?}");
+                different += usize::from(together[at] != together[0]);
+            }
+        }
+        assert!(beam_size == 1 || different > 5, "{different} differ");
+    }
+    let refused = Translator::new(&model, DecodingConfig::default())
+        .expect("a configuration")
+        .translate_under(&sources, &[(-1.0, 0.0)], |_| {});
+    assert!(refused.is_err());
 }

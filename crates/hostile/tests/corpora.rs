@@ -138,7 +138,7 @@ fn caches(cases: u32) {
     }
     let mut config = DataConfig {
         dir: folder.path().to_owned(),
-        validation: String::new(),
+        validation: "".into(),
         ..DataConfig::default()
     };
     config.tokenizer.vocabulary_size = 300;

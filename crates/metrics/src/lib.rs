@@ -23,41 +23,24 @@
 #![forbid(unsafe_code)]
 
 mod bleu;
-mod bleu_counter;
-mod bleu_score;
 mod chrf;
-mod chrf_counter;
-mod chrf_score;
-mod edit_distance;
 mod error;
 mod metric;
-mod ngrams;
-mod random;
 mod real;
 pub mod resampling;
-mod rewriting;
-mod samples;
 mod score;
 mod signature;
-mod smoothing;
 mod statistics;
 mod ter;
-mod ter_counter;
-mod tercom;
 mod text;
-mod tokenizer;
 
-pub use bleu::Bleu;
-pub use bleu_score::BleuScore;
-pub use chrf::Chrf;
-pub use chrf_score::ChrfScore;
+pub use bleu::{Bleu, BleuScore, Smoothing};
+pub use chrf::{Chrf, ChrfScore};
 pub use error::MetricError;
 pub use metric::{Metric, Segment, SegmentCounter, ragged_segments, segments};
-pub use real::Sample;
+pub use real::ResampledScore;
 pub use score::Score;
 pub use signature::{Field, ReferenceCount, SIGNATURE_VERSION, Signature, Trials};
-pub use smoothing::Smoothing;
 pub use statistics::Statistics;
 pub use ter::{Ter, TerScore};
-pub use text::trim_end;
-pub use tokenizer::Tokenizer;
+pub use text::{Tokenizer, trim_end};

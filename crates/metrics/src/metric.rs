@@ -6,7 +6,7 @@
 //! ([`crate::resampling`]), signatures and printing ([`crate::Score`]).
 
 use crate::error::{MetricError, check_line_counts};
-use crate::real::Sample;
+use crate::real::ResampledScore;
 use crate::signature::Field;
 
 /// A metric with its options.
@@ -46,7 +46,7 @@ pub trait Metric: Send + Sync {
 
     /// The score that single-precision sums of a resample make, as precise as the reference
     /// implementation leaves it.
-    fn sample(&self, sums: &[f32]) -> Sample;
+    fn sample(&self, sums: &[f32]) -> ResampledScore;
 
     /// What is printed after the score: the quantities it was made from, or nothing.
     fn details(&self, sums: &[f64]) -> String;

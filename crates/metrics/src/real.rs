@@ -46,14 +46,14 @@ impl Real for f32 {
 
 /// A number in the type that the reference implementation has at that point.
 #[derive(Debug, Clone, Copy)]
-pub enum Sample {
+pub enum ResampledScore {
     /// NumPy's single precision.
     Single(f32),
     /// Python's double precision, which gives way to single where the two meet.
     Double(f64),
 }
 
-impl Sample {
+impl ResampledScore {
     /// Computes in double precision between two doubles, else in single.
     fn combine(
         self,
@@ -75,7 +75,7 @@ impl Sample {
     }
 }
 
-impl Real for Sample {
+impl Real for ResampledScore {
     fn of(value: f64) -> Self {
         Self::Double(value)
     }
@@ -88,13 +88,13 @@ impl Real for Sample {
     }
 }
 
-impl PartialEq for Sample {
+impl PartialEq for ResampledScore {
     fn eq(&self, other: &Self) -> bool {
         self.partial_cmp(other) == Some(std::cmp::Ordering::Equal)
     }
 }
 
-impl PartialOrd for Sample {
+impl PartialOrd for ResampledScore {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         match (self, other) {
             (Self::Double(left), Self::Double(right)) => left.partial_cmp(right),
@@ -103,7 +103,7 @@ impl PartialOrd for Sample {
     }
 }
 
-impl Add for Sample {
+impl Add for ResampledScore {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -111,13 +111,13 @@ impl Add for Sample {
     }
 }
 
-impl AddAssign for Sample {
+impl AddAssign for ResampledScore {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
-impl Sub for Sample {
+impl Sub for ResampledScore {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
@@ -125,7 +125,7 @@ impl Sub for Sample {
     }
 }
 
-impl Mul for Sample {
+impl Mul for ResampledScore {
     type Output = Self;
 
     fn mul(self, other: Self) -> Self {
@@ -133,7 +133,7 @@ impl Mul for Sample {
     }
 }
 
-impl Div for Sample {
+impl Div for ResampledScore {
     type Output = Self;
 
     fn div(self, other: Self) -> Self {

@@ -79,24 +79,31 @@ impl From<ActivationKind> for taper_ops::Activation {
 #[serde(deny_unknown_fields, default)]
 pub struct ModelConfig {
     /// Width of the residual stream, `d_model`.
+    #[schemars(range(min = 1))]
     pub d_model: usize,
     /// Inner width of the feed-forward layers, `d_ff`.
+    #[schemars(range(min = 1))]
     pub d_ff: usize,
     /// Attention heads; they divide `d_model`.
+    #[schemars(range(min = 1))]
     pub heads: usize,
     /// Layers of the encoder.
+    #[schemars(range(min = 1))]
     pub encoder_layers: usize,
     /// Layers of the decoder.
+    #[schemars(range(min = 1))]
     pub decoder_layers: usize,
     /// Nonlinearity of the feed-forward layers.
     pub activation: ActivationKind,
     /// Where layer norms stand.
     pub norm: NormPlacement,
     /// Added to the variance in layer norms.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub norm_epsilon: f64,
     /// How positions enter.
     pub positions: Positions,
     /// Longest sequence of a learned position table, in tokens.
+    #[schemars(range(min = 1))]
     pub max_positions: usize,
     /// Which embedding matrices are one.
     pub tied: Tied,
@@ -105,12 +112,16 @@ pub struct ModelConfig {
     /// Whether linear layers have biases.
     pub biases: bool,
     /// Dropout on the sum of embedding and position.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub embedding_dropout: f64,
     /// Dropout on attention weights.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub attention_dropout: f64,
     /// Dropout after the feed-forward nonlinearity.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub feed_forward_dropout: f64,
     /// Dropout on each sublayer's result before it joins the residual stream.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub residual_dropout: f64,
 }
 
@@ -204,13 +215,13 @@ impl ModelConfig {
         ] {
             if !(0.0..1.0).contains(&rate) {
                 return refuse(format!(
-                    "model.{name} = {rate} is not a rate: it must be at least 0 and below 1"
+                    "model.{name} = {rate:?} is not a rate: it must be at least 0 and below 1"
                 ));
             }
         }
         if !(self.norm_epsilon > 0.0 && self.norm_epsilon.is_finite()) {
             return refuse(format!(
-                "model.norm_epsilon = {}: it must be a small positive number",
+                "model.norm_epsilon = {:?}: it must be a small positive number",
                 self.norm_epsilon
             ));
         }

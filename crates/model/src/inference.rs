@@ -1,5 +1,6 @@
 //! Decoding one token at a time, with keys and values cached and weights packed.
 
+use crate::layers::attention::Past;
 use crate::{ModelError, Pass, Sequences, Transformer};
 use candle_core::Tensor;
 use std::ops::Range;
@@ -67,6 +68,20 @@ impl DecodeState {
     }
 }
 
+/// The logits of `rows` rows over a vocabulary, in blocks that are computed as they are asked for.
+pub(crate) fn in_blocks(
+    hidden: Tensor,
+    rows: usize,
+    vocabulary: usize,
+    logits: impl Fn(&Tensor) -> Result<Tensor, ModelError> + Send + Sync,
+) -> impl Iterator<Item = Result<Tensor, ModelError>> {
+    let block = (LOGITS / vocabulary).max(1).next_multiple_of(ROWS);
+    (0..rows).step_by(block).map(move |first| {
+        let hidden = hidden.narrow(0, first, block.min(rows - first))?;
+        taper_ops::threads::in_pool(|| logits(&hidden))
+    })
+}
+
 impl Transformer {
     /// The model made ready to decode.
     #[must_use]
@@ -125,10 +140,8 @@ impl Inference {
             return Err(ModelError::Tokens { tokens: tokens.len(), rows });
         }
         let hidden = taper_ops::threads::in_pool(|| self.hidden(state, tokens))?;
-        let block = (LOGITS / self.model.vocab_target()).max(1).next_multiple_of(ROWS);
-        Ok((0..rows).step_by(block).map(move |first| {
-            let hidden = hidden.narrow(0, first, block.min(rows - first))?;
-            taper_ops::threads::in_pool(|| self.model.logits(&hidden, &Pass::infer(&self.packs)))
+        Ok(in_blocks(hidden, rows, self.model.vocab_target(), |hidden| {
+            self.model.logits(hidden, &Pass::infer(&self.packs))
         }))
     }
 
@@ -136,14 +149,16 @@ impl Inference {
         let pass = Pass::infer(&self.packs);
         let position = state.position();
         let decoder = &self.model.decoder;
-        let mut x = self.model.target_embedding.step(tokens, position, &pass)?; // (R, D)
-        let positions = decoder.relative.prepare_step(position, tokens.len(), &pass)?;
+        let at: Arc<[u32]> = vec![position as u32; tokens.len()].into();
+        let mut x = self.model.target_embedding.step(tokens, &at, &pass)?; // (R, D)
+        let positions = decoder.relative.prepare_cached(&at, &pass)?;
         state.history.push((0..tokens.len() as u32).collect());
         let DecodeState { source_key_values, blocks, history, sources } = state;
-        for (layer, (block, past)) in decoder.blocks.iter().zip(blocks).enumerate() {
+        for (layer, (block, blocks)) in decoder.blocks.iter().zip(blocks).enumerate() {
             let source =
                 source_key_values.get(layer).map(|key_value| (key_value, sources.as_slice()));
-            x = block.step(&x, (past, history), &positions, source, &pass)?;
+            let past = Past { text: None, blocks, history };
+            x = block.step(&x, past, &positions, source, &pass)?;
         }
         Ok(decoder.finish(x, &pass)?)
     }

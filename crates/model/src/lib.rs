@@ -38,6 +38,7 @@ mod layers;
 mod model;
 mod pass;
 mod sequences;
+mod text_inference;
 mod translation;
 
 pub use batch::Batch;
@@ -49,6 +50,7 @@ pub use layers::positions;
 pub use model::{LossOutput, Model, Objective};
 pub use pass::{AttentionRecord, Pass};
 pub use sequences::Sequences;
+pub use text_inference::{TextInference, TextState};
 pub use translation::{Encoded, Transformer};
 
 /// What can go wrong in a model.

@@ -1,7 +1,10 @@
 //! Equivalences that hold whatever the numbers are: cached decoding is full decoding, a batch is
 //! its sentences, a training step reaches every parameter, and a seed is a model.
 
+mod common;
+
 use candle_core::{DType, Device, Tensor};
+use common::ALL_POSITIONS;
 use taper_model::{
     Batch, DecodeState, Inference, Model, ModelConfig, ModelError, NormPlacement, Objective, Pass,
     Positions, Sequences, Tied, Transformer,
@@ -9,15 +12,6 @@ use taper_model::{
 use taper_ops::Gradients;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
-
-const ALL_POSITIONS: [Positions; 6] = [
-    Positions::Sinusoidal,
-    Positions::SinusoidalHalves,
-    Positions::Learned,
-    Positions::T5,
-    Positions::Rotary,
-    Positions::Alibi,
-];
 
 fn config(norm: NormPlacement, positions: Positions) -> ModelConfig {
     ModelConfig {

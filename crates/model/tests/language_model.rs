@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::{DType, Device, Tensor};
-use common::{golden, ids, largest_difference, lengths, relative};
+use common::{ALL_POSITIONS, golden, ids, largest_difference, lengths, relative};
 use taper_model::{
     ActivationKind, Batch, LanguageModel, Model, ModelConfig, NormPlacement, Objective, Pass,
     Positions, Sequences, Tied,
@@ -32,15 +32,6 @@ fn small(positions: Positions) -> ModelConfig {
 fn model(config: &ModelConfig) -> LanguageModel {
     LanguageModel::new(config, 37, 5, &Device::Cpu, DType::F32).unwrap()
 }
-
-const ALL_POSITIONS: [Positions; 6] = [
-    Positions::Sinusoidal,
-    Positions::SinusoidalHalves,
-    Positions::Learned,
-    Positions::T5,
-    Positions::Rotary,
-    Positions::Alibi,
-];
 
 /// Loss and gradients of `batch` in a training pass, which without dropout is deterministic.
 fn trained(model: &LanguageModel, batch: &Batch, smoothing: f64) -> (f64, f64, Tensor) {

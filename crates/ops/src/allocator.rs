@@ -1,4 +1,8 @@
-//! What becomes of freed memory, where mimalloc is the program's allocator.
+//! What becomes of freed memory, where mimalloc is the program's allocator, and what happens where
+//! there is none left.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::io::Write;
 
 /// `mi_option_purge_delay` of mimalloc.h, the same number in its versions 2 and 3: milliseconds; −1
 /// is never.
@@ -36,7 +40,82 @@ pub fn collect() {
     rayon::broadcast(|_| unsafe { libmimalloc_sys::mi_collect(true) });
 }
 
+/// Where addresses are limited (`ulimit -v`), keeps the C library's own allocator to one arena. It
+/// reserves 64 MiB of addresses for each thread otherwise, as long as there are any, and uses next
+/// to nothing of them: memory goes through mimalloc.
+///
+/// Call it before any other thread exists.
+pub fn spare_addresses() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if rustix::process::getrlimit(rustix::process::Resource::As).current.is_some() {
+        // SAFETY: sets a figure that the allocator reads when it is asked for its next arena.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    }
+}
+
 fn set_purge_delay(milliseconds: std::ffi::c_long) {
     // SAFETY: sets an option of the allocator, which it reads with atomic operations.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, milliseconds) };
+}
+
+/// An allocator that ends the process with an error message and exit code 2 where there is no
+/// memory left, in place of an abort without a word: the figures of a recipe or an option may ask
+/// for any amount, and it is their writer who has to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Explaining<A>(pub A);
+
+// SAFETY: every method hands its arguments on to the allocator inside and returns what that
+// returns, unless it ends the process.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Explaining<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        had(unsafe { self.0.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        had(unsafe { self.0.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        had(unsafe { self.0.realloc(memory, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.dealloc(memory, layout) }
+    }
+}
+
+/// `memory`, if there is any.
+fn had(memory: *mut u8, size: usize) -> *mut u8 {
+    if memory.is_null() {
+        out_of_memory(size);
+    }
+    memory
+}
+
+/// Ends the process. Nothing here allocates.
+#[cold]
+fn out_of_memory(size: usize) -> ! {
+    let mut text = [0; 256];
+    let room = text.len();
+    let mut left = &mut text[..];
+    // What does not fit is cut off, and a message that nobody reads is no loss.
+    let _ = writeln!(
+        left,
+        "\nerror: out of memory: {size} bytes more cannot be had of the system, the container or ulimit -v; \
+         use smaller batches (data.batching.max_tokens), a smaller model, or more memory"
+    );
+    let length = room - left.len();
+    let _ = std::io::stderr().write_all(&text[..length]);
+    // At once: what is done at an orderly end may allocate.
+    #[cfg(unix)]
+    // SAFETY: ends the process without running anything.
+    unsafe {
+        libc::_exit(2)
+    }
+    #[cfg(not(unix))]
+    std::process::exit(2)
 }

@@ -50,6 +50,25 @@ impl Typed for CpuStorage {
     }
 }
 
+/// Runs a function generic over [`Float`] for the element type of a tensor that
+/// [has a kernel](crate::tape::is_fused).
+macro_rules! for_float {
+    ($tensor:expr, $T:ident => $body:expr) => {
+        match $crate::host::Typed::data_type($tensor) {
+            candle_core::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            candle_core::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            other => candle_core::bail!("fused operations work on f32 and f64, not {other:?}"),
+        }
+    };
+}
+pub(crate) use for_float;
+
 /// Mutable access to a contiguous f32 tensor on the host.
 pub(crate) fn update_elements(
     tensor: &Tensor,

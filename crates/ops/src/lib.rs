@@ -21,7 +21,7 @@
 pub mod allocator;
 pub mod composed;
 mod float;
-pub mod hangup;
+
 mod host;
 mod loss;
 mod nn;
@@ -32,6 +32,7 @@ pub mod products;
 pub mod profile;
 pub mod rng;
 mod shared;
+pub mod signals;
 mod spec;
 pub mod standard_output;
 mod sums;
@@ -49,7 +50,7 @@ pub use optim::{
 pub use packed_weights::PackedWeights;
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
-    Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec,
-    LossSums, Seen,
+    ABSENT, Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
+    LinearSpec, LossSums, Seen,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape};

@@ -1,7 +1,7 @@
 //! Weights in the layout that the matrix kernels read, kept for as long as they do not change.
 
 use crate::host::Host;
-use crate::products::{Matrix, Packed, Packing, Products};
+use crate::products::{Matrix, Packed, Packing, Products, Threads};
 use candle_core::{DType, Result, Tensor, TensorId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +36,7 @@ impl PackedWeights {
         let (outputs, inputs) = weight.dims2()?;
         let host = Host::new(weight)?;
         let right = (host.elements::<f32>()?, Matrix::rows(inputs).transposed());
-        let new = Arc::new(Packed::right(right, inputs, outputs, packing));
+        let new = Arc::new(Packed::right(right, inputs, outputs, (packing, Threads::All)));
         Ok(Some(lock().entry(key).or_insert(new).clone()))
     }
 }

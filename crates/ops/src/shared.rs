@@ -62,6 +62,11 @@ impl<T> Shared<T> {
         self.1
     }
 
+    /// Where the element at `index` is or would be, for hints about it.
+    pub(crate) fn address(&self, index: usize) -> *const T {
+        self.0.wrapping_add(index)
+    }
+
     /// The first element of `range`, for reads and writes by address.
     ///
     /// # Safety

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, LinearSpec, PackedWeights, Products, Seen, composed, decoding_attention,
+    ABSENT, Activation, LinearSpec, PackedWeights, Products, Seen, composed, decoding_attention,
     packed_linear,
 };
 
@@ -58,12 +58,56 @@ fn queries_see_their_past() -> Result<()> {
             [(None, None), (Some(&bias), None), (None, Some(&slopes)), (Some(&bias), Some(&slopes))]
         {
             let bias = bias.map(|bias| bias.narrow(2, 0, 3)?.contiguous()).transpose()?;
-            let seen =
-                Seen::Past { blocks: &blocks, history: &history, bias: bias.as_ref(), slopes };
+            let seen = Seen::Past {
+                text: None,
+                blocks: &blocks,
+                history: &history,
+                bias: bias.as_ref(),
+                slopes,
+            };
             let ours = decoding_attention(&query, seen, HEADS)?;
             let difference =
                 largest_difference(&ours, &composed::decoding_attention(&query, seen, HEADS)?);
             assert!(difference < bound, "{dtype:?}: {difference}");
+        }
+    }
+    Ok(())
+}
+
+/// Texts of different lengths that were read as a whole, and the tokens after them: what a query
+/// gets is what it would get if it had all been stepped.
+#[test]
+fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
+    let slopes: Arc<[f64]> = [0.5, 0.25].into();
+    for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
+        let text = random(&[9, 12], 1, dtype);
+        let blocks = [random(&[3, 12], 2, dtype), random(&[2, 12], 3, dtype)];
+        let ranges = [2..6, 0..0, 6..7];
+        let history = [vec![2, 0, ABSENT], vec![1, ABSENT, 0]];
+        let (query, bias) = (random(&[3, 6], 4, dtype), random(&[HEADS, 1, 8], 5, dtype));
+        for (bias, slopes) in [(None, None), (Some(&bias), None), (None, Some(&slopes))] {
+            let seen = Seen::Past {
+                text: Some((&text, &ranges)),
+                blocks: &blocks,
+                history: &history,
+                bias,
+                slopes,
+            };
+            assert_eq!((0..3).map(|query| seen.keys(query)).collect::<Vec<_>>(), [6, 1, 2]);
+            let ours = decoding_attention(&query, seen, HEADS)?;
+            let composed = composed::decoding_attention(&query, seen, HEADS)?;
+            let difference = largest_difference(&ours, &composed);
+            assert!(difference < bound, "{dtype:?}: {difference}");
+            // The first query alone, each of its tokens a block of its own.
+            let rows = [2, 3, 4, 5].map(|row| text.narrow(0, row, 1));
+            let stepped = [blocks[0].narrow(0, 2, 1), blocks[1].narrow(0, 1, 1)];
+            let stepped: Vec<Tensor> = rows.into_iter().chain(stepped).collect::<Result<_>>()?;
+            let contiguous = stepped.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>()?;
+            let history = vec![vec![0]; 6];
+            let (blocks, text) = (contiguous.as_slice(), None);
+            let seen = Seen::Past { text, blocks, history: &history, bias, slopes };
+            let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, HEADS)?;
+            assert_eq!(values(&alone), values(&ours.narrow(0, 0, 1)?), "to the bit");
         }
     }
     Ok(())
@@ -82,6 +126,7 @@ fn what_does_not_fit_is_an_error() {
     assert!(source(&[0..2, 2..4], 4).is_err());
     let past = |history: &[Vec<u32>]| {
         let seen = Seen::Past {
+            text: None,
             blocks: std::slice::from_ref(&key_value),
             history,
             bias: None,

@@ -3,7 +3,7 @@
 mod common;
 
 use candle_core::{DType, Device, Tensor, Var};
-use common::{check, random, scalar, values};
+use common::{check, has_fused_multiply_adds, random, scalar, values};
 use std::sync::Arc;
 use taper_ops::{
     Activation, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec, Products,
@@ -349,13 +349,6 @@ fn results_do_not_depend_on_threads() {
         assert_eq!(one, run(2));
         assert_eq!(one, run(5));
     }
-}
-
-fn has_fused_multiply_adds() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("fma");
-    #[cfg(not(target_arch = "x86_64"))]
-    return cfg!(target_arch = "aarch64");
 }
 
 /// The loss that computes its logits again, where this machine has it, against the composed one: in

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use candle_core::Device;
+use taper_data::Task;
 use taper_trainer::{StopReason, WarmStart};
 
-use crate::checks::cost::Cost;
+use crate::checks::computation::DtypeChoice;
+use crate::checks::cost::{Cost, bytes};
 use crate::evaluation::TestSetResult;
 use crate::training::{DataSummary, TrainingLimits};
 
@@ -46,6 +48,15 @@ pub enum RunEvent<'a> {
         limits: TrainingLimits,
         /// What computes.
         device: &'a Device,
+        /// In which type.
+        dtype: &'a str,
+    },
+    /// An update was made.
+    Updated {
+        /// Updates made.
+        step: u64,
+        /// Seconds of training, summed over resumes.
+        seconds: f64,
     },
     /// An event of the trainer; `metrics.jsonl` has it already.
     Training(&'a taper_trainer::Event),
@@ -65,6 +76,15 @@ pub enum RunEvent<'a> {
         /// Seconds that this process trained.
         seconds: f64,
     },
+    /// A trained model is about to be measured.
+    Measuring {
+        /// The checkpoint whose weights are used.
+        checkpoint: &'a Path,
+        /// Its step.
+        step: u64,
+    },
+    /// A trained model was measured on a split.
+    Measured(&'a TestSetResult),
     /// A test set is being decoded.
     Decoding {
         /// The name of its split.
@@ -80,6 +100,8 @@ pub enum RunEvent<'a> {
     Tested {
         /// The run's folder.
         folder: &'a Path,
+        /// What the model is for.
+        task: Task,
         /// The checkpoint whose weights were used.
         checkpoint: &'a Path,
         /// The step of that checkpoint.
@@ -88,6 +110,8 @@ pub enum RunEvent<'a> {
         results: &'a [TestSetResult],
         /// How many sample translations the recipe asks for.
         samples: usize,
+        /// Whether there is something to measure the model on, done now or not.
+        has_test_sets: bool,
     },
 }
 
@@ -97,6 +121,8 @@ pub enum RunEvent<'a> {
 pub enum Notice {
     /// A key of the recipe is set in vain; the text says why.
     WithoutEffect(String),
+    /// The recipe leaves the type of the computation open; this is what the run has from here on.
+    DtypeChosen(DtypeChoice),
     /// Nothing is saved before the end of training.
     SavedOnlyAtTheEnd,
     /// The file system of this folder has no locks.
@@ -119,6 +145,15 @@ pub enum Notice {
     },
     /// The translations of this split look tokenized.
     LooksTokenized(String),
+    /// Translations end only because they had reached the maximum length.
+    Truncated {
+        /// The split that was translated.
+        split: String,
+        /// How many.
+        truncated: usize,
+        /// Of how many.
+        of: usize,
+    },
     /// Scores of validations mean something else from here on, so that the best so far and the
     /// patience are forgotten.
     ScoresForgotten {
@@ -128,6 +163,13 @@ pub enum Notice {
         best: String,
         /// The update after which it was measured.
         step: u64,
+    },
+    /// The largest batches that fit are absurdly small.
+    SmallBatches {
+        /// Their tokens.
+        tokens: usize,
+        /// The bytes that the process may take.
+        limit: u64,
     },
     /// The record of the run holds lines that are no records.
     RecordSetAside {
@@ -144,6 +186,9 @@ impl fmt::Display for Notice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WithoutEffect(what) => write!(formatter, "note: {what}"),
+            Self::DtypeChosen(DtypeChoice { name, reason }) => {
+                write!(formatter, "dtype \"auto\" is {name} for this run, since {reason}")
+            }
             Self::SavedOnlyAtTheEnd => formatter.write_str(
                 "warning: nothing is saved before the end: set training.checkpoint_every, or a smaller training.validate_every",
             ),
@@ -167,9 +212,19 @@ impl fmt::Display for Notice {
                 formatter,
                 "warning: translations of {split} look tokenized, so that BLEU is not comparable: train on text as it is written, or say evaluation.tokenize = \"none\""
             ),
+            Self::Truncated { split, truncated, of } => write!(
+                formatter,
+                "warning: {}",
+                truncated_translations(*truncated, *of, &format!(" of {split}"))
+            ),
             Self::ScoresForgotten { changes, best, step } => write!(
                 formatter,
                 "note: scores of validations cannot be compared with earlier ones ({changes}): the best, {best} after update {step}, and the patience are forgotten"
+            ),
+            Self::SmallBatches { tokens, limit } => write!(
+                formatter,
+                "warning: batches of {tokens} tokens are the largest that fit into {} of memory: training will be slow, and its gradients noisy; give it more memory, or train a smaller model",
+                bytes(*limit)
             ),
             Self::RecordSetAside { path, line, aside } => write!(
                 formatter,
@@ -179,6 +234,13 @@ impl fmt::Display for Notice {
             ),
         }
     }
+}
+
+/// Says that translations never ended, and what to do about it; `which` are meant.
+pub fn truncated_translations(truncated: usize, of: usize, which: &str) -> String {
+    format!(
+        "{truncated} of {of} translations{which} reached the maximum length without </s>: a lower decoding.length_reward, a higher decoding.repetition_penalty or longer training may help; decoding.max_length_ratio, max_length_offset and max_length set the maximum"
+    )
 }
 
 /// Whoever wants to know what happens in a run. A closure is one.

@@ -49,16 +49,21 @@ pub mod config;
 pub mod evaluation;
 mod event;
 pub mod folder;
+pub mod generation;
 pub mod init;
+mod loaded_run;
 pub mod scaling;
+pub mod tasks;
 pub mod training;
 pub mod translation;
 
 pub use config::RunConfig;
-pub use event::{Notice, RunEvent, RunObserver};
+pub use event::{Notice, RunEvent, RunObserver, truncated_translations};
 pub use folder::{RunFolder, RunState, RunSummary, list_runs};
+pub use generation::{GenerationSettings, Generator};
+pub use loaded_run::{LoadSettings, LoadedRun, require_unedited};
 pub use training::{Outcome, TrainSettings};
-pub use translation::{LineTranslator, LoadSettings, LoadedRun, TranslationSettings};
+pub use translation::{LineTranslator, TranslationSettings};
 
 /// The chain of causes on one line. A cause that its parent already quotes is
 /// not repeated, and line breaks become semicolons.

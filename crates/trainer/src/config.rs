@@ -11,6 +11,9 @@ use thiserror::Error;
 use crate::updates::GradientTree;
 use crate::{Metric, OptimizerConfig, ScheduleConfig, ScheduleKind};
 
+/// More micro-batches than any update in use has; all of them are in memory at once.
+const MOST_MICRO_BATCHES: usize = 65_536;
+
 /// Which validation score decides what is best, and when to give up on improving it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -20,6 +23,7 @@ pub struct EarlyStoppingConfig {
     /// Validations in a row without improvement after which training ends; 0 never ends it.
     pub patience: u32,
     /// A change of no more than this does not count as an improvement.
+    #[schemars(range(min = 0.0))]
     pub minimum_change: f64,
 }
 
@@ -40,18 +44,23 @@ pub struct TrainingConfig {
     /// The learning-rate schedule.
     pub schedule: ScheduleConfig,
     /// Probability mass spread over the whole vocabulary in the training loss.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub label_smoothing: f64,
     /// R-Drop's factor α (Liang et al. 2021): each batch passes through the model twice, with
     /// different dropout, and α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions is added
     /// to the mean of their cross entropies. The paper adds to the sum, so that its α is twice
     /// this one. 0 makes one pass.
+    #[schemars(range(min = 0.0))]
     pub r_drop: f64,
     /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
+    #[schemars(range(min = 0.0))]
     pub clip_norm: f64,
-    /// Micro-batches per update, counted over all processes that train together.
+    /// Micro-batches per update, counted over all processes that train together; at most 65,536.
+    #[schemars(range(min = 1, max = 65536))]
     pub accumulation: usize,
     /// Decay of the exponential moving average of the weights, which is then what is validated and
     /// saved as the model; 0 keeps none.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub ema_decay: f64,
     /// The last update; 0 sets no such limit.
     pub max_updates: u64,
@@ -59,8 +68,10 @@ pub struct TrainingConfig {
     pub max_epochs: u64,
     /// Minutes in the training loop, validations and checkpoints included, summed over resumes; 0
     /// sets no such limit.
+    #[schemars(range(min = 0.0))]
     pub max_minutes: f64,
     /// Updates between two log events.
+    #[schemars(range(min = 1))]
     pub log_every: u64,
     /// Updates between two validations; 0 validates only at the end.
     pub validate_every: u64,
@@ -69,16 +80,20 @@ pub struct TrainingConfig {
     /// What best means, and when to stop for want of improvement.
     pub early_stopping: EarlyStoppingConfig,
     /// How many of the newest checkpoints to keep; at least 1.
+    #[schemars(range(min = 1))]
     pub keep_last: usize,
     /// How many of the best-scored checkpoints to keep; at least 1.
+    #[schemars(range(min = 1))]
     pub keep_best: usize,
     /// How many of the newest checkpoints to average at the end of training; 0 averages none.
     pub average_last: usize,
     /// Updates whose loss is above this many times the mean of the last hundred or so are skipped,
     /// as those that are not finite always are: for data of which some is broken (Chowdhery et
     /// al. 2022, "PaLM", section 5.1, skip the batches around a spike). 0 has no such rule.
+    #[schemars(range(min = 0.0))]
     pub spike_factor: f64,
     /// Updates skipped in a row after which training fails.
+    #[schemars(range(min = 1))]
     pub max_skipped_in_a_row: u32,
 }
 
@@ -195,7 +210,12 @@ impl TrainingConfig {
             self.clip_norm,
             "it must be 0 (no clipping) or more",
         )?;
-        require(self.accumulation > 0, "accumulation", self.accumulation, "it must be 1 or more")?;
+        require(
+            (1..=MOST_MICRO_BATCHES).contains(&self.accumulation),
+            "accumulation",
+            self.accumulation,
+            "it must be from 1 to 65536; an update holds all its micro-batches in memory",
+        )?;
         require(
             unit(self.ema_decay),
             "ema_decay",
@@ -253,10 +273,11 @@ impl TrainingConfig {
 fn require(
     holds: bool,
     key: &'static str,
-    value: impl ToString,
+    value: impl std::fmt::Debug,
     requirement: &'static str,
 ) -> Result<(), ConfigError> {
-    if holds { Ok(()) } else { Err(ConfigError { key, value: value.to_string(), requirement }) }
+    // With an exponent where all digits would be hundreds.
+    if holds { Ok(()) } else { Err(ConfigError { key, value: format!("{value:?}"), requirement }) }
 }
 
 #[cfg(test)]

@@ -161,6 +161,15 @@ pub trait Observer {
     /// Whatever keeps it from doing so; this ends training.
     fn observe(&mut self, event: &Event) -> Result<(), BoxError>;
 
+    /// Is told of each update that was made, which is no event: `step` updates and so many seconds
+    /// of training, for a display that moves.
+    ///
+    /// # Errors
+    /// Whatever keeps it from showing it; this ends training.
+    fn updated(&mut self, _step: u64, _seconds: f64) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// Makes durable what has been noted so far. Called before each checkpoint is saved, so that no
     /// checkpoint is ahead of the record.
     ///

@@ -42,5 +42,5 @@ pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use source::{Position, Source};
 pub use trainer::Trainer;
-pub use updates::{Fault, Measured, Outcome, Updater, rehearse};
+pub use updates::{DueUpdate, Fault, Measured, Outcome, Updater, rehearse};
 pub use validation::{NoValidation, TeacherForced, Validate, evaluate};

@@ -45,12 +45,15 @@ pub struct ScheduleConfig {
     /// Which shape.
     pub kind: ScheduleKind,
     /// Noam's factor; the other shapes do not read it.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub scale: f64,
     /// The peak learning rate, reached at the end of the warm-up; Noam does not read it.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub learning_rate: f64,
     /// The number of warm-up updates.
     pub warmup: u64,
     /// The learning rate below which the shape does not fall after the warm-up.
+    #[schemars(range(min = 0.0))]
     pub minimum: f64,
 }
 

@@ -2,11 +2,15 @@
 
 mod common;
 
+use std::sync::atomic::AtomicBool;
+
 use candle_core::{DType, Device};
 use common::{Generated, Task, VOCABULARY};
 use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::Kernel;
-use taper_trainer::{OptimizerConfig, Outcome, Position, Source, TrainingConfig, Updater};
+use taper_trainer::{
+    DueUpdate, OptimizerConfig, Outcome, Position, Source, TrainingConfig, Updater,
+};
 
 const STEPS: u64 = 20;
 
@@ -45,9 +49,11 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
     (1..=STEPS)
         .map(|step| {
             let batch = source.batch(Position { epoch: 0, index: step }).unwrap();
-            match updater.update(&model, &training, step, 3e-3, f64::INFINITY, &[batch]).unwrap() {
+            let stop = AtomicBool::new(false);
+            let due = DueUpdate { step, learning_rate: 3e-3, loss_limit: f64::INFINITY };
+            match updater.update(&model, &training, due, &[batch], &stop).unwrap() {
                 Outcome::Made(measured) => measured.loss(),
-                Outcome::Skipped(why) => panic!("step {step}: {why}"),
+                other => panic!("step {step}: {other:?}"),
             }
         })
         .collect()

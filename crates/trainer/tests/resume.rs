@@ -104,18 +104,19 @@ fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
         StopReason::MaxUpdates
     );
 
-    // Two micro-batches make an update: these interruptions fall after updates 7 and 7 + 6 = 13
-    // (the skipped ones counted), which are neither logged nor validated nor saved by
-    // themselves, and in different epochs of 7 micro-batches.
+    // Two micro-batches make an update: these interruptions fall into updates 8 and 7 + 7 = 14,
+    // which are then not made, and so after updates 7 and 13 (the skipped ones counted), which are
+    // neither logged nor validated nor saved by themselves, and in different epochs of 7
+    // micro-batches.
     let mut events = Vec::new();
     let mut trainer = begin(parts.path(), config);
-    assert_eq!(run(&mut trainer, 13, &mut events), StopReason::Interrupted);
+    assert_eq!(run(&mut trainer, 15, &mut events), StopReason::Interrupted);
     assert_eq!(trainer.state().step + trainer.state().skipped, 7);
     assert_eq!(trainer.state().window.updates, trainer.state().step % 4);
     assert_ne!(trainer.state().window.updates, 0, "the interruption must fall inside a window");
     drop(trainer);
     let mut trainer = resume(parts.path(), config);
-    assert_eq!(run(&mut trainer, 12, &mut events), StopReason::Interrupted);
+    assert_eq!(run(&mut trainer, 13, &mut events), StopReason::Interrupted);
     assert_eq!(trainer.state().step + trainer.state().skipped, 13);
     drop(trainer);
     assert_eq!(

@@ -171,12 +171,12 @@ fn an_interruption_changes_neither_the_average_nor_what_is_kept() {
     undisturbed(&whole);
     let data = Generated::new(Task::Copy);
     let mut silent = |_: &Event| -> Result<(), BoxError> { Ok(()) };
-    // Micro-batches 37 and 38 are update 19, the last but one: its checkpoint would be one of the
-    // two newest.
+    // Micro-batches 38 and 39, counted from 0, are the last update: it is not made, and the
+    // checkpoint of the last but one would be one of the two newest.
     let stop = AtomicBool::new(false);
     let mut trainer = begin(&parts);
     let reason = trainer
-        .train(&mut Stopping(data, 37, &stop), &mut HeldOut(data), &mut silent, &stop)
+        .train(&mut Stopping(data, 38, &stop), &mut HeldOut(data), &mut silent, &stop)
         .unwrap();
     assert_eq!((reason, trainer.state().step), (StopReason::Interrupted, 19));
     drop(trainer);

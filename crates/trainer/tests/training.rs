@@ -12,8 +12,9 @@ use common::{
 use taper_model::{Batch, ModelConfig, Tied, Transformer};
 use taper_ops::Parameter;
 use taper_trainer::{
-    BoxError, Checkpoints, Event, Identity, NoValidation, Outcome, Position, Scores, Source,
-    StopReason, TrainError, Trainer, TrainingConfig, Updater, Validate, load_model, read_state,
+    BoxError, Checkpoints, DueUpdate, Event, Identity, NoValidation, Outcome, Position, Scores,
+    Source, StopReason, TrainError, Trainer, TrainingConfig, Updater, Validate, load_model,
+    read_state,
 };
 
 fn train(
@@ -333,10 +334,12 @@ fn f16_loses_no_gradient_to_its_range() {
     let batches: Vec<Batch> =
         (0..60).map(|index| data.clone().batch(Position { epoch: 0, index }).unwrap()).collect();
     let training = TrainingConfig { clip_norm: 1.0, ..TrainingConfig::default() };
-    let mut updater =
-        Updater::new(model.parameters(), &training).unwrap().with_composed_operations();
-    let Outcome::Made(measured) =
-        updater.update(&model, &training, 1, 1e-3, f64::INFINITY, &batches).unwrap()
+    let due = DueUpdate { step: 1, learning_rate: 1e-3, loss_limit: f64::INFINITY };
+    let (mut updater, stop) = (
+        Updater::new(model.parameters(), &training).unwrap().with_composed_operations(),
+        AtomicBool::new(false),
+    );
+    let Outcome::Made(measured) = updater.update(&model, &training, due, &batches, &stop).unwrap()
     else {
         panic!()
     };

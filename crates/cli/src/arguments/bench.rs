@@ -1,4 +1,4 @@
-//! Arguments of `bench train` and `bench decode`.
+//! Arguments of the commands under `bench`.
 
 use std::path::PathBuf;
 
@@ -14,6 +14,9 @@ pub(crate) enum BenchCommand {
     /// Translate a text: sentences and tokens per second, time to the first translation, peak
     /// memory
     Decode(BenchDecode),
+    /// Multiply matrices of the shapes that training has, by each kernel of this machine, and
+    /// compare with what the processor does on registers alone
+    Kernels(BenchKernels),
 }
 
 /// Arguments of `bench train`.
@@ -26,15 +29,12 @@ pub(crate) struct BenchTrain {
     /// Shape of the model
     #[arg(long, value_enum, default_value = "base")]
     pub(crate) preset: Preset,
-    /// f32, or bf16 for matrix products (on a GPU: for all activations)
+    /// f32, bf16 for matrix products (on a GPU: for all activations), or auto for the faster one
     #[arg(long, default_value = "f32")]
     pub(crate) dtype: String,
     /// auto, cpu, cuda, cuda:N or metal
     #[arg(long, default_value = "cpu")]
     pub(crate) device: String,
-    /// Threads on the CPU [default: all cores]
-    #[arg(long)]
-    pub(crate) threads: Option<usize>,
     /// Steps that are measured
     #[arg(long, default_value_t = 20)]
     pub(crate) steps: usize,
@@ -79,9 +79,6 @@ pub(crate) struct BenchDecode {
     /// Text to translate, one sentence a line
     #[arg(long, short, value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// Threads [default: the run's, or all]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
     /// How often the text is translated; rates are medians
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) repeats: usize,
@@ -92,6 +89,26 @@ pub(crate) struct BenchDecode {
     /// Override one key of the run's configuration; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `bench kernels`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchKernels {
+    /// Layers whose name has this in it, as `base` or `feed-forward, in`
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) layers: String,
+    /// Rows of a layer's input: the tokens of a batch
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    pub(crate) rows: usize,
+    /// Threads, several for one table each
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
+    pub(crate) threads: Vec<usize>,
+    /// How often each product is timed; the shortest time counts
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) repeats: usize,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -68,6 +68,20 @@ pub(crate) enum OutputFormat {
     Latex,
 }
 
+/// Longer than any n-gram that is counted.
+const LONGEST_NGRAM: usize = 1000;
+
+/// More trials than any interval or p-value needs; the scores of all are in memory at once.
+const MOST_TRIALS: usize = 10_000_000;
+
+/// Reads a whole number from 0 to `MOST`.
+fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(number) if number <= MOST => Ok(number),
+        _ => Err(format!("expected a whole number from 0 to {MOST}")),
+    }
+}
+
 /// Arguments of `bleu`.
 #[derive(Debug, Args)]
 pub(crate) struct Bleu {
@@ -135,10 +149,10 @@ pub(crate) struct BleuOptions {
 #[command(next_help_heading = "chrF")]
 pub(crate) struct ChrfOptions {
     /// Longest character n-gram [sacreBLEU: -cc]
-    #[arg(long, value_name = "N", default_value_t = 6)]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = at_most::<LONGEST_NGRAM>)]
     pub(crate) chrf_char_order: usize,
     /// Longest word n-gram; 2 makes chrF++ [sacreBLEU: -cw]
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = at_most::<LONGEST_NGRAM>)]
     pub(crate) chrf_word_order: usize,
     /// Weight of recall against precision
     #[arg(long, value_name = "BETA", default_value_t = 2)]
@@ -181,7 +195,7 @@ pub(crate) struct TrialOptions {
     #[arg(long)]
     pub(crate) confidence: bool,
     /// Resamples for --confidence [sacreBLEU: -cin]
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_most::<MOST_TRIALS>)]
     pub(crate) confidence_n: usize,
     /// Compare systems with the first by approximate randomisation [sacreBLEU: -par]
     #[arg(long, conflicts_with = "paired_bs")]
@@ -190,10 +204,10 @@ pub(crate) struct TrialOptions {
     #[arg(long)]
     pub(crate) paired_bs: bool,
     /// Trials for --paired-ar [sacreBLEU: -parn]
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = at_most::<MOST_TRIALS>)]
     pub(crate) paired_ar_n: usize,
     /// Resamples for --paired-bs [sacreBLEU: -pbsn]
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_most::<MOST_TRIALS>)]
     pub(crate) paired_bs_n: usize,
     /// Accepted for sacreBLEU's sake; all processors work in any case
     #[arg(long, short = 'j', value_name = "N", hide = true)]

@@ -11,7 +11,8 @@ use super::{Overrides, Search, Weights};
 pub(crate) struct Evaluate {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Stem of a split of the run's data, for example val; may be repeated [default: data.test]
+    /// Stem of a split of the run's data, for example val; may be repeated [default: data.test;
+    /// of a language model without any, its validation text]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Vec<String>,
     #[command(flatten)]

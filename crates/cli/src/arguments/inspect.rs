@@ -54,6 +54,21 @@ pub(crate) enum ConfigCommand {
     Show(ConfigFile),
     /// Check keys, types and combinations; train nothing
     Check(ConfigFile),
+    /// What a key of a recipe means: its values, its default, and where it has no effect
+    Explain(ConfigExplain),
+}
+
+/// Arguments of `config explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigExplain {
+    /// A key or a section, for example training.schedule [default: all]
+    pub(crate) key: Option<String>,
+    /// Print all keys as a page in Markdown
+    #[arg(long, conflicts_with_all = ["key", "json"])]
+    pub(crate) markdown: bool,
+    /// Print all keys as a JSON Schema, by which editors complete and check recipes
+    #[arg(long, conflicts_with = "key")]
+    pub(crate) json: bool,
 }
 
 /// A recipe with overrides.

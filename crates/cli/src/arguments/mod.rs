@@ -3,33 +3,41 @@
 mod bench;
 mod bleu;
 mod evaluate;
+mod generate;
 mod init;
 mod inspect;
 mod search;
 mod tokenizer;
 mod train;
 mod translate;
+mod tune;
 
 use std::path::Path;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use taper_run::tasks::TaskModel;
 use taper_run::{LoadSettings, LoadedRun};
 
-pub(crate) use bench::{BenchCommand, BenchDecode, BenchTrain, Preset};
+pub(crate) use bench::{BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset};
 pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
 pub(crate) use evaluate::{Evaluate, Score};
+pub(crate) use generate::Generate;
 pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Runs};
 pub(crate) use search::{Control, Search};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 pub(crate) use train::{Resume, Train, TrainOutput};
 pub(crate) use translate::{Form, TextArguments, Translate};
+pub(crate) use tune::Tune;
 
 /// Train, resume, translate and evaluate Transformer translation models.
 #[derive(Debug, Parser)]
 #[command(name = "taper", version, about, propagate_version = true)]
 pub(crate) struct Arguments {
+    /// Threads on the CPU; no result depends on them [default: the recipe's, else one for each core]
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) threads: Option<usize>,
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -53,8 +61,13 @@ pub(crate) enum Command {
     Resume(Resume),
     /// Translate standard input, a file, or what you type at a terminal
     Translate(Translate),
+    /// Go on with a text, with a run whose task is language-model
+    Generate(Generate),
     /// Decode the test sets of a run and score them
     Evaluate(Evaluate),
+    /// Find the beam, length penalty and length reward that translate the validation set best, and
+    /// write them into the run
+    Tune(Tune),
     /// Log-probabilities that a run's model gives to existing translations
     Score(Score),
     /// Score a translation against one or more references, as sacreBLEU does
@@ -103,9 +116,18 @@ impl Weights {
     ///
     /// # Errors
     /// As [`LoadedRun::open`].
-    pub(crate) fn load(&self, root: &Path, overrides: &[String]) -> Result<LoadedRun> {
+    pub(crate) fn load<M: TaskModel>(
+        &self,
+        root: &Path,
+        overrides: &[String],
+    ) -> Result<LoadedRun<M>> {
+        LoadedRun::open(root, &self.settings(overrides))
+    }
+
+    /// Which weights these are, of a recipe with `overrides`.
+    pub(crate) fn settings(&self, overrides: &[String]) -> LoadSettings {
         let (checkpoint, device) = (self.checkpoint.clone(), self.device.clone());
-        LoadedRun::open(root, &LoadSettings { checkpoint, device, overrides: overrides.to_vec() })
+        LoadSettings { checkpoint, device, overrides: overrides.to_vec() }
     }
 }
 

@@ -97,6 +97,9 @@ pub(crate) struct TextArguments {
     /// Where the translations go, by way of FILE.part [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Go on with a translation to --output that was stopped, after the lines that are in FILE.part
+    #[arg(long = "continue", requires = "output")]
+    pub(crate) goes_on: bool,
     /// Lines that are read, translated and written together; with 1 each line of a pipe is
     /// answered before the next is read [default: 128, growing to 4096]
     #[arg(long, value_name = "LINES")]

@@ -1,10 +1,10 @@
-//! `taper config show|check`: a recipe resolved, or only checked.
+//! `taper config show|check|explain`: a recipe resolved, or only checked, and what its keys mean.
 
 use anyhow::Result;
 
 use crate::arguments::ConfigCommand;
 use crate::text::print_line;
-use taper_run::config::{RunConfig, without_effect};
+use taper_run::config::{RunConfig, annotated, explain, reference, schema, without_effect};
 
 /// Runs the command.
 pub(crate) fn run(command: &ConfigCommand) -> Result<()> {
@@ -14,7 +14,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<()> {
             if file.json {
                 print_line(&serde_json::to_string_pretty(&config)?)
             } else {
-                print_line(config.to_toml()?.trim_end())
+                print_line(annotated(&config)?.trim_end())
             }
         }
         ConfigCommand::Check(file) => {
@@ -30,6 +30,14 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<()> {
                 print_line(&format!("{}: {note}", file.config.display()))?;
             }
             print_line(&format!("{}: valid", file.config.display()))
+        }
+        ConfigCommand::Explain(arguments) => {
+            let text = match (arguments.json, arguments.markdown) {
+                (true, _) => serde_json::to_string_pretty(&schema())?,
+                (_, true) => reference(),
+                _ => explain(arguments.key.as_deref())?,
+            };
+            print_line(text.trim_end())
         }
     }
 }

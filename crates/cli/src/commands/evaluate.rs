@@ -1,58 +1,45 @@
-//! `taper evaluate`: the test sets, decoded and scored.
+//! `taper evaluate`: the test sets, decoded and scored, or read by a language model.
 
 use anyhow::{Result, bail};
-use taper_data::read_pairs;
+use taper_data::Task;
+use taper_run::evaluation::evaluate;
+use taper_run::{RunConfig, RunEvent, RunObserver};
 
 use crate::arguments::Evaluate;
 use crate::progress::TestReporter;
 use crate::text::print_line;
-use taper_run::evaluation::TestSetResult;
-use taper_run::translation::for_the_best;
 
-/// Runs the command.
+/// Runs the command. Without `--json` it prints each result as it comes.
 pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
-    let mut run = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
-    arguments.search.apply(&mut run.config.decoding, None)?;
-    let splits = if arguments.split.is_empty() {
-        run.config.data.test.clone()
-    } else {
-        arguments.split.clone()
-    };
-    if splits.is_empty() {
-        bail!("the run has no test sets (data.test is empty): name a split with --split");
-    }
-    for split in &splits {
-        // Better now than after the others.
-        read_pairs(&run.config.data, split)?;
-    }
-    if !arguments.json {
-        print_line(&format!("weights of step {}, {}", run.state.step, run.checkpoint.display()))?;
-    }
-    let mut reporter = TestReporter::default();
-    let mut results = Vec::with_capacity(splits.len());
-    for split in &splits {
-        let result =
-            TestSetResult::of(split, &run.config, &run.tokenizers, &run.model, &mut reporter)?;
-        if !arguments.json {
-            for line in result.lines() {
-                print_line(&line)?;
-            }
+    let load = arguments.weights.settings(&arguments.overrides.set);
+    let search = |config: &mut RunConfig| match config.task {
+        Task::Translation => arguments.search.apply(&mut config.decoding, None),
+        _ if arguments.search.beam.is_some() || arguments.search.length_penalty.is_some() => {
+            bail!("--beam and --length-penalty are for translations: leave them out")
         }
-        results.push(result);
+        _ => Ok(()),
+    };
+    let mut reporter = TestReporter::default();
+    let mut observer = |event: &RunEvent<'_>| match event {
+        RunEvent::Measuring { .. } | RunEvent::Measured(_) if arguments.json => Ok(()),
+        RunEvent::Measuring { checkpoint, step } => {
+            print_line(&format!("weights of step {step}, {}", checkpoint.display()))
+        }
+        RunEvent::Measured(result) => result.lines().iter().try_for_each(|line| print_line(line)),
+        event => reporter.observe(event),
+    };
+    let found = evaluate(&arguments.run, &load, &arguments.split, search, &mut observer)?;
+    if !arguments.json {
+        return Ok(());
     }
-    if arguments.json {
-        let decoding = for_the_best(&run.config.decoding);
-        let record = serde_json::json!({
-            "run": arguments.run,
-            "checkpoint": run.checkpoint,
-            "step": run.state.step,
-            // None where translations are drawn.
-            "beam_size": (!decoding.sampling.is_active()).then_some(decoding.beam_size),
-            "length_penalty": decoding.length_penalty,
-            "decoding": decoding,
-            "results": results,
-        });
-        print_line(&serde_json::to_string_pretty(&record)?)?;
+    let mut record = serde_json::json!({
+        "run": arguments.run,
+        "checkpoint": found.checkpoint,
+        "step": found.step,
+    });
+    for (key, value) in found.settings.as_object().into_iter().flatten() {
+        record[key] = value.clone();
     }
-    Ok(())
+    record["results"] = serde_json::to_value(&found.results)?;
+    print_line(&serde_json::to_string_pretty(&record)?)
 }

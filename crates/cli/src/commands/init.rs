@@ -31,11 +31,8 @@ pub(crate) fn run(arguments: &Init) -> Result<()> {
 fn settings(arguments: &Init) -> Result<InitSettings> {
     let mut questions = Questions { answers: standard_input() };
     let files = if arguments.files.is_empty() {
-        let first = questions.ask("File of sentences, or table (.tsv, .jsonl, .parquet)")?;
-        let is_table =
-            [".tsv", ".tsv.gz", ".tsv.zst", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet"]
-                .iter()
-                .any(|ending| first.ends_with(ending));
+        let first = questions.ask("File of sentences, or table (.tsv, .csv, .jsonl, .parquet)")?;
+        let is_table = Corpus::of(&[PathBuf::from(&first)], FieldsConfig::default()).is_ok();
         let second =
             if is_table { None } else { Some(questions.ask("File of their translations")?) };
         std::iter::once(first).chain(second).map(PathBuf::from).collect()
@@ -124,13 +121,17 @@ fn lines(written: &Written) -> Vec<String> {
             folder.display()
         )),
         None if config.data.test.is_empty() => {
-            lines.push(format!("validated on `{}`; there is no test set", config.data.validation));
+            let validation = config.data.validation.name();
+            lines.push(format!("validated on `{validation}`; there is no test set"));
         }
-        None => lines.push(format!(
-            "validated on `{}`, tested on `{}`",
-            config.data.validation,
-            config.data.test.join("`, `")
-        )),
+        None => {
+            let tests: Vec<String> = config.data.test.iter().map(|set| set.name()).collect();
+            lines.push(format!(
+                "validated on `{}`, tested on `{}`",
+                config.data.validation.name(),
+                tests.join("`, `")
+            ));
+        }
     }
     let model = &config.model;
     lines.push(format!(

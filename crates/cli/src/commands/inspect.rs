@@ -1,26 +1,26 @@
 //! `taper inspect`: what a model is made of and what it costs.
 
-use anyhow::{Context, Result, bail};
-use candle_core::{DType, Device};
-use taper_data::TokenizerPair;
-use taper_model::Transformer;
-use taper_ops::{Kernel, Products};
+use anyhow::{Result, bail};
+use candle_core::Device;
+use taper_data::{Task, TokenizerKind, TokenizerPair};
+use taper_model::Model;
 use taper_trainer::Parent;
 
 use crate::arguments::Inspect;
 use crate::text::print_line;
 use taper_run::RunFolder;
+use taper_run::checks::computation::describe_operations;
 use taper_run::checks::cost::{Cost, bytes, grouped, scaled};
 use taper_run::checks::device;
-use taper_run::checks::memory;
 use taper_run::config::{RunConfig, trained_with};
-use taper_run::translation::require_unedited;
+use taper_run::require_unedited;
+use taper_run::tasks::{Vocabularies, build_any, vocabularies};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     let target = &arguments.target;
     let mut parent = None;
-    let (config, source, output) = if target.is_dir() {
+    let (config, sizes) = if target.is_dir() {
         let folder = RunFolder::open(target)?;
         let config = folder.load_config(&arguments.overrides.set)?;
         if let Some(state) = folder.last_state()? {
@@ -34,26 +34,24 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
             bail!("{}: the run has no tokenizer.json", target.display());
         }
         let tokenizers = TokenizerPair::load(target)?;
-        (config, tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size())
+        (config, vocabularies(&tokenizers))
     } else {
         let config = RunConfig::load(target, &arguments.overrides.set)?;
-        if config.data.tokenizer.path.is_some() {
-            let tokenizers = TokenizerPair::train(&config.data)?;
-            (config, tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size())
+        let tokenizer = &config.data.tokenizer;
+        if tokenizer.path.is_some() || tokenizer.kind == TokenizerKind::Char {
+            let tokenizers = config.task.train_tokenizers(&config.data)?;
+            (config, vocabularies(&tokenizers))
         } else {
             // Before training, the vocabulary is as large as the recipe allows.
-            let size = config.data.tokenizer.vocabulary_size;
-            (config, size, size)
+            let size = tokenizer.vocabulary_size;
+            (config, (size, size))
         }
     };
-    memory::require_weights(&config, source, output)?;
-    let seed = config.training.seed;
-    let model = Transformer::new(&config.model, source, output, seed, &Device::Cpu, DType::F32)
-        .context("cannot build the model")?;
+    let model = build_any(&config, sizes)?;
     let device = device::open(&config.device)?;
-    let cost = Cost::of(&config, &model, &device);
+    let cost = Cost::of(&config, sizes, &device);
     if arguments.json {
-        return print_json(&config, &device, &model, &cost, (source, output), parent.as_ref());
+        return print_json(&config, &device, model.as_ref(), &cost, sizes, parent.as_ref());
     }
     let name_width = model
         .parameters()
@@ -70,31 +68,11 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
             grouped(parameter.len() as u64)
         ))?;
     }
-    let shape = &config.model;
-    for line in [
-        String::new(),
-        format!(
-            "layers       {} encoder, {} decoder; width {}, feed-forward {}, {} heads",
-            shape.encoder_layers, shape.decoder_layers, shape.d_model, shape.d_ff, shape.heads
-        ),
-        format!("vocabulary   {source} source, {output} target"),
-        format!("parameters   {}", grouped(cost.parameters)),
-        format!(
-            "FLOPs        forward: {} a source token, {} a target token; training: {} a pair of them",
-            scaled(cost.encoder_flops_per_token),
-            scaled(cost.decoder_flops_per_token),
-            scaled(cost.training_flops_per_token_pair)
-        ),
-        format!(
-            "memory       {} for weights, gradients and moments; about {} for a batch of {} tokens a side",
-            bytes(cost.training_state_bytes),
-            bytes(cost.activation_bytes),
-            config.data.batching.planned_tokens()
-        ),
-        format!("operations   {}", path(&device, &config.dtype)),
-    ] {
+    print_line("")?;
+    for line in summary(&config, sizes, &cost) {
         print_line(&line)?;
     }
+    print_line(&format!("operations   {}", describe_operations(&device, &config.dtype)))?;
     if let Some(Parent { path, step, sha256 }) = &parent {
         print_line(&format!(
             "parent       first weights from {}, step {step}, sha256 {sha256}",
@@ -104,12 +82,49 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     Ok(())
 }
 
+/// What the model is and costs, as its task has it.
+fn summary(config: &RunConfig, (source, target): Vocabularies, cost: &Cost) -> [String; 5] {
+    let shape = &config.model;
+    let translates = config.task == Task::Translation;
+    let layers = match translates {
+        true => format!("{} encoder, {} decoder", shape.encoder_layers, shape.decoder_layers),
+        false => shape.decoder_layers.to_string(),
+    };
+    let (forward, training) =
+        (scaled(cost.decoder_flops_per_token), scaled(cost.training_flops_per_token_pair));
+    [
+        format!(
+            "layers       {layers}; width {}, feed-forward {}, {} heads",
+            shape.d_model, shape.d_ff, shape.heads
+        ),
+        match translates {
+            true => format!("vocabulary   {source} source, {target} target"),
+            false => format!("vocabulary   {target}"),
+        },
+        format!("parameters   {}", grouped(cost.parameters)),
+        match translates {
+            true => format!(
+                "FLOPs        forward: {} a source token, {forward} a target token; training: {training} a pair of them",
+                scaled(cost.encoder_flops_per_token)
+            ),
+            false => format!("FLOPs        a token: {forward} forward, {training} in training"),
+        },
+        format!(
+            "memory       {} for weights, gradients and moments; about {} for a batch of {} tokens{}",
+            bytes(cost.training_state_bytes),
+            bytes(cost.activation_bytes),
+            config.data.batching.planned_tokens(),
+            if translates { " a side" } else { "" }
+        ),
+    ]
+}
+
 fn print_json(
     config: &RunConfig,
     device: &Device,
-    model: &Transformer,
+    model: &dyn Model,
     cost: &Cost,
-    (source, target): (usize, usize),
+    (source, target): Vocabularies,
     parent: Option<&Parent>,
 ) -> Result<()> {
     let parameters: Vec<_> = model
@@ -123,41 +138,16 @@ fn print_json(
         })
         .collect();
     let record = serde_json::json!({
+        "task": config.task,
         "model": config.model,
         "source_vocabulary": source,
         "target_vocabulary": target,
         "cost": cost,
-        "operations": path(device, &config.dtype),
+        "operations": describe_operations(device, &config.dtype),
         "parent": parent,
         "parameters": parameters,
     });
     print_line(&serde_json::to_string_pretty(&record)?)
-}
-
-/// Which implementation the operations have on a device.
-fn path(device: &Device, dtype: &str) -> String {
-    if !device.is_cpu() {
-        return format!(
-            "{}: composed of Candle's, in {dtype}; products by the device's library",
-            device::describe(device)
-        );
-    }
-    let Ok(dtype) = device::dtype(dtype, device) else {
-        return format!("cpu: none; products in {dtype} need a GPU");
-    };
-    let products = Products::of(dtype, device);
-    let rounding = match products {
-        Products::Bf16 => "operands rounded to bf16",
-        Products::F32 => "in f32",
-    };
-    let kernel = Kernel::best(products);
-    let how = match (kernel, products) {
-        (Kernel::Tiles, Products::F32) => ", on operands split in three bf16 parts",
-        (Kernel::Tiles | Kernel::Dots, _) | (_, Products::F32) => "",
-        (_, Products::Bf16) => ", no faster than f32: this processor has no bf16 products",
-    };
-    let (instructions, name) = (kernel.instructions(), kernel.name());
-    format!("cpu: all fused; products {rounding}, by {instructions} ({name}){how}")
 }
 
 /// `512 x 2048`.

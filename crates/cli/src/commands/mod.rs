@@ -1,12 +1,12 @@
 //! The commands, one module each.
 
 mod average;
-mod bench_decode;
-mod bench_train;
+mod bench;
 mod bleu;
 mod completions;
 mod config;
 mod evaluate;
+mod generate;
 mod init;
 mod inspect;
 mod resume;
@@ -15,32 +15,39 @@ mod score;
 mod tokenizer;
 mod train;
 mod translate;
+mod tune;
 
 use anyhow::Result;
 
-use crate::arguments::{BenchCommand, Command};
+use crate::arguments::{Arguments, BenchCommand, Command};
 
-/// Runs `command`.
+/// Runs the command of `arguments`.
 ///
 /// # Errors
 /// Whatever went wrong, with its context.
-pub(crate) fn run(command: &Command) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     taper_ops::Kernel::chosen()?;
-    match command {
+    if let Some(threads) = arguments.threads {
+        taper_run::checks::choose_threads(threads)?;
+    }
+    match &arguments.command {
         Command::Init(arguments) => init::run(arguments),
         Command::Train(arguments) => train::run(arguments),
         Command::Resume(arguments) => resume::run(arguments),
         Command::Translate(arguments) => translate::run(arguments),
+        Command::Generate(arguments) => generate::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
+        Command::Tune(arguments) => tune::run(arguments),
         Command::Score(arguments) => score::run(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
-        Command::Bench(BenchCommand::Decode(arguments)) => bench_decode::run(arguments),
+        Command::Bench(BenchCommand::Decode(arguments)) => bench::decode::run(arguments),
+        Command::Bench(BenchCommand::Kernels(arguments)) => bench::kernels::run(arguments),
         Command::Runs(arguments) => runs::run(arguments),
         Command::Average(arguments) => average::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Config(command) => config::run(command),
-        Command::Bench(BenchCommand::Train(arguments)) => bench_train::run(arguments),
+        Command::Bench(BenchCommand::Train(arguments)) => bench::train::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
     }
 }

@@ -6,6 +6,7 @@ use taper_decoding::Translator;
 use crate::arguments::Score;
 use crate::progress::sentence_bar;
 use crate::text::{print_line, read_lines};
+use taper_run::LoadedRun;
 use taper_run::translation::{LineLimit, OverlongRule};
 use taper_run::translation::{by_line, encode_sources};
 
@@ -23,7 +24,7 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
             targets.len()
         );
     }
-    let run = arguments.weights.load(&arguments.run, &[])?;
+    let run: LoadedRun = arguments.weights.load(&arguments.run, &[])?;
     let source_ids = encode_sources(&run.tokenizers, &sources)?;
     let target_ids = run.tokenizers.target().encode_batch(&targets)?;
     let most = arguments.max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);

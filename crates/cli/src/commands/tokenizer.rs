@@ -26,7 +26,7 @@ fn train(arguments: &TokenizerTrain) -> Result<()> {
             folder.display()
         );
     }
-    let tokenizers = TokenizerPair::train(&config.data)?;
+    let tokenizers = config.task.train_tokenizers(&config.data)?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     tokenizers.save(folder)?;
     print_line(&format!(

@@ -1,6 +1,6 @@
 //! `taper train`: a new run from a recipe.
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use anyhow::{Result, bail};
 use taper_run::{RunConfig, RunFolder, training};
@@ -13,7 +13,10 @@ use crate::text::print_line;
 /// Runs the command.
 pub(crate) fn run(arguments: &Train) -> Result<()> {
     let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
-    let root = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(&config.name));
+    let root = match &arguments.run {
+        Some(root) => root.clone(),
+        None => Path::new("runs").join(plain(&config.name)?),
+    };
     let folder = RunFolder::new(&root);
     let settings = arguments.output.settings(arguments.from.as_deref());
     if arguments.dry_run {
@@ -39,4 +42,18 @@ pub(crate) fn run(arguments: &Train) -> Result<()> {
     progress::report(&arguments.output, |observer, stop| {
         training::resume(&folder, &config, &settings, None, observer, stop)
     })
+}
+
+/// `name`, by which a folder may be called.
+///
+/// # Errors
+/// When it would lead elsewhere.
+fn plain(name: &str) -> Result<&str> {
+    let mut parts = Path::new(name).components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(_)), None) if !name.contains(['/', '\\', '\0']) => Ok(name),
+        _ => bail!(
+            "key `name` = {name:?}: the run would not lie in runs/: use a name without folders, or say where with --run DIR"
+        ),
+    }
 }

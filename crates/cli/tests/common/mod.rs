@@ -39,6 +39,17 @@ impl Workspace {
         workspace
     }
 
+    /// A text of made-up lines, and a recipe for a language model of its characters.
+    pub(crate) fn of_text() -> Self {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let workspace = Self { folder };
+        fs::create_dir(workspace.path("data")).expect("data folder");
+        let text: String = (0..300).map(|i| sentence(i).join(" ") + ".\n").collect();
+        workspace.write("data/text.txt", text);
+        workspace.write("tiny.toml", TEXT_RECIPE);
+        workspace
+    }
+
     /// A path inside the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -223,6 +234,7 @@ fn sentence(number: usize) -> Vec<String> {
 
 const RECIPE: &str = r#"
 device = "cpu"
+dtype = "f32"
 
 [data]
 dir = "data"
@@ -257,4 +269,45 @@ warmup = 5
 [decoding]
 beam_size = 2
 max_length = 20
+"#;
+
+const TEXT_RECIPE: &str = r#"
+task = "language-model"
+device = "cpu"
+dtype = "f32"
+
+[data]
+dir = "data"
+train = "text"
+validation = ""
+test = []
+
+[data.text]
+block_length = 24
+hold_out = 0.1
+
+[data.tokenizer]
+kind = "char"
+
+[data.batching]
+max_tokens = 192
+
+[model]
+d_model = 32
+d_ff = 64
+heads = 2
+decoder_layers = 2
+positions = "rotary"
+
+[training]
+label_smoothing = 0.0
+max_updates = 12
+log_every = 4
+validate_every = 6
+average_last = 2
+
+[training.schedule]
+kind = "inverse_sqrt"
+learning_rate = 1e-2
+warmup = 5
 "#;

@@ -8,11 +8,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::fingerprint;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, DataConfig, DataReport, Result, TextReport,
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, DataReport, Result, TextReport,
     TokenizerPair,
 };
 
@@ -20,7 +21,7 @@ pub(crate) mod pairs;
 pub(crate) mod running_text;
 
 /// What a model is trained for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
     /// Sentences of one language into another.
@@ -53,10 +54,24 @@ impl Task {
         }
     }
 
+    /// Whether a part of the training text is held out for validation.
+    pub fn holds_out(self, config: &DataConfig) -> bool {
+        match self {
+            Self::Translation => config.hold_out > 0,
+            Self::LanguageModel => config.text.hold_out > 0.0,
+        }
+    }
+
     /// Whether there is text to validate on.
     pub fn validates(self, config: &DataConfig) -> bool {
-        let held_out = self == Self::LanguageModel && config.text.hold_out > 0.0;
-        held_out || !config.validation.is_empty()
+        self.holds_out(config) || config.is_validated()
+    }
+
+    /// What the split that is validated on is called: of what is held out of running text, the
+    /// training split; empty for none.
+    pub fn validation_split(self, config: &DataConfig) -> String {
+        let is_part_of_train = config.validation.is_empty() && self.validates(config);
+        if is_part_of_train { config.train.name() } else { config.validation.name() }
     }
 
     /// The files of a split that exist. A hub data set is fetched into the local hub cache.
@@ -65,10 +80,22 @@ impl Task {
     ///
     /// [`Error::Missing`](crate::Error::Missing) with the names that were tried, or
     /// [`Error::Hub`](crate::Error::Hub).
-    pub fn files(self, config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
+    pub fn files(self, config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
         match self {
             Self::Translation => crate::split_files(config, split),
             Self::LanguageModel => running_text::reader::files(config, split),
+        }
+    }
+
+    /// Trains tokenizers on the training split, or loads those that the configuration names.
+    ///
+    /// # Errors
+    ///
+    /// If a text cannot be read, or a tokenizer not be trained or loaded.
+    pub fn train_tokenizers(self, config: &DataConfig) -> Result<TokenizerPair> {
+        match self {
+            Self::Translation => TokenizerPair::train(config),
+            Self::LanguageModel => running_text::prepare::train_tokenizer(config),
         }
     }
 
@@ -100,7 +127,7 @@ impl Task {
         for split in [&config.train, &config.validation] {
             if !split.is_empty() {
                 let files = || self.files(config, split);
-                changes.extend(fingerprint::change(split, files, run)?);
+                changes.extend(fingerprint::change(&split.name(), files, run)?);
             }
         }
         Ok(changes)
@@ -167,6 +194,11 @@ pub trait Dataset: fmt::Debug + Send + Sync {
 
     /// The most ids that a row may have, end marks included, however text is segmented.
     fn longest_row(&self) -> usize;
+
+    /// The budget of tokens beyond which batches are no larger, because the text is not.
+    fn most_tokens(&self) -> usize {
+        usize::MAX
+    }
 
     /// A batch as large as any with a budget of so many tokens, its text being anything.
     fn largest_batch(&self, tokens: usize) -> Batch;

@@ -14,15 +14,19 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::files::write_atomically;
+use crate::files::{read_regular, write_atomically};
+use crate::text::lines::open_stream;
 use crate::text::tokenizer::hexadecimal;
 use crate::{Error, Result, split_name};
 
 /// The coarsest clock of a file system in use, with room to spare (FAT counts in two seconds).
 const GRAIN: Duration = Duration::from_secs(4);
 
+/// More bytes than a record has.
+const MOST_BYTES: u64 = 1 << 24;
+
 /// The folder of these records within a run.
-const TEXT_FOLDER: &str = "text";
+pub(crate) const TEXT_FOLDER: &str = "text";
 
 /// A file as it was when its content was hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +42,12 @@ struct Stamp {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fingerprint {
     files: Vec<Stamp>,
-    /// The SHA-256 of the files one after another, as they lie on disk.
+    /// The SHA-256 of the files one after another.
     pub(crate) text_hash: String,
+    /// Whether that is the text that compressed files hold; earlier versions took these as they lie
+    /// on disk.
+    #[serde(default)]
+    decompressed: bool,
 }
 
 impl Fingerprint {
@@ -53,8 +61,13 @@ impl Fingerprint {
         {
             return Ok(known.clone());
         }
-        let text_hash = hash_files(&files)?;
-        Ok(Self { files, text_hash })
+        if let Some(known) = known.filter(|known| !known.decompressed)
+            && hash_files(&files, false)? == known.text_hash
+        {
+            return Ok(Self { files, ..known.clone() });
+        }
+        let text_hash = hash_files(&files, true)?;
+        Ok(Self { files, text_hash, decompressed: true })
     }
 
     /// The fingerprint of the files of a split, recorded in the folder `run`.
@@ -89,7 +102,7 @@ impl Fingerprint {
 
     /// What was recorded; nothing where that cannot be read, since it can be had again.
     fn recorded(path: &Path) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+        serde_json::from_slice(&read_regular(path, MOST_BYTES).ok()?).ok()
     }
 
     fn bytes(&self) -> u64 {
@@ -142,8 +155,8 @@ pub fn copy_text_records(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(&to).map_err(|error| Error::io(&to, error))?;
     for entry in std::fs::read_dir(&from).map_err(|error| Error::io(&from, error))? {
         let record = entry.map_err(|error| Error::io(&from, error))?;
-        let bytes =
-            std::fs::read(record.path()).map_err(|error| Error::io(&record.path(), error))?;
+        let bytes = read_regular(&record.path(), MOST_BYTES)
+            .map_err(|error| Error::io(&record.path(), error))?;
         write_atomically(&to.join(record.file_name()), &bytes)?;
     }
     Ok(())
@@ -167,11 +180,15 @@ fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {
     Ok(Stamp { path: path.to_owned(), bytes: metadata.len(), modified, settled })
 }
 
-fn hash_files(files: &[Stamp]) -> Result<String> {
+/// The hash of files one after another, of the text in those that are compressed if `decompressed`.
+fn hash_files(files: &[Stamp], decompressed: bool) -> Result<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 18];
     for Stamp { path, .. } in files {
-        let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let mut file: Box<dyn Read> = match decompressed {
+            true => Box::new(open_stream(path)?),
+            false => Box::new(File::open(path).map_err(|error| Error::io(path, error))?),
+        };
         let mut length = 0_u64;
         loop {
             match file.read(&mut buffer) {

@@ -14,7 +14,7 @@ const BUFFER: usize = 1 << 18;
 
 /// A line without an end would otherwise fill the memory: a small compressed file can hold one of
 /// any length.
-const LONGEST_LINE: u64 = 1 << 26;
+pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
 /// Opens `path` to be read from its beginning, `.gz` and `.zst` being decompressed on the way.
 ///

@@ -64,6 +64,8 @@ pub(crate) struct SubwordSampler {
     algorithm: Algorithm,
     /// Whether a token begins a word.
     begins: Vec<bool>,
+    /// Tokens that were added to the vocabulary and are never cut: tags.
+    added: Vec<u32>,
 }
 
 impl SubwordSampler {
@@ -99,7 +101,10 @@ impl SubwordSampler {
         let begins = (0..tokenizer.vocabulary_size() as u32)
             .map(|id| tokenizer.token(id).is_some_and(|token| token.starts_with(WORD_MARKS)))
             .collect();
-        Ok(Self { algorithm, begins })
+        let added = file["added_tokens"].as_array().into_iter().flatten();
+        let added = added.filter(|token| token["special"] == false);
+        let added = added.filter_map(|token| u32::try_from(token["id"].as_u64()?).ok()).collect();
+        Ok(Self { algorithm, begins, added })
     }
 
     /// Whether it leaves out merges of BPE; otherwise it draws from a unigram model.
@@ -114,6 +119,7 @@ impl SubwordSampler {
             ids.chunk_by(|_, next| !self.begins.get(*next as usize).copied().unwrap_or(false))
         {
             match &self.algorithm {
+                _ if word.iter().any(|id| self.added.contains(id)) => out.extend(word),
                 Algorithm::Bpe { merges, dropout } => {
                     merges.segment(word, *dropout, draws, &mut out)
                 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use tokenizers::{ModelWrapper, NormalizedString, Normalizer};
+use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer};
 
-use crate::files::write_atomically;
+use crate::files::{read_regular, write_atomically};
 use crate::text::segmentation::Layout;
 use crate::text::tokenizer_training::train;
 use crate::{Error, Result, TokenizerConfig};
@@ -26,6 +26,9 @@ pub const START: u32 = 2;
 pub const END: u32 = 3;
 /// The special tokens; the index of each is its id.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
+
+/// More bytes than the file of any tokenizer has: those of millions of tokens take some hundred.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// What the file of a tokenizer is called, where there is one.
 pub(crate) const FILE: &str = "tokenizer.json";
@@ -87,13 +90,30 @@ impl Tokenizer {
         Self::from_json(&json, Path::new(FILE))
     }
 
+    /// This tokenizer with a token for each of `tags`, wherever text spells it.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses one.
+    pub(crate) fn with_tags(self, tags: &[String]) -> Result<Self> {
+        if tags.is_empty() {
+            return Ok(self);
+        }
+        let mut inner = (*self.inner).clone();
+        // As they stand, whatever the normalizer does to text.
+        let added = tags.iter().map(|tag| AddedToken::from(tag.as_str(), false).normalized(false));
+        inner.add_tokens(added.collect::<Vec<_>>()).map_err(fault("add tags"))?;
+        let json = inner.to_string(true).map_err(fault("write its file"))?;
+        Self::from_json(&json, Path::new(FILE))
+    }
+
     /// Loads a `tokenizer.json`.
     ///
     /// # Errors
     ///
     /// If the file is missing or not a tokenizer, or lacks a special token at its id.
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|source| match source.kind() {
+        let bytes = read_regular(path, MOST_BYTES).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => Error::Missing {
                 path: path.to_owned(),
                 tried: String::new(),

@@ -30,8 +30,9 @@ impl TokenizerPair {
 
     /// Whether a folder holds tokenizers.
     pub fn exists(directory: &Path) -> bool {
-        directory.join(FILE).is_file()
-            || (directory.join(SOURCE_FILE).is_file() && directory.join(TARGET_FILE).is_file())
+        // What is there and is no file is for `load` to name.
+        directory.join(FILE).exists()
+            || (directory.join(SOURCE_FILE).exists() && directory.join(TARGET_FILE).exists())
     }
 
     /// Loads `tokenizer.json`, or `tokenizer.source.json` and `tokenizer.target.json`.
@@ -41,7 +42,7 @@ impl TokenizerPair {
     /// As for [`Tokenizer::load`].
     pub fn load(directory: &Path) -> Result<Self> {
         let source = directory.join(SOURCE_FILE);
-        if source.is_file() {
+        if source.exists() {
             let target = directory.join(TARGET_FILE);
             return Ok(Self::separate(Tokenizer::load(&source)?, Tokenizer::load(&target)?));
         }

@@ -13,6 +13,16 @@ use taper_ops::{
     self_attention,
 };
 
+/// The keys and values of one layer for the tokens before a new one.
+pub(crate) struct Past<'a> {
+    /// Those of texts that were read as a whole `(M, 2·D)`, and for each row its range of them.
+    pub(crate) text: Option<(&'a Tensor, &'a [Range<usize>])>,
+    /// `(R_j, 2·D)` of each token that was stepped.
+    pub(crate) blocks: &'a mut Vec<Tensor>,
+    /// For each of these and each row, the row of the block.
+    pub(crate) history: &'a [Vec<u32>],
+}
+
 /// Self-attention: one projection makes query, key and value.
 #[derive(Debug, Clone)]
 pub(crate) struct SelfAttention {
@@ -109,29 +119,64 @@ impl SelfAttention {
         )
     }
 
+    /// Query, and key and value side by side: `(N, D)` → `(N, D)`, `(N, 2·D)`.
+    fn project_apart(
+        &self,
+        x: &Tensor,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<(Tensor, Tensor)> {
+        let width = x.dim(1)?;
+        let qkv = self.project(x, positions.rotary.as_ref(), pass)?;
+        let query = qkv.narrow(1, 0, width)?.contiguous()?;
+        Ok((query, qkv.narrow(1, width, 2 * width)?.contiguous()?))
+    }
+
     /// One new token for each row, seeing itself and the tokens before it.
     ///
-    /// `x (R, D)`; `blocks` holds keys and values `(R_j, 2·D)` of each token so far and gets those
-    /// of this one, which `history` counts already.
+    /// `x (R, D)`; the blocks of `past` hold keys and values `(R_j, 2·D)` of each token so far and
+    /// get those of this one, which its history counts already.
     pub(crate) fn step(
         &self,
         x: &Tensor,
         residual: Residual<'_>,
-        (blocks, history): (&mut Vec<Tensor>, &[Vec<u32>]),
+        past: Past<'_>,
         positions: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let width = x.dim(1)?;
-        let qkv = self.project(x, positions.rotary.as_ref(), pass)?;
-        blocks.push(qkv.narrow(1, width, 2 * width)?.contiguous()?);
-        let query = qkv.narrow(1, 0, width)?.contiguous()?;
+        let (query, key_value) = self.project_apart(x, positions, pass)?;
+        past.blocks.push(key_value);
         let seen = Seen::Past {
-            blocks,
-            history,
+            text: past.text,
+            blocks: past.blocks,
+            history: past.history,
             bias: positions.bias.as_ref(),
             slopes: positions.slopes.as_ref(),
         };
         self.out.onto(&decoding_attention(&query, seen, self.heads)?, residual, pass)
+    }
+
+    /// Whole texts at once, with what [`SelfAttention::step`] would give token by token: row `r` of
+    /// `x (N, D)` sees `rows[r]`, of which it is the last. Also gives their keys and values `(N,
+    /// 2·D)`.
+    pub(crate) fn read(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        rows: &[Range<usize>],
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<(Tensor, Tensor)> {
+        let (query, key_value) = self.project_apart(x, positions, pass)?;
+        let seen = Seen::Past {
+            text: Some((&key_value, rows)),
+            blocks: &[],
+            history: &[],
+            bias: positions.bias.as_ref(),
+            slopes: positions.slopes.as_ref(),
+        };
+        let out = self.out.onto(&decoding_attention(&query, seen, self.heads)?, residual, pass)?;
+        Ok((out, key_value))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A Transformer layer, for encoders and decoders alike.
 
-use super::attention::{CrossAttention, SelfAttention};
+use super::attention::{CrossAttention, Past, SelfAttention};
 use super::positions::PreparedPositions;
 use super::stack::StackKind;
 use super::weight::{Builder, LayerNorm, Linear, Residual};
@@ -187,7 +187,7 @@ impl Block {
     pub(crate) fn step(
         &self,
         x: &Tensor,
-        past: (&mut Vec<Tensor>, &[Vec<u32>]),
+        past: Past<'_>,
         positions: &PreparedPositions,
         source: Option<(&Tensor, &[Range<usize>])>,
         pass: &Pass,
@@ -202,5 +202,28 @@ impl Block {
         }
         let (frame, feed_forward) = &self.feed_forward;
         frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
+    }
+
+    /// Whole texts of a layer without an encoder; see [`SelfAttention::read`].
+    pub(crate) fn read(
+        &self,
+        x: &Tensor,
+        rows: &[Range<usize>],
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<(Tensor, Tensor)> {
+        let (frame, attention) = &self.self_attention;
+        let mut key_value = None;
+        let x = frame.run(x, pass, |x, residual| {
+            let (out, made) = attention.read(x, residual, rows, positions, pass)?;
+            key_value = Some(made);
+            Ok(out)
+        })?;
+        let (frame, feed_forward) = &self.feed_forward;
+        let x = frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))?;
+        match key_value {
+            Some(key_value) => Ok((x, key_value)),
+            None => candle_core::bail!("a layer that was not run"),
+        }
     }
 }

@@ -54,13 +54,13 @@ impl TokenEmbedding {
         self.embed(ids, sequences.positions(), sequences.longest(), pass)
     }
 
-    /// Embeds one new token for each row, all at `position`.
+    /// Embeds one new token for each row, at its position.
     ///
     /// # Shapes
     /// R tokens → `(R, D)`.
-    pub(crate) fn step(&self, tokens: &[u32], position: usize, pass: &Pass) -> Result<Tensor> {
-        let at = vec![position as u32; tokens.len()];
-        self.embed(tokens.into(), at.into(), position + 1, pass)
+    pub(crate) fn step(&self, tokens: &[u32], at: &Arc<[u32]>, pass: &Pass) -> Result<Tensor> {
+        let longest = at.iter().copied().max().map_or(0, |last| last as usize + 1);
+        self.embed(tokens.into(), at.clone(), longest, pass)
     }
 
     fn embed(

@@ -213,28 +213,27 @@ impl Relative {
         })
     }
 
-    /// What layers need for one new token in each of `rows` rows, all at `position`.
-    pub(crate) fn prepare_step(
+    /// What layers need for tokens that each see themselves and what is cached of those before
+    /// them, at these positions.
+    pub(crate) fn prepare_cached(
         &self,
-        position: usize,
-        rows: usize,
+        positions: &Arc<[u32]>,
         pass: &Pass,
     ) -> Result<PreparedPositions> {
         Ok(match self {
             Self::Nothing => PreparedPositions::default(),
-            Self::Rotary => PreparedPositions {
-                rotary: Some(vec![position as u32; rows].into()),
-                ..Default::default()
-            },
+            Self::Rotary => {
+                PreparedPositions { rotary: Some(positions.clone()), ..Default::default() }
+            }
             Self::Alibi(slopes) => {
                 PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
             }
             Self::Bias { table, causal } => {
-                let queries = position..position + 1;
-                PreparedPositions {
-                    bias: Some(bias(table.get(pass), queries, position + 1, *causal, pass)?),
-                    ..Default::default()
-                }
+                // By the distance from the last token: for the longest row, and the end of it for
+                // the others.
+                let last = positions.iter().copied().max().unwrap_or(0) as usize;
+                let row = bias(table.get(pass), last..last + 1, last + 1, *causal, pass)?;
+                PreparedPositions { bias: Some(row), ..Default::default() } // (H, 1, T)
             }
         })
     }

@@ -3,6 +3,17 @@
 
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
+use taper_model::Positions;
+
+/// Every position encoding.
+pub(crate) const ALL_POSITIONS: [Positions; 6] = [
+    Positions::Sinusoidal,
+    Positions::SinusoidalHalves,
+    Positions::Learned,
+    Positions::T5,
+    Positions::Rotary,
+    Positions::Alibi,
+];
 
 /// The tensors of a golden file.
 pub(crate) fn golden(name: &str) -> HashMap<String, Tensor> {

@@ -1,7 +1,7 @@
 //! Attention in Candle's primitives, on padded tensors.
 
 use crate::products::Products;
-use crate::spec::{AttentionSpec, Dropout, Seen, mask_index};
+use crate::spec::{ABSENT, AttentionSpec, Dropout, Seen, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
 
 /// See [`crate::self_attention()`].
@@ -192,40 +192,64 @@ fn weight_mask(
 /// # Errors
 /// When the shapes disagree.
 pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
-    let (mut bias, mut slopes) = (None, None);
-    let (all, index, lengths): (Tensor, Vec<u32>, Vec<usize>) = match seen {
+    let (whole, ranges, blocks, history, bias, slopes) = match seen {
         Seen::Source { key_value, rows } => {
-            let index = rows.iter().flat_map(|rows| rows.clone().map(|row| row as u32)).collect();
-            (key_value.clone(), index, rows.iter().map(ExactSizeIterator::len).collect())
+            (Some(key_value), rows, [].as_slice(), [].as_slice(), None, None)
         }
-        Seen::Past { blocks, history, bias: its_bias, slopes: its_slopes } => {
-            (bias, slopes) = (its_bias, its_slopes);
-            let mut first = 0;
-            let mut starts = Vec::with_capacity(blocks.len());
-            for block in blocks {
-                starts.push(first);
-                first += block.dim(0)? as u32;
-            }
-            let queries = query.dim(0)?;
-            let index = (0..queries)
-                .flat_map(|query| {
-                    starts.iter().zip(history).map(move |(start, rows)| start + rows[query])
-                })
-                .collect();
-            (Tensor::cat(blocks, 0)?, index, vec![blocks.len(); queries])
+        Seen::Past { text, blocks, history, bias, slopes } => {
+            let (whole, ranges) = text.unzip();
+            (whole, ranges.unwrap_or_default(), blocks, history, bias, slopes)
         }
     };
+    // Where each tensor begins in one of all rows.
+    let mut first = whole.map_or(Ok(0), |whole| whole.dim(0))? as u32;
+    let mut starts = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        starts.push(first);
+        first += block.dim(0)? as u32;
+    }
+    let all = Tensor::cat(&whole.into_iter().chain(blocks).collect::<Vec<_>>(), 0)?;
+    let queries = query.dim(0)?;
+    let lengths: Vec<usize> = (0..queries).map(|query| seen.keys(query)).collect();
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let index: Vec<u32> = (0..queries)
+        .flat_map(|query| {
+            let read = ranges.get(query).cloned().unwrap_or_default().map(|row| row as u32);
+            let stepped = starts.iter().zip(history).map(move |(start, rows)| (start, rows[query]));
+            let stepped = stepped.filter(|&(_, row)| row != ABSENT).map(|(start, row)| start + row);
+            read.chain(stepped)
+        })
+        .collect();
     let count = index.len();
     let key_value = all.index_select(&Tensor::from_vec(index, count, query.device())?, 0)?;
-    let spec = AttentionSpec {
-        heads,
-        query_lengths: vec![1; lengths.len()].into(),
-        query_start: lengths.iter().max().map_or(0, |longest| longest.saturating_sub(1)),
-        key_lengths: lengths.into(),
-        causal: false,
-        slopes: slopes.cloned(),
-        dropout: Dropout::none(),
-        products: Products::F32,
+    let last_columns = |keys: usize| -> Result<Option<Tensor>> {
+        let of = |bias: &Tensor| {
+            bias.narrow(1, 0, 1)?.narrow(2, bias.dim(2)? - keys, keys)?.contiguous()
+        };
+        bias.map(of).transpose()
     };
-    cross_attention(query, &key_value, bias, &spec)
+    let attend = |query: &Tensor, key_value: &Tensor, lengths: &[usize], longest: usize| {
+        let spec = AttentionSpec {
+            heads,
+            query_lengths: vec![1; lengths.len()].into(),
+            key_lengths: lengths.into(),
+            causal: false,
+            query_start: longest.saturating_sub(1),
+            slopes: slopes.cloned(),
+            dropout: Dropout::none(),
+            products: Products::F32,
+        };
+        cross_attention(query, key_value, last_columns(longest)?.as_ref(), &spec)
+    };
+    let counts_from_the_end = bias.is_some() || slopes.is_some();
+    if !counts_from_the_end || lengths.iter().all(|&length| length == longest) {
+        return attend(query, &key_value, &lengths, longest);
+    }
+    let (mut out, mut first) = (Vec::with_capacity(queries), 0);
+    for (row, &keys) in lengths.iter().enumerate() {
+        let own = key_value.narrow(0, first, keys)?;
+        out.push(attend(&query.narrow(0, row, 1)?, &own, &[keys], keys)?);
+        first += keys;
+    }
+    Tensor::cat(&out, 0)
 }

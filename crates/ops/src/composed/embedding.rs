@@ -1,6 +1,6 @@
 //! Embedding lookup in Candle's primitives.
 
-use super::drop;
+use super::dropout::drop;
 use crate::spec::EmbeddingSpec;
 use candle_core::{Result, Tensor};
 

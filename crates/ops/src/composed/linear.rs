@@ -1,6 +1,6 @@
 //! The linear layer and layer normalisation in Candle's primitives.
 
-use super::drop;
+use super::dropout::drop;
 use crate::spec::{Activation, LinearSpec};
 use candle_core::{D, DType, Result, Tensor};
 

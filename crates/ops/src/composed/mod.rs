@@ -6,6 +6,7 @@
 
 mod adam;
 mod attention;
+mod dropout;
 mod embedding;
 mod linear;
 mod loss;
@@ -19,14 +20,3 @@ pub use linear::{layer_norm, linear};
 pub use loss::smoothed_cross_entropy;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};
-
-use crate::spec::Dropout;
-use candle_core::{Result, Tensor};
-
-/// `x` times the mask of a dropout.
-fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
-    if !dropout.is_active() {
-        return Ok(x.clone());
-    }
-    x.mul(&dropout.mask(x.elem_count(), x.dtype(), x.device())?.reshape(x.shape())?)
-}

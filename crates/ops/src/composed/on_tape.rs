@@ -33,7 +33,8 @@
 //! # }
 //! ```
 
-use crate::float::{Float, for_float};
+use crate::float::Float;
+use crate::host::for_float;
 use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor, TensorId, Var};
 use std::collections::HashMap;

@@ -13,8 +13,8 @@ mod online;
 mod pairs;
 mod tiled;
 
-use crate::float::{Float, for_float, vectorised};
-use crate::host::Host;
+use crate::float::{Float, vectorised};
+use crate::host::{Host, for_float};
 use crate::products::{Matrix, Packing, Threads, product};
 use crate::shared::Write;
 use crate::spec::{CrossEntropySpec, LossSums};

@@ -9,7 +9,7 @@
 use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};
 use crate::float::vectorised;
-use crate::products::{DEPTH, Matrix, PANEL, Packed, PackedProducts, Packing};
+use crate::products::{DEPTH, Matrix, PANEL, Packed, PackedProducts, Packing, Threads};
 use crate::shared::{Shared, Write};
 use crate::spec::{CrossEntropySpec, LossSums};
 use rayon::prelude::*;
@@ -55,8 +55,13 @@ impl Tiled {
             width,
             classes,
             targets: targets.to_vec(),
-            hidden: Packed::left((hidden, rows), targets.len(), width, packing),
-            classifier: Packed::right((weight, rows.transposed()), width, classes, packing),
+            hidden: Packed::left((hidden, rows), targets.len(), width, (packing, Threads::All)),
+            classifier: Packed::right(
+                (weight, rows.transposed()),
+                width,
+                classes,
+                (packing, Threads::All),
+            ),
         }
     }
 
@@ -195,7 +200,7 @@ impl Tiled {
             (weight, Matrix::rows(self.width)),
             self.classes,
             self.width,
-            self.packing,
+            (self.packing, Threads::All),
         );
         let stride = weight.panels() * PANEL;
         out.par_chunks_mut(TOKENS * self.width).enumerate().for_each_init(
@@ -237,7 +242,7 @@ impl Tiled {
             (hidden, Matrix::rows(self.width)),
             self.targets.len(),
             self.width,
-            self.packing,
+            (self.packing, Threads::All),
         );
         let stride = hidden.panels() * PANEL;
         let shared = Shared::new(out);

@@ -1,8 +1,8 @@
 //! Embedding lookup: `dropout(table[ids] · scale + positions[position])` (Vaswani et al. 2017,
 //! section 3.4).
 
-use crate::float::{Float, for_float};
-use crate::host::Host;
+use crate::float::Float;
+use crate::host::{Host, for_float};
 use crate::nn::dropout::drop_in_place;
 use crate::parallel::CHUNK;
 use crate::shared::{Shared, Write, filled};

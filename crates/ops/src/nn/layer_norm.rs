@@ -3,8 +3,8 @@
 //!
 //! Candle's own fused layer norm cuts the gradient silently; this one has a backward pass.
 
-use crate::float::{Float, for_float, vectorised};
-use crate::host::Host;
+use crate::float::{Float, vectorised};
+use crate::host::{Host, for_float};
 use crate::parallel::{ROWS, combined};
 use crate::shared::Write;
 use crate::sums::blocked_sum;

@@ -1,8 +1,8 @@
 //! The linear layer with what follows it: `residual + dropout(activation(x Wᵀ + b))`, finished
 //! while the product is in cache.
 
-use crate::float::{Float, for_float, vectorised};
-use crate::host::Host;
+use crate::float::{Float, vectorised};
+use crate::host::{Host, for_float};
 use crate::packed_weights::PackedWeights;
 use crate::parallel::{ROWS, add, add_rows, column_sums, combined};
 use crate::products::{Matrix, Packed, Right, Threads, product, product_then};

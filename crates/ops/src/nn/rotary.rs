@@ -4,8 +4,8 @@
 //! Element `i` of a head is paired with element `i + Dh/2`, and turns by `position ·
 //! 10000^(-2i/Dh)`.
 
-use crate::float::{Float, for_float, vectorised};
-use crate::host::Host;
+use crate::float::{Float, vectorised};
+use crate::host::{Host, for_float};
 use crate::spec::angles;
 use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};

@@ -2,18 +2,19 @@
 //!
 //! The right operand is packed whole, in panels of 32 columns. The left one is packed in blocks of
 //! rows that fit the second-level cache. A panel of the right operand, a few hundred values deep,
-//! stays in the first-level cache while the rows of a block pass by.
+//! stays in the first two while the rows of a block pass by.
 
 use super::operand::{DEPTH, Line, Operand, PANEL, Results};
 use super::packed::Packed;
-use super::packing::{Multiply, Packing};
+use super::packing::{BLOCK_STEPS, Multiply, Packing};
 use super::{Finish, Threads};
 use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Panels of rows in a block: 256 rows, 256 KiB of the left operand in one part.
+/// Panels of rows in a block: 256 rows, 256 KiB of the left operand in one part of bf16, 512 KiB in
+/// f32.
 const BLOCK_PANELS: usize = 256 / PANEL;
 /// Multiply-adds below which a second thread costs more than it brings.
 const WORTH_A_THREAD: usize = 1 << 20;
@@ -279,7 +280,7 @@ impl Job<'_> {
     /// The rows of some panels of the left operand times the columns of some of the right.
     fn run(&self, rows: Range<usize>, columns: Range<usize>, out: &Shared<f32>) {
         let (steps, step_lines) = (self.left.steps(), self.packing.step_lines());
-        let block_steps = self.packing.block_steps().min(steps.max(1));
+        let block_steps = BLOCK_STEPS.min(steps.max(1));
         let multiply = Multiply::new(self.packing);
         with_scratch(&LEFT, rows.len() * block_steps * step_lines, |packed| {
             // A product over nothing still has to write its zeros.
@@ -291,6 +292,12 @@ impl Job<'_> {
                 for column in columns.clone() {
                     let right = &self.right[(column * steps + start) * step_lines..][..lines];
                     for (i, row) in rows.clone().enumerate() {
+                        let next = if row + 1 < rows.end {
+                            (row + 1, column)
+                        } else {
+                            (rows.start, column + 1)
+                        };
+                        self.prefetch_results(next, out);
                         self.block(
                             &multiply,
                             &packed[i * lines..][..lines],
@@ -304,6 +311,21 @@ impl Job<'_> {
                 }
             }
         });
+    }
+
+    /// Fetches a block of results while the one before it is computed: its rows are too far apart
+    /// for the processor to see them coming, and nothing goes on before they are there. bf16
+    /// products are done so soon that asking would cost what it saves.
+    fn prefetch_results(&self, (row, column): (usize, usize), out: &Shared<f32>) {
+        if self.packing.is_bf16() || column * PANEL >= self.columns {
+            return;
+        }
+        let (first, end) = (row * PANEL, ((row + 1) * PANEL).min(self.left.count));
+        for row in first..end {
+            let start = self.offset + row * self.stride + column * PANEL;
+            super::operand::fetch_later(out.address(start));
+            super::operand::fetch_later(out.address(start + PANEL / 2));
+        }
     }
 
     /// One block of 32 × 32 results, or what of it lies within the destination.

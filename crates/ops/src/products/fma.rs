@@ -97,7 +97,8 @@ unsafe fn pack_step<V: Vector>(
             }
         }
     } else {
-        for (k, line) in packed.chunks_exact_mut(PANEL).enumerate() {
+        // Lines of a known length are copied without a call.
+        for (k, line) in packed.as_chunks_mut::<PANEL>().0.iter_mut().enumerate() {
             if k < depth && count == PANEL {
                 line.copy_from_slice(&operand.values[offset + k * operand.inner..][..PANEL]);
             } else if k < depth {
@@ -215,7 +216,7 @@ kernel!(neon, "neon", std::arch::aarch64::float32x4_t, 6 by 4);
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kernel, Packing, Products};
+    use super::super::{Kernel, Matrix, Packing, Products};
     use super::*;
     use crate::rng::Counter;
 
@@ -227,6 +228,35 @@ mod tests {
             let (ours, theirs) = (rounded(value), half::bf16::from_f32(value).to_f32());
             let same = ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan();
             assert!(same, "{value:e}: {ours:e}, not {theirs:e}");
+        }
+    }
+
+    #[test]
+    fn a_tile_as_it_lies_is_a_packed_operand() {
+        let counter = Counter::new(2);
+        let values: Vec<f32> =
+            (0..70 * PANEL as u64).map(|i| counter.normal_at(i) as f32).collect();
+        let offset = values.as_ptr().align_offset(size_of::<Line>());
+        for kernel in [Kernel::Fma512, Kernel::Fma256, Kernel::Neon] {
+            let Some(packing) = Packing::of(kernel, Products::F32) else { continue };
+            let tile = |offset, depth| {
+                let at = Matrix::rows(PANEL).transposed().at(offset);
+                Operand::left(&values, at, PANEL, depth)
+            };
+            let operand = tile(offset, 2 * DEPTH);
+            let mut packed = vec![Line::ZERO; 2 * packing.step_lines()];
+            for (step, lines) in packed.chunks_exact_mut(packing.step_lines()).enumerate() {
+                packing.pack_step(&operand, 0, step, lines);
+            }
+            let lines = packing.lines_of(&operand).unwrap();
+            assert!(lines.iter().map(|line| line.0).eq(packed.iter().map(|line| line.0)));
+            // Half a step, or from within a cache line on, it has to be packed.
+            assert!(packing.lines_of(&tile(offset, DEPTH / 2)).is_none());
+            assert!(packing.lines_of(&tile(offset + 1, DEPTH)).is_none());
+        }
+        if let Some(packing) = Packing::of(Kernel::Fma256, Products::Bf16) {
+            let at = Matrix::rows(PANEL).transposed().at(offset);
+            assert!(packing.lines_of(&Operand::left(&values, at, PANEL, DEPTH)).is_none());
         }
     }
 

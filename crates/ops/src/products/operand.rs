@@ -145,6 +145,24 @@ fn fetch(value: *const f32) {
     let _ = value;
 }
 
+/// As [`fetch`], into the second-level cache.
+#[inline(always)]
+pub(super) fn fetch_later(value: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: every x86-64 has the instruction, which reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(value.cast()) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above, of every ARMv8.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) value, options(nostack, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = value;
+}
+
 #[cfg(test)]
 impl Operand<'_> {
     /// What is at one place; zero outside.

@@ -24,9 +24,9 @@ impl Packed {
         (values, at): (&[f32], Matrix),
         rows: usize,
         depth: usize,
-        packing: Packing,
+        how: (Packing, Threads),
     ) -> Self {
-        Self::new(&Operand::left(values, at, rows, depth), packing)
+        Self::new(&Operand::left(values, at, rows, depth), how)
     }
 
     /// A right operand `(k, n)`: columns in panels.
@@ -34,15 +34,15 @@ impl Packed {
         (values, at): (&[f32], Matrix),
         depth: usize,
         columns: usize,
-        packing: Packing,
+        how: (Packing, Threads),
     ) -> Self {
-        Self::new(&Operand::right(values, at, columns, depth), packing)
+        Self::new(&Operand::right(values, at, columns, depth), how)
     }
 
-    fn new(operand: &Operand<'_>, packing: Packing) -> Self {
+    fn new(operand: &Operand<'_>, (packing, threads): (Packing, Threads)) -> Self {
         let (panels, steps) = (operand.panels(), operand.steps());
         let mut lines = vec![Line::ZERO; panels * steps * packing.step_lines()];
-        pack(operand, 0..panels, 0..steps, packing, &mut lines, Threads::All);
+        pack(operand, 0..panels, 0..steps, packing, &mut lines, threads);
         Self { lines, count: operand.count, panels, steps, packing }
     }
 
@@ -124,9 +124,12 @@ impl PackedProducts {
         let left = &Operand::left(a, a_at, m, k);
         let steps = from..from + left.steps();
         let lines = left.steps() * self.packing.step_lines();
-        let mut packed = std::mem::take(&mut self.scratch);
-        packed.resize(packed.len().max(left.panels() * lines), Line::ZERO);
-        pack(left, 0..left.panels(), 0..left.steps(), self.packing, &mut packed, Threads::One);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let packed = self.packing.lines_of(left).unwrap_or_else(|| {
+            scratch.resize(scratch.len().max(left.panels() * lines), Line::ZERO);
+            pack(left, 0..left.panels(), 0..left.steps(), self.packing, &mut scratch, Threads::One);
+            &scratch
+        });
         self.blocks(
             left.panels(),
             |row| &packed[row * lines..(row + 1) * lines],
@@ -135,7 +138,7 @@ impl PackedProducts {
             (out, stride),
             write,
         );
-        self.scratch = packed;
+        self.scratch = scratch;
     }
 
     fn blocks<'a>(

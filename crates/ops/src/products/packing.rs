@@ -18,13 +18,26 @@ pub(crate) struct Packing {
 const BF16_LINES: usize = size_of::<[u16; PANEL * DEPTH]>() / size_of::<Line>();
 /// The same in f32.
 const F32_LINES: usize = 2 * BF16_LINES;
-/// Bytes of a panel that stay in the first-level cache while rows pass by.
-const CACHED: usize = 32 * 1024;
+/// Steps of a block, by which a panel of bf16 fits the first-level cache in one part. One of f32 is
+/// twice as large and comes from the second level, which feeds multiply-adds well enough: fewer
+/// steps would read and write the results more often, which costs more.
+pub(super) const BLOCK_STEPS: usize = 16;
 
 impl Packing {
     /// That of the fastest kernel for such products here; none where this does not pack.
     pub(crate) fn best(products: Products) -> Option<Self> {
         Self::of(Kernel::best(products), products)
+    }
+
+    /// As [`Packing::best`], for products of some panels: to split operands in three does not pay
+    /// for those.
+    pub(crate) fn best_of_panels(products: Products) -> Option<Self> {
+        match (Kernel::best(products), products) {
+            (Kernel::Tiles, Products::F32) => [Kernel::Fma512, Kernel::Fma256]
+                .into_iter()
+                .find_map(|kernel| Self::of(kernel, products)),
+            (kernel, _) => Self::of(kernel, products),
+        }
     }
 
     /// Whether a product costs less than to keep its result in memory and read it again: by the
@@ -43,7 +56,8 @@ impl Packing {
         if self.products == Products::Bf16 { 1 } else { 3 }
     }
 
-    fn is_bf16(self) -> bool {
+    /// Whether the instructions multiply bf16.
+    pub(super) fn is_bf16(self) -> bool {
         matches!(self.kernel, Kernel::Tiles | Kernel::Dots)
     }
 
@@ -52,10 +66,21 @@ impl Packing {
         if self.is_bf16() { self.parts() * BF16_LINES } else { F32_LINES }
     }
 
-    /// Steps of a block: as many as fit the first-level cache in one part.
-    pub(super) fn block_steps(self) -> usize {
-        let lines = if self.is_bf16() { BF16_LINES } else { F32_LINES };
-        CACHED / (lines * size_of::<Line>())
+    /// The lines of an operand of one panel that lies in memory as this packing has it: a tile of
+    /// f32, with a row for each place of the summed dimension.
+    pub(super) fn lines_of<'a>(self, operand: &Operand<'a>) -> Option<&'a [Line]> {
+        let Operand { values, offset, outer, inner, count, depth, .. } = *operand;
+        let is_packed = !self.is_bf16()
+            && self.products == Products::F32
+            && (outer, inner) == (1, PANEL)
+            && count <= PANEL
+            && depth.is_multiple_of(DEPTH);
+        let values = values.get(offset..offset + depth * PANEL).filter(|_| is_packed)?;
+        // SAFETY: a line is plain numbers, of which any bits are valid.
+        match unsafe { values.align_to::<Line>() } {
+            ([], lines, []) => Some(lines),
+            _ => None,
+        }
     }
 
     /// Packs one step of one panel. What lies outside the operand is zero.

@@ -1,6 +1,6 @@
 //! What attention computes, and what the queries of decoding see.
 
-use super::Dropout;
+use super::dropout::Dropout;
 use crate::products::Products;
 use candle_core::Tensor;
 use std::ops::Range;
@@ -42,6 +42,9 @@ pub(crate) fn mask_index(
     (query_row * heads + head) * longest_key + key
 }
 
+/// The row of a token that a query does not see.
+pub const ABSENT: u32 = u32::MAX;
+
 /// Where the keys and values lie that each query sees.
 #[derive(Debug, Clone, Copy)]
 pub enum Seen<'a> {
@@ -53,16 +56,37 @@ pub enum Seen<'a> {
         /// One range for each query.
         rows: &'a [Range<usize>],
     },
-    /// Those of the tokens so far: token `j` of query `r` is row `history[j][r]` of `blocks[j]`.
+    /// Those of the tokens so far: first the rows of a text that was read as a whole, where there
+    /// is one; then token `j` of query `r` is row `history[j][r]` of `blocks[j]`.
     Past {
+        /// `(M, 2·D)`, key and value side by side, and one range of its rows for each query.
+        text: Option<(&'a Tensor, &'a [Range<usize>])>,
         /// `(R_j, 2·D)` for each token, key and value side by side.
         blocks: &'a [Tensor],
-        /// For each token, one row for each query.
+        /// For each token, one row for each query; [`ABSENT`] where the query does not see it.
         history: &'a [Vec<u32>],
-        /// `(H, Q, T)`, added to the scores: its first row, the first keys.
+        /// `(H, Q, T)`, added to the scores: of its first row the last columns, the last of which is
+        /// for the last token that a query sees.
         bias: Option<&'a Tensor>,
         /// ALiBi's slope for each head, by which the distance to the last token counts (Press et
         /// al. 2022).
         slopes: Option<&'a Arc<[f64]>>,
     },
+}
+
+impl Seen<'_> {
+    /// How many keys a query sees.
+    ///
+    /// # Panics
+    /// When nothing is said of that query.
+    #[must_use]
+    pub fn keys(&self, query: usize) -> usize {
+        match self {
+            Self::Source { rows, .. } => rows[query].len(),
+            Self::Past { text, history, .. } => {
+                let stepped = history.iter().filter(|rows| rows[query] != ABSENT).count();
+                text.map_or(0, |(_, rows)| rows[query].len()) + stepped
+            }
+        }
+    }
 }

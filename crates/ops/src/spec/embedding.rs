@@ -1,6 +1,6 @@
 //! What an embedding lookup computes.
 
-use super::Dropout;
+use super::dropout::Dropout;
 use std::sync::Arc;
 
 /// What an embedding lookup computes, beside its tables.

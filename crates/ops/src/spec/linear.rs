@@ -1,6 +1,6 @@
 //! What a linear layer computes.
 
-use super::Dropout;
+use super::dropout::Dropout;
 use crate::float::Float;
 use crate::products::Products;
 

@@ -11,7 +11,7 @@ mod rotary;
 
 pub use adam::AdamStep;
 pub(crate) use attention::mask_index;
-pub use attention::{AttentionSpec, Seen};
+pub use attention::{ABSENT, AttentionSpec, Seen};
 pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use linear::{Activation, LinearSpec};

@@ -17,7 +17,8 @@ mod parameters;
 pub use gradients::Gradients;
 pub use parameters::{Parameter, ParameterStore};
 
-use crate::float::{Float, for_float};
+use crate::float::Float;
+use crate::host::for_float;
 use crate::parallel::CHUNK;
 use crate::shared::Write;
 use candle_core::{CpuStorage, DType, Result, Tensor, TensorId, WithDType};

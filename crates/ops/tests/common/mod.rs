@@ -95,3 +95,10 @@ pub(crate) fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle
         input.set(&Tensor::from_vec(start, input.dims(), &Device::Cpu).unwrap()).unwrap();
     }
 }
+
+pub(crate) fn has_fused_multiply_adds() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_arch = "aarch64");
+}

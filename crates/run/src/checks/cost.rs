@@ -2,9 +2,10 @@
 
 use candle_core::Device;
 use serde::Serialize;
-use taper_model::Transformer;
+use taper_model::StreamCost;
 
 use crate::config::RunConfig;
+use crate::tasks::{Vocabularies, cost_of};
 
 /// Bytes of one f32.
 const F32: u64 = 4;
@@ -14,11 +15,12 @@ const F32: u64 = 4;
 pub struct Cost {
     /// Trained scalars.
     pub parameters: u64,
-    /// Forward arithmetic (multiplications and additions) for one source token.
+    /// Forward arithmetic (multiplications and additions) for one source token; 0 of a model that
+    /// reads none.
     pub encoder_flops_per_token: u64,
     /// Forward arithmetic for one target token, output layer included.
     pub decoder_flops_per_token: u64,
-    /// Forward and backward for one source and one target token, in all passes that an update
+    /// Forward and backward for one source token, where there are any, and one target token, in all passes that an update
     /// makes of them.
     pub training_flops_per_token_pair: u64,
     /// Weights, gradients, the optimizer's state and the moving average where there is one.
@@ -28,17 +30,16 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Counts `model`, which was built from `config`, for training on `device`.
-    pub fn of(config: &RunConfig, model: &Transformer, device: &Device) -> Self {
-        let vocabularies = (model.vocab_source(), model.vocab_target());
-        let cost = Transformer::cost_of(&config.model, vocabularies.0, vocabularies.1, device);
-        let forward = |stream: usize| cost.streams.get(stream).map_or(0, |it| it.forward_flops);
+    /// Counts the model of `config` with vocabularies of these sizes, for training on `device`.
+    pub fn of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Self {
+        let cost = cost_of(config, vocabularies, device);
+        let forward = |stream: Option<&StreamCost>| stream.map_or(0, |it| it.forward_flops);
         let passes = config.training.objective().passes();
         let tokens = passes * config.data.batching.planned_tokens();
         Self {
             parameters: cost.parameters,
-            encoder_flops_per_token: forward(0),
-            decoder_flops_per_token: forward(1),
+            encoder_flops_per_token: forward(cost.streams.iter().rev().nth(1)),
+            decoder_flops_per_token: forward(cost.streams.last()),
             training_flops_per_token_pair: passes as u64 * cost.training_flops(),
             training_state_bytes: training_state_bytes(config, cost.parameters),
             activation_bytes: cost.activation_bytes(&[tokens; 2]),
@@ -48,9 +49,10 @@ impl Cost {
     /// One line for the head of a training run.
     pub fn summary(&self) -> String {
         format!(
-            "model: {} parameters; training takes {} FLOPs a token pair, {} for weights, gradients and moments",
+            "model: {} parameters; training takes {} FLOPs a {}, {} for weights, gradients and moments",
             grouped(self.parameters),
             scaled(self.training_flops_per_token_pair),
+            if self.encoder_flops_per_token > 0 { "token pair" } else { "token" },
             bytes(self.training_state_bytes)
         )
     }

@@ -3,6 +3,8 @@
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 
+use super::computation::{AUTO_DTYPE, DtypeChoice};
+
 /// Opens the device called `name`: `auto`, `cpu`, `cuda`, `cuda:N`, `metal` or `metal:N`.
 ///
 /// `auto` takes a GPU when this build has one and it opens, else the CPU.
@@ -37,7 +39,7 @@ pub fn check_names(device: &str, dtype: &str) -> Result<()> {
             "key `device`: unknown device `{device}`: expected auto, cpu, cuda, cuda:N, metal or metal:N"
         );
     }
-    parse_dtype(dtype, kind == "cpu").map(drop)
+    if dtype == AUTO_DTYPE { Ok(()) } else { parse_dtype(dtype, kind == "cpu").map(drop) }
 }
 
 fn parse_dtype(name: &str, on_cpu: bool) -> Result<DType> {
@@ -50,7 +52,7 @@ fn parse_dtype(name: &str, on_cpu: bool) -> Result<DType> {
             )
         }
         "f16" => Ok(DType::F16),
-        _ => bail!("key `dtype`: unknown value `{name}`, expected f32, bf16 or f16"),
+        _ => bail!("key `dtype`: unknown value `{name}`, expected auto, f32, bf16 or f16"),
     }
 }
 
@@ -87,12 +89,15 @@ fn lacking(feature: &str, name: &str) -> String {
     )
 }
 
-/// Reads `f32`, `bf16` or `f16`.
+/// Reads `f32`, `bf16` or `f16`; `auto` is the [fastest](DtypeChoice::fastest) here.
 ///
 /// # Errors
 /// When the name is none of these, or the device does not compute in it.
 pub fn dtype(name: &str, device: &Device) -> Result<DType> {
-    parse_dtype(name, device.is_cpu())
+    match name {
+        AUTO_DTYPE => parse_dtype(DtypeChoice::fastest(device).name, device.is_cpu()),
+        _ => parse_dtype(name, device.is_cpu()),
+    }
 }
 
 /// A short name for reports: `cpu`, `cuda:0`, `metal:0`.
@@ -131,6 +136,7 @@ mod tests {
         assert!(check_names("cuda", "f16").is_ok() && check_names("auto", "f16").is_ok());
         assert_eq!(dtype("bf16", &Device::Cpu).ok(), Some(DType::BF16));
         assert!(dtype("float", &Device::Cpu).is_err());
+        assert!(check_names("cpu", "auto").is_ok() && dtype("auto", &Device::Cpu).is_ok());
         assert_eq!(dtype("f32", &Device::Cpu).ok(), Some(DType::F32));
     }
 }

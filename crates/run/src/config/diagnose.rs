@@ -5,6 +5,7 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 use super::did_you_mean::{did_you_mean, did_you_mean_section};
+use super::keys::{self, Key, Values};
 use super::nearest::nearest;
 
 /// One problem in a configuration text, ready to print.
@@ -30,7 +31,8 @@ fn explain(message: &str, place: Option<&Place>) -> String {
     let one_line = message.lines().collect::<Vec<_>>().join("; ");
     let key = place.map(|place| format!("key `{}`: ", place.path)).unwrap_or_default();
     let Some((kind, unknown, known)) = unknown_name(&one_line) else {
-        return format!("{key}{one_line}");
+        let known = place.and_then(|place| keys::key(&place.path));
+        return format!("{key}{}", mistyped(&one_line, known).unwrap_or(one_line));
     };
     let known_names = known.join(", ");
     match kind {
@@ -54,6 +56,51 @@ fn explain(message: &str, place: Option<&Place>) -> String {
                 None => format!("{key}unknown value `{unknown}`"),
             }
         }
+    }
+}
+
+/// What serde says of a value of the wrong kind, in the words of TOML rather than of Rust.
+fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
+    let rest = message
+        .strip_prefix("invalid type: ")
+        .or_else(|| message.strip_prefix("invalid value: "))?;
+    let (found, expected) = rest.rsplit_once(", expected ")?;
+    let values = match (key.map(|key| &key.values), expected) {
+        (Some(Values::Section), _) => "a section of keys".to_owned(),
+        // What has several forms says them by itself.
+        (Some(Values::Other(_)), _) => expected.to_owned(),
+        (Some(values), "u32") if !found.contains('-') => format!("{values} to {}", u32::MAX),
+        (Some(values), _) => values.to_string(),
+        (None, "u32" | "u64" | "usize") => "a whole number from 0".to_owned(),
+        (None, "f64") => "a number".to_owned(),
+        (None, "a boolean") => "true or false".to_owned(),
+        (None, "a string" | "path string") => "text".to_owned(),
+        (None, "a sequence") => "a list".to_owned(),
+        (None, expected) if expected.starts_with("struct ") => "a section of keys".to_owned(),
+        (None, expected) => expected.to_owned(),
+    };
+    Some(format!("expected {values}, found {}", in_toml(found)))
+}
+
+/// A value as serde names it, as TOML does.
+fn in_toml(found: &str) -> String {
+    let quoted =
+        |kind: &str| found.strip_prefix(kind).map(|rest| rest.trim().trim_matches('`').to_owned());
+    if let Some(text) = quoted("string ") {
+        return format!("the text {text}");
+    }
+    if let Some(number) = quoted("floating point ") {
+        // With an exponent, where serde writes out hundreds of digits.
+        let short = number.parse::<f64>().map_or(number, |number| format!("{number:?}"));
+        return format!("the number {short}");
+    }
+    if let Some(number) = quoted("integer ") {
+        return format!("the number {number}");
+    }
+    match found {
+        "map" => "a section of keys".to_owned(),
+        "sequence" => "a list".to_owned(),
+        other => quoted("boolean ").unwrap_or_else(|| other.to_owned()),
     }
 }
 
@@ -158,7 +205,44 @@ mod tests {
         let found = problem("[model]\n\nheads = \"four\"\n");
         assert_eq!(found.line, Some(3));
         assert!(found.message.contains("key `model.heads`"), "{found:?}");
-        assert!(found.message.contains("usize"), "{found:?}");
+        assert_eq!(
+            found.message,
+            "key `model.heads`: expected a whole number from 1, found the text \"four\""
+        );
+    }
+
+    #[test]
+    fn values_are_spoken_of_as_toml_has_them() {
+        for (text, said) in [
+            ("[model]\nd_ff = 1.5\n", "expected a whole number from 1, found the number 1.5"),
+            ("[model]\nd_ff = -3\n", "expected a whole number from 1, found the number -3"),
+            ("[model]\nd_ff = 1e308\n", "expected a whole number from 1, found the number 1e308"),
+            ("model = 3\n", "key `model`: expected a section of keys, found the number 3"),
+            ("name = { a = 1 }\n", "key `name`: expected text, found a section of keys"),
+            ("[model]\nbiases = \"yes\"\n", "expected true or false, found the text \"yes\""),
+            ("[training]\nclip_norm = [1]\n", "expected a number from 0, found a list"),
+            ("[data]\ndir = 3\n", "key `data.dir`: expected text, found the number 3"),
+            ("[training.early_stopping]\npatience = 5000000000\n", "from 0 to 4294967295, found"),
+            ("[data]\ntrain = 3\n", "{ file = \"table.tsv\" }, found the number 3"),
+            ("[data.batching]\nmax_tokens = \"many\"\n", "or \"auto\", found the text \"many\""),
+        ] {
+            let found = problem(text);
+            assert!(found.message.contains(said), "{text}: {found:?}");
+        }
+        assert_eq!(
+            mistyped("invalid type: sequence, expected usize", None).as_deref(),
+            Some("expected a whole number from 0, found a list")
+        );
+    }
+
+    #[test]
+    fn a_column_may_be_a_number() {
+        let config: RunConfig =
+            toml::from_str("[data.fields]\nsource = 2\ntarget = \"de\"\n").expect("columns");
+        assert_eq!(
+            (config.data.fields.source.as_str(), config.data.fields.target.as_str()),
+            ("2", "de")
+        );
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn shared_sections(left: &str, right: &str) -> usize {
 }
 
 fn quoted(key: &Key) -> String {
-    if key.is_section { format!("{SECTION} `{}`", key.name) } else { format!("`{}`", key.name) }
+    if key.is_section() { format!("{SECTION} `{}`", key.name) } else { format!("`{}`", key.name) }
 }
 
 #[cfg(test)]

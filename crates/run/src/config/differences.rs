@@ -1,6 +1,7 @@
 //! What two configurations differ in, of what must not change while a run goes on.
 
 use anyhow::{Context, Result};
+use taper_data::Corpora;
 use toml::{Table, Value};
 
 use super::{RunConfig, recipe};
@@ -9,7 +10,7 @@ use super::{RunConfig, recipe};
 /// compared by itself), what is scored when training is over, how far batches are read ahead.
 const WITHOUT_EFFECT: [&str; 3] = ["data.dir", "data.test", "data.batching.prefetch"];
 
-/// One line for each key of [data], [model], dtype and training.seed whose value differs.
+/// One line for each key of task, [data], [model], dtype and training.seed whose value differs.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -27,13 +28,19 @@ pub fn is_fixed(difference: &str) -> bool {
     let key = difference.split(' ').next().unwrap_or_default();
     match key.strip_prefix("data.tokenizer.") {
         Some(key) => !["dropout", "sampling_alpha"].contains(&key),
-        None => ["data.nfkc", "data.lowercase", "training.seed"].contains(&key),
+        None => ["task", "data.nfkc", "data.lowercase", "training.seed"].contains(&key),
     }
 }
 
 /// The part of a configuration that makes a run the run it is, as TOML.
 fn table(config: &RunConfig) -> Result<Table> {
-    Table::try_from(recipe(config)?).context("the configuration cannot be written as TOML")
+    let mut config = config.clone();
+    let data = &mut config.data;
+    // The content of files is compared by itself.
+    for path in [&mut data.train, &mut data.validation].into_iter().flat_map(Corpora::paths_mut) {
+        path.clear();
+    }
+    Table::try_from(recipe(&config)?).context("the configuration cannot be written as TOML")
 }
 
 fn compare(prefix: &str, run: &Table, given: &Table, found: &mut Vec<String>) {
@@ -68,7 +75,7 @@ mod tests {
         given.training.max_updates += 1;
         given.decoding.beam_size += 1;
         given.data.dir = "elsewhere".into();
-        given.data.test.clear();
+        given.data.test = "".into();
         assert_eq!(differences(&run, &given).expect("TOML"), Vec::<String>::new());
         given.training.seed = 7;
         given.model.d_ff = 96;

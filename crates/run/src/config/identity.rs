@@ -5,9 +5,10 @@ use serde_json::{Map, Value};
 use taper_trainer::{Metric, State};
 
 use super::RunConfig;
+use crate::checks::computation::AUTO_DTYPE;
 
 /// The sections and keys that shape the weights.
-const SHAPES_WEIGHTS: [&str; 3] = ["data", "model", "dtype"];
+const SHAPES_WEIGHTS: [&str; 4] = ["task", "data", "model", "dtype"];
 
 /// The part of `config` that makes a run the run it is: data, architecture, type of the
 /// computation, seed. A longer schedule is no other run.
@@ -35,9 +36,14 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
     let recorded: RunConfig = serde_json::from_value(Value::Object(recorded.clone()))
         .context("the recipe in the checkpoint's state.json is not of this version")?;
     let mut trained = RunConfig {
+        task: recorded.task,
         data: recorded.data,
         model: recorded.model,
-        dtype: recorded.dtype,
+        // A run records what it computes in, never that this was left open.
+        dtype: match recorded.dtype.as_str() {
+            AUTO_DTYPE => config.dtype.clone(),
+            _ => recorded.dtype,
+        },
         ..config.clone()
     };
     trained.training.seed = recorded.training.seed;
@@ -55,7 +61,7 @@ pub(crate) fn validation_identity(
     text: Option<String>,
 ) -> Result<Map<String, Value>> {
     let mut identity = Map::new();
-    if config.data.validation.is_empty() {
+    if !config.task.validates(&config.data) {
         return Ok(identity);
     }
     let (values, defaults) = (json(config)?, json(&RunConfig::default())?);
@@ -70,8 +76,8 @@ pub(crate) fn validation_identity(
 /// The keys, or sections, on which a score of validation depends beside the model and the text.
 fn measured_by(metric: Metric) -> &'static [&'static str] {
     match metric {
-        Metric::Loss => &["data.cleaning", "training.label_smoothing"],
-        Metric::Perplexity | Metric::Accuracy => &["data.cleaning"],
+        Metric::Loss => &["data.cleaning", "data.text", "training.label_smoothing"],
+        Metric::Perplexity | Metric::Accuracy => &["data.cleaning", "data.text"],
         Metric::Bleu | Metric::Chrf => &[
             "data.cleaning.max_tokens",
             "data.lowercase",
@@ -173,7 +179,7 @@ mod tests {
         );
         config.training.early_stopping.metric = Metric::Bleu;
         assert!(of(&config, "two").contains_key("evaluation.lowercase"));
-        config.data.validation.clear();
+        config.data.validation = "".into();
         assert!(of(&config, "two").is_empty());
     }
 

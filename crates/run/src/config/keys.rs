@@ -1,5 +1,7 @@
-//! Every key of a recipe, read off the types that a recipe is parsed into.
+//! Every key of a recipe and what is known of it, read off the types that a recipe is parsed into:
+//! their doc comments, their ranges, their defaults.
 
+use std::fmt;
 use std::sync::LazyLock;
 
 use schemars::generate::SchemaSettings;
@@ -7,13 +9,52 @@ use serde_json::Value;
 
 use super::RunConfig;
 
+/// The corpora of the three splits are written alike, and explained once.
+const CORPORA: &str = "data.train";
+
 /// A key of a recipe, or a section of them.
 #[derive(Debug)]
-pub(crate) struct Key {
+pub(super) struct Key {
     /// Dotted, from the root: `training.schedule.warmup`.
-    pub(crate) name: String,
-    /// Whether it holds other keys.
-    pub(crate) is_section: bool,
+    pub name: String,
+    /// What it means and in which unit, in Markdown: a paragraph a line.
+    pub meaning: String,
+    /// What it may be.
+    pub values: Values,
+    /// What it is where a recipe does not name it; none for sections, and where it is then unset.
+    pub default: Option<Value>,
+}
+
+/// What a key may be.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Values {
+    /// It is a section, which holds other keys.
+    Section,
+    /// True or false.
+    Switch,
+    /// A whole number of this range.
+    Whole(Range),
+    /// Any number of this range.
+    Number(Range),
+    /// Text.
+    Text,
+    /// One of these names, each with its meaning.
+    Choice(Vec<(String, String)>),
+    /// What these words say.
+    Other(String),
+}
+
+/// Bounds of a number; one that is exclusive is not itself allowed.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Range {
+    /// The least.
+    pub minimum: Option<f64>,
+    /// What it must be above.
+    pub above: Option<f64>,
+    /// The most.
+    pub maximum: Option<f64>,
+    /// What it must be below.
+    pub below: Option<f64>,
 }
 
 impl Key {
@@ -21,30 +62,192 @@ impl Key {
     pub(crate) fn leaf(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
+
+    /// Whether it holds other keys.
+    pub(super) fn is_section(&self) -> bool {
+        self.values == Values::Section
+    }
+
+    /// The section that it stands in; empty at the root.
+    pub(super) fn section(&self) -> &str {
+        self.name.rsplit_once('.').map_or("", |(section, _)| section)
+    }
 }
 
-/// Every key and section; a section comes before its keys.
-pub(crate) fn keys() -> &'static [Key] {
+impl Range {
+    fn of(schema: &Value) -> Self {
+        let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
+        Self {
+            minimum: bound("minimum"),
+            above: bound("exclusiveMinimum"),
+            maximum: bound("maximum"),
+            below: bound("exclusiveMaximum"),
+        }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.minimum, self.above) {
+            (Some(minimum), _) => write!(formatter, " from {minimum}")?,
+            (None, Some(above)) => write!(formatter, " above {above}")?,
+            (None, None) => {}
+        }
+        match (self.maximum, self.below) {
+            (Some(maximum), _) => write!(formatter, " to {maximum}"),
+            (None, Some(below)) => write!(formatter, ", below {below}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Section => formatter.write_str("a section"),
+            Self::Switch => formatter.write_str("true or false"),
+            Self::Whole(range) => write!(formatter, "a whole number{range}"),
+            Self::Number(range) => write!(formatter, "a number{range}"),
+            Self::Text => formatter.write_str("text"),
+            Self::Choice(choices) => {
+                let names: Vec<String> =
+                    choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+                match names.split_last() {
+                    Some((last, rest)) if !rest.is_empty() => {
+                        write!(formatter, "{} or {last}", rest.join(", "))
+                    }
+                    _ => formatter.write_str(&names.concat()),
+                }
+            }
+            Self::Other(words) => formatter.write_str(words),
+        }
+    }
+}
+
+/// Every key and section; a section comes before its keys, which stand as a resolved recipe has
+/// them.
+pub(super) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.inline_subschemas = true;
-        });
-        let schema = settings.into_generator().into_root_schema_for::<RunConfig>();
         let mut found = Vec::new();
-        collect("", schema.as_value(), &mut found);
+        collect("", schema().as_value(), &mut found);
+        let written = written_order();
+        found.sort_by_key(|key| place(&key.name, &written));
         found
     });
     &KEYS
+}
+
+/// The key called `name`.
+pub(crate) fn key(name: &str) -> Option<&'static Key> {
+    keys().iter().find(|key| key.name == name)
+}
+
+/// A recipe as a JSON Schema, by which editors complete and check.
+pub fn schema() -> schemars::Schema {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+    });
+    settings.into_generator().into_root_schema_for::<RunConfig>()
 }
 
 /// Adds the keys of a section, whose own name is `prefix`.
 fn collect(prefix: &str, section: &Value, found: &mut Vec<Key>) {
     for (leaf, schema) in section["properties"].as_object().into_iter().flatten() {
         let name = if prefix.is_empty() { leaf.clone() } else { format!("{prefix}.{leaf}") };
-        let is_section = schema.get("properties").is_some();
-        found.push(Key { name: name.clone(), is_section });
+        let values = values(schema);
+        let default = schema.get("default").filter(|_| values != Values::Section).cloned();
+        found.push(Key { meaning: meaning(schema), values, default, name: name.clone() });
         collect(&name, schema, found);
+        if name == CORPORA {
+            let forms = schema["anyOf"].as_array().into_iter().flatten();
+            forms.for_each(|form| collect(&name, form, found));
+        }
     }
+}
+
+fn values(schema: &Value) -> Values {
+    if schema.get("properties").is_some() {
+        return Values::Section;
+    }
+    if let Some(words) = schema["x-values"].as_str() {
+        return Values::Other(words.to_owned());
+    }
+    if let Some(choices) = schema["oneOf"].as_array() {
+        let choice = |choice: &Value| Some((choice["const"].as_str()?.to_owned(), meaning(choice)));
+        return Values::Choice(choices.iter().filter_map(choice).collect());
+    }
+    // What may be unset is of its type or null.
+    let kind = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().find_map(|kind| kind.as_str().filter(|k| *k != "null")),
+        kind => kind.as_str(),
+    };
+    match kind {
+        Some("boolean") => Values::Switch,
+        Some("integer") => Values::Whole(Range::of(schema)),
+        Some("number") => Values::Number(Range::of(schema)),
+        _ => Values::Text,
+    }
+}
+
+/// A doc comment as paragraphs of one line, without links into the documentation of the code.
+fn meaning(schema: &Value) -> String {
+    let text = schema["description"].as_str().unwrap_or_default();
+    let paragraphs = text
+        .split("\n\n")
+        .map(|paragraph| paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" "));
+    without_links(&paragraphs.collect::<Vec<_>>().join("\n"))
+}
+
+/// `` [`A`](b) `` and `` [`A`] `` as `` `A` ``.
+fn without_links(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("[`") {
+        plain.push_str(&rest[..at]);
+        let Some((inside, after)) = rest[at + 1..].split_once(']') else { break };
+        plain.push_str(inside);
+        rest = match after.strip_prefix('(').and_then(|link| link.split_once(')')) {
+            Some((_, after)) => after,
+            None => after,
+        };
+    }
+    plain + rest
+}
+
+/// The names of keys and sections, as a recipe of defaults is written.
+fn written_order() -> Vec<String> {
+    // The defaults can be written; a test would fail first.
+    let text = RunConfig::default().to_toml().unwrap_or_default();
+    lines(&text).into_iter().filter_map(|(name, _)| name).collect()
+}
+
+/// Each line of a written recipe, with the name of the key or section that begins there.
+pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
+    let mut section = String::new();
+    let name = |line: &str| {
+        if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = header.trim_matches(['[', ']']).to_owned();
+            return Some(section.clone());
+        }
+        let (key, _) = line.split_once(" = ")?;
+        // What is indented belongs to a value of several lines.
+        let is_key = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        is_key.then(|| if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") })
+    };
+    let mut name = name;
+    text.lines().map(|line| (name(line), line)).collect()
+}
+
+/// Where a name belongs: in its written place, or after its parent, or after what its section has.
+fn place(name: &str, written: &[String]) -> (usize, String) {
+    let at = |name: &str| written.iter().position(|other| other == name);
+    if let Some(place) = at(name) {
+        return (place, String::new());
+    }
+    let section = name.rsplit_once('.').map_or("", |(section, _)| section);
+    let of_section = |other: &String| other.rsplit_once('.').is_some_and(|(of, _)| of == section);
+    let last = written.iter().rposition(of_section).or_else(|| at(section));
+    (last.unwrap_or(written.len()), name.to_owned())
 }
 
 #[cfg(test)]
@@ -52,11 +255,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_every_section_are_there() {
-        let has = |name: &str, is_section| {
-            keys().iter().any(|key| key.name == name && key.is_section == is_section)
-        };
-        assert!(has("name", false) && has("training", true) && has("training.schedule", true));
-        assert!(has("training.schedule.warmup", false) && has("data.tokenizer.path", false));
+    fn keys_of_every_section_are_there_and_say_what_they_mean() {
+        for (name, values) in [
+            ("name", Values::Text),
+            ("training", Values::Section),
+            ("training.schedule", Values::Section),
+            ("data.tokenizer.path", Values::Text),
+            ("data.batching.shuffle", Values::Switch),
+        ] {
+            assert_eq!(key(name).map(|key| &key.values), Some(&values), "{name}");
+        }
+        for key in keys() {
+            assert!(!key.meaning.is_empty() && !key.meaning.contains("[`"), "{key:?}");
+        }
+        let warmup = key("training.schedule.warmup").expect("a key");
+        assert_eq!(warmup.values.to_string(), "a whole number from 0");
+        assert_eq!(warmup.default, Some(4000.into()));
+    }
+
+    #[test]
+    fn a_section_comes_before_its_keys_and_keys_as_they_are_written() {
+        let names: Vec<&str> = keys().iter().map(|key| key.name.as_str()).collect();
+        let at = |name: &str| names.iter().position(|other| *other == name).expect(name);
+        assert_eq!(at("name"), 0);
+        let order = ["data", "data.train", "data.train.tag", "data.validation", "data.tokenizer"];
+        assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])));
+        assert_eq!(at("data.tokenizer.target_path"), at("data.tokenizer.path") + 1);
+        assert!(at("data.tokenizer.path") < at("data.batching"));
+    }
+
+    #[test]
+    fn links_into_the_code_are_plain() {
+        assert_eq!(
+            without_links("see [`A`](crate::A) and [`B`], not [c]"),
+            "see `A` and `B`, not [c]"
+        );
     }
 }

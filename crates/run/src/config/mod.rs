@@ -8,30 +8,38 @@ mod did_you_mean;
 mod differences;
 mod elsewhere;
 mod evaluation;
+mod explain;
 mod identity;
 mod keys;
 mod nearest;
 mod overrides;
+pub(crate) mod paths;
 mod without_effect;
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taper_data::{DataConfig, Task};
+use taper_data::{Corpora, DataConfig, Task, read_regular};
 use taper_decoding::DecodingConfig;
 use taper_model::ModelConfig;
 use taper_trainer::{Metric, TrainingConfig};
 
+use crate::checks::computation::AUTO_DTYPE;
+
 pub use differences::{differences, is_fixed};
 pub use evaluation::EvaluationConfig;
 pub(crate) use evaluation::usual_tokenizer;
+pub use explain::{annotated, explain, reference};
 pub use identity::trained_with;
 pub(crate) use identity::{recipe, validation_changes, validation_identity};
+pub use keys::schema;
 use overrides::Override;
 pub use without_effect::without_effect;
+
+/// More bytes than any recipe has.
+const MOST_BYTES: u64 = 1 << 24;
 
 /// Everything that determines a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,9 +47,12 @@ pub use without_effect::without_effect;
 pub struct RunConfig {
     /// A name for reports; empty: the name of the recipe's file.
     pub name: String,
-    /// auto, cpu, cuda, cuda:N or metal.
+    /// What is trained: translation or language-model.
+    pub task: Task,
+    /// What computes: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:N` or `metal`.
     pub device: String,
-    /// Type of the computation: f32, bf16 or f16.
+    /// Type of the computation: `auto`, `f32`, `bf16` or `f16`. `auto` is the faster of f32 and bf16
+    /// on the machine where a run begins; the run keeps it.
     pub dtype: String,
     /// Threads for the CPU; 0 takes every core. Results do not depend on it.
     pub threads: usize,
@@ -61,8 +72,9 @@ impl Default for RunConfig {
     fn default() -> Self {
         Self {
             name: String::new(),
+            task: Task::default(),
             device: "auto".to_owned(),
-            dtype: "f32".to_owned(),
+            dtype: AUTO_DTYPE.to_owned(),
             threads: 0,
             data: DataConfig::default(),
             model: ModelConfig::default(),
@@ -74,20 +86,54 @@ impl Default for RunConfig {
 }
 
 impl RunConfig {
-    /// Reads `path`, applies `overrides` in order and checks the result.
+    /// Reads the recipe at `path`, to which its relative paths are relative, applies `overrides`
+    /// in order and checks the result.
     ///
     /// # Errors
     /// One that names the file (or the override), line and key.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
+        Self::read(path, overrides, |table, folder| {
+            let data = table.entry("data").or_insert_with(|| toml::Table::new().into());
+            if let Some(data) = data.as_table_mut() {
+                let usual = DataConfig::default().dir.display().to_string();
+                data.entry("dir").or_insert(usual.into());
+            }
+            paths::resolve(table, folder);
+        })
+    }
+
+    /// Reads the configuration of a run, as [`load`](Self::load) reads a recipe. Its paths are
+    /// whole but for what lies in the run. (In runs of earlier versions they are as the recipe had
+    /// them, from the folder in which training was started.)
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub(crate) fn load_of_run(path: &Path, overrides: &[String]) -> Result<Self> {
+        Self::read(path, overrides, |table, folder| {
+            if let Some(data) = table.get_mut("data").and_then(toml::Value::as_table_mut) {
+                paths::resolve_corpora(data, folder);
+            }
+        })
+    }
+
+    fn read(
+        path: &Path,
+        overrides: &[String],
+        resolve: impl FnOnce(&mut toml::Table, &Path),
+    ) -> Result<Self> {
         let text = read_text(path)?;
         parse(&text, &path.display().to_string(), true)?;
         let mut table: toml::Table =
             text.parse().with_context(|| format!("{} is not TOML", path.display()))?;
+        resolve(&mut table, path.parent().unwrap_or(Path::new("")));
         for text in overrides {
-            let change = Override::parse(text)?;
+            let mut change = Override::parse(text)?;
+            parse(&change.to_table().to_string(), &format!("--set {text}"), false)?;
+            change.resolve_paths();
             change.apply(&mut table)?;
-            parse(&change.to_toml(), &format!("--set {text}"), false)?;
         }
+        let names = |key: &str| table.get("data").and_then(|data| data.get(key)).is_some();
+        let (names_validation, names_test) = (names("validation"), names("test"));
         let names_tokenizer =
             table.get("evaluation").and_then(|section| section.get("tokenize")).is_some();
         let mut config: Self =
@@ -97,6 +143,15 @@ impl RunConfig {
         }
         if config.name.is_empty() {
             config.name = stem(path);
+        }
+        // What is usual in a corpus folder is not to be looked for beside files of one's own.
+        let data = &mut config.data;
+        let has_stem = data.train.iter().any(|corpus| !corpus.stem.is_empty());
+        if !names_validation && (config.task.holds_out(data) || !has_stem) {
+            data.validation = Corpora::default();
+        }
+        if !names_test && !has_stem {
+            data.test = Corpora::default();
         }
         config.validate().with_context(|| path.display().to_string())?;
         Ok(config)
@@ -108,8 +163,9 @@ impl RunConfig {
     /// When a value or a combination of values cannot work.
     pub fn validate(&self) -> Result<()> {
         crate::checks::device::check_names(&self.device, &self.dtype)?;
-        Task::Translation.validate(&self.data)?;
-        self.model.validate(self.data.tokenizer.joint)?;
+        self.task.validate(&self.data)?;
+        let one_vocabulary = self.task == Task::LanguageModel || self.data.tokenizer.joint;
+        self.model.validate(one_vocabulary)?;
         self.training.check()?;
         self.decoding.validate()?;
         Ok(())
@@ -122,16 +178,20 @@ impl RunConfig {
     /// When they do not, with what to change.
     pub fn require_what_is_watched(&self) -> Result<()> {
         let watched = &self.training.early_stopping;
-        if self.data.validation.is_empty() {
+        let of_translations = matches!(watched.metric, Metric::Bleu | Metric::Chrf);
+        if !self.task.validates(&self.data) {
             if watched.patience > 0 {
                 bail!(
-                    "training.early_stopping.patience = {} needs a validation split: set data.validation, or a patience of 0",
+                    "training.early_stopping.patience = {} needs a validation split: set data.validation or data.hold_out, or a patience of 0",
                     watched.patience
                 );
             }
-        } else if matches!(watched.metric, Metric::Bleu | Metric::Chrf)
-            && self.evaluation.validation_sentences == 0
-        {
+        } else if of_translations && self.task == Task::LanguageModel {
+            bail!(
+                "training.early_stopping.metric = \"{}\" is measured on translations, of which a language model makes none: watch \"loss\" or \"perplexity\"",
+                watched.metric
+            );
+        } else if of_translations && self.evaluation.validation_sentences == 0 {
             bail!(
                 "training.early_stopping.metric = \"{}\" is measured on translations: set evaluation.validation_sentences above 0, or watch \"loss\"",
                 watched.metric
@@ -164,7 +224,8 @@ fn stem(path: &Path) -> String {
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = read_regular(path, MOST_BYTES)
+        .with_context(|| format!("cannot read {}", path.display()))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..valid].iter().filter(|&&b| b == b'\n').count();

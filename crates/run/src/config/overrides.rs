@@ -1,7 +1,11 @@
 //! `--set key.path=value`: overrides of a configuration from the command line.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use toml::{Table, Value};
+
+use super::paths;
 
 /// One parsed override: the path of the key and its new value.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,8 +51,19 @@ impl Override {
         Ok(())
     }
 
-    /// This override alone, as TOML text, to check key and type by themselves.
-    pub(crate) fn to_toml(&self) -> String {
+    /// Makes its paths absolute, from the current folder.
+    pub(crate) fn resolve_paths(&mut self) {
+        let mut table = self.to_table();
+        paths::resolve(&mut table, Path::new(""));
+        let whole = Value::Table(table);
+        let value = self.path.iter().try_fold(&whole, |value, part| value.get(part)).cloned();
+        if let Some(value) = value {
+            self.value = value;
+        }
+    }
+
+    /// This override alone, to check key and type by themselves.
+    pub(crate) fn to_table(&self) -> Table {
         let mut table = Table::new();
         let mut value = self.value.clone();
         for part in self.path.iter().rev().take(self.path.len() - 1) {
@@ -57,7 +72,7 @@ impl Override {
             value = Value::Table(section);
         }
         table.insert(self.path[0].clone(), value);
-        table.to_string()
+        table
     }
 }
 

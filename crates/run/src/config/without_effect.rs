@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use taper_data::Format;
-use taper_model::Positions;
+use taper_data::{Format, Task, TokenizerKind};
+use taper_model::{Positions, Tied};
 use taper_trainer::{OptimizerKind, ScheduleKind};
 
 use super::RunConfig;
@@ -26,6 +26,12 @@ pub fn without_effect(config: &RunConfig) -> Result<Vec<String>> {
         .collect())
 }
 
+/// When the key changes nothing, whatever the recipe.
+pub(super) fn reasons(key: &str) -> Vec<&'static str> {
+    let all = rules(&RunConfig::default()).into_iter();
+    all.filter(|(_, _, keys)| keys.contains(&key)).map(|(_, reason, _)| reason).collect()
+}
+
 /// The value of a key with dots.
 fn value<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
     key.split('.').try_fold(config, |table, name| table.get(name))
@@ -36,6 +42,10 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
     let (data, model, training) = (&config.data, &config.model, &config.training);
     let (decoding, evaluation) = (&config.decoding, &config.evaluation);
     let schedule = training.schedule.kind;
+    let has_table = data.format != Format::Text
+        || [&data.train, &data.validation, &data.test]
+            .iter()
+            .any(|corpora| corpora.iter().any(|corpus| !corpus.file.as_os_str().is_empty()));
     let draws = decoding.sampling.is_active();
     let drops = [
         model.embedding_dropout,
@@ -43,15 +53,67 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         model.feed_forward_dropout,
         model.residual_dropout,
     ];
+    let (translates, reads) =
+        (config.task == Task::Translation, config.task == Task::LanguageModel);
+    let is_char = data.tokenizer.kind == TokenizerKind::Char;
     vec![
         (
-            data.format == Format::Text,
-            "data.format = \"text\" has no fields",
-            &["data.fields.source", "data.fields.target"],
+            translates,
+            "task is not \"language-model\"",
+            &["data.text.block_length", "data.text.hold_out", "data.text.documents"],
         ),
         (
+            reads,
+            "task is not \"translation\"",
+            &[
+                "data.source_language",
+                "data.target_language",
+                "data.bidirectional_epochs",
+                "data.cleaning.min_tokens",
+                "data.cleaning.max_tokens",
+                "data.cleaning.max_ratio",
+                "data.cleaning.max_characters",
+                "data.cleaning.drop_duplicates",
+                "data.tokenizer.joint",
+                "data.batching.group_by_length",
+                "data.batching.length_noise",
+                "model.encoder_layers",
+                "decoding.beam_size",
+                "decoding.patience",
+                "decoding.length_penalty",
+                "decoding.length_penalty_form",
+                "decoding.length_reward",
+                "decoding.max_length_ratio",
+                "decoding.max_length_offset",
+                "evaluation.tokenize",
+                "evaluation.lowercase",
+                "evaluation.validation_sentences",
+                "evaluation.samples",
+            ],
+        ),
+        (
+            reads && model.tied == Tied::Decoder,
+            "task is \"language-model\", which has one embedding, so that \"decoder\" is \"all\"",
+            &["model.tied"],
+        ),
+        (
+            is_char,
+            "data.tokenizer.kind is \"char\", which has each character of the training text",
+            &[
+                "data.tokenizer.vocabulary_size",
+                "data.tokenizer.byte_fallback",
+                "data.tokenizer.character_coverage",
+            ],
+        ),
+        (
+            data.tokenizer.kind == TokenizerKind::Bytes,
+            "data.tokenizer.kind is \"bytes\", which spell every character",
+            &["data.tokenizer.byte_fallback", "data.tokenizer.character_coverage"],
+        ),
+        (!has_table, "no corpus is a table", &["data.fields.source", "data.fields.target"]),
+        (
             data.format != Format::Hub,
-            "it is for data.format = \"hub\"",
+            "data.format is not \"hub\"",
             &["data.hub.dataset", "data.hub.config"],
         ),
         (
@@ -67,7 +129,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         ),
         (
             !data.batching.shuffle,
-            "data.batching.shuffle = false keeps the order of the text",
+            "data.batching.shuffle is false, which keeps the order of the text",
             &["data.batching.group_by_length", "data.batching.length_noise"],
         ),
         (
@@ -77,17 +139,17 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         ),
         (
             training.optimizer.kind == OptimizerKind::Lion,
-            "Lion divides by nothing",
+            "training.optimizer.kind is \"lion\", which divides by nothing",
             &["training.optimizer.epsilon"],
         ),
         (
             model.positions != Positions::Learned,
-            "it is for model.positions = \"learned\"",
+            "model.positions is not \"learned\"",
             &["model.max_positions"],
         ),
         (
             drops.iter().all(|rate| *rate == 0.0),
-            "without dropout both passes are the same, and the second is made for nothing",
+            "no dropout is above 0, so that both passes are the same",
             &["training.r_drop"],
         ),
         (
@@ -97,21 +159,21 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         ),
         (
             schedule != ScheduleKind::Noam,
-            "it is for training.schedule.kind = \"noam\"",
+            "training.schedule.kind is not \"noam\"",
             &["training.schedule.scale"],
         ),
         (
             schedule == ScheduleKind::Constant,
-            "training.schedule.kind = \"constant\" does not fall",
+            "training.schedule.kind is \"constant\", which does not fall",
             &["training.schedule.minimum"],
         ),
         (
-            data.validation.is_empty(),
+            !config.task.validates(data),
             "nothing is validated",
             &["training.early_stopping.metric", "evaluation.validation_sentences"],
         ),
         (
-            data.validation.is_empty() || training.validate_every == 0,
+            !config.task.validates(data) || training.validate_every == 0,
             "no two validations are compared",
             &["training.keep_best", "training.early_stopping.minimum_change"],
         ),
@@ -122,7 +184,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         ),
         (
             !draws,
-            "nothing is drawn: decoding.sampling.temperature is 0",
+            "decoding.sampling.temperature is 0, so that nothing is drawn",
             &["decoding.sampling.top_k", "decoding.sampling.top_p", "decoding.sampling.seed"],
         ),
         (
@@ -182,8 +244,9 @@ mod tests {
             without_effect(&RunConfig::load(&path, &set).expect("valid")).expect("JSON").join("\n")
         };
         assert!(
-            said(&["training.schedule.scale=2"])
-                .starts_with("training.schedule.scale has no effect: it is for")
+            said(&["training.schedule.scale=2"]).starts_with(
+                "training.schedule.scale has no effect: training.schedule.kind is not"
+            )
         );
         assert!(
             said(&["training.schedule.kind=noam"])
@@ -197,7 +260,7 @@ mod tests {
             ]),
             ""
         );
-        assert!(said(&["decoding.sampling.top_k=5"]).contains("nothing is drawn"));
+        assert!(said(&["decoding.sampling.top_k=5"]).contains("so that nothing is drawn"));
         // The end of training is validated in any case.
         assert_eq!(said(&["training.validate_every=0", "training.early_stopping.metric=bleu"]), "");
         assert!(

@@ -1,8 +1,14 @@
-//! How good translations are: test sets, decoded and scored.
+//! How good a model is: test sets, decoded and scored, or read.
 
+mod measure;
 mod scores;
 mod test_sets;
+mod text;
+mod tuning;
 
+pub use measure::{Evaluation, evaluate};
 pub use scores::TextScores;
-pub use test_sets::TestSetResult;
 pub(crate) use test_sets::save;
+pub use test_sets::{TestSetResult, TranslatedTestSet};
+pub use text::ReadTestSet;
+pub use tuning::{Trial, Tuning, TuningEvent, TuningGrid, TuningMetric, tune};

@@ -1,4 +1,4 @@
-//! Decoding and scoring of test sets, after training and by `evaluate`.
+//! Test sets, after training and by `evaluate`.
 
 use std::fs;
 
@@ -8,17 +8,46 @@ use taper_data::TokenizerPair;
 use taper_metrics::Tokenizer;
 use taper_model::Transformer;
 
-use super::TextScores;
+use super::{ReadTestSet, TextScores};
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::folder::files::write_atomically;
-use crate::training::ParallelText;
-use crate::translation::{LineTranslator, TranslationSettings};
+use crate::tasks::ParallelText;
+use crate::translation::{BestTranslations, LineTranslator, TranslationSettings};
+
+/// A test set as the model of a task was measured on it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum TestSetResult {
+    /// Of a translation model.
+    Translated(Box<TranslatedTestSet>),
+    /// Of a language model.
+    Read(ReadTestSet),
+}
+
+impl TestSetResult {
+    /// The lines that a reader wants: the split, then one score a line.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Translated(result) => result.lines(),
+            Self::Read(result) => result.lines(),
+        }
+    }
+
+    /// `count` examples spread over the set: source, translation, reference. Text that was read
+    /// has none.
+    pub fn sample_translations(&self, count: usize) -> Vec<String> {
+        match self {
+            Self::Translated(result) => result.sample_translations(count),
+            Self::Read(_) => Vec::new(),
+        }
+    }
+}
 
 /// A test set, decoded and scored.
 #[derive(Debug, Clone, Serialize)]
-pub struct TestSetResult {
+pub struct TranslatedTestSet {
     /// The split's name.
     pub split: String,
     /// How many sentences it has.
@@ -26,6 +55,8 @@ pub struct TestSetResult {
     /// How many of them were translated in parts, as `translate` does, because they are longer
     /// than training saw.
     pub overlong: usize,
+    /// How many translations end only because they had reached the maximum length.
+    pub truncated: usize,
     /// The scores.
     #[serde(flatten)]
     pub scores: TextScores,
@@ -37,7 +68,7 @@ pub struct TestSetResult {
     pub translations: Vec<String>,
 }
 
-impl TestSetResult {
+impl TranslatedTestSet {
     /// Decodes and scores `split` with the recipe's decoding settings.
     ///
     /// # Errors
@@ -49,7 +80,7 @@ impl TestSetResult {
         model: &Transformer,
         observer: &mut dyn RunObserver,
     ) -> Result<Self> {
-        let text = ParallelText::read(&config.data, split)?;
+        let text = ParallelText::read(&config.data, config.data.split(split))?;
         let total = text.sources.len();
         let mut observed = observer.observe(&RunEvent::Decoding { split, done: 0, total });
         let translator = LineTranslator::of(model, tokenizers, &TranslationSettings::of(config));
@@ -59,8 +90,12 @@ impl TestSetResult {
             }
         });
         observer.observe(&RunEvent::Decoded)?;
-        let (translations, overlong) = decoded?;
+        let BestTranslations { texts: translations, overlong, truncated } = decoded?;
         observed?;
+        if truncated > 0 {
+            let (split, of) = (split.to_owned(), translations.len());
+            observer.observe(&RunEvent::Notice(Notice::Truncated { split, truncated, of }))?;
+        }
         let scores = TextScores::new(&translations, &text.references, &config.scoring())
             .with_context(|| format!("split `{split}`"))?;
         if scores.bleu.looks_tokenized && config.evaluation.tokenize != Tokenizer::None {
@@ -71,14 +106,14 @@ impl TestSetResult {
             split: split.to_owned(),
             sentences: translations.len(),
             overlong,
+            truncated,
             scores,
             text,
             translations,
         })
     }
 
-    /// The lines that a reader wants: the split, then one score a line.
-    pub fn lines(&self) -> Vec<String> {
+    fn lines(&self) -> Vec<String> {
         let overlong = match self.overlong {
             0 => String::new(),
             count => format!(", {count} of them longer than training saw and translated in parts"),
@@ -88,8 +123,7 @@ impl TestSetResult {
         lines
     }
 
-    /// `count` examples spread over the set: source, translation, reference.
-    pub fn sample_translations(&self, count: usize) -> Vec<String> {
+    fn sample_translations(&self, count: usize) -> Vec<String> {
         let total = self.translations.len();
         let count = count.min(total);
         let mut lines = Vec::new();
@@ -112,6 +146,7 @@ pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> 
     let json = serde_json::to_vec_pretty(results).context("scores are not JSON")?;
     write_atomically(&folder.scores(), &json)?;
     for result in results {
+        let TestSetResult::Translated(result) = result else { continue };
         let path = folder.translations(&result.split);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)

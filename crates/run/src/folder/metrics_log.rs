@@ -13,9 +13,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
+use taper_data::not_a_file;
 use taper_trainer::State;
 
 use crate::event::{Notice, RunEvent, RunObserver};
@@ -37,6 +38,9 @@ impl MetricsLog {
     /// # Errors
     /// When the file cannot be read, rewritten or opened.
     pub(crate) fn open(path: &Path, state: &State, observer: &mut dyn RunObserver) -> Result<Self> {
+        if let Some(kind) = not_a_file(path) {
+            bail!("{}: {kind}, where the record of the run is expected", path.display());
+        }
         if path.exists() {
             let damage = truncate(path, state).with_context(|| {
                 format!("cannot bring {} back to step {}", path.display(), state.step)

@@ -2,12 +2,14 @@
 
 pub mod files;
 mod metrics_log;
+mod quoted;
 mod rescue;
 mod run_folder;
 mod run_lock;
 mod summary;
 
 pub(crate) use metrics_log::MetricsLog;
+pub use quoted::quoted;
 pub(crate) use rescue::rescue;
 pub use run_folder::RunFolder;
 pub use run_lock::RunLock;

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use taper_data::{TokenizerPair, copy_text_records};
-use taper_model::Transformer;
+use taper_model::Model;
 use taper_trainer::Trainer;
 
 use super::{MetricsLog, RunFolder};
 use crate::config::RunConfig;
+use crate::config::paths::moved;
 use crate::folder::files::write_atomically;
 
 /// Saves what `trainer` has in memory: in the run's own folder if that now works, else as a run of
@@ -18,8 +19,8 @@ use crate::folder::files::write_atomically;
 ///
 /// # Errors
 /// When neither can be written to.
-pub(crate) fn rescue(
-    trainer: &mut Trainer<Transformer>,
+pub(crate) fn rescue<M: Model>(
+    trainer: &mut Trainer<M>,
     run: &RunFolder,
     config: &RunConfig,
     tokenizers: &TokenizerPair,
@@ -39,7 +40,9 @@ pub(crate) fn rescue(
         }
     };
     let root = elsewhere.root();
-    elsewhere.save_config(config)?;
+    let mut config = config.clone();
+    config.data = moved(&config.data, &run.absolute_root(), &elsewhere.absolute_root());
+    elsewhere.save_config(&config)?;
     tokenizers.save(root)?;
     // Where they cannot be had, as with a disk that is gone, a resume takes the text as it is then.
     let _ = copy_text_records(run.root(), root);

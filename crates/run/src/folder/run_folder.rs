@@ -7,8 +7,10 @@ use anyhow::{Context, Result, bail};
 use taper_data::split_name;
 use taper_trainer::{AVERAGED, BEST, Checkpoints, LAST, State, read_state};
 
+use super::quoted::quoted;
 use super::run_lock::LOCK_FILE;
 use crate::config::RunConfig;
+use crate::config::paths::{absolute, moved};
 use crate::folder::files::write_atomically;
 
 /// A run on disk.
@@ -61,7 +63,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// When it is neither, or the run has no usable checkpoint.
-    pub(crate) fn of_weights(path: &Path) -> Result<(Self, PathBuf)> {
+    pub fn of_weights(path: &Path) -> Result<(Self, PathBuf)> {
         if let Some(run) = Self::around(path) {
             return Ok((run, path.to_owned()));
         }
@@ -130,6 +132,11 @@ impl RunFolder {
         &self.root
     }
 
+    /// The folder itself, from the root of the file system.
+    pub(crate) fn absolute_root(&self) -> PathBuf {
+        absolute(Path::new(""), &self.root)
+    }
+
     /// The resolved configuration.
     pub fn config(&self) -> PathBuf {
         self.root.join("config.toml")
@@ -165,7 +172,7 @@ impl RunFolder {
     /// # Errors
     /// As [`RunConfig::load`].
     pub fn load_config(&self, overrides: &[String]) -> Result<RunConfig> {
-        RunConfig::load(&self.config(), overrides)
+        RunConfig::load_of_run(&self.config(), overrides)
     }
 
     /// Writes the resolved configuration.
@@ -173,6 +180,8 @@ impl RunFolder {
     /// # Errors
     /// When the folder cannot be written to.
     pub fn save_config(&self, config: &RunConfig) -> Result<()> {
+        let mut config = config.clone();
+        config.data = moved(&config.data, &self.absolute_root(), Path::new(""));
         write_atomically(&self.config(), config.to_toml()?.as_bytes())
     }
 
@@ -243,7 +252,7 @@ impl RunFolder {
                     bail!(
                         "{} has no checkpoint yet; `taper resume {}` trains on",
                         self.root.display(),
-                        self.root.display()
+                        quoted(&self.root)
                     )
                 };
                 Ok(last)

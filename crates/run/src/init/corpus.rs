@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use sha2::{Digest, Sha256};
-use taper_data::{DataConfig, FieldsConfig, Format, LineReader, PairReader, split_files};
+use taper_data::{Corpora, DataConfig, FieldsConfig, Format, LineReader, PairReader, split_files};
 
 /// What the validation split is called beside a training split, by most who publish corpora.
 const VALIDATION_NAMES: [&str; 4] = ["val", "valid", "validation", "dev"];
@@ -62,11 +62,11 @@ impl Corpus {
             [file] => match table_format(file) {
                 Some(format) => Ok(Self::Table { file: file.clone(), format, columns }),
                 None => bail!(
-                    "{}: one file has to be a table: .tsv, .jsonl or .parquet; of text, name two, the sentences and their translations",
+                    "{}: one file has to be a table: .tsv, .csv, .jsonl or .parquet; of text, name two, the sentences and their translations",
                     file.display()
                 ),
             },
-            _ => bail!("name two files of text, or one table: .tsv, .jsonl or .parquet"),
+            _ => bail!("name two files of text, or one table: .tsv, .csv, .jsonl or .parquet"),
         }
     }
 
@@ -90,8 +90,8 @@ impl Corpus {
         let mut config = DataConfig {
             source_language: languages[0].clone(),
             target_language: languages[1].clone(),
-            validation: String::new(),
-            test: Vec::new(),
+            validation: Corpora::default(),
+            test: Corpora::default(),
             ..DataConfig::default()
         };
         match self {
@@ -101,24 +101,24 @@ impl Corpus {
                 if !is_named || stems[0]? != stems[1]? || source.parent() != target.parent() {
                     return None;
                 }
-                config.train = stems[0]?.to_owned();
+                config.train = stems[0]?.into();
                 config.dir = folder(source);
             }
             Self::Table { file, format, columns } => {
-                config.train = stem(file)?.to_owned();
+                config.train = stem(file)?.into();
                 config.dir = folder(file);
                 config.format = *format;
                 config.fields = columns.clone();
             }
         }
         let exists = |config: &DataConfig, split: &str| {
-            split != config.train && split_files(config, split).is_ok()
+            split != config.train.name() && split_files(config, split).is_ok()
         };
         if let Some(name) = VALIDATION_NAMES.into_iter().find(|name| exists(&config, name)) {
-            config.validation = name.to_owned();
+            config.validation = name.into();
         }
         if exists(&config, "test") {
-            config.test.push("test".to_owned());
+            config.test = "test".into();
         }
         Some(config)
     }
@@ -230,6 +230,7 @@ pub(super) fn number_of(sentence: &str) -> u64 {
 fn table_format(file: &Path) -> Option<Format> {
     match ending(file)? {
         "tsv" => Some(Format::Tsv),
+        "csv" => Some(Format::Csv),
         "jsonl" => Some(Format::Jsonl),
         "parquet" => Some(Format::Parquet),
         _ => None,

@@ -61,9 +61,9 @@ pub(super) fn divide(
         dir: folder.to_owned(),
         source_language: languages[0].clone(),
         target_language: languages[1].clone(),
-        validation: SPLITS[0].to_owned(),
-        test: vec![SPLITS[1].to_owned()],
-        train: SPLITS[2].to_owned(),
+        validation: SPLITS[0].into(),
+        test: SPLITS[1].into(),
+        train: SPLITS[2].into(),
         ..DataConfig::default()
     })
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::config::RunConfig;
+use crate::config::paths::seen_from;
 use crate::folder::files::write_atomically;
 use proposal::propose;
 
@@ -65,13 +66,14 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<Written> {
         .with_context(|| format!("{}: a recipe needs a name", recipe.display()))?;
     let facts = corpus.look(languages)?;
     let as_it_lies = corpus.as_it_lies(languages).filter(|data| !data.validation.is_empty());
-    let (data, divided) = match as_it_lies {
+    let (mut data, divided) = match as_it_lies {
         Some(data) => (data, None),
         None => {
             let folder = settings.divided.clone().unwrap_or_else(|| Path::new("data").join(name));
             (held_out::divide(corpus, &facts, languages, &folder)?, Some(folder))
         }
     };
+    data.dir = seen_from(recipe.parent().unwrap_or(Path::new("")), &data.dir);
     let proposal = propose(name, &data, &facts, machine);
     let text = recipe_text::text(&proposal, &facts, machine);
     write_atomically(&recipe, text.as_bytes())?;
@@ -89,14 +91,14 @@ mod tests {
     fn the_text_says_what_was_proposed() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("mine.toml");
-        let machine = Machine { cores: 2, memory: Some(4 << 30), has_gpu: false, has_bf16: true };
+        let machine = Machine { cores: 2, memory: Some(4 << 30), has_gpu: false };
         let fields = FieldsConfig { source: "the \"source\"".into(), target: "2".into() };
         for (pairs, format) in
             [(900, Format::Text), (60_000, Format::Jsonl), (5_000_000, Format::Tsv)]
         {
             let facts = CorpusFacts { pairs, alphabet: 100, ..CorpusFacts::default() };
             let data = DataConfig {
-                dir: "some where".into(),
+                dir: folder.path().join("some where"),
                 format,
                 fields: if format == Format::Text {
                     FieldsConfig::default()

@@ -2,10 +2,9 @@
 
 use std::num::NonZero;
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 use taper_data::DataConfig;
 use taper_model::{ModelConfig, Transformer};
-use taper_ops::{Kernel, Products};
 use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
 
 use super::CorpusFacts;
@@ -30,21 +29,16 @@ pub struct Machine {
     pub memory: Option<u64>,
     /// Whether a GPU computes.
     pub has_gpu: bool,
-    /// Whether products of bf16 are faster than those of f32.
-    pub has_bf16: bool,
 }
 
 impl Machine {
     /// This one.
     #[must_use]
     pub fn here() -> Self {
-        let has_gpu = !device::automatic().is_cpu();
-        let kernel = Kernel::best(Products::of(DType::BF16, &Device::Cpu));
         Self {
             cores: std::thread::available_parallelism().map_or(1, NonZero::get),
             memory: memory::available(),
-            has_gpu,
-            has_bf16: has_gpu || kernel != Kernel::Gemm,
+            has_gpu: !device::automatic().is_cpu(),
         }
     }
 }
@@ -170,16 +164,9 @@ pub(super) struct Proposal {
 
 impl Size {
     /// The recipe of this size for the text that `data` reads.
-    fn recipe(
-        &self,
-        name: &str,
-        data: &DataConfig,
-        facts: &CorpusFacts,
-        gpu: &Machine,
-    ) -> RunConfig {
+    fn recipe(&self, name: &str, data: &DataConfig, facts: &CorpusFacts) -> RunConfig {
         let mut config = RunConfig {
             name: name.to_owned(),
-            dtype: if gpu.has_bf16 { "bf16" } else { "f32" }.to_owned(),
             data: data.clone(),
             model: ModelConfig {
                 d_model: self.width,
@@ -255,7 +242,7 @@ pub(super) fn propose(
 ) -> Proposal {
     let mut too_large = None;
     for size in SIZES.iter().rev().filter(|size| size.fewest_pairs <= facts.pairs) {
-        let config = size.recipe(name, data, facts, machine);
+        let config = size.recipe(name, data, facts);
         let (seconds, bytes) = reckoned(&config, machine.cores);
         let room = machine.memory.map(|memory| MEMORY_SHARE * memory as f64);
         let lack = if room.is_some_and(|room| bytes as f64 > room) {
@@ -273,7 +260,7 @@ pub(super) fn propose(
             _ => return Proposal { config, size: *size, too_large },
         }
     }
-    let config = SIZES[0].recipe(name, data, facts, machine);
+    let config = SIZES[0].recipe(name, data, facts);
     Proposal { config, size: SIZES[0], too_large }
 }
 
@@ -291,7 +278,7 @@ mod tests {
 
     #[test]
     fn sizes_grow_with_the_text_as_far_as_the_machine_reaches() {
-        let gpu = Machine { cores: 8, memory: None, has_gpu: true, has_bf16: true };
+        let gpu = Machine { cores: 8, memory: None, has_gpu: true };
         let name = |pairs, machine: &Machine| proposed(pairs, machine).size.name;
         for (pairs, size) in
             [(900, "tiny"), (60_000, "small"), (160_000, "medium"), (4_500_000, "base")]
@@ -299,7 +286,7 @@ mod tests {
             assert_eq!(name(pairs, &gpu), size, "{pairs}");
             proposed(pairs, &gpu).config.validate().expect("a recipe that can be trained");
         }
-        let laptop = Machine { cores: 2, memory: None, has_gpu: false, has_bf16: false };
+        let laptop = Machine { cores: 2, memory: None, has_gpu: false };
         let proposal = proposed(4_500_000, &laptop);
         assert_eq!(proposal.size.name, "small");
         let (large, lack) = proposal.too_large.expect("there is a larger one");
@@ -307,10 +294,6 @@ mod tests {
         let small = Machine { memory: Some(600 << 20), ..gpu };
         assert_eq!(proposed(4_500_000, &small).too_large.expect("too large").1, "memory");
         assert_eq!(name(4_500_000, &Machine { memory: Some(1), ..gpu }), "tiny");
-        assert_eq!(
-            (proposed(900, &gpu).config.dtype, proposed(900, &laptop).config.dtype),
-            ("bf16".into(), "f32".into())
-        );
     }
 
     #[test]

@@ -22,8 +22,8 @@ pub(super) fn text(proposal: &Proposal, facts: &CorpusFacts, machine: &Machine) 
 {too_large}# Every key that may be set, with its default: taper config show {name}.toml
 
 name = "{name}"
-# What products of matrices are computed in: f32, or bf16, which is faster where the processor or
-# the GPU has it.
+# What products of matrices are computed in: f32, bf16, or "auto", the faster of the two on the
+# machine that begins the run, which keeps it.
 dtype = "{dtype}"
 
 {data_section}
@@ -153,9 +153,9 @@ fn data_section(data: &DataConfig) -> String {
     lines.push(format!("source_language = {}", quoted(&data.source_language)));
     lines.push(format!("target_language = {}", quoted(&data.target_language)));
     lines.push("# The names of the files, without the language.".to_owned());
-    lines.push(format!("train = {}", quoted(&data.train)));
-    lines.push(format!("validation = {}", quoted(&data.validation)));
-    let tests: Vec<String> = data.test.iter().map(|split| quoted(split)).collect();
+    lines.push(format!("train = {}", quoted(&data.train.name())));
+    lines.push(format!("validation = {}", quoted(&data.validation.name())));
+    let tests: Vec<String> = data.test.iter().map(|set| quoted(&set.name())).collect();
     lines.push(format!("test = [{}]", tests.join(", ")));
     if !data.fields.source.is_empty() || !data.fields.target.is_empty() {
         lines.push("\n[data.fields]".to_owned());
@@ -169,6 +169,7 @@ fn format_name(format: Format) -> &'static str {
     match format {
         Format::Text => "text",
         Format::Tsv => "tsv",
+        Format::Csv => "csv",
         Format::Jsonl => "jsonl",
         Format::Parquet => "parquet",
         Format::Hub => "hub",

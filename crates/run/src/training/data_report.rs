@@ -5,12 +5,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use candle_core::Device;
 use serde::Serialize;
-use taper_data::{BatchingReport, DataReport, Prepared, Report, SideReport, TextReport};
-use taper_model::Transformer;
+use taper_data::{
+    BatchingReport, CorpusReport, DataReport, Prepared, Report, SideReport, TextReport,
+};
 
 use crate::checks::cost::bytes;
 use crate::config::RunConfig;
 use crate::folder::files::write_atomically;
+use crate::tasks::{cost_of, vocabularies};
 
 /// What the data of a run is: `data.json`.
 #[derive(Debug, Serialize)]
@@ -101,7 +103,18 @@ fn split_lines(report: Report<'_>) -> Vec<String> {
                 "{split}: {pairs_read} pairs read, {pairs_kept} kept, {} dropped{reasons}",
                 dropped.total()
             );
-            vec![pairs, side_line(source), side_line(target)]
+            let held_out = (report.held_out > 0).then(|| {
+                format!(
+                    "  {} more are left out, since their source is held out for validation",
+                    report.held_out
+                )
+            });
+            let several = report.corpora.iter().filter(|_| report.corpora.len() > 1);
+            let mut lines = vec![pairs];
+            lines.extend(held_out);
+            lines.extend(several.map(corpus_line));
+            lines.extend([source, target].map(side_line));
+            lines
         }
         Report::Text(report) => {
             let share = |part: u64| part as f64 / report.tokens.max(1) as f64;
@@ -145,6 +158,13 @@ fn batches_of_pairs(batching: &BatchingReport) -> String {
     )
 }
 
+fn corpus_line(corpus: &CorpusReport) -> String {
+    let CorpusReport { name, pairs_read, pairs_kept, weight, tag } = corpus;
+    let weight = if *weight == 1.0 { String::new() } else { format!(", weight {weight}") };
+    let tag = if tag.is_empty() { String::new() } else { format!(", {tag} before each source") };
+    format!("  {name}: {pairs_read} read, {pairs_kept} kept{weight}{tag}")
+}
+
 fn side_line(side: &SideReport) -> String {
     format!(
         "  {}: {} tokens, {:.1} a sentence, longest {}, unknown {:.3} %",
@@ -160,10 +180,9 @@ fn side_line(side: &SideReport) -> String {
 fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u64 {
     let batching = prepared.train.batching();
     let passes = config.training.objective().passes();
-    let (source, target) = (prepared.tokenizers.source(), prepared.tokenizers.target());
-    let vocabularies = (source.vocabulary_size(), target.vocabulary_size());
-    Transformer::cost_of(&config.model, vocabularies.0, vocabularies.1, device).activation_bytes(&[
-        passes * batching.largest_source_tokens,
-        passes * batching.largest_target_tokens,
-    ])
+    let tokens = [batching.largest_source_tokens, batching.largest_target_tokens];
+    let cost = cost_of(config, vocabularies(&prepared.tokenizers), device);
+    // A language model has the one stream.
+    let first = tokens.len() - cost.streams.len().min(tokens.len());
+    cost.activation_bytes(&tokens.map(|tokens| passes * tokens)[first..])
 }

@@ -17,6 +17,7 @@ use crate::checks::{disk, memory};
 use crate::config::{RunConfig, without_effect};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
+use crate::tasks::{TaskModel, vocabularies, with_model};
 
 /// Updates before those that are measured, in which threads and memory are got.
 const WARM_UP: u64 = 2;
@@ -60,9 +61,19 @@ pub fn dry_run(
     settings: &TrainSettings,
     observer: &mut dyn RunObserver,
 ) -> Result<DryRun> {
+    with_model!(config.task, M => dry_run_with::<M>(folder, config, settings, observer))
+}
+
+/// [`dry_run`] with the model of the task.
+fn dry_run_with<M: TaskModel>(
+    folder: &RunFolder,
+    config: &RunConfig,
+    settings: &TrainSettings,
+    observer: &mut dyn RunObserver,
+) -> Result<DryRun> {
     let parent = ParentRun::of(settings, config)?;
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
-    preflight(config, settings, observer)?;
+    let config = &preflight(config, settings, observer)?;
     for note in without_effect(config)? {
         observer.observe(&RunEvent::Notice(Notice::WithoutEffect(note)))?;
     }
@@ -71,11 +82,12 @@ pub fn dry_run(
     if let Some(parent) = &parent {
         parent.tokenizers.save(&place.0)?;
     }
-    let ready = ReadyRun::new(&RunFolder::new(&place.0), folder, config, settings, true)?;
+    let ready =
+        ReadyRun::<M>::new(&RunFolder::new(&place.0), folder, config, settings, true, observer)?;
     let (config, device) = (&ready.config, ready.model.parameters().device());
     observer.observe(&RunEvent::Prepared {
         data: DataSummary::of(config, &ready.prepared, device),
-        cost: Cost::of(config, &ready.model, device),
+        cost: Cost::of(config, vocabularies(&ready.prepared.tokenizers), device),
     })?;
     taper_ops::allocator::keep_freed_pages();
     let mut batches = TrainingBatches::new(

@@ -10,7 +10,6 @@ mod preparation;
 mod recorder;
 mod resume;
 mod timed_updates;
-mod validation;
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,8 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use taper_data::{BatchingReport, TokenizerPair, recorded_text};
-use taper_model::Transformer;
+use taper_data::{BatchingReport, Corpus, TokenizerPair, recorded_text};
 use taper_trainer::{
     Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, TrainingConfig,
     Validate, load_model,
@@ -29,22 +27,21 @@ use crate::checks::cost::Cost;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, TestSetResult};
 use crate::event::{Notice, RunEvent, RunObserver};
-use crate::folder::{MetricsLog, RunFolder, RunLock, rescue};
+use crate::folder::{MetricsLog, RunFolder, RunLock, quoted, rescue};
 use crate::one_line;
+use crate::tasks::{TaskModel, vocabularies, with_model};
 use batches::TrainingBatches;
 use origin::Origin;
 use parent_run::ParentRun;
 use preparation::{ReadyRun, preflight};
 use recorder::Recorder;
-use validation::Validation;
 
-pub(crate) use batches::packed;
+pub(crate) use batches::{in_order, packed};
 pub use data_report::DataSummary;
 pub use dry_run::{DryRun, dry_run};
 pub use limits::TrainingLimits;
 pub use resume::resume;
 pub use timed_updates::TimedUpdates;
-pub(crate) use validation::ParallelText;
 
 /// How a run is trained on this machine; nothing here changes what it comes to.
 #[derive(Debug, Clone, Default)]
@@ -96,9 +93,20 @@ pub fn start(
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
+    with_model!(config.task, M => start_with::<M>(folder, config, settings, observer, stop))
+}
+
+/// [`start`] with the model of the task.
+fn start_with<M: TaskModel>(
+    folder: &RunFolder,
+    config: &RunConfig,
+    settings: &TrainSettings,
+    observer: &mut dyn RunObserver,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
     let parent = ParentRun::of(settings, config)?;
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
-    preflight(config, settings, observer)?;
+    let config = &preflight(config, settings, observer)?;
     for note in without_effect(config)? {
         observer.observe(&RunEvent::Notice(Notice::WithoutEffect(note)))?;
     }
@@ -113,15 +121,15 @@ pub fn start(
         );
     }
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
-    let mut begin = || -> Result<(Option<Origin>, ReadyRun)> {
+    let mut begin = || -> Result<(Option<Origin>, ReadyRun<M>)> {
         // What the weights begin with is there before the run is; with its configuration, a run
         // that is killed from here on can be resumed.
         let origin = match &parent {
-            Some(parent) => Some(parent.begin(folder, settings, observer)?),
+            Some(parent) => Some(parent.begin::<M>(folder, settings, observer)?),
             None => None,
         };
         folder.save_config(config)?;
-        Ok((origin, ReadyRun::new(folder, folder, config, settings, true)?))
+        Ok((origin, ReadyRun::new(folder, folder, config, settings, true, observer)?))
     };
     match begin() {
         Ok((origin, ready)) => train(folder, settings, origin.as_ref(), ready, observer, stop),
@@ -137,11 +145,11 @@ pub fn start(
 }
 
 /// Trains from `origin`, or from the beginning, to an end.
-fn train(
+fn train<M: TaskModel>(
     folder: &RunFolder,
     settings: &TrainSettings,
     origin: Option<&Origin>,
-    ready: ReadyRun,
+    ready: ReadyRun<M>,
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
@@ -150,7 +158,7 @@ fn train(
         (&config, &prepared.tokenizers, model.parameters().device().clone());
     observer.observe(&RunEvent::Prepared {
         data: DataSummary::of(config, &prepared, &device),
-        cost: Cost::of(config, &model, &device),
+        cost: Cost::of(config, vocabularies(tokenizers), &device),
     })?;
     let batching = prepared.train.batching();
     if let Some(notice) = directions_only(&config.training, batching) {
@@ -168,11 +176,12 @@ fn train(
         config.data.batching.clone(),
         config.training.seed,
     );
-    let mut validation: Box<dyn Validate<Transformer>> = match &prepared.validation {
-        Some(dataset) => Box::new(Validation::new(config, dataset.clone(), tokenizers)?),
+    let mut validation: Box<dyn Validate<M>> = match &prepared.validation {
+        Some(dataset) => M::validation(config, dataset.clone(), tokenizers)?,
         None => Box::new(NoValidation),
     };
-    observer.observe(&RunEvent::Begins { folder: folder.root(), step, limits, device: &device })?;
+    let (root, dtype) = (folder.root(), config.dtype.as_str());
+    observer.observe(&RunEvent::Begins { folder: root, step, limits, device: &device, dtype })?;
     let mut recorder = Recorder { log, observer };
     let began = Instant::now();
     let ended = trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop);
@@ -192,7 +201,7 @@ fn train(
         }
         Err(error @ TrainError::Diverged { .. }) => bail!(
             "{error}: `taper resume {}{} --set training.schedule.{}=…`; metrics.jsonl has the losses that led here",
-            folder.root().display(),
+            quoted(folder.root()),
             if folder.has_checkpoint()? { " --from CHECKPOINT" } else { "" },
             if config.training.schedule.kind == ScheduleKind::Noam {
                 "scale"
@@ -213,7 +222,7 @@ fn train(
         test(folder, config, tokenizers, &trainer.into_model(), observer).with_context(|| {
             format!(
                 "training is complete and saved, its test failed (`taper resume {}` repeats it)",
-                folder.root().display()
+                quoted(folder.root())
             )
         })?;
     Ok(Outcome::Complete { reason, step, results })
@@ -246,7 +255,7 @@ fn after_rescue(
                     folder.checkpoints().display()
                 )
             };
-            let run = run.root().display();
+            let run = quoted(run.root());
             anyhow!(
                 "{}; nothing is lost: the state after step {step} is in {run}, continue with `taper resume {run}`{elsewhere}",
                 one_line(&error)
@@ -261,16 +270,16 @@ fn after_rescue(
 }
 
 /// A trainer at `origin`, or at the beginning if there is none.
-fn make_trainer(
+fn make_trainer<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,
-    model: Transformer,
+    model: M,
     tokenizers: &TokenizerPair,
     origin: Option<&Origin>,
     observer: &mut dyn RunObserver,
-) -> Result<Trainer<Transformer>> {
+) -> Result<Trainer<M>> {
     taper_ops::allocator::keep_freed_pages();
-    let text = recorded_text(folder.root(), &config.data.validation);
+    let text = recorded_text(folder.root(), &config.task.validation_split(&config.data));
     let identity = Identity {
         tokenizer_hash: tokenizers.hash(),
         recipe: recipe(config)?,
@@ -295,29 +304,31 @@ fn make_trainer(
     Ok(trainer)
 }
 
-/// Decodes the test sets with the weights that are the best for translating.
-fn test(
+/// Measures the model on the test sets, with the weights that other commands take.
+fn test<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,
     tokenizers: &TokenizerPair,
-    model: &Transformer,
+    model: &M,
     observer: &mut dyn RunObserver,
 ) -> Result<Vec<TestSetResult>> {
     let checkpoint = folder.checkpoint(None)?;
     let step = load_model(&checkpoint, model, &tokenizers.hash())?.step;
     let mut results = Vec::new();
     if config.evaluation.test_after_training {
-        for split in &config.data.test {
-            results.push(TestSetResult::of(split, config, tokenizers, model, observer)?);
+        for split in config.data.test.iter().map(Corpus::name) {
+            results.push(model.test(&split, config, tokenizers, observer)?);
         }
         evaluation::save(folder, &results)?;
     }
     observer.observe(&RunEvent::Tested {
         folder: folder.root(),
+        task: config.task,
         checkpoint: &checkpoint,
         step,
         results: &results,
         samples: config.evaluation.samples,
+        has_test_sets: !M::test_sets(config).is_empty(),
     })?;
     Ok(results)
 }

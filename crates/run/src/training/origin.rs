@@ -31,7 +31,8 @@ impl Origin {
         let mut validation = state.identity.validation.clone();
         // An earlier version has recorded the text alone, with the run.
         if validation.is_empty()
-            && let Some(text) = recorded_text(folder.root(), &saved.data.validation)
+            && let Some(text) =
+                recorded_text(folder.root(), &saved.task.validation_split(&saved.data))
         {
             validation = validation_identity(saved, Some(text))?;
         }

@@ -16,7 +16,7 @@ use crate::checks::device;
 use crate::config::{RunConfig, differences, is_fixed, recipe, trained_with};
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
-use crate::translation::build_model;
+use crate::tasks::{TaskModel, build_model};
 
 /// The run whose weights a new one begins with.
 pub(crate) struct ParentRun {
@@ -46,9 +46,12 @@ impl ParentRun {
         let (run, checkpoint) = RunFolder::of_weights(path)?;
         let written = run.load_config(&[])?;
         let trained = trained_with(&read_state(&checkpoint)?, &written)?.unwrap_or(written);
+        if trained.task != config.task {
+            bail!("its task is {}, and this recipe's is {}", trained.task, config.task);
+        }
         let tokenizers = TokenizerPair::load(run.root())?;
         if config.data.tokenizer.path.is_some()
-            && TokenizerPair::train(&config.data)?.hash() != tokenizers.hash()
+            && config.task.train_tokenizers(&config.data)?.hash() != tokenizers.hash()
         {
             bail!(
                 "data.tokenizer.path is another tokenizer than that run's, by which its embeddings would mean other words; leave it out"
@@ -85,7 +88,7 @@ impl ParentRun {
     ///
     /// # Errors
     /// When the weights are damaged, none fits, or the disk refuses.
-    pub(crate) fn begin(
+    pub(crate) fn begin<M: TaskModel>(
         &self,
         folder: &RunFolder,
         settings: &TrainSettings,
@@ -93,7 +96,8 @@ impl ParentRun {
     ) -> Result<Origin> {
         let config = &self.config;
         let device = device::open(settings.device.as_deref().unwrap_or(&config.device))?;
-        let model = build_model(config, &self.tokenizers, &device, Some(config.training.seed))?;
+        let model =
+            build_model::<M>(config, &self.tokenizers, &device, Some(config.training.seed))?;
         let started = warm_start(&self.checkpoint, &model, &self.tokenizers.hash())?;
         if started.taken.is_empty() {
             bail!(

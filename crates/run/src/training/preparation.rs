@@ -2,27 +2,27 @@
 
 use anyhow::{Result, bail};
 use candle_core::Device;
-use taper_data::{Prepared, Task, read_pairs};
-use taper_model::Transformer;
+use taper_data::{Corpus, Prepared, hold_out};
 
 use super::{TrainSettings, data_report};
+use crate::checks::computation::{AUTO_DTYPE, DtypeChoice};
 use crate::checks::{device, disk, memory, use_threads};
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
-use crate::translation::build_model;
+use crate::tasks::{TaskModel, build_model, with_model};
 
 /// All that training needs.
-pub(super) struct ReadyRun {
+pub(super) struct ReadyRun<M> {
     /// The configuration, in which nothing is left open.
     pub(super) config: RunConfig,
     /// The data.
     pub(super) prepared: Prepared,
     /// The model, with weights that were drawn.
-    pub(super) model: Transformer,
+    pub(super) model: M,
 }
 
-impl ReadyRun {
+impl<M: TaskModel> ReadyRun<M> {
     /// Prepares the data in `folder`, builds the model, and checks that the disk of `destination` has
     /// room for the checkpoints and, if `try_memory`, the memory for the largest batch.
     ///
@@ -34,22 +34,24 @@ impl ReadyRun {
         config: &RunConfig,
         settings: &TrainSettings,
         try_memory: bool,
+        observer: &mut dyn RunObserver,
     ) -> Result<Self> {
         let mut config = config.clone();
+        config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
         let device = open_device(&config, settings)?;
         let mut prepared = prepare_data(folder, &config, &device)?;
         memory::require_state(&config, &prepared.tokenizers, settings.memory)?;
         let model =
-            build_model(&config, &prepared.tokenizers, &device, Some(config.training.seed))?;
+            build_model::<M>(&config, &prepared.tokenizers, &device, Some(config.training.seed))?;
         disk::check(
             destination.root(),
             &destination.checkpoints(),
             &config.training,
             model.parameters().len() as u64,
         )?;
-        require_positions(&config, &prepared)?;
+        require_positions::<M>(&config, &prepared)?;
         if try_memory {
-            let tokens = memory::fit(&config, &model, &prepared, settings.memory)?;
+            let tokens = memory::fit(&config, &model, &prepared, settings.memory, observer)?;
             if config.data.batching.max_tokens != tokens {
                 config.data.batching.max_tokens = tokens;
                 // Costs no tokenising; the report is about the batches as they will be.
@@ -62,14 +64,14 @@ impl ReadyRun {
 
 /// Refuses rows that are longer than the model has positions for, in training or validation, as
 /// they are cut into tokens or may be.
-fn require_positions(config: &RunConfig, prepared: &Prepared) -> Result<()> {
+fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> Result<()> {
     let Some(positions) = config.model.longest_sequence() else { return Ok(()) };
     let splits = [Some(&prepared.train), prepared.validation.as_ref()];
     let longest = splits.into_iter().flatten().map(|split| split.longest_row()).max().unwrap_or(0);
+    let shorter_rows = M::shorter_rows(positions);
     if longest > positions {
         bail!(
-            "the longest sentence has {longest} tokens, with </s> and what subword sampling may add, but learned positions end at model.max_positions = {positions}: raise it, or set data.cleaning.max_tokens = {}",
-            positions.saturating_sub(1)
+            "the longest sentence has {longest} tokens, with </s> and what subword sampling may add, but learned positions end at model.max_positions = {positions}: raise it, or set {shorter_rows}"
         );
     }
     Ok(())
@@ -80,7 +82,8 @@ fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
     device::open(settings.device.as_deref().unwrap_or(&config.device))
 }
 
-/// What can be known to be wrong before a run folder is made.
+/// Finds what can be known to be wrong before a run folder is made, and returns `config` with the
+/// type of the computation that the run has from here on.
 ///
 /// # Errors
 /// With the key, the file or the device.
@@ -88,23 +91,25 @@ pub(super) fn preflight(
     config: &RunConfig,
     settings: &TrainSettings,
     observer: &mut dyn RunObserver,
-) -> Result<()> {
+) -> Result<RunConfig> {
     // As when a recipe is read; this one may have been changed since, or made by a program.
     config.validate()?;
-    device::dtype(&config.dtype, &open_device(config, settings)?)?;
+    let (mut config, device) = (config.clone(), open_device(config, settings)?);
+    device::dtype(&config.dtype, &device)?;
+    if config.dtype == AUTO_DTYPE {
+        let choice = DtypeChoice::fastest(&device);
+        config.dtype = choice.name.to_owned();
+        observer.observe(&RunEvent::Notice(Notice::DtypeChosen(choice)))?;
+    }
     config.require_what_is_watched()?;
     let data = &config.data;
-    let mut splits = vec![&data.train];
-    if !data.validation.is_empty() {
-        splits.push(&data.validation);
-    }
-    for split in splits {
-        Task::Translation.files(data, split)?;
+    for split in [&data.train, &data.validation] {
+        config.task.files(data, split)?;
     }
     if config.evaluation.test_after_training {
-        for split in &data.test {
+        for split in data.test.iter().map(Corpus::name) {
             // Better now than after the training.
-            read_pairs(data, split)?;
+            with_model!(config.task, M => M::require_test_set(&config, &split))?;
         }
     }
     let training = &config.training;
@@ -113,12 +118,13 @@ pub(super) fn preflight(
     if training.checkpoint_every == 0 && too_late {
         observer.observe(&RunEvent::Notice(Notice::SavedOnlyAtTheEnd))?;
     }
-    use_threads(config.threads)
+    use_threads(config.threads)?;
+    Ok(config)
 }
 
 /// Tokenizer, tokenised corpus and data report on disk.
 fn prepare_data(folder: &RunFolder, config: &RunConfig, device: &Device) -> Result<Prepared> {
-    let prepared = Task::Translation.prepare(&config.data, folder.root())?;
+    let prepared = config.task.prepare(&config.data, folder.root())?;
     data_report::save(&folder.data_report(), config, &prepared, device)?;
     Ok(prepared)
 }

@@ -21,6 +21,10 @@ impl Observer for Recorder<'_> {
         Ok(self.observer.observe(&RunEvent::Training(event))?)
     }
 
+    fn updated(&mut self, step: u64, seconds: f64) -> Result<(), BoxError> {
+        Ok(self.observer.observe(&RunEvent::Updated { step, seconds })?)
+    }
+
     fn flush(&mut self) -> Result<(), BoxError> {
         Ok(self.log.flush()?)
     }

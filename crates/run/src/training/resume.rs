@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
-use taper_data::{AUTO, Task, TokenizerPair};
+use taper_data::{AUTO, TokenizerPair, hold_out};
 use taper_trainer::{Checkpoints, LAST, TrainingConfig, checkpoint_name, read_state};
 
 use super::origin::Origin;
 use super::preparation::{ReadyRun, preflight};
 use super::{Outcome, TrainSettings, train};
+use crate::checks::computation::AUTO_DTYPE;
 use crate::config::{RunConfig, differences, is_fixed};
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
+use crate::tasks::with_model;
 
 /// Continues the run in `folder` with `config`, which must describe the same
 /// data and architecture as the one the run was started with, from its last
@@ -49,7 +51,9 @@ pub fn resume(
         Some(origin) => origin.trained_with(folder, &saved)?,
         None => saved.clone(),
     };
-    let config = &with_found_tokens(config, &trained);
+    let mut config = with_choices(config, &trained);
+    config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
+    let config = &config;
     let changes = differences(&trained, config)?;
     let fixed: Vec<&str> =
         changes.iter().map(String::as_str).filter(|change| is_fixed(change)).collect();
@@ -67,7 +71,7 @@ pub fn resume(
             changes.join("; ")
         );
     }
-    preflight(config, settings, observer)?;
+    let config = &preflight(config, settings, observer)?;
     // A damaged tokenizer is found before anything is written.
     if let Some(origin) = &origin {
         let tokenizers = TokenizerPair::load(folder.root())?;
@@ -79,7 +83,7 @@ pub fn resume(
         }
     }
     if TokenizerPair::exists(folder.root()) {
-        let changes = Task::Translation.corpus_changes(&config.data, folder.root())?;
+        let changes = config.task.corpus_changes(&config.data, folder.root())?;
         if !changes.is_empty() && !settings.accept_changes {
             bail!(
                 "{}: the text is not what the run {}: {}; put it back, train a new run with --run, or go on with the new text with --accept-changes",
@@ -96,9 +100,11 @@ pub fn resume(
     let is_untried = origin.as_ref().is_none_or(|origin| origin.state.step == 0)
         || !changes.is_empty()
         || takes_more(&config.training, &saved.training);
-    let ready =
-        ReadyRun::new(folder, folder, config, settings, is_untried || settings.memory.is_some())?;
-    train(folder, settings, origin.as_ref(), ready, observer, stop)
+    let try_memory = is_untried || settings.memory.is_some();
+    with_model!(config.task, M => {
+        let ready = ReadyRun::<M>::new(folder, folder, config, settings, try_memory, observer)?;
+        train(folder, settings, origin.as_ref(), ready, observer, stop)
+    })
 }
 
 /// The checkpoint of this run called `name`, to go back to. What follows one of another run would
@@ -122,11 +128,15 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// `config`, with the token budget that `saved` has found where it leaves that open.
-fn with_found_tokens(config: &RunConfig, saved: &RunConfig) -> RunConfig {
+/// `config`, with the token budget and the type of the computation that `saved` has found where it
+/// leaves them open.
+fn with_choices(config: &RunConfig, saved: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if config.data.batching.max_tokens == AUTO {
         config.data.batching.max_tokens = saved.data.batching.max_tokens;
+    }
+    if config.dtype == AUTO_DTYPE {
+        config.dtype.clone_from(&saved.dtype);
     }
     config
 }

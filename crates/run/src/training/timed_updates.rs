@@ -1,8 +1,10 @@
 //! Updates that are made for the time that they take.
 
+use std::sync::atomic::AtomicBool;
+
 use anyhow::{Context, Result, bail};
 use taper_model::{Batch, Model};
-use taper_trainer::{Measured, Outcome, TrainingConfig, Updater};
+use taper_trainer::{DueUpdate, Measured, Outcome, TrainingConfig, Updater};
 
 /// Makes updates without data, checkpoints or validations around them.
 pub struct TimedUpdates<'a, M> {
@@ -42,16 +44,20 @@ impl<'a, M: Model> TimedUpdates<'a, M> {
             .update(
                 self.model,
                 self.training,
-                self.made,
-                self.learning_rate,
-                f64::INFINITY,
+                DueUpdate {
+                    step: self.made,
+                    learning_rate: self.learning_rate,
+                    loss_limit: f64::INFINITY,
+                },
                 batches,
+                &AtomicBool::new(false),
             )
             .map_err(anyhow::Error::from_boxed)
             .with_context(|| format!("step {}", self.made))?;
         match outcome {
             Outcome::Made(measured) => Ok(measured),
             Outcome::Skipped(why) => bail!("step {}: {why}", self.made),
+            Outcome::Stopped => bail!("step {}: stopped", self.made),
         }
     }
 }

@@ -138,6 +138,7 @@ mod tests {
                 score: 0.0,
                 log_probability: 0.0,
                 length: 0,
+                truncated: false,
                 tokens: vec![4; target],
                 alignment: None,
             };

@@ -10,8 +10,9 @@ use taper_model::{Inference, Transformer};
 use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
 use super::overlong::{LineLimit, Overlong, encode_long};
 use super::punctuation::join;
-use super::search::{TextPart, encode_sources, translate};
-use super::{Detail, LoadedRun, Translation, TranslationSettings, for_the_best};
+use super::search::{TextPart, encode_sources, translate, translate_under};
+use super::{Detail, Translation, TranslationSettings, for_the_best};
+use crate::LoadedRun;
 
 /// The translations of one line.
 #[derive(Debug, Serialize)]
@@ -21,6 +22,28 @@ pub struct TranslatedLine {
     /// What was done if the line was too long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlong: Option<Overlong>,
+}
+
+/// How many texts are of a line, and what was done if it is too long.
+type Cut = (usize, Option<Overlong>);
+
+/// The search for what is wanted of each line.
+fn decoding(settings: &TranslationSettings) -> DecodingConfig {
+    match settings.detail.all {
+        true => settings.decoding.clone(),
+        false => for_the_best(&settings.decoding),
+    }
+}
+
+/// The best translation of each line of a text.
+#[derive(Debug, Default)]
+pub(crate) struct BestTranslations {
+    /// In the order of the lines.
+    pub(crate) texts: Vec<String>,
+    /// Lines that were translated in parts because they have too many tokens.
+    pub(crate) overlong: usize,
+    /// Translations that end only because they had reached the maximum length.
+    pub(crate) truncated: usize,
 }
 
 /// A model, or several that decide together, applied to lines of text.
@@ -51,27 +74,31 @@ impl<'a> LineTranslator<'a> {
         Ok(translator)
     }
 
+    /// Translates with other settings from now on, by the same models and within the same limit.
+    pub fn set(&mut self, settings: &TranslationSettings) {
+        self.decoding = decoding(settings);
+        self.detail = settings.detail;
+    }
+
     /// A translator by `model` alone.
     pub(crate) fn of(
         model: &'a Transformer,
         tokenizers: &'a TokenizerPair,
         settings: &TranslationSettings,
     ) -> Self {
-        let TranslationSettings { decoding, overlong, max_source_tokens, detail, .. } = settings;
+        let TranslationSettings { overlong, max_source_tokens, detail, .. } = settings;
         let limit = LineLimit::new(*overlong, *max_source_tokens).within(model.config());
-        let decoding = if detail.all { decoding.clone() } else { for_the_best(decoding) };
         Self {
             tokenizers,
             model,
             members: vec![model.inference()],
-            decoding,
+            decoding: decoding(settings),
             limit,
             detail: *detail,
         }
     }
 
-    /// The best translation of each line, and how many lines were translated in parts because they
-    /// have too many tokens.
+    /// The best translation of each line.
     ///
     /// # Errors
     /// As [`Self::translate`].
@@ -79,18 +106,50 @@ impl<'a> LineTranslator<'a> {
         &self,
         lines: &[String],
         progress: impl FnMut(usize),
-    ) -> Result<(Vec<String>, usize)> {
-        let (mut texts, mut overlong) = (Vec::with_capacity(lines.len()), 0);
+    ) -> Result<BestTranslations> {
+        let mut found = BestTranslations::default();
         for line in self.translate(lines, &[], 1, progress)? {
-            let mut line = line?;
-            overlong += usize::from(line.overlong.is_some());
-            texts.push(if line.translations.is_empty() {
-                String::new()
-            } else {
-                line.translations.swap_remove(0).text
-            });
+            let line = line?;
+            let best = line.translations.into_iter().next();
+            found.overlong += usize::from(line.overlong.is_some());
+            found.truncated += usize::from(best.as_ref().is_some_and(|best| best.truncated));
+            found.texts.push(best.map_or_else(String::new, |best| best.text));
         }
-        Ok((texts, overlong))
+        Ok(found)
+    }
+
+    /// The best translation of each line under each of `lengths`, pairs of a length penalty and a
+    /// length reward, with a beam of `beam_size`; first all lines under the first of them. Each is
+    /// what [`Self::best`] gives under such settings.
+    ///
+    /// # Errors
+    /// As [`Self::translate`].
+    pub(crate) fn best_under(
+        &self,
+        lines: &[String],
+        beam_size: usize,
+        lengths: &[(f64, f64)],
+        progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<String>>> {
+        let (texts, cuts) = self.parts(lines, &[], 1)?;
+        let config = DecodingConfig { beam_size, n_best: 1, ..self.decoding.clone() };
+        let found = match self.members.as_slice() {
+            [one] => translate_under(one, self.tokenizers, &config, lengths, &texts, progress)?,
+            several => {
+                let ensemble = Ensemble::new(several)?;
+                translate_under(&ensemble, self.tokenizers, &config, lengths, &texts, progress)?
+            }
+        };
+        let mut whole = vec![Vec::with_capacity(lines.len()); lengths.len()];
+        let mut found = found.iter();
+        for (parts, _) in cuts {
+            let of_line: Vec<&Vec<String>> = found.by_ref().take(parts).collect();
+            for (at, whole) in whole.iter_mut().enumerate() {
+                let texts: Vec<&str> = of_line.iter().map(|part| part[at].as_str()).collect();
+                whole.push(join(&texts));
+            }
+        }
+        Ok(whole)
     }
 
     /// Translates `lines`, which are numbered from `first`; each begins with its entry of
@@ -108,18 +167,7 @@ impl<'a> LineTranslator<'a> {
         first: usize,
         progress: impl FnMut(usize),
     ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
-        let mut texts = Vec::with_capacity(lines.len());
-        let mut cuts = Vec::with_capacity(lines.len());
-        for (index, line) in lines.iter().enumerate() {
-            let (parts, overlong) =
-                self.limit.apply(self.tokenizers.source(), line, first + index)?;
-            for (source, part) in parts.iter().zip(0..) {
-                let prefix =
-                    if part == 0 { prefixes.get(index).map_or("", String::as_str) } else { "" };
-                texts.push(TextPart { source, prefix, line: first + index, part });
-            }
-            cuts.push((parts.len(), overlong));
-        }
+        let (texts, cuts) = self.parts(lines, prefixes, first)?;
         let mut found = self.search(&texts, progress)?.into_iter();
         let to_align: Vec<&str> =
             texts.iter().filter(|_| self.detail.alignments).map(|text| text.source).collect();
@@ -141,6 +189,28 @@ impl<'a> LineTranslator<'a> {
             Ok(lines) => lines.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error)],
         }))
+    }
+
+    /// The texts to translate, and how they divide into lines.
+    fn parts<'l>(
+        &self,
+        lines: &'l [String],
+        prefixes: &'l [String],
+        first: usize,
+    ) -> Result<(Vec<TextPart<'l>>, Vec<Cut>)> {
+        let mut texts = Vec::with_capacity(lines.len());
+        let mut cuts = Vec::with_capacity(lines.len());
+        for (index, line) in lines.iter().enumerate() {
+            let (parts, overlong) =
+                self.limit.apply(self.tokenizers.source(), line, first + index)?;
+            for (source, part) in parts.iter().zip(0..) {
+                let prefix =
+                    if part == 0 { prefixes.get(index).map_or("", String::as_str) } else { "" };
+                texts.push(TextPart { source, prefix, line: first + index, part });
+            }
+            cuts.push((parts.len(), overlong));
+        }
+        Ok((texts, cuts))
     }
 
     fn search(
@@ -268,6 +338,7 @@ fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
                 score: chosen.iter().map(|part| part.score).sum::<f64>() / chosen.len() as f64,
                 log_probability: chosen.iter().map(|part| part.log_probability).sum(),
                 length: chosen.iter().map(|part| part.length).sum(),
+                truncated: chosen.iter().any(|part| part.truncated),
                 tokens: chosen.iter().flat_map(|part| part.tokens.iter().copied()).collect(),
                 alignment: None,
             }

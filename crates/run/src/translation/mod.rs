@@ -2,7 +2,6 @@
 
 mod alignment;
 mod line_translator;
-mod loaded_run;
 mod overlong;
 mod punctuation;
 mod search;
@@ -11,13 +10,11 @@ mod settings;
 use serde::Serialize;
 
 pub use alignment::AlignedTokens;
+pub(crate) use line_translator::BestTranslations;
 pub use line_translator::{LineTranslator, TranslatedLine};
-pub use loaded_run::{LoadSettings, LoadedRun, require_unedited};
 pub use overlong::{LineLimit, Overlong, OverlongRule};
 pub use search::{by_line, encode_sources};
 pub use settings::{Detail, TranslationSettings, for_the_best};
-
-pub(crate) use loaded_run::build_model;
 
 /// One translation of one line.
 #[derive(Debug, Clone, Serialize)]
@@ -31,6 +28,9 @@ pub struct Translation {
     /// How many tokens that is of, the `</s>` of each part counted.
     #[serde(skip)]
     pub length: usize,
+    /// Whether it, or a part of it, ends only because it had reached the maximum length.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// Its tokens.
     #[serde(skip)]
     pub tokens: Vec<u32>,

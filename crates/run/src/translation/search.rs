@@ -103,6 +103,7 @@ pub(crate) fn translate<M: StepModel>(
                         score: hypothesis.score,
                         log_probability: hypothesis.log_probability,
                         length: hypothesis.length,
+                        truncated: hypothesis.truncated,
                         tokens: hypothesis.tokens,
                         alignment: None,
                     })
@@ -110,6 +111,29 @@ pub(crate) fn translate<M: StepModel>(
                 .collect()
         })
         .collect()
+}
+
+/// The best translation of each of `texts` under each of `lengths`, a length penalty and a length
+/// reward in place of those of `config`.
+///
+/// # Errors
+/// As [`translate`].
+pub(crate) fn translate_under<M: StepModel>(
+    model: &M,
+    tokenizers: &TokenizerPair,
+    config: &DecodingConfig,
+    lengths: &[(f64, f64)],
+    texts: &[TextPart<'_>],
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<Vec<String>>> {
+    let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
+    let sources = encode_sources(tokenizers, &lines)?;
+    let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
+    let found = Translator::new(model, config.clone())?
+        .translate_under(&sources, lengths, |chunk| progress(chunk.sentences_done))
+        .map_err(|error| by_line(error, "decoding", line_of))?;
+    let text = |tokens: Vec<u32>| Ok(single_line(tokenizers.target().decode(&tokens)?));
+    found.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
 }
 
 /// The error of `action` with the number of a line, counted from 1, where the search has the index

@@ -13,6 +13,9 @@ const TEMPORARY: &str = "tmp";
 /// The extension of a directory that stepped aside for a new one.
 const REPLACED: &str = "replaced";
 
+/// More bytes than a state or a pointer has.
+const MOST_BYTES: u64 = 1 << 24;
+
 /// Bytes that are read at once.
 const PIECE: u64 = 1 << 16;
 
@@ -154,9 +157,26 @@ pub(crate) fn remove_directory(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Reads a file whole; one that is not there is an error of its own.
+/// Reads a small file whole; one that is not there is an error of its own.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
-    fs::read(path).map_err(|error| cannot_read(path, error))
+    let file = open_regular(path)?;
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed("read", path))?;
+    if bytes.len() as u64 > MOST_BYTES {
+        let reason = format!("it is larger than {MOST_BYTES} bytes, which none of its kind is");
+        return Err(CheckpointError::Corrupt { path: path.to_owned(), reason });
+    }
+    Ok(bytes)
+}
+
+/// Opens a file, but no pipe, which one would wait for, and no device, which need not end.
+fn open_regular(path: &Path) -> Result<File, CheckpointError> {
+    let metadata = fs::metadata(path).map_err(|error| cannot_read(path, error))?;
+    if !metadata.is_file() {
+        let reason = "it is a folder, a pipe or a device, not a regular file".to_owned();
+        return Err(CheckpointError::Corrupt { path: path.to_owned(), reason });
+    }
+    File::open(path).map_err(|error| cannot_read(path, error))
 }
 
 fn cannot_read(path: &Path, error: io::Error) -> CheckpointError {
@@ -168,7 +188,7 @@ fn cannot_read(path: &Path, error: io::Error) -> CheckpointError {
 
 /// Opens a file, and checks that it is what was written.
 pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
-    let mut file = File::open(path).map_err(|error| cannot_read(path, error))?;
+    let mut file = open_regular(path)?;
     let got = file.metadata().map_err(failed("read", path))?.len();
     if got < entry.bytes {
         return Err(CheckpointError::Truncated {

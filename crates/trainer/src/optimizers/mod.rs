@@ -77,12 +77,16 @@ pub struct OptimizerConfig {
     /// Adam, AdamW or Lion.
     pub kind: OptimizerKind,
     /// Decay of the running mean of gradients; of Lion's momentum where its sign is taken.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub beta1: f64,
     /// Decay of the running mean of squared gradients; of Lion's momentum where it is kept.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub beta2: f64,
     /// Added to the root of the second moment; Lion has none.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub epsilon: f64,
     /// Weight decay of matrices; biases and normalisation gains are not decayed.
+    #[schemars(range(min = 0.0))]
     pub weight_decay: f64,
 }
 

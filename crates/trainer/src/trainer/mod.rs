@@ -20,7 +20,7 @@ use taper_model::{Batch, Model};
 
 use crate::checkpoints::Checkpoints;
 use crate::exchange::{agree, everyone, leaves_of};
-use crate::updates::{Fault, Outcome, Updater};
+use crate::updates::{DueUpdate, Fault, Outcome, Updater};
 use crate::{
     BoxError, Event, Observer, Position, Source, State, StopReason, TrainError, TrainingConfig,
     Validate,
@@ -105,15 +105,17 @@ impl<M: Model> Trainer<M> {
                 break reason;
             }
             let began = Instant::now();
-            let gathered = match self.gather(source) {
-                Ok(gathered) => gathered,
+            let gathered = match self.gather(source, stop) {
+                Ok(Some(gathered)) => gathered,
+                // Asked to stop, for which there is a reason now.
+                Ok(None) => continue,
                 Err(error) => {
                     self.save_interim(observer)?;
                     return Err(error);
                 }
             };
             self.settled = false;
-            let made = self.update(began, &gathered, observer)?;
+            let made = self.update(began, &gathered, observer, stop)?;
             self.state.training_seconds = clock.seconds();
             if made {
                 self.follow_up(validate, observer, &clock)?;
@@ -133,6 +135,7 @@ impl<M: Model> Trainer<M> {
         observer: &mut dyn Observer,
         clock: &Clock,
     ) -> Result<(), TrainError> {
+        self.tell_updated(observer);
         if self.state.step.is_multiple_of(self.config.log_every) {
             self.log(observer);
         }
@@ -186,25 +189,30 @@ impl<M: Model> Trainer<M> {
         Ok(everyone(self.updater.exchange(), own)?.into_iter().flatten().next())
     }
 
-    /// Makes one update or skips it; whether it was made.
+    /// Makes one update or skips it; whether it was made. One that `stop` ends midway has not been
+    /// begun.
     fn update(
         &mut self,
         began: Instant,
         gathered: &Gathered,
         observer: &mut dyn Observer,
+        stop: &AtomicBool,
     ) -> Result<bool, TrainError> {
         let Gathered { batches, count, next } = gathered;
         let step = self.state.step + 1;
         let rate = self.config.schedule.at(step, self.model.width(), self.config.max_updates);
-        let limit = self.state.loss_limit(self.config.spike_factor);
+        let loss_limit = self.state.loss_limit(self.config.spike_factor);
+        let due = DueUpdate { step, learning_rate: rate, loss_limit };
         let failed = |source| TrainError::Compute { action: "train", step, source };
-        let outcome = self
-            .updater
-            .update(&self.model, &self.config, step, rate, limit, batches)
-            .map_err(failed)?;
-        let begin = std::mem::replace(&mut self.state.position, *next);
-        self.saved = false;
+        let outcome =
+            self.updater.update(&self.model, &self.config, due, batches, stop).map_err(failed)?;
+        let begin = self.state.position;
+        if outcome != Outcome::Stopped {
+            self.state.position = *next;
+            self.saved = false;
+        }
         match outcome {
+            Outcome::Stopped => Ok(false),
             Outcome::Made(measured) => {
                 self.learning_rate = rate;
                 self.state.step = step;
@@ -237,24 +245,36 @@ impl<M: Model> Trainer<M> {
     }
 
     /// This process's micro-batches of the next update, with the number of all of them and the
-    /// position after them.
+    /// position after them; nothing if `stop` is set in a process before they are there.
     ///
     /// They may span two epochs, so that every update is of the same size; only the last epoch cuts
     /// short.
-    fn gather(&mut self, source: &mut dyn Source) -> Result<Gathered, TrainError> {
+    fn gather(
+        &mut self,
+        source: &mut dyn Source,
+        stop: &AtomicBool,
+    ) -> Result<Option<Gathered>, TrainError> {
         let begin = self.state.position;
-        let gathered = self.fetch(source);
+        let gathered = self.fetch(source, stop);
         let gathered = agree(self.updater.exchange(), gathered)?;
+        if everyone(self.updater.exchange(), gathered.is_none())?.contains(&true) {
+            return Ok(None);
+        }
+        let Some(gathered) = gathered else { return Ok(None) };
         let tokens: usize = gathered.batches.iter().map(Batch::tokens).sum();
         if everyone(self.updater.exchange(), tokens)?.iter().all(|&tokens| tokens == 0) {
             return Err(TrainError::NoData { epoch: begin.epoch, index: begin.index });
         }
-        Ok(gathered)
+        Ok(Some(gathered))
     }
 
-    fn fetch(&mut self, source: &mut dyn Source) -> Result<Gathered, TrainError> {
+    fn fetch(
+        &mut self,
+        source: &mut dyn Source,
+        stop: &AtomicBool,
+    ) -> Result<Option<Gathered>, TrainError> {
         let mut next = self.state.position;
-        let mut places = Vec::with_capacity(self.config.accumulation);
+        let mut places = Vec::new();
         while places.len() < self.config.accumulation {
             if self.config.max_epochs > 0 && next.epoch >= self.config.max_epochs {
                 break;
@@ -273,8 +293,14 @@ impl<M: Model> Trainer<M> {
         let count = places.len();
         let exchange = self.updater.exchange();
         let own = leaves_of(count, exchange.rank(), exchange.size());
-        let batches = places[own].iter().map(|&at| source.batch(at).map_err(cannot_fetch(at)));
-        Ok(Gathered { batches: batches.collect::<Result<_, _>>()?, count, next })
+        let mut batches = Vec::new();
+        for &at in &places[own] {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            batches.push(source.batch(at).map_err(cannot_fetch(at))?);
+        }
+        Ok(Some(Gathered { batches, count, next }))
     }
 
     /// What remains to be done when training ends.

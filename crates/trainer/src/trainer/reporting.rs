@@ -127,6 +127,17 @@ impl<M: Model> Trainer<M> {
         }
     }
 
+    /// Tells of an update that was made.
+    pub(super) fn tell_updated(&mut self, observer: &mut dyn Observer) {
+        if self.updater.exchange().rank() > 0 {
+            return;
+        }
+        let step = self.state.step;
+        if let Err(source) = observer.updated(step, self.state.training_seconds) {
+            self.unobserved.get_or_insert(TrainError::Observer { step, source });
+        }
+    }
+
     pub(super) fn timing(&self) -> Timing {
         let window = &self.state.window;
         let tokens_per_second =

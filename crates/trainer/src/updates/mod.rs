@@ -9,6 +9,7 @@ mod saved;
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use candle_core::{DType, Result as CandleResult, Tensor};
 use taper_model::{Batch, Model};
@@ -22,6 +23,22 @@ pub(crate) use leaf::{GradientTree, Leaf};
 pub use outcome::{Fault, Measured, Outcome};
 pub use rehearsal::rehearse;
 use roll::Roll;
+
+/// The update that is due.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DueUpdate {
+    /// Its number, from 1.
+    pub step: u64,
+    /// Its learning rate.
+    pub learning_rate: f64,
+    /// The loss above which it is not made, in nats a token; infinite for none.
+    pub loss_limit: f64,
+}
+
+/// What leads out of the sum of gradients between two micro-batches.
+#[derive(Debug, thiserror::Error)]
+#[error("asked to stop")]
+struct Stopped;
 
 /// Makes updates: an optimizer with its state, the moving average and the gradient buffers, all in
 /// the flat layout of the parameter store.
@@ -81,13 +98,13 @@ impl Updater {
         &mut *self.exchange
     }
 
-    /// Makes update `step` (from 1) on `batches`, which are this process's share of the
-    /// micro-batches, unless something is not finite or the loss is above `loss_limit` nats a
-    /// token.
+    /// Makes the update that is `due` on `batches`, which are this process's share of the
+    /// micro-batches, unless something is not finite or the loss is above its limit.
     ///
     /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the
     /// gradient of one batch k times as large, whatever their lengths: each contributes its sum
-    /// over the common total.
+    /// over the common total. Once `stop` is set no further micro-batch is begun, and the update is
+    /// not made.
     ///
     /// # Errors
     /// When the model refuses a batch, a parameter gets no gradient, the device has no memory left,
@@ -96,16 +113,22 @@ impl Updater {
         &mut self,
         model: &impl Model,
         config: &TrainingConfig,
-        step: u64,
-        learning_rate: f64,
-        loss_limit: f64,
+        due: DueUpdate,
         batches: &[Batch],
+        stop: &AtomicBool,
     ) -> Result<Outcome, BoxError> {
+        let DueUpdate { step, learning_rate, loss_limit } = due;
         let store = model.parameters();
         let roll = Roll::call(&mut *self.exchange, batches)?;
         // No thread of the pool may wait for another process: in one process, that might need it.
-        let (mut sums, losses) =
-            in_waking_pool(|| self.sum_leaves(model, config, step, &roll, batches))?;
+        let summed = in_waking_pool(|| self.sum_leaves(model, config, step, &roll, batches, stop));
+        // What one process was asked, all of them do.
+        let stopped = summed.as_ref().is_err_and(|error| error.is::<Stopped>());
+        if everyone(&mut *self.exchange, stopped)?.contains(&true) {
+            self.gradients.free(summed.into_iter().flat_map(|(sums, _)| sums));
+            return Ok(Outcome::Stopped);
+        }
+        let (mut sums, losses) = summed?;
         let measured = match Measured::total(everyone(&mut *self.exchange, losses)?.concat()) {
             Ok(measured) => measured,
             Err(fault) => {
@@ -142,10 +165,14 @@ impl Updater {
         step: u64,
         roll: &Roll,
         batches: &[Batch],
+        stop: &AtomicBool,
     ) -> Result<(Vec<Gradients>, Vec<Measured>), BoxError> {
         let (total, composed, first) = (roll.total, self.composed, roll.own().start);
         let mut losses: Vec<Measured> = Vec::with_capacity(batches.len());
         let mut gradient = |number: usize, sum: &mut Gradients| {
+            if !losses.is_empty() && stop.load(Ordering::Relaxed) {
+                return Err(Stopped.into());
+            }
             if losses.last().is_some_and(|loss| !loss.objective_sum.is_finite()) {
                 return Ok(());
             }

@@ -94,6 +94,8 @@ pub enum Outcome {
     Made(Measured),
     /// They did not, because of this.
     Skipped(Fault),
+    /// They did not: between two micro-batches it was asked to stop.
+    Stopped,
 }
 
 /// Why an update is not made.

@@ -130,7 +130,7 @@ fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> 
             paths.len()
         );
     };
-    let mut streams = vec![Vec::new(); count];
+    let mut streams: Vec<Vec<String>> = Vec::new();
     for (number, line) in read_trimmed(path)?.iter().enumerate() {
         let fields: Vec<&str> = line.splitn(count, '\t').collect();
         if fields.len() != count {
@@ -141,10 +141,14 @@ fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> 
                 fields.len()
             );
         }
+        // As many as there are, not as were asked for: any number can be.
+        streams.resize(count, Vec::new());
         for (stream, field) in streams.iter_mut().zip(fields) {
             stream.push(field.to_owned());
         }
     }
+    // One of no line, whose number is then compared.
+    streams.resize(streams.len().max(1), Vec::new());
     Ok(streams)
 }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
+use sha2::{Digest, Sha256};
 use taper_data::LineReader;
 
 use super::is_stream;
@@ -53,7 +54,7 @@ impl Input {
     pub(super) fn open(arguments: &TextArguments) -> Result<Self> {
         let text = match &arguments.input {
             Some(path) if !is_standard_stream(path) => Source::open(path)?,
-            _ => Source { lines: standard_input(), total: None },
+            _ => Source { lines: standard_input(), total: None, hash: String::new() },
         };
         if arguments.prefix.as_deref().is_some_and(is_standard_stream) {
             bail!("--prefix -: standard input is for the text; name a file");
@@ -71,6 +72,30 @@ impl Input {
         let (most, limit) =
             arguments.window.map_or((FIRST_WINDOW, WINDOW), |lines| (lines.get(), lines.get()));
         Ok(Self { text, prefixes, most, limit })
+    }
+
+    /// Passes over so many lines, whose translations are there.
+    ///
+    /// # Errors
+    /// When a line cannot be read, or there are fewer.
+    pub(super) fn skip(&mut self, count: usize) -> Result<()> {
+        for _ in 0..count {
+            let line = self.text.lines.next_line()?;
+            let prefix = match &mut self.prefixes {
+                Some(prefixes) => prefixes.lines.next_line()?,
+                None => Some(String::new()),
+            };
+            if line.is_none() || prefix.is_none() {
+                bail!("--continue: {count} lines are translated, but the text has fewer");
+            }
+        }
+        Ok(())
+    }
+
+    /// The SHA-256 of the text, and of the prefixes, where they are files.
+    pub(super) fn hashes(&self) -> Vec<String> {
+        let sources = [Some(&self.text), self.prefixes.as_ref()];
+        sources.into_iter().flatten().map(|source| source.hash.clone()).collect()
     }
 
     /// How many lines there are to translate, where that is known.
@@ -135,13 +160,20 @@ fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
 struct Source {
     lines: LineReader,
     total: Option<u64>,
+    /// The SHA-256 of those; nothing of a stream.
+    hash: String,
 }
 
 impl Source {
     fn open(path: &Path) -> Result<Self> {
         // A pipe can be read only once, and its faults are found on the way.
-        let total = if is_stream(path) { None } else { Some(check(path)?) };
-        Ok(Self { lines: LineReader::open(path)?, total })
+        let (total, hash) = if is_stream(path) {
+            (None, String::new())
+        } else {
+            let (total, hash) = check(path)?;
+            (Some(total), hash)
+        };
+        Ok(Self { lines: LineReader::open(path)?, total, hash })
     }
 
     /// Checks, at its end, that the text has the lines that were counted.
@@ -158,9 +190,13 @@ impl Source {
     }
 }
 
-/// The number of lines of a file in which nothing is wrong.
-fn check(path: &Path) -> Result<u64> {
-    let mut lines = LineReader::open(path)?;
-    while lines.next_line()?.is_some() {}
-    Ok(lines.line())
+/// The number of lines of a file in which nothing is wrong, and their SHA-256.
+fn check(path: &Path) -> Result<(u64, String)> {
+    let (mut lines, mut hash) = (LineReader::open(path)?, Sha256::new());
+    while let Some(line) = lines.next_line()? {
+        hash.update(line.as_bytes());
+        hash.update(b"\n");
+    }
+    let hash = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((lines.line(), hash))
 }

@@ -2,15 +2,17 @@
 //! at all.
 
 use std::cell::RefCell;
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
+use super::continuation::{Order, Progress};
 use super::is_stream;
-use crate::signals::{end, on_signal};
+use crate::arguments::Form;
+use crate::signals::on_signal;
 use crate::text::{is_standard_stream, say, standard_output};
 use taper_run::folder::files::{put_in_place, with_suffix};
 
@@ -27,16 +29,20 @@ enum Target {
 impl Output {
     /// Standard output, also called `-`, a pipe or a device, or the file at `path`, which must not
     /// exist and which is made at once under another name: that the disk refuses it is to be
-    /// known before hours of work.
+    /// known before hours of work. With `continued`, what there is of it under that name, in this
+    /// form.
     ///
     /// # Errors
-    /// When the file exists or cannot be made.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self> {
+    /// When the file exists or cannot be made, or there is nothing to continue.
+    pub(super) fn open(path: Option<&Path>, continued: Option<Form>) -> Result<Self> {
         let stream = |to: Box<dyn Write>, name| Ok(Self(Target::Stream(RefCell::new(to), name)));
         let Some(path) = path.filter(|path| !is_standard_stream(path)) else {
+            if continued.is_some() {
+                bail!("--continue goes with --output FILE, of which FILE.part is there");
+            }
             return stream(Box::new(standard_output()?), "standard output".to_owned());
         };
-        if is_stream(path) {
+        if is_stream(path) && continued.is_none() {
             let shown = path.display();
             return match OpenOptions::new().write(true).open(path) {
                 Ok(to) => stream(Box::new(to), shown.to_string()),
@@ -45,9 +51,13 @@ impl Output {
                 }
             };
         }
-        let file = Arc::new(Mutex::new(Partial::create(path)?));
+        let partial = match continued {
+            Some(form) => Partial::reopen(path, form)?,
+            None => Partial::create(path)?,
+        };
+        let file = Arc::new(Mutex::new(partial));
         let of_handler = Arc::clone(&file);
-        on_signal(move || {
+        on_signal(move |signal| {
             let partial = lock(&of_handler);
             say(if partial.lines > 0 || partial.whole {
                 "\nstopped"
@@ -55,9 +65,28 @@ impl Output {
                 "\nstopped before the first lines were done; nothing is kept"
             });
             partial.give_up();
-            end();
+            signal.end();
         })?;
         Ok(Self(Target::File(file)))
+    }
+
+    /// Lines of the text whose translations it has already.
+    pub(super) fn lines(&self) -> usize {
+        match &self.0 {
+            Target::File(file) => lock(file).lines,
+            Target::Stream(..) => 0,
+        }
+    }
+
+    /// Records what the translation is begun with, or compares it with what was recorded.
+    ///
+    /// # Errors
+    /// When it is continued otherwise than it was begun, or the disk refuses.
+    pub(super) fn begin(&self, order: &Order) -> Result<()> {
+        match &self.0 {
+            Target::File(file) => lock(file).begin(order),
+            Target::Stream(..) => Ok(()),
+        }
     }
 
     /// Writes the translations of the next line of the text, so that they outlive the process.
@@ -101,6 +130,15 @@ fn lock(file: &Mutex<Partial>) -> MutexGuard<'_, Partial> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Refuses a file that another process writes to.
+fn own(file: &File, path: &Path) -> Result<()> {
+    // A file system without locks cannot tell.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        bail!("{}: another process is writing to it; wait for it", path.display());
+    }
+    Ok(())
+}
+
 /// A file that is not whole yet.
 #[derive(Debug)]
 struct Partial {
@@ -109,6 +147,8 @@ struct Partial {
     /// The name that it has.
     partial: PathBuf,
     file: File,
+    /// Whether another process has begun it.
+    continued: bool,
     /// Lines of the text whose translations it holds.
     lines: usize,
     /// The bytes of those.
@@ -117,7 +157,8 @@ struct Partial {
 }
 
 impl Partial {
-    fn create(path: &Path) -> Result<Self> {
+    /// The name at `path`, where nothing is yet, and the name that it has until it is whole.
+    fn names(path: &Path) -> Result<(PathBuf, PathBuf)> {
         let shown = path.display();
         let Some(name) = path.file_name() else {
             bail!("--output {shown} is not the name of a file")
@@ -127,19 +168,48 @@ impl Partial {
                 "{shown} exists already and is left as it is: choose another --output or remove it"
             );
         }
+        // `name/` is the file `name`.
+        let path = path.with_file_name(name);
+        // Not the suffix of a run's own files, of which `taper resume` clears up what is not whole.
+        let partial = with_suffix(&path, ".part");
+        Ok((path, partial))
+    }
+
+    /// What a process that was stopped has left of `path`, its whole lines.
+    fn reopen(path: &Path, form: Form) -> Result<Self> {
+        let (path, partial) = Self::names(path)?;
+        let shown = partial.display();
+        if let Some(kind) = taper_data::not_a_file(&partial) {
+            bail!("--continue: {shown} is {kind}");
+        }
+        let mut file = match OpenOptions::new().read(true).write(true).open(&partial) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("--continue: there is no {shown}; leave the option out to begin")
+            }
+            Err(error) => bail!("--continue: {shown} cannot be written: {error}"),
+        };
+        own(&file, &partial)?;
+        let Progress { lines, bytes } =
+            Progress::of(&mut file, form).with_context(|| format!("--continue: {shown}"))?;
+        file.set_len(bytes)
+            .and_then(|()| file.seek(SeekFrom::Start(bytes)))
+            .with_context(|| format!("cannot write {shown}"))?;
+        Ok(Self { path, partial, file, continued: true, lines, bytes, whole: false })
+    }
+
+    fn create(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let (path, partial) = Self::names(path)?;
         if path.extension().is_some_and(|extension| extension == "gz" || extension == "zst") {
             bail!(
                 "--output {shown}: the text is not compressed, and would not be read again under this name; choose another"
             );
         }
-        // `name/` is the file `name`.
-        let path = path.with_file_name(name);
-        // Not the suffix of a run's own files, of which `taper resume` clears up what is not whole.
-        let partial = with_suffix(&path, ".part");
         let file = match File::create_new(&partial) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
-                "{} exists already: another translation to {shown} was stopped, or is going on; move it away, or choose another --output",
+                "{} exists already: another translation to {shown} was stopped, or is going on; go on with it by --continue, move it away, or choose another --output",
                 partial.display()
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -151,7 +221,17 @@ impl Partial {
                 bail!("--output {shown} cannot be written: {error}; choose another --output")
             }
         };
-        Ok(Self { path, partial, file, lines: 0, bytes: 0, whole: false })
+        own(&file, &partial)?;
+        Ok(Self { path, partial, file, continued: false, lines: 0, bytes: 0, whole: false })
+    }
+
+    /// Where it is recorded what it was begun with.
+    fn order(&self) -> PathBuf {
+        with_suffix(&self.partial, ".json")
+    }
+
+    fn begin(&self, order: &Order) -> Result<()> {
+        if self.continued { order.require(&self.order()) } else { order.save(&self.order()) }
     }
 
     fn append(&mut self, text: &str) -> Result<()> {
@@ -170,6 +250,8 @@ impl Partial {
         put_in_place(file, partial, path)
             .with_context(|| format!("cannot write {}", path.display()))?;
         self.whole = true;
+        // Nothing depends on it any more.
+        let _ = fs::remove_file(self.order());
         Ok(())
     }
 
@@ -180,12 +262,13 @@ impl Partial {
             say(&format!("{path} is complete"));
         } else if lines > 0 {
             say(&format!(
-                "{lines} lines were translated and are in {partial}; line {} is the next",
+                "{lines} lines were translated and are in {partial}; line {} is the next: the same command with --continue goes on there",
                 lines + 1
             ));
         } else {
             // Should it stay, the next attempt says so.
             let _ = fs::remove_file(&self.partial);
+            let _ = fs::remove_file(self.order());
         }
     }
 }

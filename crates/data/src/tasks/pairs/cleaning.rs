@@ -19,6 +19,8 @@ pub enum DropReason {
     TooLong,
     /// One side is more than `max_ratio` times as long as the other.
     Ratio,
+    /// The same pair stood there before.
+    Duplicate,
 }
 
 /// How many pairs were dropped for each reason. A pair counts once, under the first reason that
@@ -35,6 +37,9 @@ pub struct Dropped {
     pub too_long: u64,
     /// Pairs of too unequal lengths.
     pub ratio: u64,
+    /// Pairs that stood there before.
+    #[serde(default)]
+    pub duplicate: u64,
 }
 
 impl Dropped {
@@ -46,17 +51,19 @@ impl Dropped {
             DropReason::TooShort => &mut self.too_short,
             DropReason::TooLong => &mut self.too_long,
             DropReason::Ratio => &mut self.ratio,
+            DropReason::Duplicate => &mut self.duplicate,
         } += 1;
     }
 
     /// Each reason in words with its count.
-    pub fn reasons(&self) -> [(&'static str, u64); 5] {
+    pub fn reasons(&self) -> [(&'static str, u64); 6] {
         [
             ("empty source", self.empty_source),
             ("empty target", self.empty_target),
             ("too short", self.too_short),
             ("too long", self.too_long),
             ("length ratio", self.ratio),
+            ("duplicate", self.duplicate),
         ]
     }
 

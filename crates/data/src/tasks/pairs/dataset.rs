@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::draws::Draws;
 use crate::tasks::pairs::cache::{Pair, PairCache};
+use crate::tasks::pairs::largest::Rows;
 use crate::tasks::pairs::subwords::PairSampler;
 use crate::text::cache::Key;
 use crate::{
@@ -16,6 +18,9 @@ use crate::{
 /// taken to be a little more.
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
+
+/// The key of draws that decide which pairs of a corpus an epoch takes.
+const WEIGHTS: u64 = 6;
 
 /// The seed of the epochs that the report takes as its examples.
 const EXAMPLE: u64 = 0;
@@ -31,19 +36,31 @@ pub struct PairDataset {
     sampler: Option<PairSampler>,
     /// So many epochs, the first, go in both directions.
     bidirectional_epochs: u64,
+    /// The corpora one after the other: where each ends among the pairs, and how often an epoch
+    /// goes through it.
+    corpora: Vec<(usize, f64)>,
 }
 
 impl PairDataset {
-    /// Opens the cache at `path`, if it is whole and has this key, for so many epochs in both
-    /// directions before the others.
+    /// Opens the cache at `path`, if it is whole and has this key, for corpora of these weights and
+    /// so many epochs in both directions before the others.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
         batching: &BatchingConfig,
+        weights: &[f64],
         bidirectional_epochs: u64,
     ) -> Result<Option<Self>> {
-        Ok(PairCache::open(path, key)?.map(|(cache, report)| {
-            let mut dataset = Self { cache, report, sampler: None, bidirectional_epochs };
+        Ok(PairCache::open(path, key)?.map(|(cache, mut report): (PairCache, DataReport)| {
+            let mut end = 0;
+            let corpora = report.corpora.iter_mut().zip(weights).map(|(corpus, weight)| {
+                // Weights are no part of the cache either.
+                corpus.weight = *weight;
+                end += corpus.pairs_kept as usize;
+                (end, *weight)
+            });
+            let corpora = corpora.collect();
+            let mut dataset = Self { cache, report, sampler: None, bidirectional_epochs, corpora };
             // Batching settings are no part of the cache, so that changing them costs no
             // tokenising.
             let of = |epoch| PairPlan::new(&dataset, batching, EXAMPLE, epoch).report(&dataset);
@@ -76,10 +93,31 @@ impl PairDataset {
         &self.report
     }
 
-    /// The number of pairs that an epoch goes through: those of the data set, and in a
-    /// bidirectional epoch each of them turned round as well.
-    pub fn pairs_in(&self, epoch: u64) -> usize {
-        if epoch < self.bidirectional_epochs { 2 * self.len() } else { self.len() }
+    /// The pairs that an epoch goes through, in their order: those of the data set, each as often
+    /// as its corpus weighs, and in a bidirectional epoch each of them turned round as well.
+    pub fn pairs_in(&self, seed: u64, epoch: u64) -> Vec<u32> {
+        // The number fits: preparing a split sees to it.
+        let all = self.len() as u32;
+        let mut pairs: Vec<u32> = if self.corpora.iter().all(|(_, weight)| *weight == 1.0) {
+            (0..all).collect()
+        } else {
+            let draws = Draws::new(seed, epoch, WEIGHTS);
+            let mut corpora = self.corpora.iter().peekable();
+            (0..all)
+                .flat_map(|pair| {
+                    while corpora.next_if(|(end, _)| *end <= pair as usize).is_some() {}
+                    let weight = corpora.peek().map_or(1.0, |(_, weight)| *weight);
+                    let drawn = draws.unit(u64::from(pair)) < weight.fract();
+                    std::iter::repeat_n(pair, weight.trunc() as usize + usize::from(drawn))
+                })
+                .collect()
+        };
+        if epoch < self.bidirectional_epochs {
+            pairs.extend_from_within(..);
+            let half = pairs.len() / 2;
+            pairs[half..].iter_mut().for_each(|pair| *pair += all);
+        }
+        pairs
     }
 
     /// Reads a pair. From [`PairDataset::len`] on the pairs come again, turned round: translated from
@@ -136,6 +174,35 @@ impl PairDataset {
             Some(sampler) => (sampler.max_tokens + 1, sampler.max_tokens + 1),
             None => (longest_source, longest_target),
         }
+    }
+
+    /// The rows of the source and target sides of an epoch of either kind, all of `longest` ids if
+    /// that is given.
+    fn rows(&self, longest: Option<usize>) -> [Rows; 2] {
+        // An epoch may have a pair as often as its corpus weighs, rounded up.
+        let (mut first, mut corpora) = (0, Vec::with_capacity(self.corpora.len()));
+        for &(end, weight) in &self.corpora {
+            corpora.push((first..end, weight.ceil() as usize));
+            first = end;
+        }
+        corpora.push((first..self.len(), 1));
+        if let Some(longest) = longest {
+            let rows = corpora.iter().map(|(pairs, times)| pairs.len() * times).sum();
+            return [(), ()].map(|()| Rows::alike(rows, longest));
+        }
+        let [mut source, mut target] = [Rows::default(), Rows::default()];
+        for (pairs, times) in corpora {
+            for pair in pairs {
+                source.push(self.source_length(pair) + 1, times);
+                target.push(self.target_length(pair) + 1, times);
+            }
+        }
+        if self.bidirectional_epochs > 0 {
+            // Either side has either language, though not in one batch.
+            let either = source.or(&target);
+            return [either.clone(), either];
+        }
+        [source, target]
     }
 
     /// The batch of these pairs, in this order: the sources, each with `</s>`, and the targets, each
@@ -207,28 +274,25 @@ impl Dataset for PairDataset {
         source.max(target)
     }
 
-    /// Rows as long as the longest of the corpus, as many as the budget of each side holds; at
-    /// least one, as in training.
+    fn most_tokens(&self) -> usize {
+        let [source, target] = self.rows(None);
+        source.tokens().max(target.tokens())
+    }
+
+    /// The longest rows of each side, as many as the budget holds and as there are: a pair may be
+    /// long on one side and short on the other, so that both are filled.
     fn largest_batch(&self, tokens: usize) -> Batch {
-        let (source, target) = self.longest_rows();
-        let [mut sources, mut targets] = [Stream::default(), Stream::default()];
-        let mut push = |source: usize, target: usize| {
-            sources.push(std::iter::repeat_n(END, source));
-            targets.push(std::iter::repeat_n(END, target));
-        };
-        push(source, target);
-        let (mut source_left, mut target_left) =
-            (tokens.saturating_sub(source), tokens.saturating_sub(target));
-        // A pair may be long on one side and short on the other, so that both are filled.
-        while source_left > 0 || target_left > 0 {
-            let (source, target) = (source.min(source_left), target.min(target_left));
-            push(source.max(1), target.max(1));
-            source_left -= source;
-            target_left -= target;
-        }
-        let answers = targets.ids.clone();
-        let indices = vec![0; targets.lengths.len()];
-        Batch { streams: vec![sources, targets], asked: None, answers, indices }
+        let longest = self.sampler.as_ref().map(|sampler| sampler.max_tokens + 1);
+        let lengths = self.rows(longest).map(|rows| rows.longest(tokens));
+        let count = lengths.iter().map(Vec::len).max().unwrap_or(0);
+        let streams = lengths.map(|mut lengths| {
+            lengths.resize(count, 1);
+            let mut stream = Stream::default();
+            lengths.iter().for_each(|&length| stream.push(std::iter::repeat_n(END, length)));
+            stream
+        });
+        let answers = streams[1].ids.clone();
+        Batch { streams: streams.into(), asked: None, answers, indices: vec![0; count] }
     }
 }
 

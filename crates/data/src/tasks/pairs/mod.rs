@@ -3,11 +3,11 @@
 pub(crate) mod cache;
 pub(crate) mod cleaning;
 pub(crate) mod dataset;
-pub(crate) mod parquet_reader;
+pub(crate) mod hold_out;
+pub(crate) mod largest;
 pub(crate) mod plan;
 pub(crate) mod prepare;
 pub(crate) mod reader;
-pub(crate) mod records;
 pub(crate) mod report;
 pub(crate) mod subwords;
 pub(crate) mod tokenizers;

@@ -9,7 +9,7 @@ use crate::{Batch, BatchingConfig, BatchingReport, Epoch, PairDataset, Result};
 pub struct PairPlan {
     /// What the data set's subwords are sampled for, where they are.
     epoch: Option<Epoch>,
-    /// Each pair of the epoch once, batch after batch.
+    /// The pairs of the epoch, batch after batch.
     order: Vec<u32>,
     /// The range of `order` of each batch, in the order of the epoch.
     batches: Vec<(u32, u32)>,
@@ -29,15 +29,16 @@ impl PairPlan {
     /// 2`, then cut into batches as full as the budget allows, which are shuffled. Pairs of one
     /// length thus meet others in each epoch. A pair beyond the budget makes a batch by itself.
     pub fn new(dataset: &PairDataset, config: &BatchingConfig, seed: u64, epoch: u64) -> Self {
-        // The number of pairs fits: twice a data set is fewer than 2^32.
-        let mut order: Vec<u32> = (0..dataset.pairs_in(epoch) as u32).collect();
+        let pairs = dataset.pairs_in(seed, epoch);
+        // Places in `pairs`, not pairs: a pair that comes twice is drawn for twice.
+        let mut order: Vec<u32> = (0..pairs.len() as u32).collect();
         if config.shuffle {
             Draws::new(seed, epoch, purpose::PAIRS).shuffle(&mut order);
             if config.group_by_length {
                 let noise = Draws::new(seed, epoch, purpose::LENGTHS);
-                order.sort_by_cached_key(|&pair| {
-                    let (source, target) = lengths(dataset, pair);
-                    let factor = 1.0 + config.length_noise * (noise.unit(u64::from(pair)) - 0.5);
+                order.sort_by_cached_key(|&place| {
+                    let (source, target) = lengths(dataset, pairs[place as usize]);
+                    let factor = 1.0 + config.length_noise * (noise.unit(u64::from(place)) - 0.5);
                     // In 1/16 tokens: fine enough to order by, and an integer to compare. The
                     // target first, since the decoder and the output layer cost
                     // most.
@@ -46,6 +47,7 @@ impl PairPlan {
                 });
             }
         }
+        order.iter_mut().for_each(|place| *place = pairs[*place as usize]);
         let mut batches = cut(dataset, config, &order);
         if config.shuffle {
             Draws::new(seed, epoch, purpose::BATCHES).shuffle(&mut batches);

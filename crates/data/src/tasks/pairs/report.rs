@@ -15,16 +15,37 @@ pub struct DataReport {
     pub pairs_kept: u64,
     /// Pairs that do not, by reason.
     pub dropped: Dropped,
+    /// Pairs that were not read as training text because their source is held out for validation.
+    #[serde(default)]
+    pub held_out: u64,
+    /// The corpora of the split, one after the other.
+    #[serde(default)]
+    pub corpora: Vec<CorpusReport>,
     /// The source side of the pairs kept.
     pub source: SideReport,
     /// The target side of the pairs kept.
     pub target: SideReport,
     /// What batches of the pairs are like, in an epoch drawn as an example.
     pub batching: BatchingReport,
-    /// SHA-256 of the files as they lie on disk.
+    /// SHA-256 of the text, decompressed.
     pub text_hash: String,
     /// The hash of the tokenizers.
     pub tokenizer_hash: String,
+}
+
+/// What a corpus of a split contributes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CorpusReport {
+    /// What it is called.
+    pub name: String,
+    /// Pairs in its files.
+    pub pairs_read: u64,
+    /// Those that remain after cleaning.
+    pub pairs_kept: u64,
+    /// How often an epoch goes through them.
+    pub weight: f64,
+    /// What stands before each source sentence, or nothing.
+    pub tag: String,
 }
 
 /// One side of the pairs kept. Tokens do not include end marks.

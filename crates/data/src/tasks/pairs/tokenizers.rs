@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Cleaner, DataConfig, PairReader, Result, Tokenizer, TokenizerPair};
+use crate::{Cleaner, DataConfig, PairReader, Result, Tokenizer, TokenizerConfig, TokenizerPair};
 
 impl TokenizerPair {
     /// Trains on the training split, or loads the files that the configuration names.
@@ -11,6 +11,10 @@ impl TokenizerPair {
     ///
     /// As for [`Tokenizer::train`], [`Tokenizer::load`] and [`PairReader`].
     pub fn train(config: &DataConfig) -> Result<Self> {
+        // Each tag takes a place in the vocabulary of what it stands in.
+        let tags = config.tags();
+        let room = config.tokenizer.vocabulary_size.saturating_sub(tags.len());
+        let source = &TokenizerConfig { vocabulary_size: room, ..config.tokenizer.clone() };
         let settings = &config.tokenizer;
         match (&settings.path, &settings.target_path) {
             (Some(source), Some(target)) => {
@@ -22,16 +26,19 @@ impl TokenizerPair {
                     Ok((source, target)) => vec![Ok(source), Ok(target)],
                     Err(error) => vec![Err(error)],
                 });
-                Tokenizer::train(settings, config.nfkc, config.lowercase, texts).map(Self::joint)
+                let trained = Tokenizer::train(source, config.nfkc, config.lowercase, texts)?;
+                trained.with_tags(&tags).map(Self::joint)
             }
             (None, _) => {
-                let train = |texts: &mut dyn Iterator<Item = Result<String>>| {
+                type Texts<'a> = &'a mut dyn Iterator<Item = Result<String>>;
+                let train = |settings: &TokenizerConfig, texts: Texts<'_>| {
                     Tokenizer::train(settings, config.nfkc, config.lowercase, texts)
                 };
                 // The corpus is read once for each side rather than held in memory.
                 Ok(Self::separate(
-                    train(&mut training_pairs(config)?.map(|pair| Ok(pair?.0)))?,
-                    train(&mut training_pairs(config)?.map(|pair| Ok(pair?.1)))?,
+                    train(source, &mut training_pairs(config)?.map(|pair| Ok(pair?.0)))?
+                        .with_tags(&tags)?,
+                    train(settings, &mut training_pairs(config)?.map(|pair| Ok(pair?.1)))?,
                 ))
             }
         }
@@ -59,6 +66,7 @@ fn training_pairs(
     let cleaner = Cleaner::new(&config.cleaning);
     let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
     Ok(PairReader::open(config, &config.train)?
+        .without_tags()
         .filter(move |pair| match pair {
             Ok(pair) => cleaner.check_text(&pair.source, &pair.target).is_ok(),
             Err(_) => true,

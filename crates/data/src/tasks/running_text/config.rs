@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct RunningTextConfig {
     /// Tokens of a block, which is as far back as a prediction looks.
+    #[schemars(range(min = 1))]
     pub block_length: usize,
     /// The share of the training text, its end, that is not trained but validated on where
     /// `data.validation` is empty; 0 for none.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub hold_out: f64,
     /// What a document is. `</s>` stands between two.
     pub documents: Documents,
@@ -22,13 +24,6 @@ pub struct RunningTextConfig {
 impl Default for RunningTextConfig {
     fn default() -> Self {
         Self { block_length: 256, hold_out: 0.0, documents: Documents::Files }
-    }
-}
-
-impl RunningTextConfig {
-    /// Whether nothing differs from the default, as in the recipes of other tasks.
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

@@ -104,7 +104,7 @@ impl Dataset for TextDataset {
 }
 
 /// The blocks of a batch; one at least, as a sentence beyond the budget makes a batch.
-fn rows(batching: &BatchingConfig, block_length: usize) -> usize {
+pub(crate) fn rows(batching: &BatchingConfig, block_length: usize) -> usize {
     let limit = match batching.max_sentences {
         0 => usize::MAX,
         limit => limit,

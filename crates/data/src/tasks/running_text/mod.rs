@@ -1,5 +1,6 @@
 //! Language modelling: running text as one row of ids, cut into blocks.
 
+pub(crate) mod blocks;
 pub(crate) mod config;
 pub(crate) mod dataset;
 pub(crate) mod prepare;

@@ -10,8 +10,8 @@ use crate::text::cache::{CACHE_FOLDER, CacheWriter, Key};
 use crate::text::fingerprint::Fingerprint;
 use crate::text::segmentation::Layout;
 use crate::{
-    DataConfig, END, Error, Format, Prepared, Result, TextDataset, TextReport, Tokenizer,
-    TokenizerPair, UNKNOWN, split_name,
+    Corpora, Corpus, DataConfig, END, Error, Format, Prepared, Result, TextDataset, TextReport,
+    Tokenizer, TokenizerPair, split_name,
 };
 
 /// Passages, and bytes of text, that are read before they are tokenised together, in parallel.
@@ -26,17 +26,35 @@ const CHUNK_BYTES: usize = 1 << 24;
 pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
     let (text, tokenizer) = (&config.text, &config.tokenizer);
-    if text.block_length == 0 {
-        return wrong("data.text.block_length", "must be at least 1");
-    }
-    if !(0.0..1.0).contains(&text.hold_out) {
-        return wrong("data.text.hold_out", "must be at least 0 and below 1");
-    }
     if text.hold_out > 0.0 && !config.validation.is_empty() {
         return wrong(
             "data.text.hold_out",
             "holds validation text out of the training text, but data.validation names some: set one of the two to 0 or \"\"",
         );
+    }
+    if config.hold_out > 0 {
+        return wrong(
+            "data.hold_out",
+            "is for sentence pairs; running text has data.text.hold_out",
+        );
+    }
+    for (key, split) in [
+        ("data.train", &config.train),
+        ("data.validation", &config.validation),
+        ("data.test", &config.test),
+    ] {
+        let plain = |corpus: &Corpus| Corpus {
+            stem: corpus.stem.clone(),
+            file: corpus.file.clone(),
+            name: corpus.name.clone(),
+            ..Corpus::default()
+        };
+        if split.iter().any(|corpus| *corpus != plain(corpus)) {
+            return wrong(
+                key,
+                "names what is for sentence pairs; running text is a name in data.dir, or { file = \"text.txt\" }",
+            );
+        }
     }
     if config.format != Format::Text {
         return wrong("data.format", "must be \"text\" for a language model");
@@ -67,14 +85,22 @@ pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextData
     config.validate()?;
     validate(config)?;
     let train = Split::find(config, &config.train, run)?;
-    let validation = match config.validation.as_str() {
-        "" => None,
-        split => Some(Split::find(config, split, run)?),
+    let validation = match config.validation.is_empty() {
+        true => None,
+        false => Some(Split::find(config, &config.validation, run)?),
     };
-    let portions = Portions::of(config, &train);
-    let tokenizer = tokenizer(config, run, &train, &portions)?;
-    let text = |split: &Split<'_>, portion: &dyn Fn() -> Result<Portion>, part| {
-        split.prepare(config, &tokenizer, run, portion, part)
+    let portions = Portions::of(config, &train.files);
+    let tokenizers = match TokenizerPair::exists(run) {
+        true => TokenizerPair::load(run)?,
+        false => {
+            let trained = train_tokenizer(config)?;
+            trained.save(run)?;
+            trained
+        }
+    };
+    let tokenizer = tokenizers.target();
+    let text = |split: &Split, portion: &dyn Fn() -> Result<Portion>, part| {
+        split.prepare(config, tokenizer, run, portion, part)
     };
     let held_out = config.text.hold_out > 0.0;
     let train_part = if held_out { Part::Kept } else { Part::Whole };
@@ -85,11 +111,7 @@ pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextData
     };
     let train = text(&train, &|| Ok(portions.get()?.0), train_part)?;
     require_tokens(config, &train)?;
-    Ok(Prepared {
-        tokenizers: TokenizerPair::joint(tokenizer),
-        train: Arc::new(train),
-        validation: validation.map(Arc::new),
-    })
+    Ok(Prepared { train: Arc::new(train), validation: validation.map(Arc::new), tokenizers })
 }
 
 /// Refuses a training text that has no block.
@@ -100,7 +122,7 @@ fn require_tokens(config: &DataConfig, train: &TextDataset) -> Result<()> {
     }
     let message = format!(
         "is {length}, but split {:?} has {} tokens to train on and needs one more than a block: set it to less, or use more text",
-        config.train,
+        config.train.name(),
         train.tokens()
     );
     Err(Error::Config { key: "data.text.block_length", message })
@@ -118,18 +140,19 @@ enum Part {
 
 /// The portions of the training text to train and to validate on, which are counted when they are
 /// asked for: a text that has been tokenised need not be read again.
-struct Portions<'a> {
+pub(crate) struct Portions<'a> {
     config: &'a DataConfig,
     files: &'a [PathBuf],
     found: std::cell::OnceCell<(Portion, Portion)>,
 }
 
 impl<'a> Portions<'a> {
-    fn of(config: &'a DataConfig, train: &'a Split<'_>) -> Self {
-        Self { config, files: &train.files, found: std::cell::OnceCell::new() }
+    pub(crate) fn of(config: &'a DataConfig, files: &'a [PathBuf]) -> Self {
+        Self { config, files, found: std::cell::OnceCell::new() }
     }
 
-    fn get(&self) -> Result<(Portion, Portion)> {
+    /// To train on, and to validate on.
+    pub(crate) fn get(&self) -> Result<(Portion, Portion)> {
         if let Some(found) = self.found.get() {
             return Ok(*found);
         }
@@ -145,65 +168,53 @@ impl<'a> Portions<'a> {
     }
 }
 
-/// The tokenizer that the run has, or the one that is named, or one trained on what is trained on.
-fn tokenizer(
-    config: &DataConfig,
-    run: &Path,
-    train: &Split<'_>,
-    portions: &Portions<'_>,
-) -> Result<Tokenizer> {
-    if TokenizerPair::exists(run) {
-        return Ok(TokenizerPair::load(run)?.target().clone());
-    }
+/// The tokenizer that is named, or one trained on what is trained on.
+///
+/// # Errors
+///
+/// If a text cannot be read, or a tokenizer not be trained or loaded.
+pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     let settings = &config.tokenizer;
-    let tokenizer = match &settings.path {
-        Some(path) => Tokenizer::load(path)?,
-        None => {
-            let passages = TextReader::new(&train.files, config.text.documents, portions.get()?.0);
-            let mut is_empty = true;
-            let lines = passages
-                .flat_map(|passage| match passage {
-                    Ok(passage) => {
-                        passage.text.split_inclusive('\n').map(|line| Ok(line.to_owned())).collect()
-                    }
-                    Err(error) => vec![Err(error)],
-                })
-                .take(usize::try_from(settings.max_pairs).unwrap_or(usize::MAX))
-                .inspect(|_| is_empty = false);
-            let trained = Tokenizer::train_for(
-                Layout::RunningText,
-                settings,
-                config.nfkc,
-                config.lowercase,
-                lines,
-            );
-            match trained {
-                Err(Error::Tokenizer { .. }) if is_empty => return Err(train.empty()),
-                trained => trained?,
+    if let Some(path) = &settings.path {
+        return Ok(TokenizerPair::joint(Tokenizer::load(path)?));
+    }
+    let files = files(config, &config.train)?;
+    let portion = Portions::of(config, &files).get()?.0;
+    let mut is_empty = true;
+    let lines = TextReader::new(&files, config.text.documents, portion)
+        .flat_map(|passage| match passage {
+            Ok(passage) => {
+                passage.text.split_inclusive('\n').map(|line| Ok(line.to_owned())).collect()
             }
-        }
-    };
-    TokenizerPair::joint(tokenizer.clone()).save(run)?;
-    Ok(tokenizer)
+            Err(error) => vec![Err(error)],
+        })
+        .take(usize::try_from(settings.max_pairs).unwrap_or(usize::MAX))
+        .inspect(|_| is_empty = false);
+    let (nfkc, lowercase) = (config.nfkc, config.lowercase);
+    let trained = Tokenizer::train_for(Layout::RunningText, settings, nfkc, lowercase, lines);
+    match trained {
+        Err(Error::Tokenizer { .. }) if is_empty => Err(empty(config.train.name(), &files)),
+        trained => trained.map(TokenizerPair::joint),
+    }
+}
+
+fn empty(split: String, files: &[PathBuf]) -> Error {
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    Error::EmptyText { split, files: names.join(", ") }
 }
 
 /// The files of a split as they are now.
-struct Split<'a> {
-    name: &'a str,
+struct Split {
+    name: String,
     files: Vec<PathBuf>,
     text: Fingerprint,
 }
 
-impl<'a> Split<'a> {
-    fn find(config: &DataConfig, name: &'a str, run: &Path) -> Result<Self> {
-        let files = files(config, name)?;
-        let text = Fingerprint::obtain(&files, name, run)?;
-        Ok(Self { name, files, text })
-    }
-
-    fn empty(&self) -> Error {
-        let names: Vec<String> = self.files.iter().map(|file| file.display().to_string()).collect();
-        Error::EmptyText { split: self.name.to_owned(), files: names.join(", ") }
+impl Split {
+    fn find(config: &DataConfig, split: &Corpora, run: &Path) -> Result<Self> {
+        let files = files(config, split)?;
+        let text = Fingerprint::obtain(&files, &split.name(), run)?;
+        Ok(Self { name: split.name(), files, text })
     }
 
     /// Tokenises a part into the folder `cache` of the run, or opens that file where it still fits.
@@ -217,7 +228,7 @@ impl<'a> Split<'a> {
     ) -> Result<TextDataset> {
         let ending = if part == Part::HeldOut { ".held-out.bin" } else { ".bin" };
         let folder = run.join(CACHE_FOLDER);
-        let path = folder.join(format!("{}{ending}", split_name(self.name)));
+        let path = folder.join(format!("{}{ending}", split_name(&self.name)));
         let facts = serde_json::json!({
             "split": self.name,
             "part": format!("{part:?}"),
@@ -240,10 +251,10 @@ impl<'a> Split<'a> {
         builder.tokenise()?;
         // Nothing can be asked for of a single token.
         if builder.report.tokens < 2 {
-            return Err(self.empty());
+            return Err(empty(self.name.clone(), &self.files));
         }
         let report = TextReport {
-            split: self.name.to_owned(),
+            split: self.name.clone(),
             text_hash: self.text.text_hash.clone(),
             tokenizer_hash: tokenizer.hash().to_owned(),
             ..builder.report
@@ -271,10 +282,6 @@ impl<'a> Builder<'a> {
     }
 
     fn add(&mut self, passage: Passage) -> Result<()> {
-        self.report.documents += u64::from(passage.begins_document || self.report.documents == 0);
-        self.report.words += passage.text.split_whitespace().count() as u64;
-        self.report.characters += passage.text.chars().count() as u64;
-        self.report.bytes += passage.text.len() as u64;
         self.chunk_bytes += passage.text.len();
         self.chunk.push(passage);
         if self.chunk.len() < CHUNK && self.chunk_bytes < CHUNK_BYTES {
@@ -289,11 +296,12 @@ impl<'a> Builder<'a> {
         let chunk = std::mem::take(&mut self.chunk);
         let texts: Vec<&str> = chunk.iter().map(|passage| passage.text.as_str()).collect();
         for (ids, passage) in self.tokenizer.encode_batch(&texts)?.iter_mut().zip(&chunk) {
-            if passage.begins_document && self.report.tokens > 0 {
+            let is_next_document = passage.begins_document && self.report.tokens > 0;
+            self.report.count(passage, ids);
+            if is_next_document {
                 ids.insert(0, END);
+                self.report.tokens += 1;
             }
-            self.report.tokens += ids.len() as u64;
-            self.report.unknown += ids.iter().filter(|&&id| id == UNKNOWN).count() as u64;
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
             self.writer.push(ids.len() as u64, &bytes)?;
         }

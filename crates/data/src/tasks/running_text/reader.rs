@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::tasks::running_text::config::Documents;
 use crate::text::lines::open_stream;
-use crate::{DataConfig, Error, LineReader, Result};
+use crate::{Corpora, Corpus, DataConfig, Error, LineReader, Result};
 
 /// About the bytes of a passage.
 const PASSAGE: usize = 1 << 16;
@@ -25,13 +25,25 @@ impl Portion {
     pub(crate) const WHOLE: Self = Self(0, u64::MAX);
 }
 
-/// The files of a split, as [`RunningTextConfig`](crate::RunningTextConfig) says.
+/// The files of a split, as [`RunningTextConfig`](crate::RunningTextConfig) says, one corpus after
+/// the other.
 ///
 /// # Errors
 ///
 /// [`Error::Missing`] with the names that were tried.
-pub(crate) fn files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
-    let path = config.dir.join(split);
+pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for corpus in split.iter() {
+        files.extend(corpus_files(config, corpus)?);
+    }
+    Ok(files)
+}
+
+fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {
+    let path = match corpus.stem.as_str() {
+        "" => corpus.file.clone(),
+        stem => config.dir.join(stem),
+    };
     if path.is_dir() {
         let failed = |error| Error::io(&path, error);
         let mut files = Vec::new();
@@ -55,7 +67,9 @@ pub(crate) fn files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
             return Ok(vec![candidate]);
         }
     }
-    let hint = if config.dir.is_dir() {
+    let hint = if corpus.stem.is_empty() {
+        "check the path; one in a recipe is relative to the recipe"
+    } else if config.dir.is_dir() {
         "set data.train, data.validation and data.test to the names of files or folders there"
     } else {
         "that folder does not exist: set data.dir, or fetch the text with one of scripts/fetch"

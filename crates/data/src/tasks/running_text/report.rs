@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::BatchingReport;
+use crate::tasks::running_text::reader::Passage;
+use crate::{BatchingReport, UNKNOWN};
 
 /// The data report of one split of running text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -27,4 +28,16 @@ pub struct TextReport {
     pub text_hash: String,
     /// The hash of the tokenizer.
     pub tokenizer_hash: String,
+}
+
+impl TextReport {
+    /// Counts a passage and the ids of its text.
+    pub(crate) fn count(&mut self, passage: &Passage, ids: &[u32]) {
+        self.documents += u64::from(passage.begins_document || self.documents == 0);
+        self.words += passage.text.split_whitespace().count() as u64;
+        self.characters += passage.text.chars().count() as u64;
+        self.bytes += passage.text.len() as u64;
+        self.tokens += ids.len() as u64;
+        self.unknown += ids.iter().filter(|&&id| id == UNKNOWN).count() as u64;
+    }
 }

@@ -9,13 +9,14 @@
 //! What a query gets depends on nothing but itself and what it sees: not on the other queries, nor
 //! on their number.
 
-use crate::float::{Float, for_float, vectorised};
-use crate::host::Host;
-use crate::spec::Seen;
+use crate::float::{Float, vectorised};
+use crate::host::{Host, for_float};
+use crate::spec::{ABSENT, Seen};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// `softmax(q Kᵀ / √Dh + biases) V` of each query and head, without gradients.
 ///
@@ -26,17 +27,17 @@ use rayon::prelude::*;
 /// When the shapes disagree, heads do not divide `D`, or a row does not exist.
 pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
     check(seen, query.dims2()?, heads)?;
-    let (tensors, bias) = match seen {
-        Seen::Source { key_value, .. } => (std::slice::from_ref(key_value), None),
-        Seen::Past { blocks, bias, .. } => (blocks, bias),
+    let (whole, blocks, bias) = match seen {
+        Seen::Source { key_value, .. } => (Some(key_value), [].as_slice(), None),
+        Seen::Past { text, blocks, bias, .. } => (text.map(|(text, _)| text), blocks, bias),
     };
-    let inputs: Vec<&Tensor> = [query].into_iter().chain(bias).chain(tensors).collect();
+    let inputs: Vec<&Tensor> = [query].into_iter().chain(bias).chain(whole).chain(blocks).collect();
     if !is_fused(None, &inputs) {
         return crate::composed::decoding_attention(query, seen, heads);
     }
     crate::profile::time(
         "attention",
-        || for_float!(query, T => fused::<T>(query, tensors, seen, heads)),
+        || for_float!(query, T => fused::<T>(query, (whole, blocks), seen, heads)),
     )
 }
 
@@ -44,25 +45,32 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
     if heads == 0 || !width.is_multiple_of(heads) {
         candle_core::bail!("attention: {heads} heads do not divide width {width}");
     }
+    let whole = |key_value: &Tensor, rows: &[Range<usize>]| -> Result<bool> {
+        let (keys, columns) = key_value.dims2()?;
+        Ok(columns == 2 * width
+            && rows.len() == queries
+            && rows.iter().all(|range| range.start <= range.end && range.end <= keys))
+    };
     let fits = match seen {
-        Seen::Source { key_value, rows } => {
-            let (keys, columns) = key_value.dims2()?;
-            columns == 2 * width
-                && rows.len() == queries
-                && rows.iter().all(|range| range.start <= range.end && range.end <= keys)
-        }
-        Seen::Past { blocks, history, bias, slopes } => {
+        Seen::Source { key_value, rows } => whole(key_value, rows)?,
+        Seen::Past { text, blocks, history, bias, slopes } => {
             let mut fits =
                 blocks.len() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
+            if let Some((key_value, rows)) = text {
+                fits &= whole(key_value, rows)?;
+            }
             for (block, rows) in blocks.iter().zip(history) {
                 let (keys, columns) = block.dims2()?;
                 fits &= columns == 2 * width
                     && rows.len() == queries
-                    && rows.iter().all(|&row| (row as usize) < keys);
+                    && rows.iter().all(|&row| row == ABSENT || (row as usize) < keys);
             }
             if let Some(bias) = bias {
                 let shape = bias.dims3()?;
-                fits &= shape.0 == heads && shape.1 > 0 && shape.2 >= blocks.len();
+                let keys = |query| seen.keys(query);
+                fits = fits
+                    && (shape.0, shape.1 > 0) == (heads, true)
+                    && (0..queries).map(keys).max().is_none_or(|longest| shape.2 >= longest);
             }
             fits
         }
@@ -76,12 +84,15 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
     Ok(())
 }
 
+/// What is added to scores, and its shape `(H, queries, keys)`.
+type Bias<'a, T> = (&'a [T], (usize, usize, usize));
+
 /// Queries of a task.
 const QUERIES: usize = 8;
 
 fn fused<T: Float>(
     query: &Tensor,
-    tensors: &[Tensor],
+    (whole, blocks): (Option<&Tensor>, &[Tensor]),
     seen: Seen<'_>,
     heads: usize,
 ) -> Result<Tensor> {
@@ -93,12 +104,14 @@ fn fused<T: Float>(
     let (query_host, bias_host) = (Host::new(query)?, bias.map(Host::new).transpose()?);
     let queries = query_host.elements::<T>()?;
     let bias = match (&bias_host, bias) {
-        (Some(host), Some(bias)) => Some((host.elements::<T>()?, bias.elem_count() / heads)),
+        (Some(host), Some(bias)) => Some((host.elements::<T>()?, bias.dims3()?)),
         _ => None,
     };
     let slopes: Option<Vec<T>> =
         slopes.map(|slopes| slopes.iter().map(|&slope| T::of(slope)).collect());
-    let hosts = tensors.iter().map(Host::new).collect::<Result<Vec<_>>>()?;
+    let whole = whole.map(Host::new).transpose()?;
+    let whole = whole.as_ref().map(Host::elements::<T>).transpose()?.unwrap_or_default();
+    let hosts = blocks.iter().map(Host::new).collect::<Result<Vec<_>>>()?;
     let blocks = hosts.iter().map(Host::elements::<T>).collect::<Result<Vec<_>>>()?;
     let mut out = vec![T::default(); rows * width];
     out.par_chunks_mut(QUERIES * width).enumerate().for_each_init(
@@ -107,20 +120,19 @@ fn fused<T: Float>(
             for (i, out) in out.chunks_exact_mut(width).enumerate() {
                 let query = chunk * QUERIES + i;
                 pairs.clear();
-                match seen {
-                    Seen::Source { rows, .. } => {
-                        let rows = &rows[query];
-                        pairs.extend(
-                            blocks[0][2 * width * rows.start..2 * width * rows.end]
-                                .chunks_exact(2 * width),
-                        );
-                    }
-                    Seen::Past { history, .. } => {
-                        pairs.extend(blocks.iter().zip(history).map(|(block, rows)| {
-                            &block[2 * width * rows[query] as usize..][..2 * width]
-                        }));
-                    }
+                let (ranges, history) = match seen {
+                    Seen::Source { rows, .. } => (Some(rows), [].as_slice()),
+                    Seen::Past { text, history, .. } => (text.map(|(_, rows)| rows), history),
+                };
+                if let Some(ranges) = ranges {
+                    let Range { start, end } = ranges[query];
+                    pairs.extend(whole[2 * width * start..2 * width * end].chunks_exact(2 * width));
                 }
+                let rows = blocks.iter().zip(history).map(|(block, rows)| (block, rows[query]));
+                pairs.extend(
+                    rows.filter(|&(_, row)| row != ABSENT)
+                        .map(|(block, row)| &block[2 * width * row as usize..][..2 * width]),
+                );
                 weights.clear();
                 weights.resize(heads * pairs.len(), T::default());
                 attend(
@@ -144,7 +156,7 @@ vectorised! {
         query: &[T],
         pairs: &[&[T]],
         weights: &mut [T],
-        bias: Option<(&[T], usize)>,
+        bias: Option<Bias<'_, T>>,
         slopes: Option<&[T]>,
         out: &mut [T],
     ) {
@@ -168,8 +180,9 @@ vectorised! {
                     *weight -= slopes[head] * T::of((keys - 1 - j) as f64);
                 }
             }
-            if let Some((bias, size)) = bias {
-                for (weight, bias) in weights.iter_mut().zip(&bias[head * size..]) {
+            if let Some((bias, (_, queries, columns))) = bias {
+                let first = head * queries * columns + columns - keys;
+                for (weight, bias) in weights.iter_mut().zip(&bias[first..]) {
                     *weight += *bias;
                 }
             }

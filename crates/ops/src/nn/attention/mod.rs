@@ -2,26 +2,33 @@
 //!
 //! Sequences are packed: row `n` of a tensor is a real token, and lengths say where each sequence
 //! ends. There is no padding to mask; a query sees the keys of its own sequence alone, and under a
-//! causal mask those up to its own position. Each (sequence, head) is a small product that fits in
-//! cache; sequences run in parallel.
+//! causal mask those up to its own position.
+//!
+//! Each head of a short sequence is a small product that fits in cache: its weights are kept for the
+//! way back ([`stored`]), and sequences run in parallel. Long sequences are attended to in tiles
+//! ([`tiled`]), in memory that grows with the length alone. Which of the two it is depends on the
+//! sequence and not on the batch ([`layout`]).
 
 mod decoding;
 mod layout;
+mod operands;
 mod relative_bias;
 mod scores;
 mod stored;
+mod tiled;
 
 pub use decoding::decoding_attention;
 pub use relative_bias::relative_bias;
 
 use crate::composed;
-use crate::float::{Float, for_float};
-use crate::host::Host;
+use crate::float::Float;
+use crate::host::{Host, for_float};
 use crate::shared::{Shared, Write, filled};
 use crate::spec::AttentionSpec;
 use crate::tape::{Adjoints, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use layout::{Columns, Layout};
+use operands::{Gradients, Operands};
 
 /// Self-attention on packed projections: `softmax(scale · Q Kᵀ + biases) V` of each head.
 ///
@@ -96,6 +103,32 @@ impl Inputs {
     fn is_one(&self) -> bool {
         self.query.id() == self.key_value.id()
     }
+
+    /// Runs `work` on the elements.
+    fn with_operands<T: Float, R>(
+        &self,
+        at: [Columns; 3],
+        work: impl FnOnce(&Operands<'_, T>) -> R,
+    ) -> Result<R> {
+        let (query, key_value) = (Host::new(&self.query)?, Host::new(&self.key_value)?);
+        let (query, key_value) = (query.elements()?, key_value.elements()?);
+        let values = [query, key_value, key_value];
+        let Some(bias) = &self.bias else {
+            return Ok(work(&Operands { values, at, bias: None }));
+        };
+        let (_, queries, keys) = bias.dims3()?;
+        let host = Host::new(bias)?;
+        let bias = Some((host.elements()?, queries * keys, keys));
+        Ok(work(&Operands { values, at, bias }))
+    }
+}
+
+/// What the way back needs of the forward pass.
+struct Saved<T> {
+    /// The weights of the short sequences.
+    weights: Vec<T>,
+    /// `ln Σ exp(score)` of each query and head, `(N, H)`, where a sequence is long.
+    log_sums: Vec<T>,
 }
 
 fn attend<T: Float>(
@@ -104,66 +137,95 @@ fn attend<T: Float>(
     at: [Columns; 3],
     layout: Layout,
 ) -> Result<Tensor> {
-    let (query, key_value) = (Host::new(&inputs.query)?, Host::new(&inputs.key_value)?);
-    let (query, key_value) = (query.elements::<T>()?, key_value.elements::<T>()?);
-    let values = [query, key_value, key_value];
-    let (out, weights) =
-        crate::profile::time("attention", || layout.forward(values, at, inputs.bias.as_ref()))?;
+    let (out, saved) = inputs.with_operands(at, |operands| {
+        crate::profile::time("attention", || forward(&layout, operands))
+    })?;
     let shape = (layout.rows(), layout.width());
     let out = Tensor::from_vec(out, shape, inputs.query.device())?;
     if let Some(tape) = tape {
+        // Only long sequences need the result again.
+        let result = layout.long_spans().next().map(|_| out.clone());
         let kept = inputs.clone();
         tape.record::<T>("attention", &inputs.tensors(), &out, move |adjoint, adjoints| {
-            go_back(&kept, at, &layout, &weights, &adjoint, adjoints)
+            let result = result.as_ref().map(Host::new).transpose()?;
+            let out = result.as_ref().map(Host::elements::<T>).transpose()?.unwrap_or_default();
+            go_back(&kept, at, &layout, &saved, (&adjoint, out), adjoints)
         })?;
     }
     Ok(out)
+}
+
+fn forward<T: Float>(layout: &Layout, operands: &Operands<'_, T>) -> (Vec<T>, Saved<T>) {
+    let long = layout.long_spans().next().is_some();
+    let rows = layout.rows();
+    let mut log_sums = vec![T::default(); if long { rows * layout.spec.heads } else { 0 }];
+    // SAFETY: short and long sequences have all rows between them, and the short ones all weights.
+    let (out, (weights, ())) = unsafe {
+        filled(rows * layout.width(), |out| {
+            filled(layout.weight_count(), |weights| {
+                layout.forward(operands, out, weights);
+                tiled::forward(layout, operands, out, &mut log_sums);
+            })
+        })
+    };
+    (out, Saved { weights, log_sums })
 }
 
 fn go_back<T: Float>(
     inputs: &Inputs,
     at: [Columns; 3],
     layout: &Layout,
-    weights: &[T],
-    adjoint: &[T],
+    saved: &Saved<T>,
+    (adjoint, out): (&[T], &[T]),
     adjoints: &mut Adjoints<'_>,
 ) -> Result<()> {
     let Inputs { query, key_value, bias } = inputs;
-    let (query_host, key_host) = (Host::new(query)?, Host::new(key_value)?);
-    let (queries, keys) = (query_host.elements::<T>()?, key_host.elements::<T>()?);
-    let values = [queries, keys, keys];
-    let back =
-        |to, write| layout.backward(values, at, weights, adjoint, (to, write), bias.as_ref());
-    let grad_bias;
+    let back = |values: [Shared<T>; 3], write| {
+        inputs.with_operands(at, |operands| {
+            let mut to = Gradients { values, write, bias: None };
+            let Saved { weights, log_sums } = saved;
+            // SAFETY: the destinations are ours alone, and initialised where they are added to.
+            unsafe {
+                let mut of_bias = layout.backward(operands, weights, adjoint, &to);
+                to.bias = of_bias.as_deref_mut().map(Shared::new);
+                let adjoint = tiled::Adjoint { values: adjoint, out, log_sums };
+                tiled::backward(layout, operands, &adjoint, &to);
+                of_bias
+            }
+        })
+    };
+    let of_bias;
     if !inputs.is_one() {
-        // SAFETY: a row of the one is a query, a row of the other key and value, and `backward`
-        // writes the rows of every sequence.
-        let (grad_query, (grad_key_value, of_bias)) = unsafe {
-            filled(queries.len(), |to: Shared<T>| {
-                filled(keys.len(), |to_keys| back([to, to_keys, to_keys], Write::Replace))
+        // SAFETY: a row of the one is a query, a row of the other key and value, and those of every
+        // sequence are written.
+        let (of_query, (of_keys, result)) = unsafe {
+            filled(query.elem_count(), |to: Shared<T>| {
+                filled(key_value.elem_count(), |to_keys| {
+                    back([to, to_keys, to_keys], Write::Replace)
+                })
             })
         };
-        grad_bias = of_bias?;
-        adjoints.give(query, grad_query)?;
-        adjoints.give(key_value, grad_key_value)?;
+        of_bias = result?;
+        adjoints.give(query, of_query)?;
+        adjoints.give(key_value, of_keys)?;
     } else if adjoints.is_first(query) || !adjoints.wants(query) {
         // Where its own gradient is not wanted that of the bias is, and is computed beside it.
         //
-        // SAFETY: query, key and value are all there is of a row, and `backward` writes the rows
-        // of every sequence.
-        let (gradient, of_bias) =
-            unsafe { filled(queries.len(), |to| back([to; 3], Write::Replace)) };
-        grad_bias = of_bias?;
+        // SAFETY: query, key and value are all there is of a row, and the rows of every sequence
+        // are written.
+        let (gradient, result) =
+            unsafe { filled(query.elem_count(), |to| back([to; 3], Write::Replace)) };
+        of_bias = result?;
         adjoints.give(query, gradient)?;
     } else {
-        let mut of_bias = None;
+        let mut result = None;
         adjoints.add_with(query, |out: &mut [T], write| {
-            of_bias = back([Shared::new(out); 3], write)?;
+            result = back([Shared::new(out); 3], write)?;
             Ok(())
         })?;
-        grad_bias = of_bias;
+        of_bias = result;
     }
-    match (bias, grad_bias) {
+    match (bias, of_bias) {
         (Some(bias), Some(gradient)) => adjoints.give(bias, gradient),
         _ => Ok(()),
     }

@@ -1,8 +1,8 @@
 //! A bias of attention scores that depends on the bucket of the distance (Raffel et al. 2020,
 //! section 2.1).
 
-use crate::float::{Float, for_float};
-use crate::host::Host;
+use crate::float::Float;
+use crate::host::{Host, for_float};
 use crate::shared::Write;
 use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};

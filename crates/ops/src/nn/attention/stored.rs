@@ -1,35 +1,34 @@
 //! Attention that keeps its weights for the way back: for sequences whose weights fit in cache.
 
 use super::layout::{Columns, KEY, Layout, QUERY, Span, VALUE};
+use super::operands::{Gradients, Operands};
 use super::scores::{scale_and_bias, softmax_backward, softmax_rows};
 use crate::float::Float;
-use crate::host::Host;
 use crate::nn::dropout::mask_rows;
 use crate::parallel::{combined, multiply};
 use crate::products::{Matrix, Products, Threads, product, raw_product};
-use crate::shared::{Shared, Write, filled};
+use crate::shared::{Shared, Write};
 use crate::spec::mask_index;
-use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 /// Pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with heads of 32
 /// and of 64.
-const LONG: usize = 48 * 48;
+const ROUNDED: usize = 48 * 48;
 
 impl Layout {
     /// `softmax(scale · Q Kᵀ + biases) V` of each sequence and head, and the softmax's results
     /// before dropout: `(H, queries, keys)` of each sequence in turn.
-    pub(super) fn forward<T: Float>(
+    ///
+    /// # Safety
+    /// Nobody else reads or writes the results of the short sequences meanwhile; afterwards they
+    /// are initialised.
+    pub(super) unsafe fn forward<T: Float>(
         &self,
-        values: [&[T]; 3],
-        at: [Columns; 3],
-        bias: Option<&Tensor>,
-    ) -> Result<(Vec<T>, Vec<T>)> {
-        let bias_host = bias.map(Host::new).transpose()?;
-        let bias = match (&bias_host, bias) {
-            (Some(host), Some(bias)) => Some((host.elements::<T>()?, bias.dim(2)?)),
-            _ => None,
-        };
+        operands: &Operands<'_, T>,
+        out: Shared<T>,
+        weights: Shared<T>,
+    ) {
+        let Operands { values, at, bias } = *operands;
         let (width, dh) = (self.width(), self.head_width);
         let one_sequence = |dropped: &mut Vec<T>,
                             span: &Span,
@@ -60,10 +59,8 @@ impl Layout {
                     to_weights.range(first..first + tq * tk)
                 };
                 let slope = self.spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
-                let bias = bias.map(|(bias, longest)| {
-                    let size = bias.len() / self.spec.heads;
-                    (&bias[head * size..(head + 1) * size], longest)
-                });
+                let bias =
+                    bias.map(|(bias, size, row)| (&bias[head * size..(head + 1) * size], row));
                 scale_and_bias(
                     weights,
                     tk,
@@ -92,26 +89,18 @@ impl Layout {
                 };
             }
         };
-        // SAFETY: the sequences have all rows and all weights between them.
-        let (out, (weights, ())) = unsafe {
-            filled(self.rows() * width, |out| {
-                filled(self.weight_count(), |weights| {
-                    self.spans
-                        .par_iter()
-                        .with_max_len(4)
-                        .for_each_init(Vec::new, |dropped, span| {
-                            one_sequence(dropped, span, out, weights)
-                        });
-                })
-            })
-        };
-        Ok((out, weights))
+        let spans = self.spans.par_iter().with_max_len(4);
+        spans.for_each_init(Vec::new, |dropped, span| {
+            if !span.is_long() {
+                one_sequence(dropped, span, out, weights);
+            }
+        });
     }
 
     /// How the products of a sequence are computed.
     fn how(&self, span: &Span) -> (Products, Threads) {
         let products =
-            if span.queries * span.keys < LONG { Products::F32 } else { self.spec.products };
+            if span.queries * span.keys < ROUNDED { Products::F32 } else { self.spec.products };
         (products, Threads::One)
     }
 
@@ -123,20 +112,23 @@ impl Layout {
         mask
     }
 
-    /// Adjoints of query, key and value, written to matrices laid out as they are, and that of the
-    /// bias. The rows of every sequence are written, in the columns of the projections; where
-    /// they are replaced they need not be initialised.
-    pub(super) fn backward<T: Float>(
+    /// Writes the adjoints of query, key and value of the short sequences, in the columns of the
+    /// projections, and returns what they add to that of the bias.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them meanwhile; where they are replaced they need not be
+    /// initialised.
+    pub(super) unsafe fn backward<T: Float>(
         &self,
-        values: [&[T]; 3],
-        at: [Columns; 3],
+        operands: &Operands<'_, T>,
         saved: &[T],
         grad: &[T],
-        (to, write): ([Shared<T>; 3], Write),
-        bias: Option<&Tensor>,
-    ) -> Result<Option<Vec<T>>> {
+        gradients: &Gradients<T>,
+    ) -> Option<Vec<T>> {
         let (width, dh, heads) = (self.width(), self.head_width, self.spec.heads);
-        let bias_shape = bias.map(Tensor::dims3).transpose()?;
+        let Operands { values, at, bias } = *operands;
+        let Gradients { values: to, write, .. } = *gradients;
+        let bias_shape = bias.map(|(bias, size, row)| (bias.len(), size, row));
         // A group has a sum of its own for the bias.
         let group = self.spans.len().div_ceil(if bias.is_some() { 16 } else { 64 }).max(1);
         let partial: Vec<Vec<T>> = self
@@ -144,13 +136,9 @@ impl Layout {
             .par_chunks(group)
             .with_max_len(1)
             .map(|spans| {
-                let mut bias_sum =
-                    vec![
-                        T::default();
-                        bias_shape.map_or(0, |(heads, queries, keys)| heads * queries * keys)
-                    ];
+                let mut bias_sum = vec![T::default(); bias_shape.map_or(0, |(count, ..)| count)];
                 let (mut mask, mut probs, mut scores) = (Vec::new(), Vec::new(), Vec::new());
-                for span in spans {
+                for span in spans.iter().filter(|span| !span.is_long()) {
                     let (tq, tk) = (span.queries, span.keys);
                     if tq == 0 || tk == 0 {
                         if write == Write::Replace {
@@ -216,10 +204,10 @@ impl Layout {
                         }
                         // The adjoint of the biased scores; that of the products is `scale` times
                         // it.
-                        if let Some((_, queries, keys)) = bias_shape {
+                        if let Some((_, size, bias_row)) = bias_shape {
                             softmax_backward(weights, scores, tk, T::of(1.0));
                             for (i, row) in scores.chunks_exact(tk).enumerate() {
-                                let start = (head * queries + i) * keys;
+                                let start = head * size + i * bias_row;
                                 crate::parallel::add(&mut bias_sum[start..start + tk], row);
                             }
                             let scale = self.scale::<T>();
@@ -253,7 +241,7 @@ impl Layout {
                 bias_sum
             })
             .collect();
-        Ok(bias_shape.map(|(heads, queries, keys)| combined(partial, heads * queries * keys)))
+        bias_shape.map(|(count, ..)| combined(partial, count))
     }
 }
 

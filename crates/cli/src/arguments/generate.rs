@@ -1,0 +1,68 @@
+//! Arguments of `generate`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use taper_run::RunConfig;
+use taper_run::generation::GenerationSettings;
+
+use super::{Control, Overrides, Weights};
+
+/// Arguments of `generate`.
+#[derive(Debug, Args)]
+pub(crate) struct Generate {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// Text to go on with; may be repeated [default: standard input if it is a pipe or a file, else
+    /// the beginning of a line, or of a document where each line is one]
+    #[arg(long, short, value_name = "TEXT")]
+    pub(crate) prompt: Vec<String>,
+    /// A file whose whole content is one prompt; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompts"])]
+    pub(crate) prompt_file: Option<PathBuf>,
+    /// A file with one prompt a line; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    pub(crate) prompts: Option<PathBuf>,
+    /// The most tokens that are added to a prompt
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 256)]
+    pub(crate) max_tokens: usize,
+    /// How many texts of each prompt are drawn [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) samples: Option<usize>,
+    /// The most tokens that a prediction looks back on [default: the run's data.text.block_length]
+    #[arg(long, value_name = "N")]
+    pub(crate) context: Option<usize>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    /// One JSON object a text: prompt, text, tokens, log-probability
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Generate {
+    /// How a run of the recipe `config` goes on with texts under these options.
+    ///
+    /// # Errors
+    /// For options that are of no use together.
+    pub(crate) fn settings(&self, config: &RunConfig) -> Result<GenerationSettings> {
+        let mut settings = GenerationSettings::of(config);
+        self.control.apply(&mut settings.decoding)?;
+        settings.max_tokens = self.max_tokens;
+        if let Some(context) = self.context {
+            settings.context = context;
+        }
+        settings.decoding.n_best = self.samples.unwrap_or(1);
+        if settings.decoding.n_best > 1 && !settings.decoding.sampling.is_active() {
+            bail!(
+                "--samples {} would give one text again and again where nothing is drawn: leave it out, or give a --temperature above 0",
+                settings.decoding.n_best
+            );
+        }
+        Ok(settings)
+    }
+}

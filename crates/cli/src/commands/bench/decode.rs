@@ -1,0 +1,140 @@
+//! `taper bench decode`: how fast a run translates, and in how much memory.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use taper_decoding::DecodingConfig;
+
+use crate::arguments::BenchDecode;
+use crate::text::{print_line, read_lines};
+use taper_run::translation::{LineTranslator, TranslationSettings, for_the_best};
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Report {
+    sentences: usize,
+    /// Output tokens, `</s>` counted, once for each part of an overlong line.
+    tokens: usize,
+    /// None where translations are drawn.
+    beam_size: Option<usize>,
+    decoding: DecodingConfig,
+    threads: usize,
+    /// From the start of the command to the translation of the first line that is not blank, the
+    /// model being loaded in between.
+    first_translation_seconds: f64,
+    /// Of each repeat, text to text.
+    seconds: Vec<f64>,
+    /// By the median.
+    sentences_per_second: f64,
+    tokens_per_second: f64,
+    /// The most memory that the process held, in bytes; none where the system does not tell.
+    peak_memory: Option<u64>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
+    let began = Instant::now();
+    if arguments.repeats == 0 {
+        bail!("--repeats must be at least 1");
+    }
+    let lines = read_lines(&arguments.input)?;
+    if lines.is_empty() {
+        bail!("{}: no line to translate", arguments.input.display());
+    }
+    let run = arguments.weights.load(&arguments.run, &arguments.set)?;
+    let mut settings = TranslationSettings::of(&run.config);
+    arguments.search.apply(&mut settings.decoding, None)?;
+    let decoding = for_the_best(&settings.decoding);
+    let translator = LineTranslator::new(&run, &settings)?;
+    decode(&translator, first_to_translate(&lines))?;
+    let first_translation_seconds = began.elapsed().as_secs_f64();
+
+    let mut tokens = 0;
+    let mut seconds = Vec::new();
+    for _ in 0..arguments.repeats {
+        let began = Instant::now();
+        tokens = decode(&translator, &lines)?;
+        seconds.push(began.elapsed().as_secs_f64());
+    }
+    let typical = median(&seconds);
+    let report = Report {
+        sentences: lines.len(),
+        tokens,
+        beam_size: (!decoding.sampling.is_active()).then_some(decoding.beam_size),
+        decoding,
+        threads: rayon::current_num_threads(),
+        first_translation_seconds,
+        seconds,
+        sentences_per_second: lines.len() as f64 / typical,
+        tokens_per_second: tokens as f64 / typical,
+        peak_memory: taper_run::checks::memory::peak(),
+    };
+    if arguments.json {
+        return print_line(&serde_json::to_string(&report)?);
+    }
+    let how = match report.beam_size {
+        Some(beam) => format!("beam {beam}"),
+        None => format!("drawn at temperature {}", report.decoding.sampling.temperature),
+    };
+    print_line(&format!(
+        "{} sentences, {} tokens, {how}, {} threads",
+        report.sentences, report.tokens, report.threads
+    ))?;
+    print_line(&format!(
+        "first translation   {:.3} s after the start",
+        report.first_translation_seconds
+    ))?;
+    print_line(&format!(
+        "sentences / second  {:.1} (median of {})",
+        report.sentences_per_second,
+        report.seconds.len()
+    ))?;
+    print_line(&format!("tokens / second     {:.0}", report.tokens_per_second))?;
+    match report.peak_memory {
+        Some(bytes) => print_line(&format!("peak memory         {:.1} MB", bytes as f64 / 1e6)),
+        None => print_line("peak memory         unknown on this system"),
+    }
+}
+
+/// From text to text, as `translate` does it; returns the tokens of the best translations.
+fn decode(translator: &LineTranslator<'_>, lines: &[String]) -> Result<usize> {
+    let found = translator.translate(lines, &[], 1, |_| {})?;
+    found.map(|line| Ok(line?.translations.first().map_or(0, |best| best.length))).sum()
+}
+
+/// The first line that the model is asked for: a blank one is translated without it.
+fn first_to_translate(lines: &[String]) -> &[String] {
+    let first = lines.iter().position(|line| !line.trim().is_empty()).unwrap_or(0);
+    &lines[first..=first]
+}
+
+/// The middle one; of an even number, the mean of the two.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) {
+        (sorted[middle - 1] + sorted[middle]) / 2.0
+    } else {
+        sorted[middle]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_are_no_warm_up() {
+        let lines = ["", " \t", "one", "two"].map(str::to_owned);
+        assert_eq!(first_to_translate(&lines), ["one"]);
+        assert_eq!(first_to_translate(&lines[..2]), [""]);
+    }
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

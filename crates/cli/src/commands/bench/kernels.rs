@@ -1,0 +1,200 @@
+//! `taper bench kernels`: how much of the processor's peak each matrix kernel reaches, on the
+//! shapes that training multiplies.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use taper_ops::products::{Factor, multiply, multiply_adds_on_registers};
+use taper_ops::rng::Counter;
+use taper_ops::{Kernel, Products};
+
+use crate::arguments::BenchKernels;
+use crate::text::print_line;
+
+/// How often the loop that measures the peak goes round: about as long as the smallest product.
+const ROUNDS: usize = 20_000;
+
+/// A linear layer of a model.
+#[derive(Debug, Clone, Copy)]
+struct Layer {
+    name: &'static str,
+    inputs: usize,
+    outputs: usize,
+}
+
+/// The layers of the presets of `bench train` that people compare.
+const LAYERS: [Layer; 10] = [
+    layer("tiny attention, in", 128, 384),
+    layer("tiny attention, out", 128, 128),
+    layer("tiny feed-forward, in", 128, 256),
+    layer("tiny feed-forward, out", 256, 128),
+    layer("tiny output", 128, 10_000),
+    layer("base attention, in", 512, 1536),
+    layer("base attention, out", 512, 512),
+    layer("base feed-forward, in", 512, 2048),
+    layer("base feed-forward, out", 2048, 512),
+    layer("base output", 512, 10_000),
+];
+
+const fn layer(name: &'static str, inputs: usize, outputs: usize) -> Layer {
+    Layer { name, inputs, outputs }
+}
+
+/// The three products of a layer, with rows, summed dimension and columns.
+const PASSES: [&str; 3] = ["forward", "gradient of the input", "gradient of the weight"];
+
+/// A kernel and how it rounds.
+type Way = (Kernel, Products);
+
+/// One product by one kernel.
+#[derive(Debug, Serialize)]
+struct Measurement {
+    threads: usize,
+    layer: &'static str,
+    pass: &'static str,
+    shape: [usize; 3],
+    kernel: &'static str,
+    dtype: &'static str,
+    /// Billions of multiplications and additions a second.
+    rate: f64,
+    /// The same of multiply-adds on registers alone, in the instructions of the kernel; those of
+    /// the fastest f32 multiply-adds for the `gemm` crate.
+    peak: f64,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &BenchKernels) -> Result<()> {
+    if arguments.rows == 0 || arguments.repeats == 0 || arguments.threads.contains(&0) {
+        bail!("--rows, --repeats and --threads must be at least 1");
+    }
+    let layers: Vec<Layer> =
+        LAYERS.into_iter().filter(|layer| layer.name.contains(&arguments.layers)).collect();
+    if layers.is_empty() {
+        let names = LAYERS.map(|layer| layer.name).join("; ");
+        bail!("--layers {:?}: no layer has it in its name; there are: {names}", arguments.layers);
+    }
+    taper_ops::allocator::keep_freed_pages();
+    let mut all = Vec::new();
+    for &threads in &arguments.threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.context("cannot start the threads")?;
+        for layer in &layers {
+            let found = pool.install(|| measure(layer, threads, arguments));
+            if !arguments.json {
+                print(layer, &found)?;
+            }
+            all.extend(found);
+        }
+    }
+    if arguments.json {
+        print_line(&serde_json::to_string_pretty(&all)?)?;
+    }
+    Ok(())
+}
+
+/// The kernels that this machine has, each for what it multiplies.
+fn ways() -> Vec<Way> {
+    let all = Kernel::ALL.into_iter();
+    all.flat_map(|kernel| [Products::F32, Products::Bf16].map(|products| (kernel, products)))
+        .filter(|(kernel, products)| kernel.serves(*products))
+        .collect()
+}
+
+/// The kernel whose instructions limit another.
+fn limit(kernel: Kernel) -> Option<Kernel> {
+    if kernel != Kernel::Gemm {
+        return Some(kernel);
+    }
+    [Kernel::Fma512, Kernel::Fma256, Kernel::Neon].into_iter().find(|kernel| kernel.is_here())
+}
+
+/// The peak and every product in turn, each as often as asked, and the shortest time of each: what
+/// else the machine does takes time and never gives any.
+fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measurement> {
+    let &Layer { name, inputs, outputs } = layer;
+    let rows = arguments.rows;
+    let shapes = [[rows, inputs, outputs], [rows, outputs, inputs], [outputs, rows, inputs]];
+    let (x, weight) = (random(1, rows * inputs), random(2, inputs * outputs));
+    let (gradient, mut out) = (random(3, rows * outputs), vec![0.0; rows * inputs.max(outputs)]);
+    out.resize(out.len().max(inputs * outputs), 0.0);
+    let ways = ways();
+    let (mut peaks, mut rates) = (vec![0.0_f64; ways.len()], vec![[0.0_f64; 3]; ways.len()]);
+    for _ in 0..arguments.repeats {
+        for (way, (peak, rates)) in ways.iter().zip(peaks.iter_mut().zip(&mut rates)) {
+            *peak = peak.max(limit(way.0).map_or(0.0, peak_now));
+            for (pass, rate) in rates.iter_mut().enumerate() {
+                let ([m, k, n], plain) = (shapes[pass], |values| factor(values, false));
+                let (a, b) = match pass {
+                    0 => (plain(&x), factor(&weight, true)),
+                    1 => (plain(&gradient), plain(&weight)),
+                    _ => (factor(&gradient, true), plain(&x)),
+                };
+                let began = Instant::now();
+                let served = multiply(*way, (m, k, n), a, b, &mut out[..m * n]);
+                let seconds = began.elapsed().as_secs_f64();
+                *rate = rate.max(if served { giga(m * k * n, seconds) } else { 0.0 });
+            }
+        }
+    }
+    let of_way = |((way, peak), rates): ((&Way, f64), [f64; 3])| {
+        let (kernel, dtype) = names(*way);
+        std::array::from_fn::<_, 3, _>(|pass| Measurement {
+            threads,
+            layer: name,
+            pass: PASSES[pass],
+            shape: shapes[pass],
+            kernel,
+            dtype,
+            rate: rates[pass],
+            peak,
+        })
+    };
+    ways.iter().zip(peaks).zip(rates).flat_map(of_way).collect()
+}
+
+fn factor(values: &[f32], transposed: bool) -> Factor<'_> {
+    Factor { values, transposed }
+}
+
+/// What every thread of the pool does on registers at the same time.
+fn peak_now(kernel: Kernel) -> f64 {
+    let began = Instant::now();
+    let done = rayon::broadcast(|_| multiply_adds_on_registers(kernel, ROUNDS).unwrap_or(0));
+    giga(done.iter().sum(), began.elapsed().as_secs_f64())
+}
+
+/// Billions of multiplications and additions a second.
+fn giga(multiply_adds: usize, seconds: f64) -> f64 {
+    2e-9 * multiply_adds as f64 / seconds
+}
+
+fn random(key: u64, count: usize) -> Vec<f32> {
+    let counter = Counter::new(key);
+    (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
+}
+
+fn names((kernel, products): Way) -> (&'static str, &'static str) {
+    (kernel.name(), if products == Products::Bf16 { "bf16" } else { "f32" })
+}
+
+/// One block of lines for a layer, and one line for each kernel.
+fn print(layer: &Layer, found: &[Measurement]) -> Result<()> {
+    let Layer { name, inputs, outputs } = layer;
+    let threads = found.first().map_or(0, |one| one.threads);
+    print_line(&format!("{name}, {inputs} → {outputs}; threads: {threads}"))?;
+    print_line(&format!(
+        "  {:<12} {:>8} {:>14} {:>14} {:>14}",
+        "kernel", "peak", "forward", "∂ input", "∂ weight"
+    ))?;
+    for passes in found.chunks(PASSES.len()) {
+        let Some(Measurement { kernel, dtype, peak, .. }) = passes.first() else { continue };
+        let cells: String = passes
+            .iter()
+            .map(|one| format!(" {:>7.0} ({:>3.0} %)", one.rate, 100.0 * one.rate / one.peak))
+            .collect();
+        let way = format!("{kernel} {dtype}");
+        print_line(&format!("  {way:<12} {peak:>8.0}{cells}"))?;
+    }
+    Ok(())
+}

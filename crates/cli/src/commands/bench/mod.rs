@@ -1,0 +1,5 @@
+//! `taper bench`: speed and memory of training, of decoding and of the matrix kernels.
+
+pub(crate) mod decode;
+pub(crate) mod kernels;
+pub(crate) mod train;

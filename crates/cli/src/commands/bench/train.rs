@@ -1,0 +1,254 @@
+//! `taper bench train`: the speed of training steps, on batches that another program can read too.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use candle_core::DType;
+use safetensors::SafeTensors;
+use taper_model::{Batch, ModelConfig, Sequences, Transformer};
+use taper_ops::profile::{self, Profile};
+use taper_ops::{Kernel, Products};
+use taper_trainer::{OptimizerConfig, TrainingConfig};
+
+use crate::arguments::{BenchTrain, Preset};
+use crate::text::print_line;
+use taper_run::checks::cost::bytes;
+use taper_run::checks::device;
+use taper_run::checks::memory;
+use taper_run::training::TimedUpdates;
+
+/// The learning rate, constant.
+const LEARNING_RATE: f64 = 1e-4;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
+    if arguments.steps == 0 {
+        bail!("--steps 0: there is nothing to measure");
+    }
+    taper_ops::allocator::keep_freed_pages();
+    let batches = read_batches(&arguments.batches, arguments.vocab)?;
+    let device = device::open(&arguments.device)?;
+    let dtype = device::dtype(&arguments.dtype, &device)?;
+    let config = shape(arguments.preset, arguments.dropout);
+    let model = Transformer::new(&config, arguments.vocab, arguments.vocab, 1, &device, dtype)
+        .context("cannot build the model")?;
+    let training = TrainingConfig {
+        seed: 1,
+        label_smoothing: 0.1,
+        r_drop: arguments.r_drop,
+        clip_norm: 1.0,
+        optimizer: OptimizerConfig { beta1: 0.9, beta2: 0.98, epsilon: 1e-9, ..Default::default() },
+        ..Default::default()
+    };
+    training.check()?;
+    let mut updates = TimedUpdates::new(&model, &training, LEARNING_RATE)?;
+    if arguments.composed {
+        updates = updates.with_composed_operations();
+    }
+    let mut step = |index: usize| -> Result<(f64, u64)> {
+        let batch = std::slice::from_ref(&batches[index % batches.len()]);
+        let measured = updates.make(batch)?;
+        Ok((measured.loss(), measured.tokens))
+    };
+    for index in 0..arguments.warmup {
+        step(index)?;
+    }
+    profile::start();
+    let start = Instant::now();
+    let (mut loss, mut tokens) = (0.0, 0);
+    for index in 0..arguments.steps {
+        let (step_loss, step_tokens) = step(arguments.warmup + index)?;
+        loss = step_loss;
+        tokens += step_tokens;
+    }
+    device.synchronize().context("cannot wait for the device")?;
+    let seconds = start.elapsed().as_secs_f64();
+    let kernel = (device.is_cpu() && !arguments.composed)
+        .then(|| Kernel::best(Products::of(dtype, &device)));
+    let report = Report {
+        seconds,
+        loss,
+        tokens,
+        profile: profile::stop(),
+        parameters: model.parameters().len(),
+        dtype,
+        kernel,
+    };
+    if arguments.json {
+        print_line(&report.json(arguments).to_string())
+    } else {
+        report.print(arguments)
+    }
+}
+
+struct Report {
+    seconds: f64,
+    /// What was minimised in the last step, in nats a target token.
+    loss: f64,
+    /// Target tokens of all steps.
+    tokens: u64,
+    profile: Profile,
+    parameters: usize,
+    /// What was computed in, also where that was left open.
+    dtype: DType,
+    /// The matrix kernel of the fused operations, which the CPU alone has.
+    kernel: Option<Kernel>,
+}
+
+impl Report {
+    fn json(&self, arguments: &BenchTrain) -> serde_json::Value {
+        let steps = arguments.steps as f64;
+        let shares: Vec<_> = self
+            .shares()
+            .map(|(name, share)| serde_json::json!({ "name": name, "share": round(share, 4) }))
+            .collect();
+        serde_json::json!({
+            "program": format!("taper {}", env!("CARGO_PKG_VERSION")),
+            "preset": format!("{:?}", arguments.preset).to_lowercase(),
+            "dtype": self.dtype.as_str(),
+            "r_drop": arguments.r_drop,
+            "device": arguments.device,
+            "operations": if self.kernel.is_some() { "fused" } else { "composed" },
+            "kernel": self.kernel.map(Kernel::name),
+            "threads": rayon::current_num_threads(),
+            "parameters": self.parameters,
+            "steps": arguments.steps,
+            "target_tokens_per_s": round(self.tokens as f64 / self.seconds, 1),
+            "s_per_step": round(self.seconds / steps, 4),
+            "gflops": round(self.profile.flops as f64 / self.seconds / 1e9, 1),
+            "peak_memory_mib": memory::peak().map(|bytes| bytes >> 20),
+            "last_loss": round(self.loss, 6),
+            "time": shares,
+        })
+    }
+
+    fn print(&self, arguments: &BenchTrain) -> Result<()> {
+        let steps = arguments.steps as f64;
+        let memory = memory::peak().map_or_else(|| "unknown".to_owned(), bytes);
+        for line in [
+            format!(
+                "speed        {:.0} target tokens/s, {:.3} s a step",
+                self.tokens as f64 / self.seconds,
+                self.seconds / steps
+            ),
+            format!(
+                "arithmetic   {:.0} GFLOP/s in matrix products ({})",
+                self.profile.flops as f64 / self.seconds / 1e9,
+                self.kernel.map_or_else(
+                    || "composed operations".to_owned(),
+                    |kernel| format!("{} kernel", kernel.name())
+                )
+            ),
+            format!("memory       {memory} at most"),
+            format!("loss         {:.6} in the last step", self.loss),
+        ] {
+            print_line(&line)?;
+        }
+        for (name, share) in self.shares() {
+            print_line(&format!("  {name:<16} {:>5.1} %", 100.0 * share))?;
+        }
+        Ok(())
+    }
+
+    /// Each operation's share of the time, and of what is between them.
+    fn shares(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let share = |time: &std::time::Duration| time.as_secs_f64() / self.seconds;
+        let known: f64 = self.profile.times.iter().map(|(_, time)| share(time)).sum();
+        self.profile
+            .times
+            .iter()
+            .map(move |(name, time)| (*name, share(time)))
+            .chain([("other", (1.0 - known).max(0.0))])
+    }
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let factor = 10_f64.powi(digits);
+    (value * factor).round() / factor
+}
+
+fn shape(preset: Preset, dropout: Option<f64>) -> ModelConfig {
+    let (layers, d_model, heads, d_ff, rate) = match preset {
+        Preset::Tiny => (4, 128, 4, 256, 0.3),
+        Preset::Small => (4, 256, 4, 1024, 0.3),
+        Preset::Base => (6, 512, 8, 2048, 0.1),
+        Preset::Big => (6, 1024, 16, 4096, 0.3),
+    };
+    let rate = dropout.unwrap_or(rate);
+    ModelConfig {
+        d_model,
+        d_ff,
+        heads,
+        encoder_layers: layers,
+        decoder_layers: layers,
+        embedding_dropout: rate,
+        attention_dropout: rate,
+        feed_forward_dropout: rate,
+        residual_dropout: rate,
+        ..Default::default()
+    }
+}
+
+/// Reads `src.N` and `tgt.N` for N from 0 on, and packs them.
+///
+/// # Errors
+/// When the file is unreadable, or a tensor is not what it should be.
+fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<Batch>> {
+    let bytes = std::fs::read(path).with_context(|| format!("{}: cannot read", path.display()))?;
+    let tensors = SafeTensors::deserialize(&bytes)
+        .with_context(|| format!("{}: not a safetensors file", path.display()))?;
+    let mut batches = Vec::new();
+    while let Ok(source) = tensors.tensor(&format!("src.{}", batches.len())) {
+        let number = batches.len();
+        let named = |name: &str| format!("{}: {name}.{number}", path.display());
+        let target = tensors.tensor(&format!("tgt.{number}")).with_context(|| named("tgt"))?;
+        let source = rows(&source, vocabulary).with_context(|| named("src"))?;
+        let target = rows(&target, vocabulary).with_context(|| named("tgt"))?;
+        if source.len() != target.len() {
+            bail!(
+                "{}: {} sentences, but {} in src.{number}",
+                named("tgt"),
+                target.len(),
+                source.len()
+            );
+        }
+        if source.iter().any(Vec::is_empty) || target.iter().any(|row| row.len() < 2) {
+            bail!(
+                "{}: a sentence is empty, or a target has no begin and end symbols",
+                path.display()
+            );
+        }
+        let inputs: Vec<Vec<u32>> =
+            target.iter().map(|row| row[..row.len() - 1].to_vec()).collect();
+        let answers = target.iter().flat_map(|row| row[1..].iter().copied()).collect();
+        let streams = vec![Sequences::pack(&source), Sequences::pack(&inputs)];
+        batches.push(Batch::new(streams, answers));
+    }
+    if batches.is_empty() {
+        bail!("{}: no batch; expected tensors src.0, tgt.0, src.1, …", path.display());
+    }
+    Ok(batches)
+}
+
+/// The rows of an int32 matrix, without the zeros at their ends.
+fn rows(tensor: &safetensors::tensor::TensorView<'_>, vocabulary: usize) -> Result<Vec<Vec<u32>>> {
+    let &[_, width] = tensor.shape() else {
+        bail!("expected a matrix, got shape {:?}", tensor.shape())
+    };
+    if tensor.dtype() != safetensors::Dtype::I32 {
+        bail!("expected int32, got {:?}", tensor.dtype());
+    }
+    let mut ids = Vec::new();
+    for bytes in tensor.data().chunks_exact(4) {
+        let id = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        match u32::try_from(id) {
+            Ok(id) if (id as usize) < vocabulary => ids.push(id),
+            _ => bail!("id {id} is not in a vocabulary of {vocabulary}"),
+        }
+    }
+    let trimmed = |row: &[u32]| {
+        row[..row.iter().rposition(|&id| id != 0).map_or(0, |last| last + 1)].to_vec()
+    };
+    Ok(ids.chunks_exact(width.max(1)).map(trimmed).collect())
+}

@@ -1,0 +1,220 @@
+//! Translating what a person types at a terminal: a line with editing and history for each
+//! sentence, and more about the last one on request.
+
+use std::io::ErrorKind;
+
+use anyhow::{Context, Result};
+use rustyline::config::{Behavior, Config};
+use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
+use rustyline::{DefaultEditor, Editor};
+use taper_run::LoadedRun;
+use taper_run::translation::{
+    AlignedTokens, Detail, LineTranslator, TranslatedLine, TranslationSettings,
+};
+
+use super::{render, report};
+use crate::arguments::Form;
+use crate::error::Interrupted;
+use crate::text::{print_line, say};
+
+/// Alternatives that are shown where no number is asked for.
+const ALTERNATIVES: usize = 5;
+
+/// The most that can be asked for.
+const MOST_ALTERNATIVES: usize = 100;
+
+const HELP: &str = "a sentence     translates it
+:alt [N]       the N best translations of the last sentence, with their scores
+:align         which source tokens each token of its translation was made from
+:help          this
+:quit, Ctrl-D  ends";
+
+/// What a line that begins with a colon asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Alternatives(usize),
+    Alignment,
+    Help,
+    Quit,
+}
+
+impl Request {
+    /// What `line` asks for; none if it is a sentence. What cannot be understood asks for help.
+    fn of(line: &str) -> Option<Self> {
+        let mut words = line.trim().strip_prefix(':')?.split_whitespace();
+        let (name, count) = (words.next(), words.next());
+        Some(match (name, count.map(str::parse)) {
+            (Some("alt"), None) => Self::Alternatives(ALTERNATIVES),
+            (Some("alt"), Some(Ok(count))) if (1..=MOST_ALTERNATIVES).contains(&count) => {
+                Self::Alternatives(count)
+            }
+            (Some("align"), None) => Self::Alignment,
+            (Some("quit" | "q"), None) => Self::Quit,
+            _ => Self::Help,
+        })
+    }
+}
+
+/// Translates what is typed until its end, by `run` under `settings`.
+///
+/// # Errors
+/// When the terminal cannot be read, or output is refused. A sentence that cannot be translated is
+/// no reason to end.
+pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Form) -> Result<()> {
+    let data = &run.config.data;
+    let mut translator = LineTranslator::new(run, settings)?;
+    say(&format!(
+        "{} → {}, weights of step {}; one sentence a line, :help tells more, Ctrl-D ends",
+        data.source_language, data.target_language, run.state.step
+    ));
+    // The terminal itself, so that the prompt is not in output that goes elsewhere.
+    let config = Config::builder().behavior(Behavior::PreferTerm).build();
+    let mut editor: DefaultEditor =
+        Editor::<(), DefaultHistory>::with_config(config).context("cannot read the terminal")?;
+    let prompt = format!("{}> ", data.source_language);
+    let (mut number, mut last) = (0, None);
+    loop {
+        let line = match editor.readline(&prompt) {
+            Ok(line) => line,
+            Err(ReadlineError::Eof) => break,
+            Err(ReadlineError::Interrupted) => return Err(Interrupted(130).into()),
+            Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                say("what was typed is not UTF-8 and is left out");
+                continue;
+            }
+            Err(error) => return Err(error).context("cannot read the terminal"),
+        };
+        // A line that is not remembered is no loss.
+        let _ = editor.add_history_entry(line.as_str());
+        let asked = match Request::of(&line) {
+            None => {
+                (number, last) = (number + 1, Some(line));
+                None
+            }
+            Some(Request::Quit) => break,
+            Some(Request::Help) => {
+                say(HELP);
+                continue;
+            }
+            request => request,
+        };
+        let Some(sentence) = &last else {
+            say("there is no sentence yet");
+            continue;
+        };
+        translator.set(&asked.map_or_else(|| settings.clone(), |asked| wider(settings, asked)));
+        // The next sentence may be another matter.
+        match translate(&translator, sentence, number) {
+            Ok(translated) => show(sentence, number, &translated, asked, form)?,
+            Err(error) => say(&format!("error: {error:#}")),
+        }
+    }
+    Ok(())
+}
+
+/// The settings under which what is asked for is computed.
+fn wider(settings: &TranslationSettings, asked: Request) -> TranslationSettings {
+    let mut settings = settings.clone();
+    match asked {
+        Request::Alternatives(count) => {
+            let decoding = &mut settings.decoding;
+            decoding.n_best = count;
+            if !decoding.sampling.is_active() {
+                decoding.beam_size = decoding.beam_size.max(count);
+            }
+            settings.detail = Detail { all: true, ..Detail::default() };
+        }
+        // The tokens are known where the weights are.
+        _ => settings.detail = Detail { all: false, alignments: true, weights: true },
+    }
+    settings
+}
+
+fn translate(
+    translator: &LineTranslator<'_>,
+    sentence: &str,
+    number: usize,
+) -> Result<Vec<TranslatedLine>> {
+    let lines = [sentence.to_owned()];
+    translator.translate(&lines, &[], number, |_| {})?.collect()
+}
+
+fn show(
+    sentence: &str,
+    number: usize,
+    translated: &[TranslatedLine],
+    asked: Option<Request>,
+    form: Form,
+) -> Result<()> {
+    for line in translated {
+        match asked {
+            None => {
+                report(number, line);
+                print_line(render(form, number, sentence, line)?.trim_end_matches('\n'))?;
+            }
+            Some(Request::Alternatives(_)) => {
+                for one in &line.translations {
+                    print_line(&format!("{:8.4}  {}", one.score, one.text))?;
+                }
+            }
+            Some(_) => {
+                let aligned = line.translations.first().and_then(|best| best.alignment.as_ref());
+                for row in aligned.map(rows).unwrap_or_default() {
+                    print_line(&row)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One line for each token of the translation, with the source tokens that it was made from.
+fn rows(aligned: &AlignedTokens) -> Vec<String> {
+    let width = |tokens: &[String]| tokens.iter().map(|one| one.chars().count()).max().unwrap_or(0);
+    let width = width(&aligned.target_tokens);
+    let row = |(place, token): (usize, &String)| {
+        let sources: Vec<&str> = aligned
+            .pairs
+            .iter()
+            .filter(|(_, target)| *target == place)
+            .filter_map(|(source, _)| aligned.source_tokens.get(*source).map(String::as_str))
+            .collect();
+        format!("  {token:<width$}  {}", sources.join(" "))
+    };
+    aligned.target_tokens.iter().enumerate().map(|(place, token)| row((place, token))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_begin_with_a_colon() {
+        for (line, request) in [
+            ("a sentence", None),
+            ("12:30 is late", None),
+            (":alt", Some(Request::Alternatives(ALTERNATIVES))),
+            (" :alt 2 ", Some(Request::Alternatives(2))),
+            (":alt 0", Some(Request::Help)),
+            (":align", Some(Request::Alignment)),
+            (":quit", Some(Request::Quit)),
+            (":q", Some(Request::Quit)),
+            (":", Some(Request::Help)),
+            (":something", Some(Request::Help)),
+        ] {
+            assert_eq!(Request::of(line), request, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_alignment_is_a_line_for_each_token() {
+        let aligned = AlignedTokens {
+            source_tokens: ["a", "b", "</s>"].map(str::to_owned).to_vec(),
+            target_tokens: ["x", "long"].map(str::to_owned).to_vec(),
+            pairs: vec![(0, 1), (1, 1), (1, 0)],
+            weights: Vec::new(),
+        };
+        assert_eq!(rows(&aligned), ["  x     b", "  long  a b"]);
+    }
+}

@@ -1,0 +1,193 @@
+//! `taper translate`: text in, translations out, in the same order, window by window.
+
+mod continuation;
+mod conversation;
+mod input;
+mod output;
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+
+use crate::arguments::{Form, TextArguments, Translate};
+use crate::progress::sentence_bar;
+use crate::text::say;
+use continuation::Order;
+use conversation::converse;
+use input::Input;
+use output::Output;
+use taper_run::translation::{LineTranslator, OverlongRule, TranslatedLine, Translation};
+use taper_run::truncated_translations;
+
+/// One line of `--json`.
+#[derive(Debug, Serialize)]
+struct Record<'a> {
+    line: usize,
+    source: &'a str,
+    #[serde(flatten)]
+    translated: &'a TranslatedLine,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Translate) -> Result<()> {
+    let form = arguments.form();
+    if arguments.text.input.is_none() && std::io::stdin().is_terminal() {
+        refuse_files(&arguments.text)?;
+        let run = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+        return converse(&run, &arguments.settings(&run.config)?, form);
+    }
+    // What is wrong with files is found before the model is loaded.
+    let mut input = Input::open(&arguments.text)?;
+    let continued = arguments.text.goes_on.then_some(form);
+    let output = Output::open(arguments.text.output.as_deref(), continued)?;
+    input.skip(output.lines())?;
+    let translated = translate(arguments, form, &mut input, &output).and_then(|()| output.finish());
+    if translated.is_err() {
+        output.give_up();
+    }
+    translated
+}
+
+/// Refuses what goes with a text, not with a conversation.
+fn refuse_files(text: &TextArguments) -> Result<()> {
+    let given = [
+        ("--prefix", text.prefix.is_some()),
+        ("--output", text.output.is_some()),
+        ("--window", text.window.is_some()),
+        ("--continue", text.goes_on),
+    ];
+    for (name, given) in given {
+        if given {
+            bail!("{name} goes with a text to translate: give --input or pipe it in");
+        }
+    }
+    Ok(())
+}
+
+/// Loads the models and translates the text, from where an earlier command was stopped.
+fn translate(arguments: &Translate, form: Form, input: &mut Input, output: &Output) -> Result<()> {
+    let run = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+    let settings = arguments.settings(&run.config)?;
+    let translator = LineTranslator::new(&run, &settings)?;
+    output.begin(&Order::new(&run, &settings, form, &input.hashes())?)?;
+    stream(&translator, form, input, output)
+}
+
+/// Whether there is something at `path` that is neither a file nor a folder, such as a pipe or a
+/// device: its bytes pass once.
+fn is_stream(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// Translates one window of the text after the other, and writes each before the next is read.
+fn stream(
+    translator: &LineTranslator<'_>,
+    form: Form,
+    input: &mut Input,
+    output: &Output,
+) -> Result<()> {
+    let bar = sentence_bar(input.total(), "translating");
+    let (mut lines, mut truncated, mut first) = (0, 0, None);
+    while let Some(window) = input.next_window()? {
+        let (before, count) = (window.first - 1, window.lines.len());
+        // Parts of long lines are counted on the way, and are more than the lines.
+        let progress = |done: usize| bar.set_position((before + done.min(count)) as u64);
+        let found =
+            translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
+        bar.suspend(|| -> Result<()> {
+            for ((line, source), translated) in (window.first..).zip(&window.lines).zip(found) {
+                let translated = translated?;
+                report(line, &translated);
+                lines += 1;
+                if translated.translations.first().is_some_and(|best| best.truncated) {
+                    truncated += 1;
+                    first.get_or_insert(line);
+                }
+                // Line by line: with weights one may take megabytes.
+                output.write(&render(form, line, source, &translated)?)?;
+            }
+            Ok(())
+        })?;
+    }
+    bar.finish_and_clear();
+    if let Some(first) = first {
+        let which = format!(" (line {first} is the first)");
+        say(&format!("warning: {}", truncated_translations(truncated, lines, &which)));
+    }
+    Ok(())
+}
+
+/// Says on standard error that a line was too long, and what became of it.
+fn report(line: usize, translated: &TranslatedLine) {
+    if let Some(overlong) = &translated.overlong {
+        let done = match overlong.rule {
+            OverlongRule::Split => format!("translated in {} parts", overlong.parts),
+            OverlongRule::Cut | OverlongRule::Error => {
+                "only its beginning is translated".to_owned()
+            }
+        };
+        say(&format!(
+            "line {line}: {} tokens, more than {}: {done}",
+            overlong.tokens, overlong.limit
+        ));
+    }
+}
+
+/// What is printed for one source line: as many lines as translations were
+/// asked for, each ended.
+fn render(form: Form, line: usize, source: &str, translated: &TranslatedLine) -> Result<String> {
+    let translations = &translated.translations;
+    Ok(match form {
+        Form::Json => serde_json::to_string(&Record { line, source, translated })? + "\n",
+        Form::NBest => translations
+            .iter()
+            .map(|one| format!("{line}\t{:.4}\t{}{}\n", one.score, one.text, pharaoh(one)))
+            .collect(),
+        Form::Best => translations
+            .first()
+            .map_or_else(|| "\n".to_owned(), |best| format!("{}{}\n", best.text, pharaoh(best))),
+    })
+}
+
+/// A tab and the pairs of the alignment, source first, where there is one.
+fn pharaoh(translation: &Translation) -> String {
+    let Some(alignment) = &translation.alignment else {
+        return String::new();
+    };
+    let pairs: Vec<String> =
+        alignment.pairs.iter().map(|(source, target)| format!("{source}-{target}")).collect();
+    format!("\t{}", pairs.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use clap::Parser;
+
+    #[test]
+    fn a_conversation_has_no_files() {
+        for (option, value, refused) in [
+            ("--output", "file", true),
+            ("--prefix", "file", true),
+            ("--window", "1", true),
+            ("--checkpoint", "best", false),
+        ] {
+            let arguments = Arguments::try_parse_from(["taper", "translate", "run", option, value])
+                .expect("parses");
+            let Command::Translate(arguments) = arguments.command else {
+                panic!("another command")
+            };
+            let result = refuse_files(&arguments.text);
+            assert_eq!(result.is_err(), refused, "{option}");
+            if let Err(error) = result {
+                assert!(
+                    error.to_string().contains(option) && error.to_string().contains("--input"),
+                    "{error}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `taper tune`: the settings of the search that translate the validation set best.
+
+use anyhow::{Result, bail};
+use taper_model::Transformer;
+use taper_run::evaluation::{Trial, TuningEvent, TuningGrid, TuningMetric, tune};
+use taper_run::folder::RunLock;
+use taper_run::{LoadedRun, RunFolder};
+
+use crate::arguments::Tune;
+use crate::progress::{TestReporter, sentence_bar};
+use crate::text::{print_line, quoted};
+
+/// Rows that are shown of each beam, the best ones.
+const SHOWN: usize = 3;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Tune) -> Result<()> {
+    if arguments.sentences == 0 {
+        bail!("--sentences must be at least 1");
+    }
+    let folder = RunFolder::open(&arguments.run)?;
+    // Held to the end, so that no other process writes the configuration meanwhile.
+    let _lock = match arguments.dry_run {
+        true => None,
+        false => Some(RunLock::acquire(folder.root(), &mut TestReporter::default())?),
+    };
+    let run: LoadedRun<Transformer> =
+        arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+    let split = arguments.split.clone().unwrap_or_else(|| run.config.data.validation.name());
+    if split.is_empty() {
+        bail!(
+            "the run has no validation set (data.validation is empty): name a split with --split"
+        );
+    }
+    if !arguments.json {
+        print_line(&format!(
+            "weights of step {}, {}; translating {split}",
+            run.state.step,
+            run.checkpoint.display()
+        ))?;
+        print_line("beam  length penalty  length reward   BLEU  brevity  length  chrF2")?;
+    }
+    let grid = TuningGrid {
+        beam_sizes: arguments.beams.clone(),
+        length_penalties: arguments.length_penalties.clone(),
+        length_rewards: arguments.length_rewards.clone(),
+    };
+    let metric = arguments.metric.into();
+    let own = run.config.decoding.clone();
+    let mut bar = None;
+    let tuning = tune(&run, &split, arguments.sentences, &grid, metric, |event| {
+        match event {
+            TuningEvent::Translated { beam_size, done, sentences } => bar
+                .get_or_insert_with(|| {
+                    sentence_bar(Some(sentences as u64), &format!("beam {beam_size}"))
+                })
+                .set_position(done as u64),
+            TuningEvent::Scored(trials) => {
+                if let Some(bar) = bar.take() {
+                    bar.finish_and_clear();
+                }
+                if !arguments.json {
+                    for trial in shown(trials, metric, |trial| trial.is_of(&own)) {
+                        let mark = if trial.is_of(&own) { "  the run's" } else { "" };
+                        print_line(&format!("{}{mark}", row(trial)))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    })?;
+    let improved = tuning.best != tuning.before;
+    let written = improved && !arguments.dry_run;
+    if written {
+        // What the command line overrides is for the command alone.
+        let mut config = folder.load_config(&[])?;
+        tuning.best.apply(&mut config.decoding);
+        config.validate()?;
+        folder.save_config(&config)?;
+    }
+    if arguments.json {
+        let mut record = serde_json::to_value(&tuning)?;
+        record["written"] = written.into();
+        return print_line(&serde_json::to_string_pretty(&record)?);
+    }
+    let Trial { beam_size, length_penalty, length_reward, .. } = tuning.best;
+    let settings = format!(
+        "decoding.beam_size = {beam_size}, length_penalty = {length_penalty}, length_reward = {length_reward}"
+    );
+    let tried = tuning.trials.len();
+    print_line(&match (improved, written) {
+        (false, _) => format!("the run's settings are the best of {tried}: {settings}"),
+        (true, true) => {
+            format!("best of {tried}: {settings}; written into {}", quoted(&folder.config()))
+        }
+        (true, false) => format!("best of {tried}: {settings}; the run is left as it is"),
+    })
+}
+
+/// The best of the trials of a beam, and the run's own.
+fn shown(
+    trials: &[Trial],
+    metric: TuningMetric,
+    is_own: impl Fn(&Trial) -> bool,
+) -> impl Iterator<Item = &Trial> {
+    let mut order: Vec<&Trial> = trials.iter().collect();
+    order.sort_by(|one, other| other.score(metric).total_cmp(&one.score(metric)));
+    let places = order.into_iter().enumerate();
+    places.filter(move |(place, trial)| *place < SHOWN || is_own(trial)).map(|(_, trial)| trial)
+}
+
+fn row(trial: &Trial) -> String {
+    format!(
+        "{:4}  {:14}  {:13}  {:5.2}  {:7.3}  {:6.3}  {:5.2}",
+        trial.beam_size,
+        trial.length_penalty,
+        trial.length_reward,
+        trial.bleu,
+        trial.brevity_penalty,
+        trial.length_ratio,
+        trial.chrf
+    )
+}

@@ -1,0 +1,153 @@
+//! A language model from a text to more text: trained, resumed, measured and gone on with.
+
+mod common;
+
+use std::fs;
+
+use common::{Workspace, metrics, refused, stderr, stdout};
+
+/// Enough to know the lines by heart, without what disturbs that.
+const MEMORISE: [&str; 12] = [
+    "--set",
+    "training.max_updates=250",
+    "--set",
+    "training.validate_every=125",
+    "--set",
+    "model.embedding_dropout=0",
+    "--set",
+    "model.attention_dropout=0",
+    "--set",
+    "model.feed_forward_dropout=0",
+    "--set",
+    "model.residual_dropout=0",
+];
+
+#[test]
+fn a_text_that_repeats_itself_is_known_by_heart() {
+    let workspace = Workspace::of_text();
+    let line = "the quick brown fox, 7 lazy dogs; and a seä.\n";
+    workspace.write("data/text.txt", line.repeat(60));
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &MEMORISE[..]].concat());
+    let json = workspace.succeed(&["evaluate", "run", "--json"]);
+    let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let result = &record["results"][0];
+    assert_eq!(result["split"], "text, held out");
+    let perplexity = result["perplexity"].as_f64().expect("a number");
+    // What begins a block cannot be known.
+    assert!(perplexity < 1.6, "{json}");
+    let of_character = result["perplexity_per_character"].as_f64().expect("a number");
+    assert!((of_character / perplexity - 1.0).abs() < 0.01, "{json}");
+    let of_word = result["perplexity_per_word"].as_f64().expect("a number");
+    assert!(of_word > perplexity, "{json}");
+    let lines = workspace.succeed(&["evaluate", "run"]);
+    assert!(lines.contains("a character") && lines.contains("perplexity"), "{lines}");
+
+    // Far beyond the context of 24 tokens.
+    let generate = |more: &[&str]| {
+        let arguments = [&["generate", "run", "--prompt", "the quick"], more].concat();
+        workspace.succeed(&arguments)
+    };
+    let text = generate(&["--max-tokens", "80"]);
+    let expected: String = line.repeat(3).chars().take(89).collect();
+    assert_eq!(text, format!("{expected}\n"));
+    // The same from a file, a pipe, a short context, and among others.
+    workspace.write("prompt", "the quick");
+    workspace.write("prompts", "the quick\nand a\n");
+    assert_eq!(generate(&["-n", "80", "--context", "17"]), text);
+    let file = ["generate", "run", "-n", "80", "--prompt-file", "prompt"];
+    assert_eq!(workspace.succeed(&file), text);
+    let piped = workspace.run_with_input(&["generate", "run", "-n", "80"], b"the quick");
+    assert_eq!(stdout(&piped), text);
+    let json =
+        workspace.succeed(&["generate", "run", "-n", "80", "--prompts", "prompts", "--json"]);
+    let records: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[0]["text"], expected["the quick".len()..]);
+    assert_eq!(records[0]["tokens"], 80);
+    assert!(records[1]["text"].as_str().expect("text").starts_with(" seä.\nthe quick"), "{json}");
+    // Drawn: the same seed, the same text, also among others.
+    let draw = |more: &[&str]| {
+        generate(&[&["-n", "40", "--temperature", "2", "--seed", "5"], more].concat())
+    };
+    let drawn = draw(&[]);
+    assert_eq!(draw(&[]), drawn);
+    let several = draw(&["--samples", "3"]);
+    assert_eq!(several.split("---------------\n").count(), 3, "{several}");
+    // Without a prompt a line begins.
+    let begun = workspace.run_with_input(&["generate", "run", "-n", "9"], b"");
+    assert_eq!(stdout(&begun), "the quick\n");
+}
+
+#[test]
+fn a_resumed_run_is_one_that_was_never_interrupted() {
+    let workspace = Workspace::of_text();
+    workspace.train("whole");
+    workspace.succeed(&["train", "tiny.toml", "--run", "parts", "--set", "training.max_updates=6"]);
+    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=12"]);
+    let ends = ["whole", "parts"].map(|run| {
+        let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
+        fs::read(file).expect("weights")
+    });
+    assert!(ends[0] == ends[1], "the weights differ");
+    let last = |run: &str| metrics(&workspace.path(run)).pop();
+    assert_eq!(last("whole"), last("parts"));
+    // Threads change no bit either.
+    workspace.succeed(&["train", "tiny.toml", "--run", "alone", "--set", "threads=1"]);
+    workspace.same_end("whole", "alone", 12);
+    let inspected = workspace.succeed(&["inspect", "whole"]);
+    assert!(inspected.contains("layers       2; width 32"), "{inspected}");
+    let before = workspace.succeed(&["inspect", "tiny.toml"]);
+    assert_eq!(before, inspected, "the characters are counted");
+    workspace.succeed(&["average", "whole"]);
+    workspace.succeed(&[
+        "generate",
+        "whole",
+        "--checkpoint",
+        "average",
+        "--prompt",
+        "red",
+        "-n",
+        "3",
+    ]);
+}
+
+#[test]
+fn what_cannot_work_is_one_clear_error() {
+    let workspace = Workspace::of_text();
+    let train = |set: &[&str]| {
+        let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+        workspace.run(&[&["train", "tiny.toml", "--run", "refused"], &set[..]].concat())
+    };
+    refused(&train(&["data.text.block_length=9000"]), &["data.text.block_length", "is 9000"]);
+    refused(&train(&["data.train=nothing"]), &["nothing", "nor the same with .txt"]);
+    refused(&train(&["training.early_stopping.metric=bleu"]), &["bleu", "\"loss\""]);
+    refused(
+        &train(&["model.positions=learned", "model.max_positions=23"]),
+        &["max_positions = 23", "data.text.block_length = 23"],
+    );
+    refused(&train(&["task=vision"]), &["task", "translation"]);
+    workspace.write("data/empty.txt", "");
+    refused(&train(&["data.train=empty"]), &["empty.txt hold no text"]);
+    assert!(!workspace.path("refused").exists());
+    let vain = train(&["training.max_updates=1", "data.cleaning.max_ratio=4"]);
+    assert!(stderr(&vain).contains("data.cleaning.max_ratio has no effect"), "{}", stderr(&vain));
+
+    workspace.train("run");
+    let generate = |prompt: &str| workspace.run(&["generate", "run", "--prompt", prompt]);
+    refused(&generate("red жaж"), &["the prompt", "never seen: 'ж'"]);
+    refused(&generate(""), &["is empty"]);
+    let samples = ["generate", "run", "--prompt", "red", "--samples", "2"];
+    workspace.fail(&samples, &["--samples 2", "--temperature"]);
+    workspace.fail(&["translate", "run"], &["task is language-model", "taper generate"]);
+    workspace.fail(
+        &["score", "run", "--source", "data/text.txt", "--target", "data/text.txt"],
+        &["task is language-model"],
+    );
+    workspace.fail(&["evaluate", "run", "--split", "missing"], &["missing"]);
+    workspace.fail(&["resume", "run", "--set", "task=translation"], &["task"]);
+    let pairs = Workspace::new();
+    pairs.train("run");
+    pairs
+        .fail(&["generate", "run", "--prompt", "red"], &["task is translation", "taper translate"]);
+}

@@ -1,0 +1,9 @@
+//! Commands that measure and search, through the program.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bench_kernels;
+mod bench_train;
+mod bleu;
+mod tune;

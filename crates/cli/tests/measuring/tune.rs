@@ -1,0 +1,94 @@
+//! `tune`: settings of the search, found on the validation set and written into the run.
+
+use std::fs;
+
+use crate::common::Workspace;
+use serde_json::Value;
+
+fn config(workspace: &Workspace) -> String {
+    fs::read_to_string(workspace.path("run/config.toml")).expect("config.toml")
+}
+
+/// The settings of a trial as overrides.
+fn overrides(trial: &Value) -> Vec<String> {
+    ["beam_size", "length_penalty", "length_reward"]
+        .into_iter()
+        .flat_map(|key| ["--set".to_owned(), format!("decoding.{key}={}", trial[key])])
+        .collect()
+}
+
+/// Lines without those of the tuned keys.
+fn others(text: &str) -> Vec<&str> {
+    let tuned = ["beam_size =", "length_penalty =", "length_reward ="];
+    text.lines().filter(|line| !tuned.iter().any(|key| line.starts_with(key))).collect()
+}
+
+#[test]
+fn the_best_settings_are_written_into_the_run_and_used_from_then_on() {
+    let workspace = Workspace::new();
+    let longer = ["--set", "training.max_updates=120", "--set", "training.validate_every=0"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &longer[..]].concat());
+    let before = config(&workspace);
+    let tune = |more: &[&str]| {
+        let arguments = ["tune", "run", "--beams", "1,3", "--length-penalties", "0,1,2"];
+        workspace.succeed(&[&arguments[..], &["--length-rewards", "0,2"], more].concat())
+    };
+    let tuning: Value = serde_json::from_str(&tune(&["--dry-run", "--json"])).expect("JSON");
+    assert_eq!((&tuning["written"], &tuning["sentences"]), (&false.into(), &12.into()));
+    assert_eq!(config(&workspace), before, "a dry run changes nothing");
+    let trials = tuning["trials"].as_array().expect("trials");
+    // The run's beam is 2 and its length penalty 0.6.
+    assert_eq!(trials.len(), 3 * 4 * 2);
+    let bleu = |trial: &&Value| (1e6 * trial["bleu"].as_f64().expect("BLEU")) as u64;
+    let best = trials.iter().max_by_key(bleu).expect("trials");
+    let worst =
+        trials.iter().filter(|trial| trial["beam_size"] != 1).min_by_key(bleu).expect("trials");
+    assert!(bleu(&best) > bleu(&worst), "{trials:?}");
+    assert_eq!(tuning["best"]["bleu"], best["bleu"]);
+
+    // Each is what a search of its own gives.
+    for trial in [best, worst] {
+        let set = overrides(trial);
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let evaluate = ["evaluate", "run", "--split", "val", "--json"];
+        let record: Value =
+            serde_json::from_str(&workspace.succeed(&[&evaluate[..], &set].concat()))
+                .expect("JSON");
+        assert_eq!(record["results"][0]["bleu"]["score"], trial["bleu"], "{trial}");
+    }
+
+    // From bad settings to good ones, which are then the run's.
+    let mut spoilt = before.clone();
+    for (key, old) in [("beam_size", "2"), ("length_penalty", "0.6"), ("length_reward", "0.0")] {
+        let value = &worst[key];
+        spoilt = spoilt.replace(&format!("\n{key} = {old}\n"), &format!("\n{key} = {value}\n"));
+    }
+    workspace.write("run/config.toml", &spoilt);
+    let shown = tune(&[]);
+    assert!(shown.contains("the run's\n"), "{shown}");
+    assert!(shown.contains("written into run/config.toml"), "{shown}");
+    let after = config(&workspace);
+    assert_eq!(others(&after), others(&before));
+    let evaluated: Value =
+        serde_json::from_str(&workspace.succeed(&["evaluate", "run", "--split", "val", "--json"]))
+            .expect("JSON");
+    assert_eq!(evaluated["results"][0]["bleu"]["score"], best["bleu"]);
+    assert!(tune(&[]).contains("the run's settings are the best of"));
+    assert_eq!(config(&workspace), after);
+    workspace.succeed(&["resume", "run", "--set", "training.max_updates=122"]);
+}
+
+#[test]
+fn what_cannot_be_tuned_is_said() {
+    let workspace = Workspace::new();
+    workspace.succeed(&["train", "tiny.toml", "--run", "run", "--set", "data.validation="]);
+    workspace.fail(&["tune", "run"], &["no validation set", "--split"]);
+    workspace.succeed(&["tune", "run", "--split", "val", "--dry-run", "--sentences", "3"]);
+    workspace.fail(
+        &["tune", "run", "--split", "val", "--set", "decoding.sampling.temperature=1"],
+        &["drawn, not searched for"],
+    );
+    workspace.fail(&["tune", "run", "--split", "val", "--sentences", "0"], &["--sentences"]);
+    let negative = ["tune", "run", "--split", "val", "--length-penalties=-1"];
+    workspace.fail(&negative, &["decoding.length_penalty", "-1"]);
+}

@@ -1,0 +1,152 @@
+//! `taper init` and `taper train --dry-run`, as a user begins.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{Workspace, refused, stderr, stdout};
+use serde_json::Value;
+
+/// The names in a folder, and in the folders there, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("folder") {
+        let path = entry.expect("entry").path();
+        if path.is_dir() {
+            found.extend(names(&path));
+        }
+        found.push(path.display().to_string());
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_dry_run_says_what_training_takes_and_keeps_nothing() {
+    let workspace = Workspace::new();
+    fs::create_dir(workspace.path("tmp")).expect("folder");
+    let before = names(&workspace.path(""));
+    let dry_run = |extra: &[&str]| {
+        let arguments = [["train", "tiny.toml", "--dry-run"].as_slice(), extra].concat();
+        let mut command = workspace.command(&arguments);
+        let output = command.env("TMPDIR", workspace.path("tmp")).output().expect("the binary");
+        assert_eq!(names(&workspace.path("")), before);
+        output
+    };
+    let shown = stdout(&dry_run(&[]));
+    for fragment in ["200 pairs read", "parameters", "measured: 20 updates", "at most 12 updates"] {
+        assert!(shown.contains(fragment), "`{fragment}` is not in: {shown}");
+    }
+    let output = dry_run(&["--json", "--set", "data.batching.max_tokens=auto"]);
+    let text = stdout(&output);
+    let record: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&record["event"], &record["last_update"]), (&"dry_run".into(), &12.into()));
+    let seconds = |key: &str| record[key].as_f64().expect("a number");
+    let estimated = 12.0 * seconds("seconds_per_update");
+    assert!((seconds("estimated_seconds") - estimated).abs() < 1e-6, "{record}");
+    assert!(record["max_tokens"].as_u64().expect("found") > 200, "{record}");
+    // What would end a training before it begins ends a dry run.
+    let output = dry_run(&["--set", "data.train=nothing"]);
+    refused(&output, &["nothing.aa"]);
+    let output = dry_run(&["--memory", "1MiB"]);
+    refused(&output, &["1.0 MiB"]);
+}
+
+#[test]
+fn two_files_become_a_recipe_that_trains() {
+    let workspace = Workspace::new();
+    let join = |language: &str| {
+        ["train", "val", "test"].map(|split| {
+            fs::read_to_string(workspace.path(&format!("data/{split}.{language}"))).expect("text")
+        })
+    };
+    // Names that tell no language, and nothing to validate on.
+    workspace.write("here.txt", join("aa").concat());
+    workspace.write("there.txt", join("bb").concat());
+    let arguments = ["init", "here.txt", "there.txt"];
+    refused(
+        &workspace.run_with_input(&arguments, b""),
+        &["--source-language", "--target-language"],
+    );
+    let named = [&arguments[..], &["--source-language", "aa", "--target-language", "bb"]].concat();
+    let shown = workspace.succeed(&named);
+    for fragment in ["224 pairs", "data/here-aa-bb", "here-aa-bb.toml: 4 + 4 layers", "estimate: "]
+    {
+        assert!(shown.contains(fragment), "`{fragment}` is not in: {shown}");
+    }
+    let lines = |split: &str| {
+        let path = workspace.path(&format!("data/here-aa-bb/{split}.aa"));
+        fs::read_to_string(path).expect("a split").lines().count()
+    };
+    assert_eq!(lines("train") + lines("val") + lines("test"), 224);
+    assert!(lines("val") >= 5 && lines("test") >= 5);
+    assert!(!workspace.path("runs").exists(), "the estimate leaves no run");
+    workspace.succeed(&["config", "check", "here-aa-bb.toml"]);
+    let few = ["--set", "training.max_updates=2", "--set", "decoding.max_length=4"];
+    let shown = workspace.succeed(&[["train", "here-aa-bb.toml"].as_slice(), &few].concat());
+    assert!(shown.contains("test scores"), "{shown}");
+
+    // Nothing is overwritten.
+    let output = workspace.run(&named);
+    refused(&output, &["here-aa-bb.toml exists already"]);
+    let other = [named.as_slice(), &["-o", "other.toml", "--data", "data/here-aa-bb"]].concat();
+    workspace.fail(&other, &["data/here-aa-bb exists already"]);
+    assert!(!workspace.path("other.toml").exists());
+    workspace.write("short.txt", "one\n");
+    workspace.fail(
+        &["init", "here.txt", "short.txt", "--source-language", "a", "--target-language", "b"],
+        &["here.txt has 224 lines", "short.txt has 1"],
+    );
+}
+
+#[test]
+fn text_with_a_validation_set_is_taken_as_it_lies() {
+    let workspace = Workspace::new();
+    let shown = workspace.succeed(&[
+        "init",
+        "data/train.aa",
+        "data/train.bb",
+        "--no-measure",
+        "-o",
+        "my.toml",
+    ]);
+    assert!(shown.contains("validated on `val`, tested on `test`"), "{shown}");
+    let recipe: Value =
+        serde_json::from_str(&workspace.succeed(&["config", "show", "my.toml", "--json"]))
+            .expect("JSON");
+    assert_eq!(recipe["name"], "my");
+    assert_eq!(recipe["data"]["dir"].as_str(), workspace.path("data").to_str());
+    assert_eq!(recipe["data"]["test"], "test");
+    assert_eq!(names(&workspace.path("data")).len(), 6);
+
+    // A recipe elsewhere says where the text is from there.
+    fs::create_dir(workspace.path("recipes")).expect("folder");
+    let elsewhere = ["--no-measure", "-o", "recipes/my.toml"];
+    workspace.succeed(&[&["init", "data/train.aa", "data/train.bb"], &elsewhere[..]].concat());
+    let written = fs::read_to_string(workspace.path("recipes/my.toml")).expect("recipe");
+    assert!(written.contains("dir = \"../data\"\n"), "{written}");
+
+    // A table, whose columns are named.
+    let rows: String = (0..200).map(|at| format!("{at}\tword {at}\tWort {at}\n")).collect();
+    workspace.write("words.tsv", format!("id\tenglish\tgerman\n{rows}"));
+    let table = ["init", "words.tsv", "--no-measure", "--columns", "english,german"];
+    let languages = ["--source-language", "en", "--target-language", "de"];
+    let shown = workspace.succeed(&[&table[..], &languages].concat());
+    assert!(shown.contains("200 pairs") && shown.contains("data/words-en-de"), "{shown}");
+    workspace.succeed(&["config", "check", "words-en-de.toml"]);
+}
+
+#[test]
+fn what_is_not_given_is_asked() {
+    let workspace = Workspace::new();
+    workspace.write("here.txt", "a\nb\n".repeat(60));
+    fs::copy(workspace.path("here.txt"), workspace.path("there.txt")).expect("copy");
+    let ask =
+        |answers: &str| workspace.run_with_input(&["init", "--no-measure"], answers.as_bytes());
+    let output = ask("data/train.aa\ndata/train.bb\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("File of sentences"), "{}", stderr(&output));
+    assert!(workspace.path("data-aa-bb.toml").is_file());
+    refused(&ask(""), &["no answer"]);
+    refused(&ask("here.txt\nthere.txt\nen\nde\n"), &["too few"]);
+    refused(&ask("here.txt\nthere.txt\nen\nen\n"), &["both languages are `en`"]);
+}

@@ -1,0 +1,13 @@
+//! Recipes and the runs they make, through the program.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod changes;
+mod dtype;
+mod edited;
+mod explain;
+mod fine_tuning;
+mod init;
+mod own_files;
+mod runs;

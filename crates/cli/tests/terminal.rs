@@ -1,0 +1,100 @@
+//! At a terminal, which `script` of util-linux makes: conversations, bars, and what a finished
+//! training says.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{Workspace, stderr, stdout};
+
+/// What `taper arguments` shows at a terminal where something is typed, piece by piece: each once
+/// the words before it have been shown.
+fn at_terminal(workspace: &Workspace, arguments: &str, typed: &[(&str, &str)]) -> String {
+    let piece = |(shown, text): &(&str, &str)| {
+        let wait = "for _ in $(seq 600)";
+        format!("{wait}; do grep -qa '{shown}' shown && break; sleep 0.05; done; printf '{text}'; ")
+    };
+    let pieces: String = typed.iter().map(piece).collect();
+    let script =
+        format!("touch shown; ({pieces}true) | TERM=xterm script -qfec \"$0 {arguments}\" shown");
+    let output = workspace.script(&["sh"], &script);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn a_conversation_shows_more_on_request_and_survives_a_bad_byte() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let alone = |sentence: &str| {
+        let input = format!("{sentence}\n");
+        stdout(&workspace.run_with_input(&["translate", "run"], input.as_bytes())).trim().to_owned()
+    };
+    let (first, second) = (alone("red cat sees"), alone("two big dogs run here"));
+    let shown = at_terminal(
+        &workspace,
+        "translate run",
+        &[
+            // A letter too many is taken back.
+            (":help tells more", r":alt\nred cat seesx\177\n:alt 2\n:align\n\377\n"),
+            // The last line is fetched again.
+            ("not UTF-8", r"two big dogs run here\n\033[A\n:help\n:quit\n"),
+        ],
+    );
+    assert!(shown.contains("there is no sentence yet"), "{shown}");
+    assert!(shown.contains(&first) && shown.contains(&second), "{first:?} {second:?} {shown}");
+    assert!(shown.contains("not UTF-8"), "{shown}");
+    let is_second = |line: &&str| line.trim_end().ends_with(&second);
+    assert!(shown.lines().filter(is_second).count() >= 2, "{shown}");
+    // Two alternatives, each after its score, the better one first.
+    let scored: Vec<&str> = shown
+        .lines()
+        .filter(|line| line.trim_start().starts_with('-') && line.contains("  "))
+        .collect();
+    assert!(scored.len() >= 2 && scored[0].trim_end().ends_with(&first), "{shown}");
+    // Each token of the alignment stands beside the source tokens that it was made from.
+    let sources = ["\u{2581}red", "\u{2581}cat", "\u{2581}sees", "</s>"];
+    let aligned = shown.lines().map(str::trim_end).filter(|line| line.starts_with("  "));
+    assert!(aligned.clone().count() > 0, "{shown}");
+    assert!(
+        aligned.into_iter().all(|line| sources.iter().any(|one| line.contains(one))),
+        "{shown}"
+    );
+    assert!(shown.contains(":align "), "{shown}");
+}
+
+#[test]
+fn translating_a_file_shows_how_far_it_is() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    workspace.write("in.txt", "red cat sees two big dogs\n".repeat(300));
+    let shown = at_terminal(&workspace, "translate run -i in.txt -o out.txt", &[]);
+    assert!(shown.contains("translating") && shown.contains("/300 sentences"), "{shown}");
+}
+
+#[test]
+fn a_training_shows_its_bar_and_says_how_to_go_on() {
+    let workspace = Workspace::new();
+    let shown = at_terminal(&workspace, "train tiny.toml --run 'my run'", &[]);
+    assert!(shown.contains("smoothed loss"), "{shown}");
+    assert!(shown.contains("taper resume 'my run' --set training.max_updates=24"), "{shown}");
+    assert!(shown.contains("taper evaluate 'my run'"), "{shown}");
+    let shown = workspace.succeed(&["train", "tiny.toml", "--run", "b", "--set", "data.test="]);
+    assert!(shown.contains("taper translate b") && !shown.contains("taper evaluate"), "{shown}");
+}
+
+#[test]
+fn every_command_that_computes_takes_threads() {
+    let workspace = Workspace::new();
+    workspace.succeed(&["train", "tiny.toml", "--run", "run", "--threads", "1"]);
+    workspace.succeed(&["resume", "run", "--set", "training.max_updates=14", "--threads", "1"]);
+    workspace.succeed(&["--threads", "1", "evaluate", "run"]);
+    let score = ["score", "run", "--source", "data/test.aa", "--target", "data/test.bb"];
+    workspace.succeed(&[&score[..], &["--threads", "2"]].concat());
+    workspace.succeed(&["translate", "run", "--input", "data/test.aa", "--threads", "1"]);
+    workspace.succeed(&["tokenizer", "train", "tiny.toml", "-o", "tok", "--threads", "1"]);
+    workspace.succeed(&["bleu", "data/test.bb", "data/test.bb", "--threads", "1"]);
+    // It is of the process, and not of the run.
+    let config = std::fs::read_to_string(workspace.path("run/config.toml")).expect("config");
+    assert!(config.contains("threads = 0"), "{config}");
+    workspace.fail(&["evaluate", "run", "--threads", "5000"], &["--threads 5000: at most"]);
+}

@@ -1,0 +1,116 @@
+//! How pairs or blocks become batches: `[data.batching]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How pairs become batches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BatchingConfig {
+    /// The most tokens of a batch on either side, end marks included. Batches are packed, so each
+    /// is a token of the text and none is padding. `"auto"` leaves it to the program to find what
+    /// fits into memory before training.
+    #[serde(with = "tokens_or_auto")]
+    #[schemars(schema_with = "tokens_or_auto::schema")]
+    pub max_tokens: usize,
+    /// The most sentence pairs of a batch; 0 for no such limit.
+    pub max_sentences: usize,
+    /// Draw a new order in each epoch; otherwise the order of the corpus, in each.
+    pub shuffle: bool,
+    /// Put pairs of similar length together.
+    pub group_by_length: bool,
+    /// How loosely: the spread of the random factor on a length before pairs are ordered by it.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub length_noise: f64,
+    /// How many batches are assembled ahead of the trainer.
+    pub prefetch: usize,
+}
+
+impl Default for BatchingConfig {
+    fn default() -> Self {
+        Self {
+            max_tokens: 4096,
+            max_sentences: 0,
+            shuffle: true,
+            group_by_length: true,
+            length_noise: 0.2,
+            prefetch: 4,
+        }
+    }
+}
+
+/// The token budget that is yet to be found, `"auto"` in a recipe.
+pub const AUTO: usize = usize::MAX;
+
+impl BatchingConfig {
+    /// The token budget to plan with: the configured one, and the default until one has been found.
+    #[must_use]
+    pub fn planned_tokens(&self) -> usize {
+        match self.max_tokens {
+            AUTO => Self::default().max_tokens,
+            tokens => tokens,
+        }
+    }
+}
+
+/// A number, or the word `"auto"`.
+mod tokens_or_auto {
+    use std::fmt;
+
+    use schemars::{Schema, SchemaGenerator, json_schema};
+    use serde::de::{Error, Unexpected, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "x-values": "a whole number from 1 or \"auto\"",
+            "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "auto" }]
+        })
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        tokens: &usize,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        if *tokens == super::AUTO {
+            serializer.serialize_str("auto")
+        } else {
+            serializer.serialize_u64(*tokens as u64)
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<usize, D::Error> {
+        struct Tokens;
+
+        impl Visitor<'_> for Tokens {
+            type Value = usize;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a number of tokens from 1, or \"auto\"")
+            }
+
+            fn visit_i64<E: Error>(self, tokens: i64) -> Result<usize, E> {
+                u64::try_from(tokens)
+                    .map_err(|_| E::invalid_value(Unexpected::Signed(tokens), &self))
+                    .and_then(|tokens| self.visit_u64(tokens))
+            }
+
+            fn visit_u64<E: Error>(self, tokens: u64) -> Result<usize, E> {
+                usize::try_from(tokens)
+                    .map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<usize, E> {
+                if word == "auto" {
+                    Ok(super::AUTO)
+                } else {
+                    Err(E::invalid_value(Unexpected::Str(word), &self))
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Tokens)
+    }
+}

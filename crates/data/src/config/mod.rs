@@ -1,0 +1,396 @@
+//! The `[data]` table of a recipe. Each default stands once, in a `Default` implementation here.
+
+mod batching;
+mod columns;
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use batching::{AUTO, BatchingConfig};
+pub use columns::FieldsConfig;
+
+use crate::tasks::pairs::hold_out::HELD_OUT;
+use crate::tasks::pairs::reader::split_name;
+use crate::{Corpora, Error, Result, RunningTextConfig};
+
+/// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many
+/// as it is asked for.
+const LARGEST_VOCABULARY: usize = 1 << 22;
+
+/// Where the text is and what becomes of it on the way to the model.
+///
+/// With `format = "text"` a corpus named `train` is the pair of files
+/// `{dir}/train.{source_language}` and `{dir}/train.{target_language}`; each file may end in `.gz`
+/// or `.zst`. In the other formats both sides are in one file, `{dir}/train.tsv`, `.csv`, `.jsonl`
+/// or `.parquet`. A corpus may also be any two files or any table, see [`Corpus`](crate::Corpus).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataConfig {
+    /// The folder that holds the files of corpora that are named by their stem.
+    pub dir: PathBuf,
+    /// The language translated from; the file extension in text format.
+    pub source_language: String,
+    /// The language translated into; the file extension in text format.
+    pub target_language: String,
+    /// What is trained on: a name in `data.dir`, two files `{ source = "a.txt", target = "b.txt" }`,
+    /// a table `{ file = "pairs.tsv" }`, or a list of these, which may say how much each counts and
+    /// how it is marked: `{ stem = "news", weight = 2, tag = "<news>" }`.
+    pub train: Corpora,
+    /// What validations measure, written as `data.train` is; empty for none.
+    pub validation: Corpora,
+    /// The test sets, each by itself: one, or a list, written as `data.train` is; empty for none.
+    pub test: Corpora,
+    /// So many pairs are drawn from the training text by `training.seed`, to be the validation set
+    /// and nothing else: no sentence is trained on that is to be translated there. 0 draws none.
+    pub hold_out: u64,
+    /// How the pairs are stored.
+    pub format: Format,
+    /// Apply Unicode normalisation form KC to the text before it is tokenised.
+    pub nfkc: bool,
+    /// Lowercase the text before it is tokenised.
+    pub lowercase: bool,
+    /// So many epochs, the first, teach both directions: each pair as it is and turned round, in
+    /// batches of either (Ding, Wu and Tao 2021, section 3). Those that follow go in the
+    /// direction that is wanted. Needs `tokenizer.joint`.
+    pub bidirectional_epochs: u64,
+    /// Which columns or fields hold the two sides, for every format but text.
+    pub fields: FieldsConfig,
+    /// The data set on the Hugging Face hub, for `format = "hub"`.
+    pub hub: HubConfig,
+    /// How running text is cut, for language models.
+    pub text: RunningTextConfig,
+    /// Which pairs are left out.
+    pub cleaning: CleaningConfig,
+    /// How text becomes ids.
+    pub tokenizer: TokenizerConfig,
+    /// How pairs become batches.
+    pub batching: BatchingConfig,
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self {
+            dir: PathBuf::from("data"),
+            source_language: "en".to_owned(),
+            target_language: "de".to_owned(),
+            train: "train".into(),
+            validation: "val".into(),
+            test: "test".into(),
+            hold_out: 0,
+            format: Format::Text,
+            nfkc: false,
+            lowercase: false,
+            bidirectional_epochs: 0,
+            fields: FieldsConfig::default(),
+            hub: HubConfig::default(),
+            text: RunningTextConfig::default(),
+            cleaning: CleaningConfig::default(),
+            tokenizer: TokenizerConfig::default(),
+            batching: BatchingConfig::default(),
+        }
+    }
+}
+
+/// How sentence pairs are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Two files, one sentence a line.
+    Text,
+    /// One file of tab-separated columns.
+    Tsv,
+    /// One file of comma-separated columns, of which any may stand in quotes (RFC 4180).
+    Csv,
+    /// One file with a JSON object a line.
+    Jsonl,
+    /// One Apache Parquet file.
+    Parquet,
+    /// A data set on the Hugging Face hub, in its Parquet form; a split's stem is its name there.
+    Hub,
+}
+
+/// One side of a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The side translated from.
+    Source,
+    /// The side translated into.
+    Target,
+}
+
+/// A data set on the Hugging Face hub.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HubConfig {
+    /// The id, `owner/name`.
+    pub dataset: String,
+    /// The configuration (subset) of the data set; empty if it has one only.
+    pub config: String,
+}
+
+/// Which pairs are dropped. A pair is dropped whole, so the sides stay aligned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CleaningConfig {
+    /// A side with fewer tokens drops its pair.
+    pub min_tokens: usize,
+    /// A side with more tokens drops its pair.
+    #[schemars(range(min = 1))]
+    pub max_tokens: usize,
+    /// A pair whose longer side has more than this many times the tokens of its shorter is
+    /// dropped; 0 for no such limit.
+    #[schemars(range(min = 0.0))]
+    pub max_ratio: f64,
+    /// A side with more characters drops its pair before it is tokenised.
+    pub max_characters: usize,
+    /// Drop a training pair if the same pair stood there before, letter for letter.
+    pub drop_duplicates: bool,
+}
+
+impl Default for CleaningConfig {
+    fn default() -> Self {
+        Self {
+            min_tokens: 1,
+            max_tokens: 250,
+            max_ratio: 9.0,
+            max_characters: 10_000,
+            drop_duplicates: false,
+        }
+    }
+}
+
+/// The algorithm that segments text into subwords.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenizerKind {
+    /// Byte-pair encoding.
+    Bpe,
+    /// The unigram language model.
+    Unigram,
+    /// Byte-pair encoding on bytes, with the word boundaries of GPT-2 (Radford et al. 2019, section
+    /// 2.2): every text can be spelled, and comes back to the byte.
+    Bytes,
+    /// Every character of the training text is a token, and any other is unknown.
+    Char,
+}
+
+/// How text becomes ids.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TokenizerConfig {
+    /// The algorithm to train.
+    pub kind: TokenizerKind,
+    /// One vocabulary for both languages (needed for tied embeddings of encoder and decoder), or
+    /// one each.
+    pub joint: bool,
+    /// The size of the vocabulary, special tokens and bytes included; of each, where there are
+    /// two.
+    #[schemars(range(max = 4_194_304))]
+    pub vocabulary_size: usize,
+    /// Spell characters that the vocabulary lacks as bytes, so that no text is unknown.
+    pub byte_fallback: bool,
+    /// The share of character occurrences in the training text that get a token of their own; the
+    /// rarest rest is left to bytes.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    pub character_coverage: f64,
+    /// At most this many training pairs, from the first, are used to train the tokenizer.
+    #[schemars(range(min = 1))]
+    pub max_pairs: u64,
+    /// The probability with which a merge of BPE is left out when training text is segmented, anew
+    /// in each epoch (Provilkov et al. 2020); 0 segments as ever. Batches are filled by the
+    /// tokens of text without dropout.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    pub dropout: f64,
+    /// The exponent with which segmentations of training text are drawn from a unigram model, anew
+    /// in each epoch (Kudo 2018): the smaller, the more varied; 0 takes the best one. Batches
+    /// are filled by the tokens of the best.
+    #[schemars(range(min = 0.0))]
+    pub sampling_alpha: f64,
+    /// An existing `tokenizer.json` (for the source side where `target_path` is given) instead of
+    /// training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// An existing `tokenizer.json` for the target side, if `joint` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_path: Option<PathBuf>,
+}
+
+impl Default for TokenizerConfig {
+    fn default() -> Self {
+        Self {
+            kind: TokenizerKind::Bpe,
+            joint: true,
+            vocabulary_size: 8000,
+            byte_fallback: true,
+            character_coverage: 0.9998,
+            max_pairs: 2_000_000,
+            dropout: 0.0,
+            sampling_alpha: 0.0,
+            path: None,
+            target_path: None,
+        }
+    }
+}
+
+impl DataConfig {
+    /// The language of a side.
+    pub fn language(&self, side: Side) -> &str {
+        match side {
+            Side::Source => &self.source_language,
+            Side::Target => &self.target_language,
+        }
+    }
+
+    /// Whether there is a validation set, named or to be drawn.
+    pub fn is_validated(&self) -> bool {
+        self.hold_out > 0 || !self.validation.is_empty()
+    }
+
+    /// Whether the validation set is what was held out of the training text.
+    pub(crate) fn holds_out(&self) -> bool {
+        self.hold_out > 0 && self.validation.name() == HELD_OUT
+    }
+
+    /// The corpora of the split called `name`: a test set, the training or the validation split, or
+    /// else files of that stem in the corpus folder.
+    pub fn split(&self, name: &str) -> Corpora {
+        if let Some(corpus) = self.test.iter().find(|corpus| corpus.name() == name) {
+            return corpus.into();
+        }
+        let known = [&self.validation, &self.train].into_iter().find(|split| split.name() == name);
+        known.cloned().unwrap_or_else(|| name.into())
+    }
+
+    /// Every tag, each once.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        let splits = [&self.train, &self.validation, &self.test];
+        let all =
+            splits.into_iter().flat_map(|split| split.iter().map(|corpus| corpus.tag.clone()));
+        let mut tags: Vec<String> = all.filter(|tag| !tag.is_empty()).collect();
+        tags.sort_unstable();
+        tags.dedup();
+        tags
+    }
+
+    /// Refuses values and combinations that can work in no task.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the offending key.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+        if self.train.is_empty() {
+            return wrong("data.train", "is empty; name the training split, for example \"train\"");
+        }
+        self.train.validate("data.train", true)?;
+        self.validation.validate("data.validation", false)?;
+        self.test.validate("data.test", false)?;
+        if split_name(&self.train.name()) == split_name(&self.validation.name()) {
+            return wrong(
+                "data.validation",
+                "would have the same name in the run's folder as data.train; give one of them another: { name = \"…\", … }",
+            );
+        }
+        let mut names: Vec<String> =
+            self.test.iter().map(|corpus| split_name(&corpus.name())).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!(
+                "two test sets are called {:?}; give one of them another name: {{ name = \"…\", … }}",
+                twice[0]
+            );
+            return wrong("data.test", &message);
+        }
+        if self.hold_out > 0 && !self.validation.is_empty() && !self.holds_out() {
+            return wrong(
+                "data.hold_out",
+                "draws the validation set from the training text, and data.validation names another: leave one of them out",
+            );
+        }
+        if self.bidirectional_epochs > 0 && self.train.iter().any(|corpus| !corpus.tag.is_empty()) {
+            return wrong(
+                "data.bidirectional_epochs",
+                "turns pairs round, and a tag belongs before a source: set it to 0, or leave the tags out",
+            );
+        }
+        if self.text.block_length == 0 {
+            return wrong("data.text.block_length", "must be at least 1");
+        }
+        if !(0.0..1.0).contains(&self.text.hold_out) {
+            return wrong("data.text.hold_out", "must be at least 0 and below 1");
+        }
+        if self.batching.max_tokens == 0 {
+            return wrong("data.batching.max_tokens", "must be at least 1");
+        }
+        if !(0.0..=1.0).contains(&self.batching.length_noise) {
+            return wrong("data.batching.length_noise", "must lie between 0 and 1");
+        }
+        self.validate_tokenizer()
+    }
+
+    fn validate_tokenizer(&self) -> Result<()> {
+        let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+        let tokenizer = &self.tokenizer;
+        if tokenizer.vocabulary_size > LARGEST_VOCABULARY {
+            return wrong(
+                "data.tokenizer.vocabulary_size",
+                &format!("must be at most {LARGEST_VOCABULARY}"),
+            );
+        }
+        if tokenizer.max_pairs == 0 {
+            return wrong("data.tokenizer.max_pairs", "must be at least 1");
+        }
+        if !(tokenizer.character_coverage > 0.0 && tokenizer.character_coverage <= 1.0) {
+            return wrong("data.tokenizer.character_coverage", "must be above 0 and at most 1");
+        }
+        if !(0.0..1.0).contains(&tokenizer.dropout) {
+            return wrong("data.tokenizer.dropout", "must be at least 0 and below 1");
+        }
+        if !(tokenizer.sampling_alpha >= 0.0 && tokenizer.sampling_alpha.is_finite()) {
+            return wrong("data.tokenizer.sampling_alpha", "must be 0 (off) or a positive number");
+        }
+        // The kind of an existing tokenizer is known once it is read.
+        if tokenizer.path.is_none() {
+            let merges = matches!(tokenizer.kind, TokenizerKind::Bpe | TokenizerKind::Bytes);
+            if tokenizer.dropout > 0.0 && !merges {
+                return wrong(
+                    "data.tokenizer.dropout",
+                    "is for kind = \"bpe\" or \"bytes\"; with unigram, set data.tokenizer.sampling_alpha",
+                );
+            }
+            if tokenizer.sampling_alpha > 0.0 && tokenizer.kind != TokenizerKind::Unigram {
+                return wrong(
+                    "data.tokenizer.sampling_alpha",
+                    "is for kind = \"unigram\"; with bpe, set data.tokenizer.dropout",
+                );
+            }
+            if tokenizer.target_path.is_some() {
+                return wrong(
+                    "data.tokenizer.target_path",
+                    "needs data.tokenizer.path for the source side",
+                );
+            }
+            return Ok(());
+        }
+        if self.nfkc || self.lowercase {
+            return wrong(
+                "data.tokenizer.path",
+                "cannot be combined with data.nfkc or data.lowercase: an existing tokenizer brings its own normalizer",
+            );
+        }
+        match (tokenizer.joint, tokenizer.target_path.is_some()) {
+            (true, true) => wrong(
+                "data.tokenizer.target_path",
+                "cannot be given while data.tokenizer.joint is true",
+            ),
+            (false, false) => wrong(
+                "data.tokenizer.target_path",
+                "is needed besides data.tokenizer.path while data.tokenizer.joint is false",
+            ),
+            _ => Ok(()),
+        }
+    }
+}

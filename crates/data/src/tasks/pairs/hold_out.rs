@@ -1,0 +1,119 @@
+//! A validation set drawn from the training text.
+//!
+//! Which sentences are held out is a function of the seed and of the sentences: those whose keyed
+//! hashes are smallest. So the set does not depend on the order of the text, each source sentence
+//! is held out with all its translations or not at all, and the reader of training text needs no
+//! more than the sentences themselves to leave them out.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::draws::Draws;
+use crate::files::write_atomically;
+use crate::text::fingerprint::TEXT_FOLDER;
+use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, LineReader, PairReader, Result, Side};
+
+/// What the set is called, in reports and as a split.
+pub(crate) const HELD_OUT: &str = "held-out";
+
+/// The key of these draws, apart from those of batches and subwords.
+const PURPOSE: u64 = 5;
+
+/// The configuration of a run in the folder `run`, in which `hold_out` has become a validation set:
+/// two files in that folder, which are drawn by `seed` unless they are there.
+///
+/// # Errors
+///
+/// If the training text cannot be read or has too few different sentences, or the files cannot be
+/// written.
+pub fn hold_out(config: &DataConfig, seed: u64, run: &Path) -> Result<DataConfig> {
+    if config.hold_out == 0 {
+        return Ok(config.clone());
+    }
+    let folder = run.join(TEXT_FOLDER);
+    let file = |side| folder.join(format!("{HELD_OUT}.{}", config.language(side)));
+    // Sides of one language would be one file.
+    let (source, target) = match (file(Side::Source), file(Side::Target)) {
+        (source, target) if source == target => {
+            (source.with_added_extension("source"), target.with_added_extension("target"))
+        }
+        sides => sides,
+    };
+    if !(source.is_file() && target.is_file()) {
+        let pairs = draw(config, seed)?;
+        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
+        let text = |side: fn(&(String, String)) -> &String| {
+            pairs.iter().map(|pair| format!("{}\n", side(pair))).collect::<String>()
+        };
+        write_atomically(&target, text(|pair| &pair.1).as_bytes())?;
+        write_atomically(&source, text(|pair| &pair.0).as_bytes())?;
+    }
+    let held_out = Corpus { source, target, name: HELD_OUT.to_owned(), ..Corpus::default() };
+    Ok(DataConfig { validation: Corpora(vec![held_out]), ..config.clone() })
+}
+
+/// The pairs to hold out, in the order of their hashes: each with its tag, and of several
+/// translations the first.
+fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
+    let cleaner = Cleaner::new(&config.cleaning);
+    let draws = Draws::new(seed, 0, PURPOSE);
+    let count = usize::try_from(config.hold_out).unwrap_or(usize::MAX);
+    let mut smallest: BTreeMap<u128, (String, String)> = BTreeMap::new();
+    let (mut read, mut largest) = (0_u64, u128::MAX);
+    for pair in PairReader::open(&DataConfig { hold_out: 0, ..config.clone() }, &config.train)? {
+        let pair = pair?;
+        let is_line = |text: &str| !text.contains(['\n', '\r']);
+        if cleaner.check_text(&pair.source, &pair.target).is_err()
+            || !is_line(&pair.source)
+            || !is_line(&pair.target)
+        {
+            continue;
+        }
+        read += 1;
+        let sentence = fingerprint(&pair.source);
+        let rank = u128::from(draws.bits(sentence as u64)) << 64 | sentence >> 64;
+        if rank < largest || smallest.len() < count {
+            smallest.entry(rank).or_insert((pair.source, pair.target));
+            if smallest.len() > count {
+                smallest.pop_last();
+            }
+            largest = smallest.last_key_value().map_or(u128::MAX, |(rank, _)| *rank);
+        }
+    }
+    if smallest.len() < count || read < 2 * config.hold_out {
+        return Err(Error::Config {
+            key: "data.hold_out",
+            message: format!(
+                "is {count}, but the training text has {read} usable pairs: hold out at most half of them"
+            ),
+        });
+    }
+    Ok(smallest.into_values().collect())
+}
+
+/// 128 bits that tell sentences apart.
+pub(crate) fn fingerprint(sentence: &str) -> u128 {
+    let digest = Sha256::digest(sentence.as_bytes());
+    let mut bits = [0; 16];
+    bits.copy_from_slice(&digest[..16]);
+    u128::from_le_bytes(bits)
+}
+
+/// The source sentences that training must not see.
+///
+/// # Errors
+///
+/// If the file that holds them cannot be read.
+pub(crate) fn held_out_sentences(config: &DataConfig) -> Result<HashSet<u128>> {
+    let mut sentences = HashSet::new();
+    if config.holds_out() {
+        for corpus in config.validation.iter() {
+            for line in LineReader::open(&corpus.source)? {
+                sentences.insert(fingerprint(&line?));
+            }
+        }
+    }
+    Ok(sentences)
+}

@@ -1,0 +1,75 @@
+//! The largest batch that there can be of some pairs.
+
+/// How many rows there are of each length on one side of the batches of an epoch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// The number of rows of as many ids as the index, end marks counted.
+    of_length: Vec<usize>,
+}
+
+impl Rows {
+    /// So many rows, each of `length` ids.
+    pub(crate) fn alike(rows: usize, length: usize) -> Self {
+        let mut of_length = vec![0; length + 1];
+        of_length[length] = rows;
+        Self { of_length }
+    }
+
+    /// Adds a row of `length` ids, so many times.
+    pub(crate) fn push(&mut self, length: usize, times: usize) {
+        if self.of_length.len() <= length {
+            self.of_length.resize(length + 1, 0);
+        }
+        self.of_length[length] += times;
+    }
+
+    /// Of each length the rows of that side which has more.
+    pub(crate) fn or(&self, other: &Self) -> Self {
+        let of = |rows: &Self, length| rows.of_length.get(length).copied().unwrap_or(0);
+        let lengths = self.of_length.len().max(other.of_length.len());
+        let of_length =
+            (0..lengths).map(|length| of(self, length).max(of(other, length))).collect();
+        Self { of_length }
+    }
+
+    /// All ids.
+    pub(crate) fn tokens(&self) -> usize {
+        self.of_length.iter().enumerate().map(|(length, rows)| length * rows).sum()
+    }
+
+    /// The lengths of the longest rows, of at most `tokens` together; at least one row, as in
+    /// training.
+    pub(crate) fn longest(&self, tokens: usize) -> Vec<usize> {
+        let mut lengths: Vec<usize> = Vec::new();
+        let mut left = tokens;
+        for (length, &rows) in self.of_length.iter().enumerate().rev() {
+            for _ in 0..rows {
+                if !lengths.is_empty() && left == 0 {
+                    return lengths;
+                }
+                lengths.push(if lengths.is_empty() { length } else { length.min(left) });
+                left = left.saturating_sub(length);
+            }
+        }
+        lengths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_batch_is_one_that_the_text_has() {
+        let mut rows = Rows::default();
+        for length in [2, 5, 2, 5, 2] {
+            rows.push(length, 1);
+        }
+        assert_eq!(rows.tokens(), 16);
+        assert_eq!(rows.longest(1), [5], "one row at least");
+        assert_eq!(rows.longest(11), [5, 5, 1]);
+        assert_eq!(rows.longest(1_000_000_000_000), [5, 5, 2, 2, 2]);
+        let either = rows.or(&Rows::alike(3, 6));
+        assert_eq!(either.longest(1_000_000_000_000), [6, 6, 6, 5, 5, 2, 2, 2]);
+    }
+}

@@ -1,0 +1,109 @@
+//! The blocks of a text, one after another as it is read: to measure a model on it.
+
+use crate::tasks::running_text::dataset::rows;
+use crate::tasks::running_text::prepare::Portions;
+use crate::tasks::running_text::reader::{Portion, TextReader, files};
+use crate::{Batch, DataConfig, END, Error, Result, Stream, TextReport, Tokenizer};
+
+/// A text in batches of blocks that follow one another, as validation has them: every token but the
+/// first is asked for once.
+pub struct TextBlocks<'a> {
+    config: &'a DataConfig,
+    tokenizer: &'a Tokenizer,
+    passages: TextReader,
+    /// Tokens of which no block has been made, and the number of the first.
+    pending: Vec<u32>,
+    start: u64,
+    report: TextReport,
+    failed: bool,
+}
+
+impl<'a> TextBlocks<'a> {
+    /// Opens a split; without one, what `data.text.hold_out` takes of the training text.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing or cannot be opened.
+    pub fn open(
+        config: &'a DataConfig,
+        tokenizer: &'a Tokenizer,
+        split: Option<&str>,
+    ) -> Result<Self> {
+        let files = match split {
+            Some(split) => files(config, &config.split(split))?,
+            None => files(config, &config.train)?,
+        };
+        let (portion, name) = match split {
+            Some(split) => (Portion::WHOLE, split.to_owned()),
+            None => {
+                let portion = Portions::of(config, &files).get()?.1;
+                (portion, format!("{}, held out", config.train.name()))
+            }
+        };
+        let passages = TextReader::new(&files, config.text.documents, portion);
+        let report = TextReport { split: name, ..TextReport::default() };
+        let pending = Vec::new();
+        Ok(Self { config, tokenizer, passages, pending, start: 0, report, failed: false })
+    }
+
+    /// What has been read, which is all once there is no further batch.
+    pub fn report(&self) -> &TextReport {
+        &self.report
+    }
+
+    fn next_batch(&mut self) -> Result<Option<Batch>> {
+        let length = self.config.text.block_length;
+        let rows = rows(&self.config.batching, length);
+        // One more, since the last token of a block asks for it.
+        while self.pending.len() <= rows * length
+            && let Some(passage) = self.passages.next().transpose()?
+        {
+            if passage.begins_document && self.report.tokens > 0 {
+                self.pending.push(END);
+                self.report.tokens += 1;
+            }
+            let ids = self.tokenizer.encode(&passage.text)?;
+            self.report.count(&passage, &ids);
+            self.pending.extend(ids);
+        }
+        let asked = self.pending.len().saturating_sub(1).min(rows * length);
+        if asked == 0 {
+            return Ok(None);
+        }
+        let (mut text, mut indices) = (Stream::default(), Vec::new());
+        for row in self.pending[..asked].chunks(length) {
+            indices.push((self.start as usize) + text.ids.len());
+            text.push(row.iter().copied());
+        }
+        let answers = self.pending[1..=asked].to_vec();
+        self.pending.drain(..asked);
+        self.start += asked as u64;
+        Ok(Some(Batch { streams: vec![text], asked: None, answers, indices }))
+    }
+
+    /// Refuses a text of which nothing could be asked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyText`].
+    pub fn require_text(&self) -> Result<()> {
+        if self.report.tokens > 1 {
+            return Ok(());
+        }
+        let split = self.report.split.clone();
+        Err(Error::EmptyText { files: "its files".to_owned(), split })
+    }
+}
+
+impl Iterator for TextBlocks<'_> {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let item = self.next_batch().transpose();
+        self.failed = matches!(item, Some(Err(_)));
+        item
+    }
+}

@@ -1,0 +1,78 @@
+//! Several models that decide together.
+
+use crate::{DecodingError, Result, StepModel};
+
+/// Models over one vocabulary, combined log-linearly: a token's probability is proportional to the
+/// geometric mean of the probabilities that the models give it.
+///
+/// The mean of the logits is the mean of the log-probabilities up to a constant of the row, which
+/// normalising takes away; so equal models decide exactly as one of them does.
+#[derive(Debug)]
+pub struct Ensemble<'m, M> {
+    models: &'m [M],
+    vocabulary_size: usize,
+}
+
+impl<'m, M: StepModel> Ensemble<'m, M> {
+    /// Combines `models`, which must agree on what ids mean.
+    ///
+    /// # Errors
+    /// [`DecodingError::Ensemble`] where there is none, or their vocabularies differ in size.
+    pub fn new(models: &'m [M]) -> Result<Self> {
+        let sizes: Vec<usize> = models.iter().map(StepModel::vocabulary_size).collect();
+        match sizes.as_slice() {
+            [first, rest @ ..] if rest.iter().all(|size| size == first) => {
+                Ok(Self { models, vocabulary_size: *first })
+            }
+            _ => Err(DecodingError::Ensemble { sizes }),
+        }
+    }
+}
+
+impl<M: StepModel> StepModel for Ensemble<'_, M> {
+    type State = Vec<M::State>;
+
+    fn vocabulary_size(&self) -> usize {
+        self.vocabulary_size
+    }
+
+    fn longest_output(&self) -> Option<usize> {
+        self.models.iter().filter_map(StepModel::longest_output).min()
+    }
+
+    fn first_input(&self, source: &[u32]) -> u32 {
+        self.models.first().map_or(crate::START, |model| model.first_input(source))
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {
+        self.models.iter().map(|model| model.start(sources)).collect()
+    }
+
+    fn step(
+        &self,
+        state: &mut Self::State,
+        tokens: &[u32],
+        mut read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
+        // Sums of `f32` are exact in `f64`, so that the mean of equal logits is that logit.
+        let mut sums = vec![0.0_f64; tokens.len() * self.vocabulary_size];
+        for (model, state) in self.models.iter().zip(state) {
+            let mut done = 0;
+            model.step(state, tokens, |logits| {
+                sums[done..]
+                    .iter_mut()
+                    .zip(logits)
+                    .for_each(|(sum, &logit)| *sum += f64::from(logit));
+                done = (done + logits.len()).min(sums.len());
+                Ok(())
+            })?;
+        }
+        let count = self.models.len() as f64;
+        let mean: Vec<f32> = sums.into_iter().map(|sum| (sum / count) as f32).collect();
+        read(&mean)
+    }
+
+    fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()> {
+        self.models.iter().zip(state).try_for_each(|(model, state)| model.select(state, rows))
+    }
+}

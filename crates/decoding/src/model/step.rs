@@ -1,0 +1,100 @@
+//! What a search asks of a model.
+
+use rayon::prelude::*;
+
+use crate::{Result, START};
+
+/// An autoregressive model seen from a search: rows that advance by one token at a time.
+///
+/// A state holds `R` rows; right after [`start`](StepModel::start) row `i` belongs to source `i`.
+/// Rows must be independent: what a row predicts may depend on its source and its own tokens only.
+pub trait StepModel {
+    /// What the model keeps between steps: encoded sources, cached keys and values.
+    type State;
+
+    /// The number of target tokens `V`, the length of one row of [`step`](StepModel::step).
+    fn vocabulary_size(&self) -> usize;
+
+    /// The most output tokens that a row can take, `</s>` not counted; none where nothing limits
+    /// them. A search forces the end there.
+    fn longest_output(&self) -> Option<usize>;
+
+    /// The token that the first step of a row with this source is fed: what its output follows.
+    fn first_input(&self, _source: &[u32]) -> u32 {
+        START
+    }
+
+    /// Encodes `sources`, none of them empty, into a state with one row per source.
+    ///
+    /// # Errors
+    /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
+    fn start(&self, sources: &[&[u32]]) -> Result<Self::State>;
+
+    /// Feeds `tokens[r]` to each row `r`, and gives `read` the prediction of the token that follows
+    /// it, in one or several blocks of whole rows, in order. They are lent since together they
+    /// are the largest thing there is at decoding, and a model need not hold them all at a
+    /// time.
+    ///
+    /// # Shapes
+    /// `tokens`: `R`; `read` gets `R * V` values in all, row-major: log-probabilities up to a
+    /// constant per row, so logits will do. `-inf` marks an impossible token.
+    ///
+    /// # Errors
+    /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model), and
+    /// what `read` returns.
+    fn step(
+        &self,
+        state: &mut Self::State,
+        tokens: &[u32],
+        read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Makes row `i` of the state what row `rows[i]` was. Rows may repeat (a hypothesis that
+    /// branches) and be left out (one that ended).
+    ///
+    /// # Errors
+    /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
+    fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
+}
+
+/// Steps, and makes something of each row: `of_row` gets its number and its `V` values.
+pub(crate) fn step_rows<M: StepModel, T: Send>(
+    model: &M,
+    state: &mut M::State,
+    tokens: &[u32],
+    of_row: impl Fn(usize, &[f32]) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let (rows, vocabulary) = (tokens.len(), model.vocabulary_size());
+    let wrong = |got| crate::DecodingError::WrongShape {
+        rows,
+        vocabulary,
+        expected: rows * vocabulary,
+        got,
+    };
+    let mut found = Vec::with_capacity(rows);
+    model.step(state, tokens, |logits| {
+        let (first, all) = (found.len(), found.len() * vocabulary + logits.len());
+        if !logits.len().is_multiple_of(vocabulary) || all > rows * vocabulary {
+            return Err(wrong(all));
+        }
+        let new: Result<Vec<T>> = logits
+            .par_chunks(vocabulary)
+            .enumerate()
+            .map(|(row, logits)| of_row(first + row, logits))
+            .collect();
+        found.extend(new?);
+        Ok(())
+    })?;
+    if found.len() == rows { Ok(found) } else { Err(wrong(found.len() * vocabulary)) }
+}
+
+/// Selects `rows` unless that would leave the state of `old_rows` rows as it is.
+pub(crate) fn select_if_changed<M: StepModel>(
+    model: &M,
+    state: &mut M::State,
+    old_rows: usize,
+    rows: &[usize],
+) -> Result<()> {
+    let unchanged = rows.len() == old_rows && rows.iter().enumerate().all(|(new, &old)| new == old);
+    if unchanged { Ok(()) } else { model.select(state, rows) }
+}

@@ -1,0 +1,106 @@
+//! Transformers as step models.
+
+use candle_core::{Device, Storage, Tensor};
+use taper_model::{DecodeState, Inference, ModelError, Sequences, TextInference, TextState};
+
+use crate::{DecodingError, Result, START, StepModel};
+
+impl StepModel for Inference {
+    type State = DecodeState;
+
+    fn vocabulary_size(&self) -> usize {
+        self.model().vocab_target()
+    }
+
+    fn longest_output(&self) -> Option<usize> {
+        // `<s>` takes the first position.
+        self.model().config().longest_sequence().map(|positions| positions.saturating_sub(1))
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<DecodeState> {
+        Inference::start(self, &Sequences::pack(sources))
+            .map_err(|error| DecodingError::model("start", error))
+    }
+
+    fn step(
+        &self,
+        state: &mut DecodeState,
+        tokens: &[u32],
+        mut read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let blocks = Inference::step(self, state, tokens)
+            .map_err(|error| DecodingError::model("step", error))?;
+        lend(blocks, &mut read)
+    }
+
+    fn select(&self, state: &mut DecodeState, rows: &[usize]) -> Result<()> {
+        state.select(rows).map_err(|error| DecodingError::model("select rows", error))
+    }
+}
+
+/// Language models go on with their sources: a source is a prompt, all of which but the last token
+/// is read in one pass at the start.
+impl StepModel for TextInference {
+    type State = TextState;
+
+    fn vocabulary_size(&self) -> usize {
+        self.model().vocabulary()
+    }
+
+    /// None: what is beyond the context is forgotten.
+    fn longest_output(&self) -> Option<usize> {
+        None
+    }
+
+    fn first_input(&self, source: &[u32]) -> u32 {
+        source.last().copied().unwrap_or(START)
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<TextState> {
+        let read: Vec<&[u32]> = sources
+            .iter()
+            .map(|source| source.split_last().map_or(*source, |(_, rest)| rest))
+            .collect();
+        TextInference::start(self, &read).map_err(|error| DecodingError::model("start", error))
+    }
+
+    fn step(
+        &self,
+        state: &mut TextState,
+        tokens: &[u32],
+        mut read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let blocks = TextInference::step(self, state, tokens)
+            .map_err(|error| DecodingError::model("step", error))?;
+        lend(blocks, &mut read)
+    }
+
+    fn select(&self, state: &mut TextState, rows: &[usize]) -> Result<()> {
+        state.select(rows).map_err(|error| DecodingError::model("select rows", error))
+    }
+}
+
+/// Lends blocks of logits `(rows, V)` to `read` on the host.
+fn lend(
+    blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
+    read: &mut impl FnMut(&[f32]) -> Result<()>,
+) -> Result<()> {
+    let failed = |error: candle_core::Error| DecodingError::model("step", error);
+    for block in blocks {
+        let logits = block.map_err(|error| DecodingError::model("step", error))?; // (rows, V)
+        let logits = logits
+            .to_device(&Device::Cpu)
+            .and_then(|logits| logits.contiguous())
+            .map_err(failed)?;
+        let (storage, layout) = logits.storage_and_layout();
+        match (&*storage, layout.contiguous_offsets()) {
+            (Storage::Cpu(host), Some((from, to))) => {
+                read(&host.as_slice::<f32>().map_err(failed)?[from..to])?
+            }
+            _ => {
+                return Err(DecodingError::model("step", "its output did not arrive on the host"));
+            }
+        }
+    }
+    Ok(())
+}

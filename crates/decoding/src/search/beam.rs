@@ -1,0 +1,291 @@
+//! Beam search over a batch of sentences, with exact early stopping.
+//!
+//! At each position the continuations of a sentence's live hypotheses are ordered by total
+//! log-probability. One that ends with `</s>` is finished if it is among the best `beam_size`, and
+//! dropped otherwise; the best `beam_size` of the others are the live hypotheses of the next
+//! position, so that finishing narrows no beam. The best `n_best` finished ones by normalised score
+//! are kept.
+//!
+//! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
+//! at most 0, so a live total `L ≤ 0` can only fall, and length penalty and reward are largest at
+//! the maximum length `m`: no descendant can score above `score(L, m + 1)`. Where that bound, for
+//! the best `L`, does not exceed the worst kept score of a full list, the list is what running on
+//! to the maximum length would give. With `patience` a sentence stops earlier, once enough have
+//! finished.
+//!
+//! Which hypotheses live does not depend on length penalty and reward, only which finished one is
+//! best, and when that is settled. So one search can find the lists under several of them: it goes
+//! on until each is settled.
+
+use crate::model::step::{select_if_changed, step_rows};
+use crate::search::candidates::{Candidate, best_tokens};
+use crate::search::constraints::{Constraints, looks_back};
+use crate::tokens::END;
+use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
+
+/// The parent of a hypothesis' first token.
+const ROOT: usize = usize::MAX;
+
+/// One token of a hypothesis. Hypotheses of a sentence share their common beginnings.
+struct Node {
+    parent: usize,
+    token: u32,
+}
+
+/// A hypothesis that is still growing.
+#[derive(Clone, Copy)]
+struct Live {
+    /// Its last token's node, [`ROOT`] before the first.
+    node: usize,
+    /// Its last token, the next model input.
+    token: u32,
+    log_probability: f64,
+    /// What beams are ordered by: the log-probability, after the repetition penalty if there is
+    /// one.
+    rank: f64,
+}
+
+/// A continuation of one of a sentence's live hypotheses.
+#[derive(Clone, Copy)]
+struct Continuation {
+    /// Which live hypothesis.
+    live: usize,
+    token: u32,
+    /// The totals with this token.
+    log_probability: f64,
+    rank: f64,
+}
+
+/// The search of one sentence.
+struct Search<'a> {
+    /// The index of its sentence.
+    index: usize,
+    sentence: Sentence<'a>,
+    limits: OutputLimits,
+    nodes: Vec<Node>,
+    /// Best first; all of the same length.
+    live: Vec<Live>,
+    /// Under each of the settings the best by score, best first, the earlier found first among
+    /// equals.
+    finished: Vec<Vec<Hypothesis>>,
+    /// How many have finished, kept or not.
+    finished_count: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        index: usize,
+        sentence: Sentence<'a>,
+        first: u32,
+        limits: OutputLimits,
+        lists: usize,
+    ) -> Self {
+        Self {
+            index,
+            sentence,
+            limits,
+            nodes: Vec::new(),
+            live: vec![Live { node: ROOT, token: first, log_probability: 0.0, rank: 0.0 }],
+            finished: vec![Vec::new(); lists],
+            finished_count: 0,
+        }
+    }
+
+    /// Moves on by one position, given the best tokens of each live hypothesis. Returns which of
+    /// the former live hypotheses each new one continues.
+    fn advance(
+        &mut self,
+        candidates: &[Vec<Candidate>],
+        settings: &[DecodingConfig],
+    ) -> Vec<usize> {
+        let beam_size = settings[0].beam_size;
+        let former = std::mem::take(&mut self.live);
+        let mut continuations: Vec<Continuation> = former
+            .iter()
+            .zip(candidates)
+            .enumerate()
+            .flat_map(|(live, (hypothesis, candidates))| {
+                candidates.iter().map(move |candidate| Continuation {
+                    live,
+                    token: candidate.token,
+                    log_probability: hypothesis.log_probability + candidate.log_probability,
+                    rank: hypothesis.rank + candidate.rank,
+                })
+            })
+            .collect();
+        // The sort is stable and the order before it is by hypothesis, likelier and then lower
+        // token: that settles ties.
+        continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
+
+        let mut origins = Vec::with_capacity(beam_size);
+        for (place, continuation) in continuations.into_iter().enumerate() {
+            let node = former[continuation.live].node;
+            let Continuation { token, log_probability, rank, .. } = continuation;
+            if token == END {
+                if place < beam_size {
+                    self.finished_count += 1;
+                    let tokens = self.tokens(node);
+                    let limits = self.limits;
+                    for (list, config) in self.finished.iter_mut().zip(settings) {
+                        keep(list, &tokens, log_probability, rank, limits, config);
+                    }
+                }
+            } else if self.live.len() < beam_size {
+                self.live.push(Live { node: self.nodes.len(), token, log_probability, rank });
+                self.nodes.push(Node { parent: node, token });
+                origins.push(continuation.live);
+            }
+        }
+        origins
+    }
+
+    /// Whether no live hypothesis can still change an n-best list, or enough have finished.
+    fn is_over(&self, settings: &[DecodingConfig]) -> bool {
+        let Some(best_live) = self.live.first() else {
+            return true;
+        };
+        let longest = self.limits.max_length.saturating_add(1);
+        self.finished.iter().zip(settings).all(|(list, config)| {
+            if list.len() < config.n_best {
+                return false;
+            }
+            let wanted = (config.beam_size as f64 * config.patience).round();
+            let enough = config.patience > 0.0 && self.finished_count as f64 >= wanted;
+            let bound = config.score(best_live.rank, longest);
+            enough || list.last().is_some_and(|worst| bound <= worst.score)
+        })
+    }
+
+    /// The tokens up to `node`, in order.
+    fn tokens(&self, mut node: usize) -> Vec<u32> {
+        let mut tokens = Vec::new();
+        while let Some(Node { parent, token }) = self.nodes.get(node) {
+            tokens.push(*token);
+            node = *parent;
+        }
+        tokens.reverse();
+        tokens
+    }
+}
+
+/// Adds a finished hypothesis to a list, best first, where it is among the `n_best`.
+fn keep(
+    list: &mut Vec<Hypothesis>,
+    tokens: &[u32],
+    log_probability: f64,
+    rank: f64,
+    limits: OutputLimits,
+    config: &DecodingConfig,
+) {
+    let score = config.score(rank, tokens.len() + 1);
+    let position = list.partition_point(|kept| kept.score >= score);
+    if position < config.n_best {
+        let tokens = tokens.to_vec();
+        list.insert(position, Hypothesis::finished(tokens, log_probability, rank, limits, config));
+        list.truncate(config.n_best);
+    }
+}
+
+/// Translates one batch by beam search.
+///
+/// `sources` end with `</s>`; each gives its best `n_best` hypotheses, best score first, in their
+/// order (fewer where the beam finished fewer). All hypotheses of all unfinished sentences are
+/// stepped together; a sentence leaves the batch as soon as its list is settled.
+///
+/// # Errors
+/// [`DecodingError::NotADistribution`] and [`DecodingError::DeadEnd`] with the index of the source,
+/// and whatever the model reports.
+pub fn beam_search<M: StepModel>(
+    model: &M,
+    sources: &[&[u32]],
+    config: &DecodingConfig,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    beam(model, &Sentence::plain(sources), config)
+}
+
+pub(crate) fn beam<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    config: &DecodingConfig,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let found = beam_under(model, sentences, std::slice::from_ref(config))?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// The n-best lists of each sentence under each of `settings`, which differ in length penalty and
+/// reward only, by one search.
+pub(crate) fn beam_under<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    settings: &[DecodingConfig],
+) -> Result<Vec<Vec<Vec<Hypothesis>>>> {
+    let mut results: Vec<Vec<Vec<Hypothesis>>> = vec![Vec::new(); sentences.len()];
+    let Some(config) = settings.first().filter(|_| !sentences.is_empty()) else {
+        return Ok(results);
+    };
+    let longest = model.longest_output();
+    let mut active: Vec<Search<'_>> = sentences
+        .iter()
+        .enumerate()
+        .map(|(index, sentence)| {
+            let first = model.first_input(sentence.source);
+            let limits = sentence.limits(config, longest);
+            Search::new(index, *sentence, first, limits, settings.len())
+        })
+        .collect();
+    let sources: Vec<&[u32]> = sentences.iter().map(|sentence| sentence.source).collect();
+    let mut state = model.start(&sources)?;
+    let mut position = 0;
+    while !active.is_empty() {
+        let inputs: Vec<u32> =
+            active.iter().flat_map(|search| search.live.iter().map(|live| live.token)).collect();
+        let rows: Vec<(&Search<'_>, usize)> = active
+            .iter()
+            .flat_map(|search| search.live.iter().map(move |live| (search, live.node)))
+            .collect();
+        let candidates = step_rows(model, &mut state, &inputs, |row, logits| {
+            candidates(logits, rows[row], position, config)
+        })?;
+
+        let mut kept_rows = Vec::with_capacity(inputs.len());
+        let mut still_active = Vec::with_capacity(active.len());
+        let mut first_row = 0;
+        for mut search in active {
+            let rows = first_row..first_row + search.live.len();
+            first_row = rows.end;
+            let origins = search.advance(&candidates[rows.clone()], settings);
+            if search.is_over(settings) {
+                if search.finished.iter().any(Vec::is_empty) {
+                    let sentence = search.index;
+                    return Err(DecodingError::DeadEnd { sentence });
+                }
+                results[search.index] = search.finished;
+            } else {
+                kept_rows.extend(origins.into_iter().map(|live| rows.start + live));
+                still_active.push(search);
+            }
+        }
+        active = still_active;
+        if !active.is_empty() {
+            select_if_changed(model, &mut state, inputs.len(), &kept_rows)?;
+        }
+        position += 1;
+    }
+    Ok(results)
+}
+
+/// The best allowed tokens of a live row after `position` output tokens.
+///
+/// One more than the beam is wide: `</s>` takes no place from the hypotheses that go on.
+fn candidates(
+    logits: &[f32],
+    (search, node): (&Search<'_>, usize),
+    position: usize,
+    config: &DecodingConfig,
+) -> Result<Vec<Candidate>> {
+    let history = if looks_back(config) { search.tokens(node) } else { Vec::new() };
+    let constraints =
+        Constraints::after(position, &history, &search.sentence, search.limits, config);
+    best_tokens(logits, config.beam_size + 1, &constraints)
+        .ok_or(DecodingError::NotADistribution { sentence: search.index, position })
+}

@@ -1,0 +1,194 @@
+//! From one row of logits to the best tokens it allows.
+
+use std::borrow::Cow;
+
+use taper_ops::normalizer::{BLOCK, block_maxima, log_normalizer};
+
+use crate::search::constraints::Constraints;
+
+/// A token that may come next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    pub(crate) token: u32,
+    /// By the model.
+    pub(crate) log_probability: f64,
+    /// By what the search orders: the same, unless repetition is penalised.
+    pub(crate) rank: f64,
+}
+
+/// The at most `count` likeliest tokens that `constraints` admit, likeliest first, the lower id first
+/// among equals; tokens of probability zero are left out. `None` where the row is no distribution.
+pub(crate) fn best_tokens(
+    logits: &[f32],
+    count: usize,
+    constraints: &Constraints,
+) -> Option<Vec<Candidate>> {
+    let weighed = Weighed::new(logits, constraints)?;
+    if let Some(token) = constraints.forced {
+        return Some(
+            weighed.possible(token).then(|| weighed.candidate(token)).into_iter().collect(),
+        );
+    }
+    let mut best = Best::new(count.min(logits.len()));
+    let row = weighed.ranked();
+    for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
+        // None of a block is a candidate where its largest is not.
+        if best.beats(largest) {
+            continue;
+        }
+        for (token, &logit) in (block * BLOCK..).zip(values) {
+            if logit != f32::NEG_INFINITY && !best.beats(logit) && constraints.admits(token as u32)
+            {
+                best.insert(logit, token as u32);
+            }
+        }
+    }
+    Some(best.sorted.into_iter().map(|(_, token)| weighed.candidate(token)).collect())
+}
+
+/// The largest logits so far, largest first.
+struct Best {
+    count: usize,
+    sorted: Vec<(f32, u32)>,
+}
+
+impl Best {
+    fn new(count: usize) -> Self {
+        Self { count, sorted: Vec::with_capacity(count + 1) }
+    }
+
+    /// Whether `logit` has no place among them. Ids come in rising order, so an equal logit loses
+    /// to the one that is kept.
+    fn beats(&self, logit: f32) -> bool {
+        self.sorted.len() == self.count
+            && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
+    }
+
+    fn insert(&mut self, logit: f32, token: u32) {
+        let position = self.sorted.partition_point(|&(kept, _)| kept >= logit);
+        self.sorted.insert(position, (logit, token));
+        self.sorted.truncate(self.count);
+    }
+}
+
+/// One row of logits, looked over.
+pub(crate) struct Row<'a> {
+    logits: Cow<'a, [f32]>,
+    /// The largest of each [`BLOCK`] of them.
+    maxima: Vec<f32>,
+    normalizer: f64,
+}
+
+impl<'a> Row<'a> {
+    /// `None` where the row is no distribution.
+    pub(crate) fn new(logits: impl Into<Cow<'a, [f32]>>) -> Option<Self> {
+        let logits = logits.into();
+        let maxima = block_maxima(&logits);
+        let largest = maxima.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let normalizer = log_normalizer(&logits, largest)?;
+        Some(Self { logits, maxima, normalizer })
+    }
+
+    /// The log-probability of a token. Rounding must not lift it above 0: the searches rely on
+    /// totals that never rise.
+    pub(crate) fn log_probability(&self, token: u32) -> f64 {
+        (f64::from(self.logits[token as usize]) - self.normalizer).min(0.0)
+    }
+}
+
+/// A row of the model's logits with what the search makes of it.
+pub(crate) struct Weighed<'a> {
+    model: Row<'a>,
+    penalised: Option<Row<'a>>,
+}
+
+impl<'a> Weighed<'a> {
+    /// `None` where the row is no distribution.
+    pub(crate) fn new(logits: &'a [f32], constraints: &Constraints) -> Option<Self> {
+        let penalised = match constraints.penalised(logits) {
+            Some(logits) => Some(Row::new(logits)?),
+            None => None,
+        };
+        Some(Self { model: Row::new(logits)?, penalised })
+    }
+
+    /// What the search orders by.
+    fn ranked(&self) -> &Row<'a> {
+        self.penalised.as_ref().unwrap_or(&self.model)
+    }
+
+    /// The logits that the search orders by.
+    pub(crate) fn logits(&self) -> &[f32] {
+        &self.ranked().logits
+    }
+
+    /// Whether a token has a probability above zero.
+    pub(crate) fn possible(&self, token: u32) -> bool {
+        self.model.logits.get(token as usize).is_some_and(|&logit| logit != f32::NEG_INFINITY)
+    }
+
+    pub(crate) fn candidate(&self, token: u32) -> Candidate {
+        Candidate {
+            token,
+            log_probability: self.model.log_probability(token),
+            rank: self.ranked().log_probability(token),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::END;
+    use crate::{DecodingConfig, Sentence, UNKNOWN};
+
+    fn anything() -> Constraints {
+        let config = DecodingConfig { allow_unknown: true, ..DecodingConfig::default() };
+        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        Constraints::after(0, &[], &sentence, sentence.limits(&config, None), &config)
+    }
+
+    #[test]
+    fn ties_go_to_the_lowest_id_and_specials_never_come() {
+        let logits = [9.0, 1.0, 9.0, 2.0, 5.0, 7.0, 5.0, 7.0];
+        let best = best_tokens(&logits, 5, &anything()).expect("finite");
+        let tokens: Vec<u32> = best.iter().map(|candidate| candidate.token).collect();
+        assert_eq!(tokens, [5, 7, 4, 6, END]);
+        let all = best_tokens(&logits, 100, &anything()).expect("finite");
+        assert_eq!(all.len(), 6);
+    }
+
+    #[test]
+    fn the_best_of_a_long_row_are_those_of_a_sort() {
+        // Few levels make ties across chunks.
+        for levels in [7, 1000] {
+            let logits: Vec<f32> = (0..1003_u64).map(|i| (i * i * 31 % levels) as f32).collect();
+            let mut expected: Vec<u32> = (UNKNOWN..1003).filter(|&token| token != 2).collect();
+            expected.sort_by(|&a, &b| {
+                logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b))
+            });
+            for count in [1, 5, 6, 200] {
+                let best = best_tokens(&logits, count, &anything()).expect("finite");
+                let tokens: Vec<u32> = best.iter().map(|candidate| candidate.token).collect();
+                assert_eq!(tokens, expected[..count]);
+            }
+        }
+    }
+
+    #[test]
+    fn log_probabilities_are_those_of_the_whole_row() {
+        let logits = [0.5_f32, -1.0, 2.0, 0.0, 1.5];
+        let total: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();
+        for candidate in best_tokens(&logits, 3, &anything()).expect("finite") {
+            let expected = f64::from(logits[candidate.token as usize]) - total.ln();
+            assert!((candidate.log_probability - expected).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn a_shift_of_the_row_changes_nothing_and_large_logits_do_not_overflow() {
+        let best = best_tokens(&[0.0, 0.0, 0.0, 1000.0, 999.0], 2, &anything()).expect("finite");
+        assert!((best[0].log_probability + 0.313_261_687_5).abs() < 1e-6);
+        assert!((best[1].log_probability + 1.313_261_687_5).abs() < 1e-6);
+    }
+}

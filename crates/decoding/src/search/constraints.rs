@@ -1,0 +1,127 @@
+//! Which tokens may come next, and how repeated ones are held back.
+
+use crate::tokens::{END, PAD, START, UNKNOWN};
+use crate::{DecodingConfig, OutputLimits, Sentence};
+
+/// What may come next, for one hypothesis.
+#[derive(Clone, Debug)]
+pub(crate) struct Constraints {
+    /// `</s>` may come.
+    end: bool,
+    /// Anything but `</s>` may come.
+    others: bool,
+    /// `<unk>` may come, where `others` may.
+    unknown: bool,
+    /// Only this token may come, whatever the other constraints say.
+    pub(crate) forced: Option<u32>,
+    /// Tokens that would repeat a run.
+    banned: Vec<u32>,
+    /// Tokens that the output holds, each once, where they are penalised.
+    pub(crate) repeated: Vec<u32>,
+    /// By what.
+    penalty: f32,
+}
+
+impl Constraints {
+    /// What may come after `length` output tokens, given by `history` where the configuration
+    /// [looks back](looks_back).
+    ///
+    /// At the maximum length `</s>` is forced and its log-probability counted, so that every
+    /// hypothesis is a whole sentence with a true score.
+    pub(crate) fn after(
+        length: usize,
+        history: &[u32],
+        sentence: &Sentence<'_>,
+        limits: OutputLimits,
+        config: &DecodingConfig,
+    ) -> Self {
+        let mut repeated = Vec::new();
+        if config.repetition_penalty != 1.0 {
+            repeated.extend_from_slice(history);
+            repeated.sort_unstable();
+            repeated.dedup();
+        }
+        Self {
+            end: length >= limits.min_length,
+            others: length < limits.max_length,
+            unknown: config.allow_unknown,
+            forced: sentence.prefix.get(length).copied(),
+            banned: run_ends(history, config.no_repeat_ngram),
+            repeated,
+            penalty: config.repetition_penalty as f32,
+        }
+    }
+
+    pub(crate) fn admits(&self, token: u32) -> bool {
+        if let Some(forced) = self.forced {
+            return token == forced;
+        }
+        match token {
+            PAD | START => false,
+            END => self.end,
+            UNKNOWN => self.others && self.unknown && !self.banned.contains(&token),
+            _ => self.others && !self.banned.contains(&token),
+        }
+    }
+
+    /// The logits that the search orders by, where they differ from the model's.
+    pub(crate) fn penalised(&self, logits: &[f32]) -> Option<Vec<f32>> {
+        if self.repeated.is_empty() {
+            return None;
+        }
+        let mut logits = logits.to_vec();
+        for &token in &self.repeated {
+            if let Some(logit) = logits.get_mut(token as usize) {
+                *logit = if *logit > 0.0 { *logit / self.penalty } else { *logit * self.penalty };
+            }
+        }
+        Some(logits)
+    }
+}
+
+/// Whether [`Constraints::after`] needs the tokens so far.
+pub(crate) fn looks_back(config: &DecodingConfig) -> bool {
+    config.repetition_penalty != 1.0 || config.no_repeat_ngram > 0
+}
+
+/// The tokens that ended a run of `size` whose beginning stands at the end of `history` again.
+fn run_ends(history: &[u32], size: usize) -> Vec<u32> {
+    if size == 0 || history.len() < size {
+        return Vec::new();
+    }
+    let beginning = &history[history.len() + 1 - size..];
+    history
+        .windows(size)
+        .filter_map(|run| run.split_last())
+        .filter(|(_, start)| *start == beginning)
+        .map(|(last, _)| *last)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_may_not_end_as_it_did_before() {
+        assert_eq!(run_ends(&[7, 8, 9, 7, 8], 3), [9]);
+        assert_eq!(run_ends(&[7, 8, 9, 7, 8], 2), [9]);
+        assert_eq!(run_ends(&[7, 8, 9], 1), [7, 8, 9]);
+        assert!(run_ends(&[7, 8, 9, 7, 8], 4).is_empty());
+        assert!(run_ends(&[7, 8], 3).is_empty());
+        assert!(run_ends(&[7, 7, 7], 0).is_empty());
+    }
+
+    #[test]
+    fn penalised_logits_fall_on_either_side_of_zero() {
+        let config = DecodingConfig { repetition_penalty: 2.0, ..DecodingConfig::default() };
+        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        let constraints =
+            Constraints::after(3, &[4, 5, 4], &sentence, sentence.limits(&config, None), &config);
+        let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];
+        assert_eq!(
+            constraints.penalised(&logits).expect("penalised"),
+            [0.0, 0.0, 0.0, 0.0, 1.5, -6.0, 1.0]
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! Going on with texts: greedy search and sampling from a language model.
+
+use crate::search::greedy::greedy;
+use crate::search::sampling::sample;
+use crate::translator::batches;
+use crate::{DecodingConfig, DecodingError, Hypothesis, NewToken, Result, Sentence, StepModel};
+
+/// Goes on with each prompt, the source of a sentence, `config.n_best` times where tokens are drawn
+/// and otherwise once with the likeliest tokens, and tells `on_token` of each token as it comes. An
+/// output ends with `</s>` or at the length limit, where `</s>` is forced. A repetition penalty and
+/// a ban of repeated runs look at the output alone.
+///
+/// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
+/// allow; which ones are together changes no output. Outputs of a prompt come best score first.
+///
+/// # Errors
+/// For an unusable configuration or an empty prompt, and whatever the model reports.
+pub fn generate<M: StepModel>(
+    model: &M,
+    prompts: &[Sentence<'_>],
+    config: &DecodingConfig,
+    mut on_token: impl FnMut(NewToken),
+) -> Result<Vec<Vec<Hypothesis>>> {
+    config.validate()?;
+    if let Some(sentence) = prompts.iter().position(|prompt| prompt.source.is_empty()) {
+        return Err(DecodingError::EmptyPrompt { sentence });
+    }
+    let draws = config.sampling.is_active();
+    let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.source.len()).collect();
+    let mut outputs = Vec::with_capacity(prompts.len());
+    for batch in batches(&lengths, if draws { config.n_best } else { 1 }, config) {
+        let first = batch.start;
+        let mut observe =
+            |new: NewToken| on_token(NewToken { sentence: first + new.sentence, ..new });
+        let found = match draws {
+            true => sample(model, &prompts[batch.clone()], config, &mut observe),
+            false => greedy(model, &prompts[batch.clone()], config, &mut observe),
+        };
+        let indices: Vec<usize> = batch.collect();
+        outputs.extend(found.map_err(|error| error.in_batch(&indices))?);
+    }
+    Ok(outputs)
+}

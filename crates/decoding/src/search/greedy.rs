@@ -1,0 +1,41 @@
+//! Greedy search: the likeliest token at each position.
+
+use crate::search::candidates::best_tokens;
+use crate::search::constraints::Constraints;
+use crate::search::stepwise::{Growing, NewToken, decode_stepwise};
+use crate::{DecodingConfig, Hypothesis, Result, Sentence, StepModel};
+
+/// Translates one batch by taking the likeliest allowed token at each position, the lowest id
+/// among equals.
+///
+/// Equal to [`beam_search`](crate::beam_search) with a beam of 1 where neither length penalty nor
+/// reward are set. With them that beam follows the second likeliest token past a `</s>`, and may
+/// end with a longer output whose score is better.
+///
+/// `sources` end with `</s>`; each gives one hypothesis, in their order. A sentence leaves the
+/// batch as soon as it ends.
+///
+/// # Errors
+/// [`NotADistribution`](crate::DecodingError::NotADistribution) and
+/// [`DeadEnd`](crate::DecodingError::DeadEnd) with the index of the source, and whatever the model
+/// reports.
+pub fn greedy_search<M: StepModel>(
+    model: &M,
+    sources: &[&[u32]],
+    config: &DecodingConfig,
+) -> Result<Vec<Hypothesis>> {
+    let mut found = greedy(model, &Sentence::plain(sources), config, &mut |_| {})?;
+    Ok(found.drain(..).flatten().collect())
+}
+
+pub(crate) fn greedy<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    config: &DecodingConfig,
+    observe: &mut dyn FnMut(NewToken),
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let likeliest = |logits: &[f32], constraints: &Constraints, _: &Growing<'_>| {
+        Some(best_tokens(logits, 1, constraints)?.first().copied())
+    };
+    decode_stepwise(model, sentences, 1, config, likeliest, observe)
+}

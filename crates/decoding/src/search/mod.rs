@@ -1,0 +1,16 @@
+//! The searches: from a model's rows of logits to hypotheses.
+
+pub(crate) mod beam;
+pub(crate) mod candidates;
+pub(crate) mod constraints;
+mod generate;
+pub(crate) mod greedy;
+mod hypothesis;
+pub(crate) mod sampling;
+mod stepwise;
+
+pub use beam::beam_search;
+pub use generate::generate;
+pub use greedy::greedy_search;
+pub use hypothesis::{Hypothesis, length_penalty};
+pub use stepwise::NewToken;

@@ -1,0 +1,169 @@
+//! Sampling: each token drawn from the model's distribution, sharpened or cut as configured.
+//!
+//! A draw is a function of (seed, sentence number, sample, position). So a translation depends
+//! neither on the sentences beside it nor on how they are batched, and asking for more samples
+//! leaves the first ones as they were.
+
+use std::cmp::Ordering;
+
+use taper_ops::normalizer::exponential;
+use taper_ops::rng::{Counter, mix};
+
+use crate::search::candidates::{Candidate, Weighed};
+use crate::search::constraints::Constraints;
+use crate::search::stepwise::{Growing, NewToken, decode_stepwise};
+use crate::{DecodingConfig, Hypothesis, Result, SamplingConfig, Sentence, StepModel};
+
+/// Draws `n_best` translations of each sentence, best score first.
+pub(crate) fn sample<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    config: &DecodingConfig,
+    observe: &mut dyn FnMut(NewToken),
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let sampling = &config.sampling;
+    let drawn = |logits: &[f32], constraints: &Constraints, row: &Growing<'_>| {
+        let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
+        draw(logits, constraints, sampling, draws.f64_at(row.tokens.len() as u64))
+    };
+    decode_stepwise(model, sentences, config.n_best, config, drawn, observe)
+}
+
+/// The token at which the probability cumulated over rising ids passes `uniform`, which is in `[0,
+/// 1)`.
+///
+/// `None` where the row is no distribution, `Some(None)` where nothing is possible.
+fn draw(
+    logits: &[f32],
+    constraints: &Constraints,
+    sampling: &SamplingConfig,
+    uniform: f64,
+) -> Option<Option<Candidate>> {
+    let weighed = Weighed::new(logits, constraints)?;
+    if let Some(token) = constraints.forced {
+        return Some(weighed.possible(token).then(|| weighed.candidate(token)));
+    }
+    let admitted = (0..)
+        .zip(weighed.logits().iter().copied())
+        .filter(|&(token, logit)| logit != f32::NEG_INFINITY && constraints.admits(token));
+    let mut tokens: Vec<Weight> =
+        admitted.map(|(token, logit)| Weight { token, logit, weight: 0.0 }).collect();
+    if sampling.top_k > 0 && sampling.top_k < tokens.len() {
+        tokens.select_nth_unstable_by(sampling.top_k, Weight::likeliest_first);
+        tokens.truncate(sampling.top_k);
+    }
+    let max = tokens.iter().fold(f32::NEG_INFINITY, |max, entry| max.max(entry.logit));
+    for entry in &mut tokens {
+        entry.weight =
+            f64::from(exponential((f64::from(entry.logit - max) / sampling.temperature) as f32));
+    }
+    if sampling.top_p < 1.0 {
+        tokens.sort_unstable_by(Weight::likeliest_first);
+        let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
+        let enough = sampling.top_p * total;
+        tokens.truncate(reached(&tokens, |sum| sum >= enough) + 1);
+    }
+    if tokens.len() < weighed.logits().len() {
+        // One order whatever was cut, so that settings which cut nothing change nothing.
+        tokens.sort_unstable_by_key(|entry| entry.token);
+    }
+    let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
+    // The middle of the interval that the draw stands for: its lower end, 0, would choose the first
+    // token however unlikely it is.
+    let uniform = uniform + f64::EPSILON / 4.0;
+    let drawn = reached(&tokens, |sum| sum > uniform * total);
+    Some(tokens.get(drawn).map(|entry| weighed.candidate(entry.token)))
+}
+
+/// A token that may be drawn.
+struct Weight {
+    token: u32,
+    logit: f32,
+    /// Its probability at the temperature, up to a factor that all have.
+    weight: f64,
+}
+
+impl Weight {
+    fn likeliest_first(&self, other: &Self) -> Ordering {
+        other.logit.total_cmp(&self.logit).then(self.token.cmp(&other.token))
+    }
+}
+
+/// The first place at which the sum of weights so far is `enough`; the last where rounding keeps it
+/// below.
+fn reached(tokens: &[Weight], enough: impl Fn(f64) -> bool) -> usize {
+    let mut cumulated = 0.0;
+    let place = tokens.iter().position(|entry| {
+        cumulated += entry.weight;
+        enough(cumulated)
+    });
+    place.unwrap_or(tokens.len().saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::END;
+
+    const LOGITS: [f32; 8] = [9.0, 9.0, 9.0, -50.0, 2.0, 1.0, 0.0, 1.0];
+
+    fn drawn(sampling: &SamplingConfig, uniform: f64) -> u32 {
+        drawn_from(&LOGITS, sampling, uniform)
+    }
+
+    fn drawn_from(logits: &[f32], sampling: &SamplingConfig, uniform: f64) -> u32 {
+        let config = DecodingConfig::default();
+        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        let constraints =
+            Constraints::after(0, &[], &sentence, sentence.limits(&config, None), &config);
+        draw(logits, &constraints, sampling, uniform)
+            .expect("a distribution")
+            .expect("possible")
+            .token
+    }
+
+    #[test]
+    fn draws_follow_the_distribution() {
+        let sampling = SamplingConfig { temperature: 2.0, ..SamplingConfig::default() };
+        let weights: Vec<f64> = LOGITS[4..].iter().map(|&x| (f64::from(x) / 2.0).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let count = 20_000;
+        let draws: Vec<u32> =
+            (0..count).map(|i| drawn(&sampling, (f64::from(i) + 0.5) / f64::from(count))).collect();
+        for (token, weight) in (4..).zip(weights) {
+            let share =
+                draws.iter().filter(|&&drawn| drawn == token).count() as f64 / f64::from(count);
+            assert!((share - weight / total).abs() < 1e-3, "{token}: {share} {}", weight / total);
+        }
+    }
+
+    #[test]
+    fn cuts_keep_the_likeliest() {
+        let with = |top_k, top_p| SamplingConfig {
+            temperature: 1.0,
+            top_k,
+            top_p,
+            ..SamplingConfig::default()
+        };
+        let all = |sampling: &SamplingConfig| -> Vec<u32> {
+            let mut tokens: Vec<u32> =
+                (0..1000).map(|i| drawn(sampling, f64::from(i) / 1000.0)).collect();
+            tokens.sort_unstable();
+            tokens.dedup();
+            tokens
+        };
+        assert_eq!(all(&with(1, 1.0)), [4]);
+        assert_eq!(all(&with(2, 1.0)), [4, 5]);
+        assert_eq!(all(&with(0, 1.0)), [4, 5, 6, 7]);
+        // Probabilities 0.534, 0.197, 0.197, 0.072.
+        assert_eq!(all(&with(0, 0.5)), [4]);
+        assert_eq!(all(&with(0, 0.6)), [4, 5]);
+        assert_eq!(all(&with(0, 0.8)), [4, 5, 7]);
+        assert_eq!(all(&with(2, 0.99)), [4, 5]);
+        assert_eq!(all(&with(0, 1.0 - f64::EPSILON)), [4, 5, 6, 7]);
+        // Of two that are as likely, one has half of the probability exactly.
+        for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
+            assert_eq!(drawn_from(&[9.0, 9.0, 9.0, -50.0, 2.0, 2.0], &with(0, 0.5), uniform), 4);
+        }
+    }
+}

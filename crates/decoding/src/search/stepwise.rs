@@ -1,0 +1,126 @@
+//! Following one token after another without looking back: what greedy search and sampling share.
+
+use crate::model::step::{select_if_changed, step_rows};
+use crate::search::candidates::Candidate;
+use crate::search::constraints::Constraints;
+use crate::tokens::END;
+use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
+
+/// An output that is still growing; its place among the active ones is its model row.
+pub(crate) struct Growing<'a> {
+    /// The index of its sentence.
+    index: usize,
+    /// Which of the sentence's outputs, counted from 0.
+    pub(crate) copy: usize,
+    pub(crate) sentence: Sentence<'a>,
+    limits: OutputLimits,
+    pub(crate) tokens: Vec<u32>,
+    log_probability: f64,
+    rank: f64,
+}
+
+/// A token that has just been added to an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewToken {
+    /// The index of the sentence.
+    pub sentence: usize,
+    /// Which of its outputs, counted from 0.
+    pub copy: usize,
+    /// The token; `</s>` ends the output.
+    pub token: u32,
+}
+
+/// Grows `copies` outputs for each sentence until all have ended, taking the token that `choose`
+/// picks from a row of logits at each position, and telling `observe` of each. Returns the outputs
+/// of each sentence, best score first.
+///
+/// `choose` answers `None` where the row is no distribution, and `Some(None)` where nothing is
+/// possible.
+pub(crate) fn decode_stepwise<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    copies: usize,
+    config: &DecodingConfig,
+    choose: impl Fn(&[f32], &Constraints, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
+    observe: &mut dyn FnMut(NewToken),
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let mut finished: Vec<Vec<Hypothesis>> = vec![Vec::with_capacity(copies); sentences.len()];
+    if sentences.is_empty() {
+        return Ok(finished);
+    }
+    let longest = model.longest_output();
+    let mut active: Vec<Growing<'_>> = sentences
+        .iter()
+        .enumerate()
+        .flat_map(|(index, sentence)| {
+            (0..copies).map(move |copy| Growing {
+                index,
+                copy,
+                sentence: *sentence,
+                limits: sentence.limits(config, longest),
+                tokens: Vec::new(),
+                log_probability: 0.0,
+                rank: 0.0,
+            })
+        })
+        .collect();
+    let sources: Vec<&[u32]> = sentences.iter().map(|sentence| sentence.source).collect();
+    let mut state = model.start(&sources)?;
+    let rows: Vec<usize> = active.iter().map(|row| row.index).collect();
+    select_if_changed(model, &mut state, sentences.len(), &rows)?;
+    while !active.is_empty() {
+        let input = |row: &Growing<'_>| match row.tokens.last() {
+            Some(&token) => token,
+            None => model.first_input(row.sentence.source),
+        };
+        let inputs: Vec<u32> = active.iter().map(input).collect();
+        let chosen = step_rows(model, &mut state, &inputs, |row, logits| {
+            next(logits, &active[row], config, &choose)
+        })?;
+
+        let old_rows = active.len();
+        let mut kept_rows = Vec::with_capacity(old_rows);
+        let mut still_active = Vec::with_capacity(old_rows);
+        for (old_row, (mut row, candidate)) in active.into_iter().zip(chosen).enumerate() {
+            observe(NewToken { sentence: row.index, copy: row.copy, token: candidate.token });
+            row.log_probability += candidate.log_probability;
+            row.rank += candidate.rank;
+            if candidate.token == END {
+                finished[row.index].push(Hypothesis::finished(
+                    row.tokens,
+                    row.log_probability,
+                    row.rank,
+                    row.limits,
+                    config,
+                ));
+            } else {
+                row.tokens.push(candidate.token);
+                kept_rows.push(old_row);
+                still_active.push(row);
+            }
+        }
+        active = still_active;
+        if !active.is_empty() {
+            select_if_changed(model, &mut state, old_rows, &kept_rows)?;
+        }
+    }
+    for outputs in &mut finished {
+        // Equal scores stay in the order in which they ended.
+        outputs.sort_by(|a, b| b.score.total_cmp(&a.score));
+    }
+    Ok(finished)
+}
+
+/// What `choose` picks for one row, within what the constraints admit.
+fn next(
+    logits: &[f32],
+    row: &Growing<'_>,
+    config: &DecodingConfig,
+    choose: &impl Fn(&[f32], &Constraints, &Growing<'_>) -> Option<Option<Candidate>>,
+) -> Result<Candidate> {
+    let (sentence, position) = (row.index, row.tokens.len());
+    let constraints = Constraints::after(position, &row.tokens, &row.sentence, row.limits, config);
+    choose(logits, &constraints, row)
+        .ok_or(DecodingError::NotADistribution { sentence, position })?
+        .ok_or(DecodingError::DeadEnd { sentence })
+}

@@ -1,0 +1,259 @@
+//! Corpus BLEU (Papineni et al., 2002): options, and the score from the counts.
+
+mod counter;
+mod score;
+mod smoothing;
+
+pub use score::BleuScore;
+pub use smoothing::Smoothing;
+
+use serde::{Deserialize, Serialize};
+
+use self::counter::BleuCounter;
+use crate::error::MetricError;
+use crate::metric::{Metric, Segment, SegmentCounter, segments};
+use crate::real::{Real, ResampledScore};
+use crate::signature::{Field, Signature, Trials};
+use crate::statistics::Statistics;
+use crate::text::Tokenizer;
+
+/// Stands for the logarithm of a zero precision, so that the score underflows to 0.
+const LOG_OF_ZERO: f64 = -9_999_999_999.0;
+
+/// The longest n-grams that can be asked for.
+const HIGHEST_ORDER: usize = 100;
+
+/// Options of BLEU. The defaults are those of WMT.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Bleu {
+    /// How lines become words.
+    pub tokenizer: Tokenizer,
+    /// What replaces zero precisions.
+    pub smoothing: Smoothing,
+    /// Leaves out orders that the hypotheses are too short for; meant for single sentences.
+    pub effective_order: bool,
+    /// Ignores case.
+    pub lowercase: bool,
+    /// Accepts hypotheses that look tokenized without remark.
+    pub force: bool,
+    /// Longest n-gram counted.
+    pub max_order: usize,
+}
+
+impl Default for Bleu {
+    fn default() -> Self {
+        Self {
+            tokenizer: Tokenizer::default(),
+            smoothing: Smoothing::default(),
+            effective_order: false,
+            lowercase: false,
+            force: false,
+            max_order: 4,
+        }
+    }
+}
+
+impl Bleu {
+    /// Scores a corpus; `references[k][i]` is the k-th reference of hypothesis i.
+    ///
+    /// # Errors
+    /// When there is nothing to score, the line counts differ, or an option is out of range.
+    pub fn corpus<S: AsRef<str>>(
+        &self,
+        hypotheses: &[S],
+        references: &[Vec<S>],
+    ) -> Result<BleuScore, MetricError> {
+        self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
+    }
+
+    /// Scores one sentence; set `effective_order` for that.
+    ///
+    /// # Errors
+    /// As [`Self::corpus`].
+    pub fn sentence<R: AsRef<str>>(
+        &self,
+        hypothesis: &str,
+        references: &[R],
+    ) -> Result<BleuScore, MetricError> {
+        let references = references.iter().map(AsRef::as_ref).collect();
+        self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
+    }
+
+    /// Turns the statistics of a corpus into its score.
+    ///
+    /// # Errors
+    /// When there are no segments, or other options counted them.
+    pub fn score(&self, statistics: &Statistics) -> Result<BleuScore, MetricError> {
+        let sums = statistics.sums(self)?;
+        let signature = Signature::new(self, statistics.references(), Trials::default());
+        let looks_tokenized = !self.force && statistics.look_tokenized();
+        Ok(BleuScore {
+            signature: signature.to_string(),
+            looks_tokenized,
+            ..self.score_of_sums(&sums)
+        })
+    }
+
+    /// The score of sums, not yet signed.
+    fn score_of_sums(&self, sums: &[f64]) -> BleuScore {
+        let counts = |values: &[f64]| values.iter().map(|&count| count as u64).collect();
+        let (matches, totals) = sums[2..].split_at(self.max_order);
+        let (precisions, order) = self.precisions(matches, totals);
+        BleuScore {
+            score: self.combine(sums, &precisions[..order]),
+            precisions,
+            matches: counts(matches),
+            totals: counts(totals),
+            brevity_penalty: brevity_penalty(sums[0], sums[1]),
+            hypothesis_length: sums[0] as u64,
+            reference_length: sums[1] as u64,
+            signature: String::new(),
+            looks_tokenized: false,
+        }
+    }
+
+    /// Smoothed precisions in per cent, and the number of orders to average. Without any
+    /// match there is none to average.
+    fn precisions<R: Real>(&self, matches: &[R], totals: &[R]) -> (Vec<R>, usize) {
+        let zero = R::of(0.0);
+        let mut precisions = vec![zero; self.max_order];
+        if matches.iter().all(|&count| count == zero) {
+            return (precisions, 0);
+        }
+        let mut order = self.max_order;
+        let mut halvings = 1.0;
+        for (index, (&matches, &total)) in matches.iter().zip(totals).enumerate() {
+            let added = match self.smoothing {
+                Smoothing::AddK(value) if index > 0 => R::of(value),
+                _ => zero,
+            };
+            let (matches, total) = (matches + added, total + added);
+            if total == zero {
+                break;
+            }
+            if self.effective_order {
+                order = index + 1;
+            }
+            precisions[index] = if matches > zero {
+                R::of(100.0) * matches / total
+            } else {
+                match self.smoothing {
+                    Smoothing::Exp => {
+                        halvings *= 2.0;
+                        R::of(100.0) / (R::of(halvings) * total)
+                    }
+                    Smoothing::Floor(value) => R::of(100.0 * value) / total,
+                    Smoothing::None | Smoothing::AddK(_) => zero,
+                }
+            };
+        }
+        (precisions, order)
+    }
+
+    /// The geometric mean of the precisions, times the brevity penalty.
+    fn combine<R: Real>(&self, sums: &[R], precisions: &[R]) -> f64 {
+        if precisions.is_empty() {
+            return 0.0;
+        }
+        let logarithms: f64 =
+            precisions.iter().map(|precision| floored_log(precision.wide())).sum();
+        brevity_penalty(sums[0].wide(), sums[1].wide())
+            * (logarithms / precisions.len() as f64).exp()
+    }
+}
+
+/// A row holds the lengths of hypothesis and reference, then the matches of each order,
+/// then the n-grams of the hypothesis of each order.
+impl Metric for Bleu {
+    fn name(&self) -> String {
+        "BLEU".to_owned()
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            Field::case(self.lowercase),
+            Field::flag("eff", "e", self.effective_order),
+            Field::new("tok", "tok", self.tokenizer),
+            Field::new("smooth", "s", self.smoothing),
+        ]
+    }
+
+    fn check(&self) -> Result<(), MetricError> {
+        if !(1..=HIGHEST_ORDER).contains(&self.max_order) {
+            return Err(MetricError::InvalidOption {
+                option: "max_order",
+                value: self.max_order.to_string(),
+                expected: "give 1 to 100",
+            });
+        }
+        if let Smoothing::Floor(value) | Smoothing::AddK(value) = self.smoothing
+            && !(value.is_finite() && value >= 0.0)
+        {
+            return Err(MetricError::InvalidOption {
+                option: "smoothing value",
+                value: value.to_string(),
+                expected: "give a finite number, 0 or more",
+            });
+        }
+        Ok(())
+    }
+
+    fn columns(&self) -> usize {
+        2 + 2 * self.max_order
+    }
+
+    /// Smoothing and effective order are about sums.
+    fn counted(&self) -> String {
+        format!(
+            "BLEU|{}|tok:{}|order:{}",
+            Field::case(self.lowercase),
+            self.tokenizer,
+            self.max_order
+        )
+    }
+
+    fn counter(&self) -> Box<dyn SegmentCounter + '_> {
+        Box::new(BleuCounter::new(self))
+    }
+
+    fn value(&self, sums: &[f64]) -> f64 {
+        self.score_of_sums(sums).score
+    }
+
+    /// sacreBLEU adds k to NumPy's whole numbers here, which drops the fraction of k.
+    fn shuffled_value(&self, sums: &[f64]) -> f64 {
+        match self.smoothing {
+            Smoothing::AddK(value) => {
+                Self { smoothing: Smoothing::AddK(value.trunc()), ..self.clone() }.value(sums)
+            }
+            _ => self.value(sums),
+        }
+    }
+
+    fn sample(&self, sums: &[f32]) -> ResampledScore {
+        let (matches, totals) = sums[2..].split_at(self.max_order);
+        let (precisions, order) = self.precisions(matches, totals);
+        // Logarithms and what follows are in double precision again.
+        ResampledScore::Double(self.combine(sums, &precisions[..order]))
+    }
+
+    fn details(&self, sums: &[f64]) -> String {
+        self.score_of_sums(sums).details()
+    }
+}
+
+/// Penalty for hypotheses shorter than their references.
+fn brevity_penalty(hypothesis: f64, reference: f64) -> f64 {
+    if hypothesis >= reference {
+        1.0
+    } else if hypothesis > 0.0 {
+        (1.0 - reference / hypothesis).exp()
+    } else {
+        0.0
+    }
+}
+
+fn floored_log(value: f64) -> f64 {
+    if value == 0.0 { LOG_OF_ZERO } else { value.ln() }
+}

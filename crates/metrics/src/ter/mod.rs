@@ -1,0 +1,160 @@
+//! Translation edit rate (Snover et al., 2006): options, and the score from the counts.
+
+mod counter;
+mod edit_distance;
+mod tercom;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use self::counter::TerCounter;
+use crate::error::MetricError;
+use crate::metric::{Metric, Segment, SegmentCounter, segments};
+use crate::real::{Real, ResampledScore};
+use crate::signature::{Field, Signature, Trials};
+use crate::statistics::Statistics;
+
+/// Options of TER. The defaults are Tercom's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Ter {
+    /// Sets punctuation apart and undoes markup; without it, words are what whitespace
+    /// separates.
+    pub normalized: bool,
+    /// Removes punctuation.
+    pub no_punct: bool,
+    /// Makes Chinese characters words, and their punctuation part of what `normalized` and
+    /// `no_punct` treat; without effect on its own.
+    pub asian_support: bool,
+    /// Distinguishes case.
+    pub case_sensitive: bool,
+}
+
+impl Ter {
+    /// Scores a corpus; `references[k][i]` is the k-th reference of hypothesis i.
+    ///
+    /// # Errors
+    /// When there is nothing to score or the line counts differ.
+    pub fn corpus<S: AsRef<str>>(
+        &self,
+        hypotheses: &[S],
+        references: &[Vec<S>],
+    ) -> Result<TerScore, MetricError> {
+        self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
+    }
+
+    /// Scores one sentence.
+    ///
+    /// # Errors
+    /// As [`Self::corpus`].
+    pub fn sentence<R: AsRef<str>>(
+        &self,
+        hypothesis: &str,
+        references: &[R],
+    ) -> Result<TerScore, MetricError> {
+        let references = references.iter().map(AsRef::as_ref).collect();
+        self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
+    }
+
+    /// Turns the statistics of a corpus into its score.
+    ///
+    /// # Errors
+    /// When there are no segments, or other options counted them.
+    pub fn score(&self, statistics: &Statistics) -> Result<TerScore, MetricError> {
+        let sums = statistics.sums(self)?;
+        let signature = Signature::new(self, statistics.references(), Trials::default());
+        Ok(TerScore {
+            score: self.value(&sums),
+            edits: sums[0] as u64,
+            reference_length: sums[1],
+            signature: signature.to_string(),
+        })
+    }
+}
+
+/// Edits per hundred words of reference. Against empty references everything was inserted,
+/// or nothing at all.
+fn rate<R: Real>(edits: R, reference_length: R) -> R {
+    let zero = R::of(0.0);
+    if reference_length > zero {
+        R::of(100.0) * (edits / reference_length)
+    } else if edits > zero {
+        R::of(100.0)
+    } else {
+        zero
+    }
+}
+
+/// A row holds the edits against the closest reference and the mean length of the
+/// references.
+impl Metric for Ter {
+    fn name(&self) -> String {
+        "TER".to_owned()
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            Field::case(!self.case_sensitive),
+            Field::new("tok", "t", "tercom"),
+            Field::flag("norm", "nr", self.normalized),
+            Field::flag("punct", "pn", !self.no_punct),
+            Field::flag("asian", "as", self.asian_support),
+        ]
+    }
+
+    fn check(&self) -> Result<(), MetricError> {
+        Ok(())
+    }
+
+    fn columns(&self) -> usize {
+        2
+    }
+
+    fn counter(&self) -> Box<dyn SegmentCounter + '_> {
+        Box::new(TerCounter::new(self))
+    }
+
+    fn value(&self, sums: &[f64]) -> f64 {
+        rate(sums[0], sums[1])
+    }
+
+    fn sample(&self, sums: &[f32]) -> ResampledScore {
+        rate(ResampledScore::Single(sums[0]), ResampledScore::Single(sums[1]))
+    }
+
+    fn details(&self, _sums: &[f64]) -> String {
+        String::new()
+    }
+}
+
+/// A TER score with the quantities it was made from. Lower is better; more edits than
+/// reference words exceed 100.
+///
+/// Displays as sacreBLEU's line, `TER = 51.90`, with two decimals or as many as the
+/// formatter's precision asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TerScore {
+    /// TER, from 0 upwards.
+    pub score: f64,
+    /// Insertions, deletions, substitutions and shifts.
+    pub edits: u64,
+    /// Words in the references; of several references of a segment, their mean.
+    pub reference_length: f64,
+    /// How the score was computed.
+    pub signature: String,
+}
+
+impl TerScore {
+    /// The line with its signature: `TER|nrefs:1|… = 51.90`.
+    pub fn line(&self, decimals: usize) -> String {
+        format!("TER|{} = {:.decimals$}", self.signature, self.score)
+    }
+}
+
+impl fmt::Display for TerScore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = formatter.precision().unwrap_or(2);
+        write!(formatter, "TER = {:.decimals$}", self.score)
+    }
+}

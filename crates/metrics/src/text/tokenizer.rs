@@ -1,0 +1,195 @@
+//! The tokenizers that BLEU applies before counting words.
+//!
+//! Each rewrites a line so that splitting on whitespace yields its tokens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+
+use crate::error::MetricError;
+use crate::text;
+use crate::text::rewriting::{
+    Buffers, ENTITIES, Side, isolate, replace_all, separate, western_marks, western_stops,
+};
+
+/// How a line becomes tokens; the `tok` field of a BLEU signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum Tokenizer {
+    /// The mteval-v13a rules used by WMT: Western punctuation, ASCII digits.
+    #[default]
+    #[serde(rename = "13a")]
+    V13a,
+    /// Whitespace only, for text that is tokenized already.
+    #[serde(rename = "none")]
+    None,
+    /// Every character that is not whitespace.
+    #[serde(rename = "char")]
+    Character,
+    /// Chinese characters singly, all else by the 13a rules.
+    #[serde(rename = "zh")]
+    Chinese,
+    /// The mteval-v14 rules: Unicode punctuation and symbols.
+    #[serde(rename = "intl")]
+    International,
+}
+
+/// What 13a takes out of a line before anything else: skipped marks and line joins.
+const LINE_MARKUP: [(&str, &str); 3] = [("<skipped>", ""), ("-\n", ""), ("\n", " ")];
+
+impl Tokenizer {
+    /// Every tokenizer, in the order of their names in messages.
+    pub const ALL: [Self; 5] =
+        [Self::V13a, Self::None, Self::Character, Self::Chinese, Self::International];
+
+    /// The name that signatures use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V13a => "13a",
+            Self::None => "none",
+            Self::Character => "char",
+            Self::Chinese => "zh",
+            Self::International => "intl",
+        }
+    }
+
+    /// The tokens of a line.
+    pub fn tokenize(self, line: &str) -> Vec<String> {
+        let mut buffers = Buffers::default();
+        text::split(self.rewrite(line, &mut buffers)).map(str::to_owned).collect()
+    }
+
+    /// The line rewritten so that whitespace separates its tokens.
+    pub(crate) fn rewrite<'a>(self, line: &'a str, buffers: &'a mut Buffers) -> &'a str {
+        match self {
+            Self::None => return line,
+            Self::V13a => {
+                let line = replace_all(line, &LINE_MARKUP);
+                let line = replace_all(&line, &ENTITIES);
+                // The padding gives a punctuation mark at either end a neighbour to match.
+                let front = buffers.start();
+                front.push(' ');
+                front.push_str(&line);
+                front.push(' ');
+                western_marks(buffers);
+                western_stops(buffers);
+            }
+            Self::Character => isolate(line, buffers.start(), |_| true),
+            Self::Chinese => {
+                // Ends are stripped so that no padding is left: the rules for full stops
+                // see the end of the line here, unlike in 13a.
+                isolate(line.trim_matches(text::is_space), buffers.start(), is_chinese);
+                western_marks(buffers);
+                western_stops(buffers);
+            }
+            Self::International => {
+                buffers.start().push_str(line);
+                buffers.pass(|input, output| {
+                    separate(input, output, Side::Second, |first, second| {
+                        is_punctuation(second) && !is_number(first)
+                    });
+                });
+                buffers.pass(|input, output| {
+                    separate(input, output, Side::First, |first, second| {
+                        is_punctuation(first) && !is_number(second)
+                    });
+                });
+                buffers.pass(|input, output| isolate(input, output, is_symbol));
+            }
+        }
+        buffers.text()
+    }
+}
+
+impl fmt::Display for Tokenizer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Tokenizer {
+    type Err = MetricError;
+
+    fn from_str(name: &str) -> Result<Self, MetricError> {
+        if let Some(tokenizer) = Self::ALL.into_iter().find(|tokenizer| tokenizer.name() == name) {
+            return Ok(tokenizer);
+        }
+        match UNSUPPORTED.into_iter().find(|(unsupported, ..)| *unsupported == name) {
+            Some((name, needs, instead)) => {
+                Err(MetricError::UnsupportedTokenizer { name, needs, instead })
+            }
+            None => Err(MetricError::UnknownName {
+                kind: "tokenizer",
+                name: name.to_owned(),
+                choices: "13a, none, char, zh, intl",
+            }),
+        }
+    }
+}
+
+/// sacreBLEU's other tokenizers: what each needs, and what to do instead.
+const UNSUPPORTED: [(&str, &str, &str); 6] = {
+    const MECAB: &str = "split both sides into words with MeCab first and use `none`, use `char`, or score with sacreBLEU itself";
+    const PIECES: &str = "split both sides into pieces with that model first and use `none`, use chrF, or score with sacreBLEU itself";
+    [
+        ("ja-mecab", "MeCab and its Japanese dictionary", MECAB),
+        ("ko-mecab", "MeCab and its Korean dictionary", MECAB),
+        ("spm", "the SentencePiece model of FLORES-101", PIECES),
+        ("flores101", "the SentencePiece model of FLORES-101", PIECES),
+        ("flores200", "the SentencePiece model of FLORES-200", PIECES),
+        ("spBLEU-1K", "the SentencePiece model of spBLEU-1K", PIECES),
+    ]
+};
+
+fn is_punctuation(character: char) -> bool {
+    if character.is_ascii() {
+        return character.is_ascii_punctuation() && !is_ascii_symbol(character);
+    }
+    character.general_category_group() == GeneralCategoryGroup::Punctuation
+}
+
+fn is_symbol(character: char) -> bool {
+    if character.is_ascii() {
+        return is_ascii_symbol(character);
+    }
+    character.general_category_group() == GeneralCategoryGroup::Symbol
+}
+
+fn is_number(character: char) -> bool {
+    if character.is_ascii() {
+        return character.is_ascii_digit();
+    }
+    character.general_category_group() == GeneralCategoryGroup::Number
+}
+
+fn is_ascii_symbol(character: char) -> bool {
+    matches!(character, '$' | '+' | '<' | '=' | '>' | '^' | '`' | '|' | '~')
+}
+
+/// Whether zh sets a character apart.
+///
+/// The ranges are those that sacreBLEU in effect tests. It means to list Extension B and
+/// the compatibility supplement, but writes them so that they select U+2001 to U+2A6D and
+/// U+2F81 to U+2FA1; scores only agree if the same is done here, so general punctuation,
+/// arrows and box drawings are set apart and the characters of plane 2 are not.
+fn is_chinese(character: char) -> bool {
+    matches!(
+        character,
+        '\u{2001}'..='\u{2a6d}'
+            | '\u{2e80}'..='\u{2fdf}'
+            | '\u{2ff0}'..='\u{303f}'
+            | '\u{3100}'..='\u{312f}'
+            | '\u{31a0}'..='\u{31bf}'
+            | '\u{31c0}'..='\u{31ef}'
+            | '\u{3200}'..='\u{4db5}'
+            | '\u{4e00}'..='\u{9fbb}'
+            | '\u{f900}'..='\u{fa2d}'
+            | '\u{fa30}'..='\u{fa6a}'
+            | '\u{fa70}'..='\u{fad9}'
+            | '\u{fe10}'..='\u{fe1f}'
+            | '\u{fe30}'..='\u{fe4f}'
+            | '\u{ff00}'..='\u{ffef}'
+    )
+}

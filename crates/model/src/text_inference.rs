@@ -1,0 +1,225 @@
+//! Going on with texts one token at a time: what was read and said is cached, and weights are packed.
+
+use crate::inference::in_blocks;
+use crate::layers::attention::Past;
+use crate::{LanguageModel, Model, ModelError, Pass, Sequences};
+use candle_core::Tensor;
+use std::ops::Range;
+use std::sync::Arc;
+use taper_ops::{ABSENT, PackedWeights};
+
+/// A language model made ready to go on with texts.
+///
+/// It shares the model's weights, and packs each when it is first used: a model that is trained on
+/// needs a new one. A text that grows beyond the context is read anew from its last half on, which
+/// depends on that text alone.
+#[derive(Debug)]
+pub struct TextInference {
+    model: LanguageModel,
+    context: usize,
+    packs: Arc<PackedWeights>,
+}
+
+/// What the model remembers of texts, one a row.
+///
+/// Keys and values are written once and stay where they are: ranges tell which of those that were
+/// read as a whole a row has, and `history` which of those that came token by token.
+#[derive(Debug, Clone)]
+pub struct TextState {
+    /// For each layer, keys and values of what was read, `(M, 2·D)`.
+    read: Vec<Tensor>,
+    /// For each row, its range of them.
+    ranges: Vec<Range<usize>>,
+    /// For each layer, keys and values of the rows that there were at each step, `(R_j, 2·D)`.
+    blocks: Vec<Vec<Tensor>>,
+    /// For each step and row, the row of its block; absent where the row has read since.
+    history: Vec<Vec<u32>>,
+    /// For each row, the tokens that it remembers.
+    texts: Vec<Vec<u32>>,
+}
+
+impl TextState {
+    /// Number of texts.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Keeps, repeats and drops rows: row `i` becomes what row `rows[i]` was.
+    ///
+    /// # Errors
+    /// When a row does not exist.
+    pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
+        if let Some(&row) = rows.iter().find(|&&row| row >= self.rows()) {
+            return Err(ModelError::Row { row, rows: self.rows() });
+        }
+        for block_rows in &mut self.history {
+            *block_rows = rows.iter().map(|&row| block_rows[row]).collect();
+        }
+        self.ranges = rows.iter().map(|&row| self.ranges[row].clone()).collect();
+        self.texts = rows.iter().map(|&row| self.texts[row].clone()).collect();
+        Ok(())
+    }
+}
+
+impl LanguageModel {
+    /// The model made ready to go on with texts, of which it remembers the last `context` tokens at
+    /// most; learned positions may set a lower limit.
+    #[must_use]
+    pub fn inference(&self, context: usize) -> TextInference {
+        let most = self.config().longest_sequence().unwrap_or(usize::MAX);
+        TextInference { model: self.clone(), context: context.min(most), packs: Arc::default() }
+    }
+}
+
+impl TextInference {
+    /// The model itself.
+    #[must_use]
+    pub fn model(&self) -> &LanguageModel {
+        &self.model
+    }
+
+    /// The most tokens that a prediction looks back on, the last one counted.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Reads texts in one pass, each as far as the context reaches back, and makes a state with one
+    /// row for each. A text may be empty.
+    ///
+    /// # Errors
+    /// When a token is not in the vocabulary.
+    pub fn start<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<TextState, ModelError> {
+        let layers = self.model.decoder.blocks.len();
+        let mut state = TextState {
+            read: Vec::new(),
+            ranges: vec![0..0; texts.len()],
+            blocks: vec![Vec::new(); layers],
+            history: Vec::new(),
+            // The next token has to fit in as well.
+            texts: texts.iter().map(|text| self.last(text.as_ref(), self.context - 1)).collect(),
+        };
+        let rows: Vec<usize> = (0..texts.len()).collect();
+        taper_ops::threads::in_pool(|| self.read(&mut state, &rows))?;
+        Ok(state)
+    }
+
+    fn last(&self, text: &[u32], count: usize) -> Vec<u32> {
+        text[text.len().saturating_sub(count)..].to_vec()
+    }
+
+    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks `(rows,
+    /// V)` that are computed as they are asked for.
+    ///
+    /// # Errors
+    /// When there is not one token for each row, or a token is not in the vocabulary.
+    pub fn step(
+        &self,
+        state: &mut TextState,
+        tokens: &[u32],
+    ) -> Result<impl Iterator<Item = Result<Tensor, ModelError>>, ModelError> {
+        let rows = state.rows();
+        if tokens.len() != rows {
+            return Err(ModelError::Tokens { tokens: tokens.len(), rows });
+        }
+        let hidden = taper_ops::threads::in_pool(|| {
+            self.make_room(state)?;
+            self.hidden(state, tokens)
+        })?;
+        Ok(in_blocks(hidden, rows, self.model.vocabulary(), |hidden| {
+            self.model.logits(hidden, &Pass::infer(&self.packs))
+        }))
+    }
+
+    /// Has the rows that are full read the last half of what they remember anew.
+    fn make_room(&self, state: &mut TextState) -> Result<(), ModelError> {
+        let full: Vec<usize> =
+            (0..state.rows()).filter(|&row| state.texts[row].len() >= self.context).collect();
+        for &row in &full {
+            state.texts[row] = self.last(&state.texts[row], self.context / 2);
+            for block_rows in &mut state.history {
+                block_rows[row] = ABSENT;
+            }
+        }
+        if full.is_empty() { Ok(()) } else { self.read(state, &full) }
+    }
+
+    /// Reads the texts of these rows as a whole: what they remember is that from then on.
+    fn read(&self, state: &mut TextState, rows: &[usize]) -> Result<(), ModelError> {
+        let text = Sequences::pack(&rows.iter().map(|&row| &state.texts[row]).collect::<Vec<_>>());
+        let mut first = state.read.first().map_or(Ok(0), |read| read.dim(0))?;
+        let before = first;
+        for (&row, &length) in rows.iter().zip(&text.lengths) {
+            state.ranges[row] = first..first + length;
+            first += length;
+        }
+        if text.ids.is_empty() {
+            return Ok(());
+        }
+        let pass = Pass::infer(&self.packs);
+        let at = text.positions();
+        // Token `i` sees the tokens of its text up to itself.
+        let seen: Vec<Range<usize>> =
+            at.iter().enumerate().map(|(i, &position)| i - position as usize..i + 1).collect();
+        let decoder = &self.model.decoder;
+        let positions = decoder.relative.prepare_cached(&at, &pass)?;
+        let mut x = self.model.embedding.step(&text.ids, &at, &pass)?; // (N, D)
+        for (layer, block) in decoder.blocks.iter().enumerate() {
+            let key_value;
+            (x, key_value) = block.read(&x, &seen, &positions, &pass)?;
+            match state.read.get_mut(layer) {
+                Some(read) => *read = Tensor::cat(&[&*read, &key_value], 0)?,
+                None => state.read.push(key_value),
+            }
+        }
+        if before > 0 {
+            self.compact(state)?;
+        }
+        Ok(())
+    }
+
+    /// Drops what was read and no row remembers any more.
+    fn compact(&self, state: &mut TextState) -> Result<(), ModelError> {
+        let device = self.model.parameters().device();
+        let rows: Vec<u32> =
+            state.ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
+        let count = rows.len();
+        let index = Tensor::from_vec(rows, count, device)?;
+        for read in &mut state.read {
+            *read = read.index_select(&index, 0)?;
+        }
+        let mut first = 0;
+        for range in &mut state.ranges {
+            *range = first..first + range.len();
+            first = range.end;
+        }
+        // Steps that no row remembers either.
+        let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
+        let kept: Vec<bool> = state.history.iter().map(is_seen).collect();
+        for blocks in &mut state.blocks {
+            let mut kept = kept.iter();
+            blocks.retain(|_| kept.next().is_some_and(|&kept| kept));
+        }
+        state.history.retain(is_seen);
+        Ok(())
+    }
+
+    fn hidden(&self, state: &mut TextState, tokens: &[u32]) -> Result<Tensor, ModelError> {
+        let pass = Pass::infer(&self.packs);
+        let decoder = &self.model.decoder;
+        let at: Arc<[u32]> = state.texts.iter().map(|text| text.len() as u32).collect();
+        let mut x = self.model.embedding.step(tokens, &at, &pass)?; // (R, D)
+        let positions = decoder.relative.prepare_cached(&at, &pass)?;
+        state.history.push((0..tokens.len() as u32).collect());
+        for (text, &token) in state.texts.iter_mut().zip(tokens) {
+            text.push(token);
+        }
+        let TextState { read, ranges, blocks, history, .. } = state;
+        for (layer, (block, blocks)) in decoder.blocks.iter().zip(blocks).enumerate() {
+            let text = read.get(layer).map(|read| (read, ranges.as_slice()));
+            x = block.step(&x, Past { text, blocks, history }, &positions, None, &pass)?;
+        }
+        Ok(decoder.finish(x, &pass)?) // (R, D)
+    }
+}

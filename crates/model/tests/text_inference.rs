@@ -1,0 +1,114 @@
+//! Going on with texts: a text that was read in one pass is one that was stepped, rows do not see
+//! one another, and what is beyond the context is forgotten.
+
+mod common;
+
+use candle_core::{DType, Device, Tensor};
+use common::{ALL_POSITIONS, largest_difference};
+use taper_model::{
+    LanguageModel, ModelConfig, ModelError, Pass, Positions, Sequences, TextInference, TextState,
+};
+use taper_ops::{Kernel, Products};
+
+const TEXT: [u32; 12] = [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 4];
+
+fn model(positions: Positions) -> LanguageModel {
+    let config = ModelConfig {
+        d_model: 24,
+        d_ff: 40,
+        heads: 3,
+        decoder_layers: 2,
+        max_positions: 40,
+        positions,
+        ..Default::default()
+    };
+    LanguageModel::new(&config, 19, 7, &Device::Cpu, DType::F32).unwrap()
+}
+
+fn step(inference: &TextInference, state: &mut TextState, tokens: &[u32]) -> Vec<Vec<f32>> {
+    let blocks: Vec<Tensor> =
+        inference.step(state, tokens).unwrap().collect::<Result<_, ModelError>>().unwrap();
+    Tensor::cat(&blocks, 0).unwrap().to_vec2().unwrap()
+}
+
+/// The logits after a text that is read up to `read` and then stepped.
+fn after(inference: &TextInference, text: &[u32], read: usize) -> Vec<f32> {
+    let mut state = inference.start(&[&text[..read]]).unwrap();
+    let rows = text[read..].iter().map(|&token| step(inference, &mut state, &[token]));
+    rows.last().unwrap().remove(0)
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// Equal to the bit where the kernel packs, and nearly so elsewhere.
+fn same(ours: &[f32], theirs: &[f32], what: &str) {
+    match Kernel::best(Products::F32) {
+        Kernel::Gemm => assert!(distance(ours, theirs) < 2e-5, "{what}"),
+        _ => assert_eq!(ours, theirs, "{what}"),
+    }
+}
+
+#[test]
+fn reading_is_stepping_and_the_full_forward_pass() {
+    for positions in ALL_POSITIONS {
+        let model = model(positions);
+        let inference = model.inference(100);
+        let stepped = after(&inference, &TEXT, 0);
+        for read in [1, 5, 11] {
+            same(&after(&inference, &TEXT, read), &stepped, &format!("{positions:?} {read}"));
+        }
+        let pass = Pass::evaluate();
+        let hidden = model.hidden(&Sequences::pack(&[TEXT]), &pass).unwrap();
+        let full = model.logits(&hidden, &pass).unwrap().get(11).unwrap();
+        let stepped = Tensor::new(stepped, &Device::Cpu).unwrap();
+        assert!(largest_difference(&stepped, &full) < 2e-5, "{positions:?}");
+    }
+}
+
+#[test]
+fn texts_of_any_length_go_on_together_as_they_do_alone() {
+    for positions in ALL_POSITIONS {
+        let model = model(positions);
+        // Each is full at another step: the context is of eight tokens.
+        let inference = model.inference(8);
+        let texts: [&[u32]; 4] = [&TEXT[..3], &[], &TEXT, &TEXT[5..6]];
+        let tokens =
+            |at: usize| [0, 1, 2, 3].map(|row: usize| 4 + ((row * 5 + at * 3) % 15) as u32);
+        let mut together = inference.start(&texts).unwrap();
+        let mut alone = texts.map(|text| inference.start(&[text]).unwrap());
+        for at in 0..20 {
+            let rows = step(&inference, &mut together, &tokens(at));
+            for (row, state) in alone.iter_mut().enumerate() {
+                let own = step(&inference, state, &[tokens(at)[row]]);
+                same(&rows[row], &own[0], &format!("{positions:?}, step {at}, row {row}"));
+            }
+        }
+        // Rows that are dropped, repeated and turned round keep their own past.
+        together.select(&[2, 0, 0]).unwrap();
+        let rows = step(&inference, &mut together, &[9, 8, 7]);
+        for (row, (state, token)) in [(2, 9), (0, 8)].into_iter().enumerate() {
+            let own = step(&inference, &mut alone[state].clone(), &[token]);
+            same(&rows[row], &own[0], &format!("{positions:?}, selected row {row}"));
+        }
+        assert!(together.select(&[3]).is_err());
+    }
+}
+
+#[test]
+fn what_is_beyond_the_context_is_forgotten() {
+    for positions in ALL_POSITIONS {
+        let model = model(positions);
+        let inference = model.inference(6);
+        // After six tokens the last three are read anew, and the next joins them.
+        let long = after(&inference, &TEXT[..7], 0);
+        same(&long, &after(&inference, &TEXT[3..7], 0), &format!("{positions:?}"));
+        // A prompt leaves room for one token.
+        let prompt = after(&inference, &TEXT, 11);
+        same(&prompt, &after(&inference, &TEXT[6..], 5), &format!("{positions:?}"));
+        assert!(distance(&long, &prompt) > 1e-3);
+    }
+    assert_eq!(model(Positions::Learned).inference(100).context(), 40);
+    assert_eq!(model(Positions::Rotary).inference(100).context(), 100);
+}

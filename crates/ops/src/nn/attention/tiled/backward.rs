@@ -1,0 +1,302 @@
+//! The backward pass.
+
+use super::super::layout::{Columns, KEY, Layout, QUERY, Span, VALUE};
+use super::super::operands::{Gradients, Operands};
+use super::passes::{Known, Region, Terms, go_back, scale_tile};
+use super::products::{Rows, Tile, TileProducts, stride};
+use super::{BLOCK, STEP, chunks, rows, terms};
+use crate::float::Float;
+use crate::parallel::add;
+use crate::products::{Matrix, PANEL};
+use crate::shared::{Shared, Write};
+use crate::sums::blocked_sum;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// The adjoint of the result, and what the forward pass has kept.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Adjoint<'a, T> {
+    pub(in super::super) values: &'a [T],
+    /// The result.
+    pub(in super::super) out: &'a [T],
+    pub(in super::super) log_sums: &'a [T],
+}
+
+impl<'a, T: Float> Adjoint<'a, T> {
+    pub(super) fn as_f32(&self) -> Option<Adjoint<'a, f32>> {
+        Some(Adjoint {
+            values: T::as_f32(self.values)?,
+            out: T::as_f32(self.out)?,
+            log_sums: T::as_f32(self.log_sums)?,
+        })
+    }
+}
+
+/// What all blocks of keys of one head of one sequence read.
+struct Ready<'a, P: TileProducts> {
+    query: P::Operand<'a>,
+    query_rows: P::Operand<'a>,
+    adjoint: P::Operand<'a>,
+    adjoint_rows: P::Operand<'a>,
+    /// `Σ dO ⊙ O` of each query.
+    products: Vec<P::Value>,
+    log_sums: Vec<P::Value>,
+}
+
+/// Some blocks of keys of one head: of one sequence, or of all where they add to the gradient of
+/// one bias.
+struct Task {
+    sequences: Range<usize>,
+    head: usize,
+    chunk: usize,
+}
+
+/// What a thread needs for itself.
+struct Worker<P: TileProducts> {
+    products: P::Worker,
+    weights: Tile<P::Value>,
+    scores: Tile<P::Value>,
+    key: Vec<P::Value>,
+    value: Vec<P::Value>,
+}
+
+/// See [`super::backward`].
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn run<P: TileProducts>(
+    products: &P,
+    layout: &Layout,
+    operands: &Operands<'_, P::Value>,
+    adjoint: &Adjoint<'_, P::Value>,
+    to: &Gradients<P::Value>,
+) {
+    let heads = layout.spec.heads;
+    let spans: Vec<&Span> = layout.long_spans().collect();
+    let ready: Vec<Ready<'_, P>> = (0..spans.len() * heads)
+        .into_par_iter()
+        .with_max_len(1)
+        .map(|i| prepare(products, layout, operands, adjoint, spans[i / heads], i % heads))
+        .collect();
+    let most = spans.iter().map(|span| chunks(span.keys)).max().unwrap_or(0);
+    let groups = if to.bias.is_some() { 1 } else { spans.len() };
+    let tasks: Vec<Task> = (0..groups * heads * most)
+        .map(|i| {
+            let (group, head, chunk) = (i / most / heads, i / most % heads, i % most);
+            let sequences = if groups == 1 { 0..spans.len() } else { group..group + 1 };
+            Task { sequences, head, chunk }
+        })
+        .collect();
+    let worker = || {
+        let sums = || vec![P::Value::default(); BLOCK * stride(layout.head_width)];
+        Worker::<P> {
+            products: products.worker(),
+            weights: Tile::new(STEP),
+            scores: Tile::new(STEP),
+            key: sums(),
+            value: sums(),
+        }
+    };
+    // The gradients of the queries, from each chunk of each head of each sequence.
+    let mut parts: Vec<Vec<Vec<P::Value>>> = Vec::new();
+    tasks
+        .par_iter()
+        .with_max_len(1)
+        .map_init(worker, |worker, task| {
+            let of_sequence = |sequence: usize| {
+                let (span, ready) = (spans[sequence], &ready[sequence * heads + task.head]);
+                let pass = Pass { products, layout, operands, to, span, head: task.head, ready };
+                // SAFETY: a task has keys of its own in the columns of its head, in all sequences
+                // that share a bias.
+                unsafe { pass.keys_of_chunk(worker, task.chunk) }
+            };
+            task.sequences.clone().map(of_sequence).collect()
+        })
+        .collect_into_vec(&mut parts);
+    let part = |sequence: usize, head: usize, chunk: usize| {
+        let (group, within) = if groups == 1 { (0, sequence) } else { (sequence, 0) };
+        &parts[(group * heads + head) * most + chunk][within]
+    };
+    (0..spans.len() * heads).into_par_iter().with_max_len(1).for_each(|i| {
+        let (sequence, head) = (i / heads, i % heads);
+        let (span, dh) = (spans[sequence], layout.head_width);
+        for query in 0..span.queries {
+            let row = query * stride(dh)..query * stride(dh) + dh;
+            let mut sum = part(sequence, head, 0)[row.clone()].to_vec();
+            for chunk in 1..chunks(span.keys) {
+                add(&mut sum, &part(sequence, head, chunk)[row.clone()]);
+            }
+            let at = operands.at[QUERY];
+            // SAFETY: each head of each sequence has elements of its own.
+            unsafe { to.put(QUERY, at, span.query + query, head, &sum) };
+        }
+    });
+}
+
+fn prepare<'a, P: TileProducts>(
+    products: &P,
+    layout: &Layout,
+    operands: &Operands<'a, P::Value>,
+    adjoint: &Adjoint<'a, P::Value>,
+    span: &Span,
+    head: usize,
+) -> Ready<'a, P> {
+    let query = rows(operands, QUERY, layout, (span, head), 0..span.queries);
+    let (width, dh) = (layout.width(), layout.head_width);
+    let columns = Columns { stride: width, column: 0 };
+    let of_out = Rows { values: adjoint.values, at: columns.head(span.query, head, dh), ..query };
+    let of_query = |query: usize| {
+        let first = (span.query + query) * width + head * dh;
+        let slices = [&adjoint.values[first..first + dh], &adjoint.out[first..first + dh]];
+        blocked_sum(slices, |[adjoint, out]| adjoint * out)
+    };
+    let log_sum = |query: usize| adjoint.log_sums[(span.query + query) * layout.spec.heads + head];
+    Ready {
+        query: products.left(query),
+        query_rows: products.summed(query),
+        adjoint: products.left(of_out),
+        adjoint_rows: products.summed(of_out),
+        products: (0..span.queries).map(of_query).collect(),
+        log_sums: (0..span.queries).map(log_sum).collect(),
+    }
+}
+
+/// The way back through one head of one sequence.
+struct Pass<'a, 'b, P: TileProducts> {
+    products: &'a P,
+    layout: &'a Layout,
+    operands: &'a Operands<'b, P::Value>,
+    to: &'a Gradients<P::Value>,
+    span: &'a Span,
+    head: usize,
+    ready: &'a Ready<'b, P>,
+}
+
+impl<P: TileProducts> Pass<'_, '_, P> {
+    /// Writes the gradients of the keys and values of a chunk's blocks, and returns what these
+    /// blocks add to those of the queries.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them meanwhile, nor their part of the bias's gradient.
+    unsafe fn keys_of_chunk(&self, worker: &mut Worker<P>, chunk: usize) -> Vec<P::Value> {
+        let chunks = chunks(self.span.keys);
+        if chunk >= chunks {
+            return Vec::new();
+        }
+        let rows = self.span.queries.next_multiple_of(PANEL);
+        let mut query = vec![P::Value::default(); rows * stride(self.layout.head_width)];
+        for first in (chunk * BLOCK..self.span.keys).step_by(chunks * BLOCK) {
+            let keys = first..(first + BLOCK).min(self.span.keys);
+            // SAFETY: the caller's promise.
+            unsafe { self.block_of_keys(worker, keys, &mut query) };
+        }
+        query
+    }
+
+    /// # Safety
+    /// As [`Self::keys_of_chunk`].
+    unsafe fn block_of_keys(
+        &self,
+        worker: &mut Worker<P>,
+        keys: Range<usize>,
+        to_query: &mut [P::Value],
+    ) {
+        let Self { layout, operands, span, head, .. } = *self;
+        let (dh, stride) = (layout.head_width, stride(layout.head_width));
+        let terms = terms(operands, layout, (span, head));
+        let of_part = |part| rows(operands, part, layout, (span, head), keys.clone());
+        let key = self.products.right(of_part(KEY));
+        let key_rows = self.products.summed(of_part(KEY));
+        let value = self.products.right(of_part(VALUE));
+        worker.key.fill(P::Value::default());
+        worker.value.fill(P::Value::default());
+        for first in (0..span.queries).step_by(STEP) {
+            let last = (first + STEP).min(span.queries);
+            for panel in (0..keys.len()).step_by(PANEL) {
+                let within = panel..(panel + PANEL).min(keys.len());
+                let region = self.seen(&terms, first..last, keys.start + panel, within.len());
+                let Some(at) = region else { continue };
+                let queries = at.query..at.query + at.queries;
+                let ready = self.ready;
+                let (weights, scores) = (worker.weights.rows(), worker.scores.rows());
+                let left = (&ready.query, queries.clone());
+                self.products.multiply(&mut worker.products, left, (&key, within.clone()), weights);
+                let left = (&ready.adjoint, queries.clone());
+                let right = (&value, within.clone());
+                self.products.multiply(&mut worker.products, left, right, scores);
+                let known = Known {
+                    log_sums: &ready.log_sums[queries.clone()],
+                    products: &ready.products[queries.clone()],
+                };
+                let used = at.queries.next_multiple_of(PANEL);
+                go_back(&mut weights[..used], &mut scores[..used], at, &terms, known);
+                if let Some(bias) = self.to.bias {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.add_to_bias(bias, at, scores) };
+                }
+                scale_tile(&mut scores[..used], terms.scale);
+                let across = Matrix::rows(PANEL).transposed();
+                let sums = panel * stride..(panel + PANEL) * stride;
+                let shape = (within.len(), at.queries);
+                self.products.add_weighted(
+                    &mut worker.products,
+                    (weights, across),
+                    shape,
+                    (&ready.adjoint_rows, at.query),
+                    &mut worker.value[sums.clone()],
+                    Write::Add,
+                );
+                self.products.add_weighted(
+                    &mut worker.products,
+                    (scores, across),
+                    shape,
+                    (&ready.query_rows, at.query),
+                    &mut worker.key[sums],
+                    Write::Add,
+                );
+                self.products.add_weighted(
+                    &mut worker.products,
+                    (scores, Matrix::rows(PANEL)),
+                    (at.queries, within.len()),
+                    (&key_rows, panel),
+                    &mut to_query[at.query * stride..],
+                    Write::Add,
+                );
+            }
+        }
+        for (i, key) in keys.enumerate() {
+            let row = i * stride..i * stride + dh;
+            let place = span.key + key;
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.to.put(KEY, operands.at[KEY], place, head, &worker.key[row.clone()]);
+                self.to.put(VALUE, operands.at[VALUE], place, head, &worker.value[row]);
+            }
+        }
+    }
+
+    /// The queries of a block that see a panel of keys, from a whole panel on.
+    fn seen(
+        &self,
+        terms: &Terms<'_, P::Value>,
+        queries: Range<usize>,
+        key: usize,
+        keys: usize,
+    ) -> Option<Region> {
+        let first = if terms.causal { key.saturating_sub(terms.start) } else { 0 };
+        let query = queries.start.max(first / PANEL * PANEL);
+        let count = queries.end.checked_sub(query).filter(|&count| count > 0)?;
+        Some(Region { query, queries: count, key, keys })
+    }
+
+    /// # Safety
+    /// Nobody else reads or writes the gradient of these keys' bias.
+    unsafe fn add_to_bias(&self, bias: Shared<P::Value>, at: Region, scores: &[[P::Value; PANEL]]) {
+        let Some((_, size, row)) = self.operands.bias else { return };
+        for (scores, query) in scores.iter().take(at.queries).zip(at.query..) {
+            let first = self.head * size + query * row + at.key;
+            // SAFETY: the caller's promise.
+            add(unsafe { bias.range(first..first + at.keys) }, &scores[..at.keys]);
+        }
+    }
+}

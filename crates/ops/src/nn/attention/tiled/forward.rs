@@ -1,0 +1,158 @@
+//! The forward pass.
+
+use super::super::layout::{KEY, Layout, QUERY, Span, VALUE};
+use super::super::operands::Operands;
+use super::passes::{Online, Region, rescale, weigh};
+use super::products::{Tile, TileProducts, stride};
+use super::{BLOCK, STEP, rows, terms};
+use crate::float::Float;
+use crate::products::{Matrix, PANEL};
+use crate::shared::{Shared, Write};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Some queries of one head of one sequence.
+struct Task<'a> {
+    span: &'a Span,
+    head: usize,
+    queries: Range<usize>,
+    /// Which of the keys and values are theirs.
+    keys: usize,
+}
+
+/// What a thread needs for itself.
+struct Worker<P: TileProducts> {
+    products: P::Worker,
+    tile: Tile<P::Value>,
+    /// A result for each query, before it is divided by the softmax denominator.
+    sums: Vec<P::Value>,
+}
+
+/// See [`super::forward`].
+///
+/// # Safety
+/// As there; `log_sums` is initialised.
+pub(super) unsafe fn run<P: TileProducts>(
+    products: &P,
+    layout: &Layout,
+    operands: &Operands<'_, P::Value>,
+    out: Shared<P::Value>,
+    log_sums: Shared<P::Value>,
+) {
+    let heads = layout.spec.heads;
+    let long: Vec<(&Span, usize)> =
+        layout.long_spans().flat_map(|span| (0..heads).map(move |head| (span, head))).collect();
+    let ready: Vec<(P::Operand<'_>, P::Operand<'_>)> = long
+        .par_iter()
+        .with_max_len(1)
+        .map(|(span, head)| {
+            let keys = |part| rows(operands, part, layout, (span, *head), 0..span.keys);
+            (products.left(keys(KEY)), products.summed(keys(VALUE)))
+        })
+        .collect();
+    let tasks: Vec<Task<'_>> = long
+        .iter()
+        .enumerate()
+        .flat_map(|(keys, &(span, head))| {
+            (0..span.queries).step_by(BLOCK).map(move |first| {
+                let queries = first..(first + BLOCK).min(span.queries);
+                Task { span, head, queries, keys }
+            })
+        })
+        .collect();
+    let worker = || Worker::<P> {
+        products: products.worker(),
+        tile: Tile::new(STEP),
+        sums: vec![P::Value::default(); BLOCK * stride(layout.head_width)],
+    };
+    tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, task| {
+        let statistics = attend(products, layout, operands, worker, task, &ready[task.keys]);
+        // SAFETY: a task has rows of its own in the columns of its head, by the caller's promise.
+        unsafe { finish(layout, worker, task, &statistics, out, log_sums) };
+    });
+}
+
+/// The sums of a block of queries, and the softmax of each panel of them.
+fn attend<P: TileProducts>(
+    products: &P,
+    layout: &Layout,
+    operands: &Operands<'_, P::Value>,
+    worker: &mut Worker<P>,
+    task: &Task<'_>,
+    (key, value): &(P::Operand<'_>, P::Operand<'_>),
+) -> Vec<Online<P::Value>> {
+    let Task { span, head, .. } = *task;
+    let terms = terms(operands, layout, (span, head));
+    let query = rows(operands, QUERY, layout, (span, head), task.queries.clone());
+    let query = products.right(query);
+    let count = task.queries.len();
+    let stride = stride(layout.head_width);
+    let mut online = vec![Online::new(); count.div_ceil(PANEL)];
+    let tile = worker.tile.rows();
+    for first_key in (0..span.keys).step_by(STEP) {
+        for (panel, online) in online.iter_mut().enumerate() {
+            let queries = panel * PANEL..((panel + 1) * PANEL).min(count);
+            let last = task.queries.start + queries.end - 1;
+            let end = terms.visible(last, span.keys).min(first_key + STEP);
+            if end <= first_key {
+                continue;
+            }
+            let keys = end - first_key;
+            let sides = ((key, first_key..end), (&query, queries.clone()));
+            products.multiply(&mut worker.products, sides.0, sides.1, tile);
+            let at = Region {
+                query: task.queries.start + queries.start,
+                queries: queries.len(),
+                key: first_key,
+                keys,
+            };
+            let factors = weigh(&mut tile[..keys], at, &terms, online);
+            let sums = &mut worker.sums[panel * PANEL * stride..(panel + 1) * PANEL * stride];
+            let write = if first_key == 0 { Write::Replace } else { Write::Add };
+            if let Some(factors) = factors.filter(|_| write == Write::Add) {
+                rescale(sums, stride, &factors);
+            }
+            let weights = (&*tile, Matrix::rows(PANEL).transposed());
+            let shape = (queries.len(), keys);
+            products.add_weighted(
+                &mut worker.products,
+                weights,
+                shape,
+                (value, first_key),
+                sums,
+                write,
+            );
+        }
+    }
+    online
+}
+
+/// Divides the sums by the softmax denominators, and writes them where they belong.
+///
+/// # Safety
+/// Nobody else reads or writes the task's rows in the columns of its head.
+unsafe fn finish<P: TileProducts>(
+    layout: &Layout,
+    worker: &mut Worker<P>,
+    task: &Task<'_>,
+    statistics: &[Online<P::Value>],
+    out: Shared<P::Value>,
+    log_sums: Shared<P::Value>,
+) {
+    let (heads, dh, one) = (layout.spec.heads, layout.head_width, P::Value::of(1.0));
+    let rows = worker.sums.chunks_exact_mut(stride(dh)).zip(task.queries.clone());
+    for (i, (sums, query)) in rows.enumerate() {
+        let online = &statistics[i / PANEL];
+        let (largest, total) = (online.largest[i % PANEL], online.total[i % PANEL]);
+        let factor = one / total;
+        for sum in &mut sums[..dh] {
+            *sum *= factor;
+        }
+        let row = task.span.query + query;
+        // SAFETY: the caller's promise.
+        unsafe {
+            out.write(row * layout.width() + task.head * dh, &sums[..dh]);
+            log_sums.write(row * heads + task.head, &[largest + total.ln()]);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Attention in tiles, whose memory grows with the length and not with its square (Dao et al. 2022,
+//! "FlashAttention", algorithms 1 and 4; Dao 2023).
+//!
+//! The forward pass goes over the keys with a softmax that is corrected when a larger score turns
+//! up, and keeps `L = ln Σ exp(score)` of each query alone. The backward pass computes the weights
+//! again, `P = exp(S - L)`, and has the adjoint of the scores from `D = Σ dO ⊙ O` of each query:
+//! `dS = P ⊙ (dP - D)`, with `dP = dO Vᵀ`. Dropout draws its mask again from its counter.
+//!
+//! **Decision.** A task of the forward pass is a block of queries of one head; one of the backward
+//! pass has some blocks of keys, whose gradients are its own, and a sum of its own for the queries.
+//! So five products suffice to go back, where tasks without sums of their own would take seven.
+
+mod backward;
+mod forward;
+mod passes;
+mod products;
+
+use super::layout::{Layout, QUERY, Span};
+use super::operands::{Gradients, Operands};
+use crate::float::Float;
+use crate::products::Packing;
+use crate::shared::Shared;
+use crate::spec::mask_index;
+use passes::Terms;
+use products::{PackedTiles, Plain, Rows};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+pub(super) use backward::Adjoint;
+
+/// Rows that are worked on while all others pass by: queries of the forward pass, keys of the
+/// backward pass. What belongs to them stays in the second-level cache, and the more there are, the
+/// less often the others are fetched.
+const BLOCK: usize = 256;
+/// Rows that pass by at a time.
+const STEP: usize = 128;
+
+/// Tasks of the backward pass for each head of a sequence of so many keys: at most four, each with
+/// a block at least. They take the blocks in turn, so that a causal mask leaves all of them nearly
+/// as much to do.
+fn chunks(keys: usize) -> usize {
+    (keys / BLOCK).clamp(1, 4)
+}
+
+/// Attention of the long sequences of a batch: their rows of the result, and the logarithm of each
+/// query's softmax denominator, `(N, H)`.
+///
+/// # Safety
+/// Nobody else reads or writes these rows of `out` meanwhile; afterwards they are initialised.
+pub(super) unsafe fn forward<T: Float>(
+    layout: &Layout,
+    operands: &Operands<'_, T>,
+    out: Shared<T>,
+    log_sums: &mut [T],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+            && let (Some(operands), Some(out)) = (operands.as_f32(), T::shared_f32(out))
+            && let Some(log_sums) = T::shared_f32(Shared::new(log_sums))
+        {
+            return forward::run(&PackedTiles(packing), layout, &operands, out, log_sums);
+        }
+        let plain = Plain { products: layout.spec.products, values: PhantomData };
+        forward::run(&plain, layout, operands, out, Shared::new(log_sums));
+    }
+}
+
+/// Adjoints of query, key and value of the long sequences, and what they add to that of the bias.
+///
+/// # Safety
+/// As [`forward`], of the rows of the gradients.
+pub(super) unsafe fn backward<T: Float>(
+    layout: &Layout,
+    operands: &Operands<'_, T>,
+    adjoint: &Adjoint<'_, T>,
+    to: &Gradients<T>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+            && let Some(operands) = operands.as_f32()
+            && let (Some(adjoint), Some(to)) = (adjoint.as_f32(), to.as_f32())
+        {
+            return backward::run(&PackedTiles(packing), layout, &operands, &adjoint, &to);
+        }
+        let plain = Plain { products: layout.spec.products, values: PhantomData };
+        backward::run(&plain, layout, operands, adjoint, to);
+    }
+}
+
+/// Some rows of one head of query, key or value of a sequence.
+fn rows<'a, T: Float>(
+    operands: &Operands<'a, T>,
+    part: usize,
+    layout: &Layout,
+    (span, head): (&Span, usize),
+    rows: Range<usize>,
+) -> Rows<'a, T> {
+    let first = if part == QUERY { span.query } else { span.key };
+    Rows {
+        values: operands.values[part],
+        at: operands.at[part].head(first + rows.start, head, layout.head_width),
+        count: rows.len(),
+        width: layout.head_width,
+    }
+}
+
+/// What goes into the scores of one head of a sequence.
+fn terms<'a, T: Float>(
+    operands: &Operands<'a, T>,
+    layout: &Layout,
+    (span, head): (&Span, usize),
+) -> Terms<'a, T> {
+    let spec = &layout.spec;
+    let number = |row| mask_index(row, spec.heads, head, layout.longest_key, 0);
+    Terms {
+        scale: layout.scale(),
+        slope: T::of(spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head])),
+        bias: operands.bias.map(|(bias, size, row)| (&bias[head * size..(head + 1) * size], row)),
+        causal: spec.causal,
+        start: spec.query_start,
+        dropout: spec.dropout,
+        mask: (number(span.query), number(1) - number(0)),
+    }
+}

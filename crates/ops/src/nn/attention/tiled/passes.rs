@@ -1,0 +1,213 @@
+//! What happens to a tile of scores between its products.
+
+use crate::float::{Float, vectorised};
+use crate::products::PANEL;
+use crate::spec::Dropout;
+
+/// What goes into the scores of one head of one sequence, beside the products.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'a, T> {
+    pub(super) scale: T,
+    /// ALiBi's slope.
+    pub(super) slope: T,
+    /// The bias of this head, and the elements from one query to the next.
+    pub(super) bias: Option<(&'a [T], usize)>,
+    pub(super) causal: bool,
+    /// Position of the first query among the keys.
+    pub(super) start: usize,
+    pub(super) dropout: Dropout,
+    /// Number of the first weight in the mask, and how far apart two queries' are.
+    pub(super) mask: (usize, usize),
+}
+
+impl<T> Terms<'_, T> {
+    /// Keys that a query sees, of so many.
+    pub(super) fn visible(&self, query: usize, keys: usize) -> usize {
+        if self.causal { keys.min(self.start + query + 1) } else { keys }
+    }
+
+    /// Number of a weight in the dropout mask.
+    #[inline(always)]
+    fn mask_index(&self, query: usize, key: usize) -> u32 {
+        self.mask.0.wrapping_add(query.wrapping_mul(self.mask.1)).wrapping_add(key) as u32
+    }
+}
+
+/// The queries and keys of a tile: the first of each, and how many.
+#[derive(Clone, Copy)]
+pub(super) struct Region {
+    pub(super) query: usize,
+    pub(super) queries: usize,
+    pub(super) key: usize,
+    pub(super) keys: usize,
+}
+
+/// The softmax of a panel of queries over the keys so far (Milakov and Gimelshein 2018,
+/// algorithm 3).
+#[derive(Clone, Copy)]
+pub(super) struct Online<T> {
+    /// The largest score of each query.
+    pub(super) largest: [T; PANEL],
+    /// `Σ exp(score - largest)`.
+    pub(super) total: [T; PANEL],
+}
+
+impl<T: Float> Online<T> {
+    pub(super) fn new() -> Self {
+        // Below every score, and finite: the difference to a hidden score of -∞ is a number.
+        Self { largest: [T::of(-1e30); PANEL], total: [T::default(); PANEL] }
+    }
+}
+
+vectorised! {
+    /// A tile with a row for each key and a lane for each query, from products to weights that
+    /// dropout has been applied to: `exp(score - largest)`, by the largest score so far.
+    ///
+    /// Returns the factors for the sums so far; none where they stay as they are.
+    fn weigh<T>(
+        tile: &mut [[T; PANEL]],
+        at: Region,
+        terms: &Terms<'_, T>,
+        online: &mut Online<T>,
+    ) -> Option<[T; PANEL]> {
+        // As one slice: over rows of arrays, this loop became one of gathers and scatters.
+        for score in tile.as_flattened_mut() {
+            *score *= terms.scale;
+        }
+        let first = terms.start + at.query;
+        if terms.slope != T::default() {
+            for (row, key) in tile.iter_mut().zip(at.key..) {
+                for (lane, score) in row.iter_mut().enumerate() {
+                    *score -= terms.slope * T::of((first + lane).abs_diff(key) as f64);
+                }
+            }
+        }
+        if let Some((bias, stride)) = terms.bias {
+            for lane in 0..at.queries {
+                let bias = &bias[(at.query + lane) * stride + at.key..][..tile.len()];
+                for (row, bias) in tile.iter_mut().zip(bias) {
+                    row[lane] += *bias;
+                }
+            }
+        }
+        if terms.causal {
+            // The first query sees the keys up to its own, each further one one more.
+            for (row, key) in tile.iter_mut().zip(at.key..).skip((first + 1).saturating_sub(at.key)) {
+                row[..(key - first).min(PANEL)].fill(T::NEGATIVE_INFINITY);
+            }
+        }
+        let mut largest = online.largest;
+        for row in tile.iter() {
+            for (largest, score) in largest.iter_mut().zip(row) {
+                *largest = if *score > *largest { *score } else { *largest };
+            }
+        }
+        let mut total = [T::default(); PANEL];
+        for row in tile.iter_mut() {
+            for lane in 0..PANEL {
+                let weight = (row[lane] - largest[lane]).exp();
+                total[lane] += weight;
+                row[lane] = weight;
+            }
+        }
+        let mut factors = [T::default(); PANEL];
+        for lane in 0..PANEL {
+            factors[lane] = (online.largest[lane] - largest[lane]).exp();
+            online.total[lane] = online.total[lane] * factors[lane] + total[lane];
+        }
+        if terms.dropout.is_active() {
+            let factor = terms.dropout.kernel::<T>();
+            let indices: [u32; PANEL] =
+                std::array::from_fn(|lane| terms.mask_index(at.query + lane, at.key));
+            for (row, key) in tile.iter_mut().zip(0_u32..) {
+                for lane in 0..PANEL {
+                    row[lane] *= factor(indices[lane].wrapping_add(key));
+                }
+            }
+        }
+        let grew = largest != online.largest;
+        online.largest = largest;
+        grew.then_some(factors)
+    }
+}
+
+vectorised! {
+    /// Multiplies each row of sums with its factor.
+    fn rescale<T>(sums: &mut [T], stride: usize, factors: &[T; PANEL]) {
+        for (sums, factor) in sums.chunks_exact_mut(stride).zip(factors) {
+            for sum in sums.iter_mut() {
+                *sum *= *factor;
+            }
+        }
+    }
+}
+
+/// What the way back knows of the queries of a tile.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a, T> {
+    /// The logarithm of each one's softmax denominator.
+    pub(super) log_sums: &'a [T],
+    /// The product of each one's result and its adjoint.
+    pub(super) products: &'a [T],
+}
+
+vectorised! {
+    /// Two tiles with a row for each query and a lane for each key. The first goes from products to
+    /// weights that dropout has been applied to, and the second from the adjoint of those to that of
+    /// the scores; both are zero outside of what is seen.
+    fn go_back<T>(
+        tile: &mut [[T; PANEL]],
+        adjoint: &mut [[T; PANEL]],
+        at: Region,
+        terms: &Terms<'_, T>,
+        known: Known<'_, T>,
+    ) {
+        for (i, (scores, adjoint)) in tile.iter_mut().zip(adjoint).enumerate() {
+            let query = at.query + i;
+            let seen = terms.visible(query, at.key + at.keys).saturating_sub(at.key);
+            if i >= at.queries || seen == 0 {
+                (*scores, *adjoint) = ([T::default(); PANEL], [T::default(); PANEL]);
+                continue;
+            }
+            for score in scores.iter_mut() {
+                *score *= terms.scale;
+            }
+            if terms.slope != T::default() {
+                for (lane, score) in scores.iter_mut().enumerate() {
+                    let distance = (terms.start + query).abs_diff(at.key + lane);
+                    *score -= terms.slope * T::of(distance as f64);
+                }
+            }
+            if let Some((bias, stride)) = terms.bias {
+                let bias = &bias[query * stride + at.key..][..at.keys];
+                for (score, bias) in scores.iter_mut().zip(bias) {
+                    *score += *bias;
+                }
+            }
+            let mut factors = [T::of(1.0); PANEL];
+            if terms.dropout.is_active() {
+                let (factor, first) = (terms.dropout.kernel::<T>(), terms.mask_index(query, at.key));
+                for (lane, value) in factors.iter_mut().enumerate() {
+                    *value = factor(first.wrapping_add(lane as u32));
+                }
+            }
+            let (log_sum, product) = (known.log_sums[i], known.products[i]);
+            for lane in 0..PANEL {
+                let weight = (scores[lane] - log_sum).exp();
+                scores[lane] = weight * factors[lane];
+                adjoint[lane] = weight * (adjoint[lane] * factors[lane] - product);
+            }
+            scores[seen..].fill(T::default());
+            adjoint[seen..].fill(T::default());
+        }
+    }
+}
+
+vectorised! {
+    /// Multiplies a tile with a number.
+    fn scale_tile<T>(tile: &mut [[T; PANEL]], factor: T) {
+        for value in tile.as_flattened_mut() {
+            *value *= factor;
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Products of tiles with rows of a head: on packed operands where a kernel packs, on plain ones
+//! elsewhere and in f64.
+
+use crate::float::Float;
+use crate::products::{Matrix, PANEL, Packed, PackedProducts, Packing, Products, Threads, product};
+use crate::shared::Write;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Rows of one head of one sequence.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a, T> {
+    pub(super) values: &'a [T],
+    pub(super) at: Matrix,
+    pub(super) count: usize,
+    /// Values of a row.
+    pub(super) width: usize,
+}
+
+impl<T> Rows<'_, T> {
+    fn from(&self, row: usize) -> Matrix {
+        self.at.at(self.at.offset + row * self.at.row)
+    }
+}
+
+/// The two products that attention is made of.
+pub(super) trait TileProducts: Sync {
+    type Value: Float;
+    /// Rows of a head, ready for many products of one kind.
+    type Operand<'a>: Send + Sync;
+    /// What a thread needs for itself.
+    type Worker;
+
+    fn worker(&self) -> Self::Worker;
+
+    /// Rows for the left of [`multiply`](Self::multiply).
+    fn left<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
+
+    /// Rows for the right of [`multiply`](Self::multiply).
+    fn right<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
+
+    /// Rows for [`add_weighted`](Self::add_weighted).
+    fn summed<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
+
+    /// `tile[i][j] = left[i] · right[j]`, for some rows of each. Both ranges begin at a whole panel,
+    /// the right one has at most [`PANEL`] rows, and of the tile there are whole panels.
+    fn multiply(
+        &self,
+        worker: &mut Self::Worker,
+        left: (&Self::Operand<'_>, Range<usize>),
+        right: (&Self::Operand<'_>, Range<usize>),
+        tile: &mut [[Self::Value; PANEL]],
+    );
+
+    /// `sums[i] ← [sums[i] +] Σ weights[i, j] · rows[from + j]` for weights `(m, k)`: a row of sums
+    /// has a whole number of panels, and there is room for as many of these. Rows are counted from a
+    /// whole panel.
+    fn add_weighted(
+        &self,
+        worker: &mut Self::Worker,
+        weights: (&[[Self::Value; PANEL]], Matrix),
+        shape: (usize, usize),
+        rows: (&Self::Operand<'_>, usize),
+        sums: &mut [Self::Value],
+        write: Write,
+    );
+}
+
+/// Rows of [`PANEL`] values from the start of a cache line on, as kernels for multiply-adds have
+/// their operands: such a tile need not be packed.
+pub(super) struct Tile<T> {
+    values: Vec<T>,
+    first: usize,
+}
+
+impl<T: Float> Tile<T> {
+    pub(super) fn new(rows: usize) -> Self {
+        const LINE: usize = 64;
+        let values = vec![T::default(); rows * PANEL + LINE / size_of::<T>()];
+        let first = values.as_ptr().align_offset(LINE);
+        Self { values, first }
+    }
+
+    pub(super) fn rows(&mut self) -> &mut [[T; PANEL]] {
+        self.values[self.first..].as_chunks_mut().0
+    }
+}
+
+/// Values from one row of sums to the next, for heads of some width.
+pub(super) fn stride(width: usize) -> usize {
+    width.next_multiple_of(PANEL)
+}
+
+/// On operands as they lie in memory.
+pub(super) struct Plain<T> {
+    pub(super) products: Products,
+    pub(super) values: PhantomData<fn() -> T>,
+}
+
+impl<T: Float> TileProducts for Plain<T> {
+    type Value = T;
+    type Operand<'a> = Rows<'a, T>;
+    type Worker = ();
+
+    fn worker(&self) -> Self::Worker {}
+
+    fn left<'a>(&self, rows: Rows<'a, T>) -> Rows<'a, T> {
+        rows
+    }
+
+    fn right<'a>(&self, rows: Rows<'a, T>) -> Rows<'a, T> {
+        rows
+    }
+
+    fn summed<'a>(&self, rows: Rows<'a, T>) -> Rows<'a, T> {
+        rows
+    }
+
+    fn multiply(
+        &self,
+        (): &mut (),
+        (left, rows): (&Rows<'_, T>, Range<usize>),
+        (right, columns): (&Rows<'_, T>, Range<usize>),
+        tile: &mut [[T; PANEL]],
+    ) {
+        product(
+            (rows.len(), left.width, columns.len()),
+            (left.values, left.from(rows.start)),
+            (right.values, right.from(columns.start).transposed()),
+            (tile.as_flattened_mut(), Matrix::rows(PANEL)),
+            Write::Replace,
+            (self.products, Threads::One),
+        );
+    }
+
+    fn add_weighted(
+        &self,
+        (): &mut (),
+        (weights, at): (&[[T; PANEL]], Matrix),
+        (m, k): (usize, usize),
+        (rows, from): (&Rows<'_, T>, usize),
+        sums: &mut [T],
+        write: Write,
+    ) {
+        product(
+            (m, k, rows.width),
+            (weights.as_flattened(), at),
+            (rows.values, rows.from(from)),
+            (sums, Matrix::rows(stride(rows.width))),
+            write,
+            (self.products, Threads::One),
+        );
+    }
+}
+
+/// On operands that are packed for a kernel.
+pub(super) struct PackedTiles(pub(super) Packing);
+
+impl PackedTiles {
+    /// Heads and blocks are packed side by side, each on one thread.
+    fn alone(&self) -> (Packing, Threads) {
+        (self.0, Threads::One)
+    }
+}
+
+/// A packed operand, and the values of a row.
+pub(super) struct PackedRows {
+    packed: Packed,
+    width: usize,
+}
+
+impl TileProducts for PackedTiles {
+    type Value = f32;
+    type Operand<'a> = PackedRows;
+    type Worker = PackedProducts;
+
+    fn worker(&self) -> PackedProducts {
+        PackedProducts::new(self.0)
+    }
+
+    fn left<'a>(&self, Rows { values, at, count, width }: Rows<'a, f32>) -> PackedRows {
+        PackedRows { packed: Packed::left((values, at), count, width, self.alone()), width }
+    }
+
+    fn right<'a>(&self, Rows { values, at, count, width }: Rows<'a, f32>) -> PackedRows {
+        let columns = (values, at.transposed());
+        PackedRows { packed: Packed::right(columns, width, count, self.alone()), width }
+    }
+
+    fn summed<'a>(&self, Rows { values, at, count, width }: Rows<'a, f32>) -> PackedRows {
+        PackedRows { packed: Packed::right((values, at), count, width, self.alone()), width }
+    }
+
+    fn multiply(
+        &self,
+        worker: &mut PackedProducts,
+        (left, rows): (&PackedRows, Range<usize>),
+        (right, columns): (&PackedRows, Range<usize>),
+        tile: &mut [[f32; PANEL]],
+    ) {
+        crate::profile::count_product(rows.len(), left.width, columns.len());
+        let panels = |range: &Range<usize>| range.start / PANEL..range.end.div_ceil(PANEL);
+        let (left, right) = ((&left.packed, panels(&rows)), (&right.packed, panels(&columns)));
+        worker.of_panels(left, right, tile.as_flattened_mut(), PANEL);
+    }
+
+    fn add_weighted(
+        &self,
+        worker: &mut PackedProducts,
+        (weights, at): (&[[f32; PANEL]], Matrix),
+        (m, k): (usize, usize),
+        (rows, from): (&PackedRows, usize),
+        sums: &mut [f32],
+        write: Write,
+    ) {
+        crate::profile::count_product(m, k, rows.width);
+        let sums = (sums, stride(rows.width));
+        let rows = (&rows.packed, from / PANEL);
+        worker.of_matrix((weights.as_flattened(), at), (m, k), rows, sums, write);
+    }
+}

@@ -1,0 +1,68 @@
+//! The memory of attention on long sequences, forward and backward, grows with the length alone.
+
+use candle_core::{Device, Tensor, Var};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use taper_ops::{AttentionSpec, Dropout, Products, Tape, self_attention};
+
+/// The system's allocator, counting what is in use.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let size = IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(size, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const HEADS: usize = 2;
+const WIDTH: usize = 32;
+
+/// Bytes in use at most, beside the input, while a sequence of this length goes there and back.
+fn peak(length: usize, products: Products) -> usize {
+    let spec = AttentionSpec {
+        heads: HEADS,
+        query_lengths: [length].into(),
+        key_lengths: [length].into(),
+        causal: true,
+        query_start: 0,
+        slopes: None,
+        dropout: Dropout::new(0.1, 1),
+        products,
+    };
+    let qkv = Tensor::ones((length, 3 * WIDTH), candle_core::DType::F32, &Device::Cpu).unwrap();
+    let qkv = Var::from_tensor(&qkv).unwrap();
+    let before = IN_USE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let tape = Tape::new();
+    let out = self_attention(Some(&tape), &qkv, None, &spec).unwrap();
+    let adjoint = out.ones_like().unwrap();
+    tape.differentiate(&out, &adjoint).unwrap();
+    PEAK.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn memory_grows_with_the_length() {
+    for products in [Products::F32, Products::Bf16] {
+        peak(300, products); // What threads keep for themselves.
+        let (short, long) = (peak(2048, products), peak(8192, products));
+        assert!(long * 10 < short * 42, "{products:?}: {short} and {long} bytes");
+        // One matrix of weights would be eight times as much as all of this.
+        assert!(long * 8 < HEADS * 8192 * 8192 * 4, "{products:?}: {long} bytes");
+    }
+}

@@ -1,0 +1,272 @@
+//! Attention of sequences that are long enough to be attended to in tiles: against the composed
+//! oracle, finite differences along random directions, itself on other threads and in other
+//! batches.
+
+mod common;
+
+use candle_core::{DType, Device, Result, Tensor, Var};
+use common::{adjoint, has_fused_multiply_adds, random, scalar, values};
+use std::sync::Arc;
+use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed};
+
+/// One kind of attention, with two heads.
+#[derive(Clone)]
+struct Kind {
+    name: &'static str,
+    queries: Vec<usize>,
+    /// The same as the queries' for self-attention.
+    keys: Option<Vec<usize>>,
+    causal: bool,
+    alibi: bool,
+    bias: bool,
+    rate: f64,
+}
+
+impl Kind {
+    fn new(name: &'static str, queries: &[usize]) -> Self {
+        let queries = queries.to_vec();
+        Self { name, queries, keys: None, causal: false, alibi: false, bias: false, rate: 0.0 }
+    }
+
+    /// Lengths on both sides of multiples of a panel and of a block, and short ones among them.
+    fn all() -> Vec<Self> {
+        let of = Self::new;
+        vec![
+            of("full", &[530]),
+            Self { causal: true, ..of("causal", &[5, 289, 257]) },
+            Self { alibi: true, rate: 0.3, ..of("ALiBi, dropout", &[512, 3]) },
+            Self {
+                bias: true,
+                causal: true,
+                rate: 0.2,
+                ..of("causal, bias, dropout", &[7, 270, 258])
+            },
+            Self { keys: Some(vec![2050, 4, 800]), ..of("cross", &[130, 2, 380]) },
+            Self {
+                keys: Some(vec![2700]),
+                bias: true,
+                rate: 0.4,
+                ..of("cross, bias, dropout", &[100])
+            },
+        ]
+    }
+
+    fn spec(&self, products: Products) -> AttentionSpec {
+        AttentionSpec {
+            heads: 2,
+            query_lengths: self.queries.clone().into(),
+            key_lengths: self.keys.as_ref().unwrap_or(&self.queries).clone().into(),
+            causal: self.causal,
+            query_start: 0,
+            slopes: self.alibi.then(|| Arc::from([0.05, 0.2])),
+            dropout: Dropout::new(self.rate, 9),
+            products,
+        }
+    }
+
+    /// Packed projections of this width, and the bias.
+    fn inputs(&self, width: usize) -> Vec<Var> {
+        let count = |lengths: &[usize]| lengths.iter().sum::<usize>();
+        let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
+        let keys = self.keys.as_ref().unwrap_or(&self.queries);
+        let mut inputs = match &self.keys {
+            None => vec![random(&[count(&self.queries), 3 * width], 1)],
+            Some(keys) => vec![
+                random(&[count(&self.queries), width], 1),
+                random(&[count(keys), 2 * width], 2),
+            ],
+        };
+        if self.bias {
+            inputs.push(random(&[2, longest(&self.queries), longest(keys) + 1], 3));
+        }
+        inputs
+    }
+
+    fn fused(&self, tape: Option<&Tape>, v: &[Var], products: Products) -> Result<Tensor> {
+        let (spec, bias) = (self.spec(products), self.bias.then(|| v[v.len() - 1].as_tensor()));
+        match self.keys {
+            None => taper_ops::self_attention(tape, &v[0], bias, &spec),
+            Some(_) => taper_ops::cross_attention(tape, &v[0], &v[1], bias, &spec),
+        }
+    }
+
+    fn composed(&self, v: &[Var]) -> Result<Tensor> {
+        let bias = self.bias.then(|| v[v.len() - 1].as_tensor());
+        match self.keys {
+            None => composed::self_attention(&v[0], bias, &self.spec(Products::F32)),
+            Some(_) => composed::cross_attention(&v[0], &v[1], bias, &self.spec(Products::F32)),
+        }
+    }
+}
+
+fn norm(x: &Tensor) -> f64 {
+    x.to_dtype(DType::F64)
+        .unwrap()
+        .sqr()
+        .unwrap()
+        .sum_all()
+        .unwrap()
+        .to_scalar::<f64>()
+        .unwrap()
+        .sqrt()
+}
+
+fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {
+    norm(&(ours - theirs).unwrap()) / norm(theirs)
+}
+
+/// The distances of the result and of each gradient from the composed ones.
+fn distances(kind: &Kind, inputs: &[Var], products: Products) -> Vec<f64> {
+    let tape = Tape::new();
+    let (ours, theirs) =
+        (kind.fused(Some(&tape), inputs, products).unwrap(), kind.composed(inputs).unwrap());
+    let adjoint = adjoint(&ours).to_dtype(ours.dtype()).unwrap();
+    let gradients = tape.differentiate(&ours, &adjoint).unwrap();
+    let composed = theirs.mul(&adjoint).unwrap().sum_all().unwrap().backward().unwrap();
+    let of_input =
+        |x: &Var| distance(&gradients.get(x).unwrap().unwrap(), composed.get(x).unwrap());
+    [distance(&ours, &theirs)].into_iter().chain(inputs.iter().map(of_input)).collect()
+}
+
+#[test]
+fn in_f64_it_is_the_composed_attention() {
+    for kind in Kind::all() {
+        let distances = distances(&kind, &kind.inputs(6), Products::F32);
+        assert!(distances.iter().all(|x| *x < 1e-12), "{}: {distances:?}", kind.name);
+    }
+}
+
+#[test]
+fn in_f32_it_is_the_composed_attention_to_rounding() {
+    let as_f32 = |x: &Var| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap();
+    // Without fused multiply-adds every product is rounded before it is added.
+    let rounding = if has_fused_multiply_adds() { 2e-6 } else { 4e-6 };
+    for kind in Kind::all() {
+        let inputs: Vec<Var> = kind.inputs(70).iter().map(as_f32).collect();
+        for (products, bound) in [(Products::F32, rounding), (Products::Bf16, 2e-2)] {
+            let distances = distances(&kind, &inputs, products);
+            let name = kind.name;
+            assert!(distances.iter().all(|x| *x < bound), "{name} {products:?}: {distances:?}");
+        }
+    }
+}
+
+/// `Σ gradient ⊙ direction` against the central difference along that direction.
+#[test]
+fn gradients_are_finite_differences() {
+    for kind in Kind::all() {
+        let inputs = kind.inputs(6);
+        let tape = Tape::new();
+        let out = kind.fused(Some(&tape), &inputs, Products::F32).unwrap();
+        let gradients = tape.differentiate(&out, &adjoint(&out)).unwrap();
+        for (number, input) in inputs.iter().enumerate() {
+            let gradient = gradients.get(input).unwrap().unwrap();
+            let direction = random(input.dims(), 20 + number as u64);
+            let expected =
+                gradient.mul(&direction).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
+            let start = input.copy().unwrap();
+            let at = |step: f64| {
+                input.set(&(&start + (direction.as_tensor() * step).unwrap()).unwrap()).unwrap();
+                let out = kind.fused(Some(&Tape::new()), &inputs, Products::F32).unwrap();
+                scalar(&out).unwrap().to_scalar::<f64>().unwrap()
+            };
+            let step = 1e-5;
+            let difference = (at(step) - at(-step)) / (2.0 * step);
+            input.set(&start).unwrap();
+            assert!(
+                (expected - difference).abs() < 1e-6 * (1.0 + difference.abs()),
+                "{}, input {number}: {expected}, finite difference {difference}",
+                kind.name
+            );
+        }
+    }
+}
+
+/// Result and gradients, in f32.
+fn all_bits(kind: &Kind, inputs: &[Var], products: Products) -> Vec<Vec<u32>> {
+    let bits = |x: &Tensor| {
+        let values = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        values.into_iter().map(f32::to_bits).collect()
+    };
+    let tape = Tape::new();
+    let out = kind.fused(Some(&tape), inputs, products).unwrap();
+    let adjoint = adjoint(&out).to_dtype(DType::F32).unwrap();
+    let gradients = tape.differentiate(&out, &adjoint).unwrap();
+    let of_inputs = inputs.iter().map(|x| bits(&gradients.get(x).unwrap().unwrap()));
+    [bits(&out)].into_iter().chain(of_inputs).collect()
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let kinds = [
+        Kind { causal: true, rate: 0.1, ..Kind::new("causal", &[560, 20, 300]) },
+        Kind { bias: true, ..Kind::new("bias", &[530, 520]) },
+    ];
+    for kind in kinds {
+        let inputs: Vec<Var> = kind
+            .inputs(32)
+            .iter()
+            .map(|x| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap())
+            .collect();
+        for products in [Products::F32, Products::Bf16] {
+            let run = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| all_bits(&kind, &inputs, products))
+            };
+            let one = run(1);
+            assert!(one == run(2) && one == run(5), "{} {products:?}", kind.name);
+        }
+    }
+}
+
+/// A sequence's result and gradients are the same to the bit whatever is beside it.
+#[test]
+fn a_batch_is_its_sequences() {
+    let lengths = [300, 40, 560];
+    let batch = Kind { causal: true, ..Kind::new("batch", &lengths) };
+    let qkv = random(&[lengths.iter().sum(), 96], 1).to_dtype(DType::F32).unwrap();
+    let weights = adjoint(&Tensor::zeros((900, 32), DType::F64, &Device::Cpu).unwrap())
+        .to_dtype(DType::F32)
+        .unwrap();
+    let run = |kind: &Kind, from: usize, count: usize| {
+        let input = Var::from_tensor(&qkv.narrow(0, from, count).unwrap()).unwrap();
+        let tape = Tape::new();
+        let out = kind.fused(Some(&tape), std::slice::from_ref(&input), Products::F32).unwrap();
+        let adjoint = weights.narrow(0, from, count).unwrap().contiguous().unwrap();
+        let gradient = tape.differentiate(&out, &adjoint).unwrap().get(&input).unwrap().unwrap();
+        (out.to_vec2::<f32>().unwrap(), gradient.to_vec2::<f32>().unwrap())
+    };
+    let (all, all_gradients) = run(&batch, 0, 900);
+    let mut first = 0;
+    for length in lengths {
+        let alone = Kind { causal: true, ..Kind::new("alone", &[length]) };
+        let (out, gradients) = run(&alone, first, length);
+        assert!(out == all[first..first + length], "{length}");
+        assert!(gradients == all_gradients[first..first + length], "{length}");
+        first += length;
+    }
+}
+
+/// Queries that begin later than their keys, as when a prompt is continued.
+#[test]
+fn queries_may_start_among_their_keys() {
+    let kind = Kind { keys: Some(vec![900]), causal: true, ..Kind::new("continued", &[200]) };
+    let (query, key_value) = (random(&[200, 6], 1), random(&[900, 12], 2));
+    let spec = AttentionSpec { query_start: 700, ..kind.spec(Products::F32) };
+    let tape = Tape::new();
+    let ours = taper_ops::cross_attention(Some(&tape), &query, &key_value, None, &spec).unwrap();
+    let theirs = composed::cross_attention(&query, &key_value, None, &spec).unwrap();
+    assert!(distance(&ours, &theirs) < 1e-12);
+    let ours = tape.differentiate(&ours, &adjoint(&ours)).unwrap();
+    let theirs = scalar(&theirs).unwrap().backward().unwrap();
+    for input in [&query, &key_value] {
+        let gradient = ours.get(input).unwrap().unwrap();
+        assert!(distance(&gradient, theirs.get(input).unwrap()) < 1e-12);
+    }
+    assert_eq!(values(&query).len(), 1200);
+}
+
+#[test]
+fn every_kernel() {
+    common::again_through_every_kernel("every_kernel");
+}

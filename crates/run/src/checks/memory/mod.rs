@@ -1,0 +1,198 @@
+//! Whether a recipe fits into memory, known before the first update.
+//!
+//! The largest batch that the recipe allows is tried: its loss and gradients are computed and
+//! dropped, and the system says how much memory that took. An estimate by formula would have to
+//! know every buffer of every operation; what is measured needs no upkeep. The estimate of
+//! [`crate::checks::cost`] only keeps the trial itself from exhausting the memory.
+
+mod system;
+mod trial;
+
+use anyhow::{Context, Result, bail};
+use candle_core::Device;
+use taper_data::{AUTO, Prepared, TokenizerPair};
+
+use crate::checks::cost::{bytes, grouped, training_state_bytes};
+use crate::config::RunConfig;
+use crate::event::{Notice, RunEvent, RunObserver};
+use crate::tasks::{TaskModel, Vocabularies, cost_of, vocabularies};
+use system::resident;
+use trial::{LEAST_TOKENS, Trial};
+
+pub(crate) use system::available;
+pub use system::peak;
+
+/// The largest budget that is looked for: the batches of Vaswani et al. 2017, section 5.1. Larger
+/// ones are a decision about the training, not about memory.
+const MOST_TOKENS: usize = 25_000;
+/// Fewer than this leave most of a processor idle, and gradients noisy.
+const FEW_TOKENS: usize = 1024;
+
+/// Tries the largest batch of `config` on `model` and returns the token budget of the batches: the
+/// configured one, or for `"auto"` the largest that fits. `budget` is the memory in bytes that the
+/// whole process may take; without one, what the system has available.
+///
+/// # Errors
+/// When the batch does not fit, with a token budget that does.
+pub fn fit<M: TaskModel>(
+    config: &RunConfig,
+    model: &M,
+    prepared: &Prepared,
+    budget: Option<u64>,
+    observer: &mut dyn RunObserver,
+) -> Result<usize> {
+    let trial = Trial::new(config, model, prepared)?;
+    let limit = limit(budget);
+    let wanted = config.data.batching.max_tokens;
+    if wanted != AUTO {
+        // A batch that the text does not have is not tried.
+        let tried = trial.of_text(wanted);
+        // Where it may not fit, what does is looked for first, for the error to name.
+        let is_close = trial.estimate(tried) > limit;
+        let fitting = if is_close { trial.largest(limit, tried)? } else { None };
+        if fitting == Some(tried) {
+            return Ok(wanted);
+        }
+        let needed = trial.needed(tried, limit).with_context(|| too_large(wanted))?;
+        if needed > limit {
+            let advice = match fitting {
+                Some(tokens) => {
+                    // The next process may take a tenth more for the same: it depends on which
+                    // thread computes what.
+                    let advised = (tokens - tokens / 8).max(LEAST_TOKENS.min(tokens));
+                    format!("set data.batching.max_tokens = {advised}, which fits, or \"auto\"")
+                }
+                None if is_close => "no batch fits: use a smaller model or more memory".to_owned(),
+                None => "set a smaller data.batching.max_tokens, or \"auto\"".to_owned(),
+            };
+            bail!(
+                "training takes {} of memory with batches of {wanted} tokens, but may take {}{}; {advice}",
+                bytes(needed),
+                bytes(limit),
+                origin(budget),
+            );
+        }
+        return Ok(wanted);
+    }
+    let most = trial.of_text(MOST_TOKENS);
+    match trial.largest(limit, most)? {
+        // No batch of the text is larger than that.
+        Some(tokens) if tokens == most => Ok(MOST_TOKENS),
+        Some(tokens) => {
+            if tokens < FEW_TOKENS {
+                observer.observe(&RunEvent::Notice(Notice::SmallBatches { tokens, limit }))?;
+            }
+            Ok(tokens)
+        }
+        None => bail!(
+            "data.batching.max_tokens = \"auto\": not even batches of {LEAST_TOKENS} tokens fit into {} of memory",
+            bytes(limit)
+        ),
+    }
+}
+
+/// Refuses a model of which not even weights, gradients and moments fit, before memory is taken for
+/// any of them.
+///
+/// # Errors
+/// With its size and the memory there is.
+pub fn require_state(
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    budget: Option<u64>,
+) -> Result<()> {
+    let parameters = parameters(config, vocabularies(tokenizers));
+    require_room(
+        parameters,
+        training_state_bytes(config, parameters),
+        "weights, gradients and moments",
+        budget,
+    )
+}
+
+/// Refuses a model whose weights alone do not fit, before memory is taken for them.
+///
+/// # Errors
+/// With its size and the memory there is.
+pub fn require_weights(config: &RunConfig, vocabularies: Vocabularies) -> Result<()> {
+    let parameters = parameters(config, vocabularies);
+    require_room(parameters, parameters.saturating_mul(4), "weights", None)
+}
+
+/// The trained scalars of the model that `config` describes.
+fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> u64 {
+    cost_of(config, vocabularies, &Device::Cpu).parameters
+}
+
+/// Refuses a model of so many parameters where the bytes `needed` for `what` exceed what the
+/// process may take.
+fn require_room(parameters: u64, needed: u64, what: &str, budget: Option<u64>) -> Result<()> {
+    let limit = limit(budget);
+    if needed > limit {
+        bail!(
+            "a model of {} parameters takes {} of memory for {what} alone, but may take {}{}; make [model] or the vocabulary smaller, or use more memory",
+            grouped(parameters),
+            bytes(needed),
+            bytes(limit),
+            origin(budget)
+        );
+    }
+    Ok(())
+}
+
+/// The bytes that the process may take. On a system that says nothing the trial alone must do: a
+/// device without memory left fails it.
+fn limit(budget: Option<u64>) -> u64 {
+    budget.or_else(|| available().map(|free| resident().unwrap_or(0) + free)).unwrap_or(u64::MAX)
+}
+
+/// Where such a limit comes from, in an error.
+fn origin(budget: Option<u64>) -> &'static str {
+    if budget.is_some() { " (--memory)" } else { "" }
+}
+
+/// Reads `4GiB`, `512 MB` or a number of bytes.
+///
+/// # Errors
+/// When it is none of these, in words for the command line.
+pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
+    let split = text
+        .find(|character: char| !character.is_ascii_digit() && character != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = (&text[..split], text[split..].trim());
+    let factor = match unit {
+        "" | "B" => 1.0,
+        "KiB" => 1024.0,
+        "MiB" => f64::from(1 << 20),
+        "GiB" => f64::from(1 << 30),
+        "KB" | "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        _ => return Err(format!("unknown unit `{unit}`: expected MiB, GiB, MB or GB, as in 4GiB")),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if number > 0.0 => Ok((number * factor) as u64),
+        _ => Err(format!("`{number}` is not a size: expected for example 4GiB")),
+    }
+}
+
+fn too_large(tokens: usize) -> String {
+    format!(
+        "the largest batch of data.batching.max_tokens = {tokens} cannot be computed; a smaller value or \"auto\" may help"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        assert_eq!(parse_bytes("4GiB"), Ok(4 << 30));
+        assert_eq!(parse_bytes("1.5 MB"), Ok(1_500_000));
+        assert_eq!(parse_bytes("123"), Ok(123));
+        for wrong in ["", "GiB", "4 apples", "-1", "0", "1e400"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

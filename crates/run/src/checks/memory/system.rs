@@ -1,0 +1,179 @@
+//! What the system says about memory: what the process has, and what it may still have.
+
+use std::fs;
+use std::path::Path;
+
+/// The most memory that the process has had so far, in bytes, where the system tells.
+pub fn peak() -> Option<u64> {
+    status("VmHWM:")
+}
+
+/// Makes [`peak`] count from now on. Where the system does not do so, it stays as it is.
+pub(super) fn forget_peak() {
+    // 5 resets the mark alone (proc(5)).
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The memory that the process has now.
+pub(super) fn resident() -> Option<u64> {
+    status("VmRSS:")
+}
+
+/// The memory that could be had without swapping, and without exceeding what a container, a batch
+/// system or `ulimit -v` allows.
+pub(crate) fn available() -> Option<u64> {
+    let free = figure("/proc/meminfo", "MemAvailable:");
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let allowed = left_to_groups(&groups, Path::new("/sys/fs/cgroup"));
+    free.into_iter().chain(allowed).chain(left_of_addresses()).min()
+}
+
+/// What the addresses that the process may still ask for hold, and those that it has asked for and
+/// not used: a third as much, since the allocator asks for more than is used, and training keeps
+/// what it has freed.
+#[cfg(target_os = "linux")]
+fn left_of_addresses() -> Option<u64> {
+    use rustix::process::{Resource, getrlimit};
+    let limit = getrlimit(Resource::As).current?;
+    let reserved = unused(&fs::read_to_string("/proc/self/smaps").unwrap_or_default());
+    Some(limit.saturating_sub(status("VmSize:")?.saturating_sub(reserved)) / 3)
+}
+
+/// Bytes that an allocator has reserved and that nothing uses yet: of the large mappings without a
+/// file, as /proc/self/smaps lists them, what is not resident.
+#[cfg(target_os = "linux")]
+fn unused(mappings: &str) -> u64 {
+    /// Stacks and the like are smaller.
+    const LARGE: u64 = 32 << 20;
+    let (mut unused, mut is_anonymous, mut size) = (0, false, 0);
+    for line in mappings.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let kibibytes = |fields: &mut std::str::SplitAsciiWhitespace<'_>| -> u64 {
+            fields.next().and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        match fields.next() {
+            Some("Size:") => size = 1024 * kibibytes(&mut fields),
+            Some("Rss:") if is_anonymous && size >= LARGE => {
+                unused += size.saturating_sub(1024 * kibibytes(&mut fields));
+            }
+            // Addresses, permissions, offset, device, inode, and the file if there is one.
+            Some(first) if !first.ends_with(':') => is_anonymous = fields.count() == 4,
+            _ => {}
+        }
+    }
+    unused
+}
+
+#[cfg(not(target_os = "linux"))]
+fn left_of_addresses() -> Option<u64> {
+    None
+}
+
+/// The memory that the control groups of a process, listed in `groups` as /proc/self/cgroup lists
+/// them, leave it: the least over each group and those that hold it. Versions 1 and 2 of the
+/// interface, mounted at `root`.
+fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
+    let mut left = None;
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let (mounted, most, used, cached) = if controllers.is_empty() {
+            (root.to_owned(), "memory.max", "memory.current", "inactive_file ")
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            (
+                root.join("memory"),
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                "total_inactive_file ",
+            )
+        } else {
+            continue;
+        };
+        // In a container the path may be that of the host, of which only the root is mounted.
+        let path = path.trim_start_matches('/');
+        for group in Path::new(path).ancestors().map(|path| mounted.join(path)) {
+            let number =
+                |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+            let (Some(most), Some(used)) = (number(most), number(used)) else { continue };
+            // Pages of files count as used, but make room.
+            let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+            let cached = statistics
+                .lines()
+                .find_map(|line| line.strip_prefix(cached)?.trim().parse::<u64>().ok());
+            let here = most.saturating_sub(used.saturating_sub(cached.unwrap_or(0)));
+            left = Some(left.map_or(here, |least: u64| least.min(here)));
+        }
+    }
+    left
+}
+
+fn status(key: &str) -> Option<u64> {
+    figure("/proc/self/status", key)
+}
+
+/// A figure of Linux's process file system, in bytes; nothing elsewhere.
+fn figure(path: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_groups_limit_the_memory() {
+        let folder = tempfile::tempdir().expect("folder");
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().expect("parent")).expect("folder");
+            fs::write(path, text).expect("file");
+        };
+        let left = |groups: &str| left_to_groups(groups, folder.path());
+        assert_eq!(left("0::/job/step"), None);
+        write("job/step/memory.max", "max\n");
+        write("job/step/memory.current", "5000\n");
+        assert_eq!(left("0::/job/step"), None, "a group without a limit");
+        write("job/memory.max", "10000\n");
+        write("job/memory.current", "7000\n");
+        assert_eq!(left("0::/job/step"), Some(3000), "the group that holds it has one");
+        write("job/memory.stat", "anon 4000\ninactive_file 2000\nactive_file 1000\n");
+        assert_eq!(left("0::/job/step\n"), Some(5000));
+        write("job/step/memory.max", "5500");
+        assert_eq!(left("0::/job/step\n"), Some(500));
+        // Version 1, in a container that sees its own group at the root.
+        write("memory/memory.limit_in_bytes", "900\n");
+        write("memory/memory.usage_in_bytes", "200\n");
+        assert_eq!(left("5:cpu,cpuacct:/x\n4:memory:/docker/0123\n"), Some(700));
+        assert_eq!(left("nonsense"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_reserved_and_not_used_counts_as_free() {
+        let mapping = |file: &str, size: u64, resident: u64| {
+            format!(
+                "7f1c00000000-7f1c08000000 rw-p 00000000 00:00 0 {file}\nSize: {size} kB\nKernelPageSize: 4 kB\nRss: {resident} kB\nVmFlags: rd wr\n"
+            )
+        };
+        let text = mapping("", 131_072, 1000)
+            + &mapping("/lib/libc.so", 65_536, 0)
+            + &mapping("", 8192, 0);
+        assert_eq!(unused(&text), (131_072 - 1000) << 10);
+        assert_eq!(unused("nonsense"), 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_system_says_how_much_memory_there_is() {
+        let (now, most) = (resident().expect("resident"), peak().expect("peak"));
+        assert!(now > 1 << 20 && most >= now, "{now} {most}");
+        assert!(available().expect("available") > 1 << 20);
+    }
+}

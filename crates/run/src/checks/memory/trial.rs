@@ -1,0 +1,134 @@
+//! The largest batch of a recipe, tried on its model.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use taper_data::{Dataset, Prepared};
+use taper_model::Batch;
+use taper_trainer::{TrainingConfig, rehearse};
+
+use super::system::{forget_peak, peak, resident};
+use crate::checks::cost::Cost;
+use crate::config::RunConfig;
+use crate::tasks::{TaskModel, vocabularies};
+use crate::training::packed;
+
+/// The smallest budget that is looked for.
+pub(super) const LEAST_TOKENS: usize = 64;
+/// What a trial may exceed its prediction by before a smaller budget is tried.
+const HEADROOM: f64 = 0.93;
+
+/// Trials of one model.
+pub(super) struct Trial<'a, M> {
+    model: &'a M,
+    training: &'a TrainingConfig,
+    /// What is trained on.
+    data: Arc<dyn Dataset>,
+    /// How many times as many tokens as its budget a batch may have: more than 1 where subwords
+    /// are sampled.
+    growth: f64,
+    /// What the trial does not touch: the optimizer's state, the moving average, and the gradients
+    /// of all micro-batches but the one at hand.
+    state_bytes: u64,
+    /// The gradients and the copies that saving a checkpoint makes: of weights, optimizer state and
+    /// moving average as tensors; of the state, and of the weights beside a moving average, as a
+    /// file.
+    saving_bytes: u64,
+}
+
+impl<'a, M: TaskModel> Trial<'a, M> {
+    pub(super) fn new(config: &'a RunConfig, model: &'a M, prepared: &Prepared) -> Result<Self> {
+        let cost = Cost::of(config, vocabularies(&prepared.tokenizers), model.device());
+        let weights = 4 * cost.parameters;
+        let data = Arc::clone(&prepared.train);
+        let growth = Arc::clone(&data).growth(&config.data.batching, config.training.seed)?;
+        Ok(Self {
+            model,
+            training: &config.training,
+            data,
+            growth,
+            state_bytes: cost.training_state_bytes - 2 * weights,
+            saving_bytes: (2 + 2 * config.training.state_buffers()) * weights,
+        })
+    }
+
+    /// `budget`, or the one beyond which batches are no larger, because the text is not.
+    pub(super) fn of_text(&self, budget: usize) -> usize {
+        budget.min(self.data.most_tokens())
+    }
+
+    /// The tokens that a batch of budget `tokens` may have.
+    fn grown(&self, tokens: usize) -> usize {
+        (tokens as f64 * self.growth).ceil() as usize
+    }
+
+    /// Bytes of the process during an update, by formula.
+    pub(super) fn estimate(&self, tokens: usize) -> u64 {
+        let tokens = self.grown(tokens) * self.training.objective().passes();
+        let activations = self.model.cost().activation_bytes(&[tokens; 2]);
+        resident().unwrap_or(0) + self.state_bytes + activations.max(self.saving_bytes)
+    }
+
+    /// Bytes of the process during training with batches of so many tokens; by formula where a
+    /// trial would itself exceed `limit` by far.
+    pub(super) fn needed(&self, tokens: usize, limit: u64) -> Result<u64> {
+        match self.estimate(tokens) {
+            estimate if estimate / 2 > limit => Ok(estimate),
+            _ => self.run(tokens),
+        }
+    }
+
+    /// Bytes of the process at the height of an update with batches of so many tokens: as measured
+    /// where the system measures, else by formula.
+    fn run(&self, tokens: usize) -> Result<u64> {
+        // What an earlier trial freed, and the allocator kept, is not this one's.
+        taper_ops::allocator::collect();
+        let before = resident().unwrap_or(0);
+        forget_peak();
+        rehearse(self.model, self.training, &self.largest_batch(tokens))?;
+        Ok(peak().map_or_else(
+            || self.estimate(tokens),
+            |peak| peak.max(before + self.saving_bytes) + self.state_bytes,
+        ))
+    }
+
+    /// The largest budget up to `most` whose batches keep the process below `limit` bytes, to a
+    /// sixteenth.
+    pub(super) fn largest(&self, limit: u64, most: usize) -> Result<Option<usize>> {
+        let mut tokens = LEAST_TOKENS.min(most);
+        // A budget that fits with what it needs, and one that does not fit.
+        let (mut fitting, mut too_large) = (None, None);
+        loop {
+            // A device without memory left says so by an error.
+            let needed = self.needed(tokens, limit).unwrap_or(u64::MAX);
+            let next = if needed > limit {
+                too_large = Some(tokens);
+                usize::MAX
+            } else {
+                let (before, at_before) = fitting.replace((tokens, needed)).unwrap_or((0, 0));
+                let grown = needed.saturating_sub(at_before) as f64;
+                let slope = (grown / (tokens - before) as f64).max(1.0);
+                // What the last step cost for each token predicts where the limit lies; early
+                // steps, that the process had memory for anyway, predict too much, and nearly all
+                // that the first one takes is there without any batch.
+                let rest = HEADROOM * (limit - needed) as f64 / slope;
+                let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };
+                predicted.min(4 * tokens)
+            };
+            let Some((largest, _)) = fitting else { return Ok(None) };
+            let between = too_large.map_or(most, |too_large| (largest + too_large) / 2);
+            let next = next.min(between);
+            // To a multiple of 64, and no closer to the limit than a sixteenth.
+            let next = if next == most { next } else { next / 64 * 64 };
+            if largest == most || next < most.min(largest + largest / 16) {
+                return Ok(Some(largest));
+            }
+            tokens = next;
+        }
+    }
+
+    /// A batch as large as its budget allows.
+    fn largest_batch(&self, tokens: usize) -> Batch {
+        packed(self.data.largest_batch(self.grown(tokens)))
+    }
+}

@@ -1,0 +1,237 @@
+//! What the keys of a recipe mean, for a reader: at a terminal, in the manual, and as comments in
+//! a recipe. All of it is read off the code, see [`keys`](super::keys).
+
+use std::collections::HashSet;
+
+use anyhow::{Result, bail};
+
+use super::RunConfig;
+use super::did_you_mean::did_you_mean;
+use super::keys::{Key, Values, keys, lines};
+use super::without_effect::reasons;
+
+/// The longest line that is written here.
+const WIDTH: usize = 100;
+
+/// What `name`, a key or a section, means: of a section every key in it. Without a name, all.
+///
+/// # Errors
+/// When there is no such key, with what may have been meant.
+pub fn explain(name: Option<&str>) -> Result<String> {
+    let Some(name) = name else {
+        return Ok(keys().iter().map(described).collect::<Vec<_>>().join("\n"));
+    };
+    let of_section = format!("{name}.");
+    let asked = |key: &&Key| key.name == name || key.name.starts_with(&of_section);
+    let found: Vec<String> = keys().iter().filter(asked).map(described).collect();
+    if !found.is_empty() {
+        return Ok(found.join("\n"));
+    }
+    match did_you_mean(name) {
+        Some(meant) => bail!("there is no key `{name}`; did you mean {meant}?"),
+        None => bail!("there is no key `{name}`; `taper config explain` lists all"),
+    }
+}
+
+/// One key, for a terminal.
+fn described(key: &Key) -> String {
+    let title = if key.is_section() { format!("[{}]", key.name) } else { key.name.clone() };
+    let mut text = title + "\n";
+    for paragraph in key.meaning.lines() {
+        text += &wrapped(paragraph, "    ", "    ");
+    }
+    match &key.values {
+        Values::Section => return text,
+        Values::Choice(choices) => {
+            for (name, meaning) in choices {
+                text += &wrapped(&format!("\"{name}\": {meaning}"), "      ", "          ");
+            }
+        }
+        values => text += &wrapped(&format!("Values: {values}."), "    ", "    "),
+    }
+    text += &wrapped(&format!("Default: {}.", default(key)), "    ", "    ");
+    if let Some(idle) = idle(key) {
+        text += &wrapped(&idle, "    ", "    ");
+    }
+    text
+}
+
+/// The reference of all keys, a page of the manual in Markdown.
+pub fn reference() -> String {
+    let mut text = String::from(
+        "# Configuration\n\n<!-- Written by `taper config explain --markdown`; a test compares. -->\n\n",
+    );
+    text += &wrapped(
+        "Every key of a recipe, as `taper config explain` prints them; `taper config explain KEY` explains one, and `taper config show CONFIG` shows a whole recipe with these words as comments. A key that a recipe does not name has its default.",
+        "",
+        "",
+    );
+    text += "\n## At the top\n\n";
+    for key in keys().iter().filter(|key| !key.is_section() && key.section().is_empty()) {
+        text += &entry(key);
+    }
+    for section in keys().iter().filter(|key| key.is_section()) {
+        text += &format!("\n## [{}]\n\n", section.name);
+        for paragraph in section.meaning.lines() {
+            text += &(wrapped(paragraph, "", "") + "\n");
+        }
+        // A corpus is a value with keys of its own, which stand below its key.
+        let of_section = |key: &&Key| {
+            !key.is_section()
+                && key.name.starts_with(&format!("{}.", section.name))
+                && owner(key) == section.name
+        };
+        for key in keys().iter().filter(of_section) {
+            text += &entry(key);
+        }
+    }
+    text
+}
+
+/// The section that a key is listed in.
+fn owner(key: &Key) -> &str {
+    let mut name = key.section();
+    while !name.is_empty() && !keys().iter().any(|key| key.name == name && key.is_section()) {
+        name = name.rsplit_once('.').map_or("", |(outer, _)| outer);
+    }
+    name
+}
+
+/// One key as an item of a list.
+fn entry(key: &Key) -> String {
+    let values = match &key.values {
+        Values::Choice(_) => String::new(),
+        values => format!(", {values}"),
+    };
+    let mut words = vec![format!("`{}`{values}; default {}.", key.name, code(&default(key)))];
+    words.extend(key.meaning.lines().map(str::to_owned));
+    words.extend(idle(key));
+    let mut text = wrapped(&words.join(" "), "- ", "  ");
+    if let Values::Choice(choices) = &key.values {
+        for (name, meaning) in choices {
+            text += &wrapped(&format!("`\"{name}\"`: {meaning}"), "  - ", "    ");
+        }
+    }
+    text
+}
+
+fn code(default: &str) -> String {
+    if default.contains(' ') && !default.starts_with(['"', '[', '{']) {
+        default.to_owned()
+    } else {
+        format!("`{default}`")
+    }
+}
+
+/// `config` as TOML, each key below what it means.
+///
+/// # Errors
+/// When a value cannot be written as TOML.
+pub fn annotated(config: &RunConfig) -> Result<String> {
+    let written = config.to_toml()?;
+    let mut explained = HashSet::new();
+    let mut text = String::new();
+    for (name, line) in lines(&written) {
+        let key = name.and_then(|name| keys().iter().find(|key| key.name == name));
+        if let Some(key) = key.filter(|key| explained.insert(&key.name)) {
+            text += &comment(key);
+        }
+        text += line;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn comment(key: &Key) -> String {
+    let mut words: Vec<String> = key.meaning.lines().map(str::to_owned).collect();
+    match &key.values {
+        Values::Section => {}
+        Values::Choice(choices) => {
+            for (name, meaning) in choices {
+                words.push(format!("\"{name}\": {meaning}"));
+            }
+        }
+        values => {
+            let last = words.last_mut().map(|last| last.pop()).is_some();
+            let about = format!(" ({values}; default {}).", default(key));
+            match words.last_mut().filter(|_| last) {
+                Some(last) => last.push_str(&about),
+                None => words.push(about),
+            }
+        }
+    }
+    words.extend(idle(key));
+    words.iter().map(|words| wrapped(words, "# ", "# ")).collect()
+}
+
+/// The default as TOML writes it.
+fn default(key: &Key) -> String {
+    match &key.default {
+        None | Some(serde_json::Value::Null) => "not set".to_owned(),
+        Some(value) => value.to_string(),
+    }
+}
+
+/// Where the key changes nothing.
+fn idle(key: &Key) -> Option<String> {
+    let reasons = reasons(&key.name);
+    (!reasons.is_empty()).then(|| format!("Has no effect where {}.", reasons.join(", or where ")))
+}
+
+/// Lines of at most [`WIDTH`] columns, the first after `first`, the others after `rest`.
+fn wrapped(words: &str, first: &str, rest: &str) -> String {
+    let mut text = String::new();
+    let mut line = first.to_owned();
+    let mut is_begun = false;
+    for word in words.split_whitespace() {
+        if is_begun && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            text += line.trim_end();
+            text.push('\n');
+            line = rest.to_owned();
+            is_begun = false;
+        }
+        if is_begun {
+            line.push(' ');
+        }
+        line += word;
+        is_begun = true;
+    }
+    text + &line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_explained_with_values_default_and_where_it_has_no_effect() {
+        let text = explain(Some("training.schedule.scale")).expect("a key");
+        assert!(text.starts_with("training.schedule.scale\n    "), "{text}");
+        assert!(text.contains("Values: a number above 0."), "{text}");
+        assert!(text.contains("Default: 1.0."), "{text}");
+        assert!(text.contains("Has no effect where training.schedule.kind is not"), "{text}");
+        let section = explain(Some("training.schedule")).expect("a section");
+        assert!(section.starts_with("[training.schedule]\n") && section.contains("warmup\n"));
+        let error = explain(Some("lr")).expect_err("no key").to_string();
+        assert!(error.contains("`training.schedule.learning_rate`"), "{error}");
+        assert!(explain(Some("xyz")).is_err());
+        let all = explain(None).expect("all");
+        assert!(keys().iter().all(|key| all.contains(&key.name)));
+        assert!(all.lines().all(|line| line.chars().count() <= WIDTH));
+    }
+
+    #[test]
+    fn a_recipe_with_comments_is_the_same_recipe() {
+        let mut config = RunConfig::default();
+        config.data.train = serde_json::from_value(serde_json::json!([
+            { "source": "a", "target": "b" }, { "stem": "c", "tag": "<c>" }
+        ]))
+        .expect("corpora");
+        let text = annotated(&config).expect("TOML");
+        assert_eq!(toml::from_str::<RunConfig>(&text).expect("a recipe"), config);
+        for key in keys().iter().filter(|key| key.default.as_ref().is_some_and(|v| !v.is_null())) {
+            let first = key.meaning.split_whitespace().next().unwrap_or_default();
+            assert!(text.contains(&format!("# {first}")), "{key:?}");
+        }
+    }
+}

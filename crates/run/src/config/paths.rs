@@ -1,0 +1,150 @@
+//! What the paths of a configuration are relative to.
+//!
+//! A path in a recipe is relative to the recipe, one on the command line to the current folder. A
+//! run stores them whole, so that its commands work from any folder; what lies in the run itself is
+//! relative to the run, which may be moved.
+
+use std::path::{Component, Path, PathBuf};
+
+use taper_data::{Corpora, DataConfig};
+use toml::{Table, Value};
+
+/// Keys of [data] that are a path.
+const PATHS: [&[&str]; 3] = [&["dir"], &["tokenizer", "path"], &["tokenizer", "target_path"]];
+
+/// Keys of [data] that are corpora, and the keys of a corpus that are a path.
+const CORPORA: [&str; 3] = ["train", "validation", "test"];
+const OF_CORPUS: [&str; 3] = ["source", "target", "file"];
+
+/// Makes the relative paths of `table` absolute, from `base`.
+pub(super) fn resolve(table: &mut Table, base: &Path) {
+    let Some(data) = table.get_mut("data").and_then(Value::as_table_mut) else { return };
+    for path in PATHS {
+        let (last, sections) = (path[path.len() - 1], &path[..path.len() - 1]);
+        let section = sections
+            .iter()
+            .try_fold(&mut *data, |table, name| table.get_mut(*name).and_then(Value::as_table_mut));
+        if let Some(value) = section.and_then(|section| section.get_mut(last)) {
+            resolve_value(value, base);
+        }
+    }
+    resolve_corpora(data, base);
+}
+
+/// Makes the relative paths of corpora absolute, from `base`; other keys of [data] stay.
+pub(super) fn resolve_corpora(data: &mut Table, base: &Path) {
+    for key in CORPORA {
+        let corpora = match data.get_mut(key) {
+            Some(Value::Array(several)) => several.as_mut_slice(),
+            Some(one) => std::slice::from_mut(one),
+            None => continue,
+        };
+        for corpus in corpora.iter_mut().filter_map(Value::as_table_mut) {
+            for key in OF_CORPUS {
+                if let Some(value) = corpus.get_mut(key) {
+                    resolve_value(value, base);
+                }
+            }
+        }
+    }
+}
+
+fn resolve_value(value: &mut Value, base: &Path) {
+    if let Value::String(path) = value
+        && !path.is_empty()
+        && let Some(whole) = absolute(base, Path::new(path)).to_str()
+    {
+        *path = whole.to_owned();
+    }
+}
+
+/// `path` from `base`, without `.` and, where it leads to the same place, without `..`.
+pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
+    let whole = std::path::absolute(base.join(path)).unwrap_or_else(|_| base.join(path));
+    let mut plain = PathBuf::new();
+    for part in whole.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    // The folder above a symbolic link is not the one above what it leads to.
+    match (plain.canonicalize(), whole.canonicalize()) {
+        (Ok(left), Ok(right)) if left != right => whole,
+        (Err(_), Ok(_)) => whole,
+        _ => plain,
+    }
+}
+
+/// `path`, which is relative to the current folder, as it is seen from `folder`; whole where one of
+/// them is not there.
+pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
+    let here = Path::new("");
+    if path.is_absolute() || folder == here {
+        return path.to_owned();
+    }
+    let (Ok(from), Ok(to)) = (folder.canonicalize(), path.canonicalize()) else {
+        return absolute(here, path);
+    };
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(common).map(|_| Component::ParentDir);
+    let seen: PathBuf = up.chain(to.components().skip(common)).collect();
+    if seen == here { PathBuf::from(".") } else { seen }
+}
+
+/// `data` with the paths of corpora that lie in the folder `from` as they are from `to`.
+pub(crate) fn moved(data: &DataConfig, from: &Path, to: &Path) -> DataConfig {
+    let mut data = data.clone();
+    let splits: [&mut Corpora; 3] = [&mut data.train, &mut data.validation, &mut data.test];
+    for path in splits.into_iter().flat_map(Corpora::paths_mut) {
+        if let Ok(inside) = path.strip_prefix(from) {
+            *path = to.join(inside);
+        }
+    }
+    data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_relative_to_the_base_and_names_are_not_paths() {
+        let mut table: Table = "data = { dir = 'corpus', train = [{ source = 'a/x.txt', target = '/b.txt' }, 'stem'], test = { file = '../t.tsv' }, tokenizer = { path = './t.json' } }"
+            .parse()
+            .expect("TOML");
+        resolve(&mut table, Path::new("/recipes/mine"));
+        let data = &table["data"];
+        assert_eq!(data["dir"].as_str(), Some("/recipes/mine/corpus"));
+        assert_eq!(data["train"][0]["source"].as_str(), Some("/recipes/mine/a/x.txt"));
+        assert_eq!(data["train"][0]["target"].as_str(), Some("/b.txt"));
+        assert_eq!(data["train"][1].as_str(), Some("stem"));
+        assert_eq!(data["test"]["file"].as_str(), Some("/recipes/t.tsv"));
+        assert_eq!(data["tokenizer"]["path"].as_str(), Some("/recipes/mine/t.json"));
+    }
+
+    #[test]
+    fn what_is_seen_from_a_folder_leads_back() {
+        let seen = |folder: &str, path: &str| seen_from(Path::new(folder), Path::new(path));
+        assert_eq!(seen("", "text"), Path::new("text"));
+        assert_eq!(seen("src", "/text"), Path::new("/text"));
+        assert_eq!(seen("src", "tests"), Path::new("../tests"));
+        assert_eq!(seen("src/config", "src"), Path::new(".."));
+        assert_eq!(seen("src", "src"), Path::new("."));
+    }
+
+    #[test]
+    fn what_lies_in_a_run_moves_with_it() {
+        let file = |path: &str| {
+            let corpus = taper_data::Corpus { source: path.into(), ..Default::default() };
+            DataConfig { validation: (&corpus).into(), ..DataConfig::default() }
+        };
+        let (inside, outside) = (file("/runs/a/text/x"), file("/text/x"));
+        let (from, to) = (Path::new("/runs/a"), Path::new(""));
+        assert_eq!(moved(&inside, from, to), file("text/x"));
+        assert_eq!(moved(&outside, from, to), outside);
+    }
+}

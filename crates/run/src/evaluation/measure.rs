@@ -1,0 +1,73 @@
+//! A trained run, measured on splits of its data.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::TestSetResult;
+use crate::config::RunConfig;
+use crate::event::{RunEvent, RunObserver};
+use crate::folder::RunFolder;
+use crate::loaded_run::{LoadSettings, LoadedRun};
+use crate::tasks::{TaskModel, with_model};
+
+/// What a run was measured to be.
+#[derive(Debug)]
+pub struct Evaluation {
+    /// The checkpoint whose weights were used.
+    pub checkpoint: PathBuf,
+    /// Its step.
+    pub step: u64,
+    /// The settings that the results depend on, beside the model: an object.
+    pub settings: Value,
+    /// One for each split.
+    pub results: Vec<TestSetResult>,
+}
+
+/// Measures the run at `root` on `splits`, or else on its test sets; `change` may set another
+/// search. The observer is told of each result as it comes.
+///
+/// # Errors
+/// When there is no split, one cannot be read, or the run cannot be loaded.
+pub fn evaluate(
+    root: &Path,
+    load: &LoadSettings,
+    splits: &[String],
+    change: impl FnOnce(&mut RunConfig) -> Result<()>,
+    observer: &mut dyn RunObserver,
+) -> Result<Evaluation> {
+    let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
+    with_model!(task, M => {
+        let mut run = LoadedRun::<M>::open(root, load)?;
+        change(&mut run.config)?;
+        measure(run, splits, observer)
+    })
+}
+
+fn measure<M: TaskModel>(
+    run: LoadedRun<M>,
+    splits: &[String],
+    observer: &mut dyn RunObserver,
+) -> Result<Evaluation> {
+    let splits = match splits {
+        [] => M::test_sets(&run.config),
+        named => named.to_vec(),
+    };
+    if splits.is_empty() {
+        bail!("the run has no test sets (data.test is empty): name a split with --split");
+    }
+    for split in &splits {
+        // Better now than after the others.
+        M::require_test_set(&run.config, split)?;
+    }
+    let LoadedRun { config, tokenizers, model, checkpoint, state } = run;
+    observer.observe(&RunEvent::Measuring { checkpoint: &checkpoint, step: state.step })?;
+    let mut results = Vec::with_capacity(splits.len());
+    for split in &splits {
+        let result = model.test(split, &config, &tokenizers, observer)?;
+        observer.observe(&RunEvent::Measured(&result))?;
+        results.push(result);
+    }
+    Ok(Evaluation { checkpoint, step: state.step, settings: M::measured_by(&config), results })
+}

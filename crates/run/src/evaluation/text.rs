@@ -1,0 +1,97 @@
+//! How well a language model predicts a text.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use taper_data::{TextBlocks, Tokenizer};
+use taper_model::LanguageModel;
+use taper_trainer::evaluate;
+
+use crate::config::RunConfig;
+use crate::training::packed;
+
+/// A text that a language model has read, block after block.
+///
+/// Each token but the first is predicted once, from those before it in its block. The perplexity of
+/// words, characters and bytes follows from the same sum, so that models with other tokens can be
+/// compared; words are what white space divides.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReadTestSet {
+    /// The split's name.
+    pub split: String,
+    /// Tokens that were predicted.
+    pub tokens: u64,
+    /// Tokens of the text that are `<unk>`.
+    pub unknown: u64,
+    /// Mean negative log-likelihood of a token, in nats.
+    pub loss: f64,
+    /// The same of a character, in nats.
+    pub loss_per_character: f64,
+    /// `exp(loss)`.
+    pub perplexity: f64,
+    /// Of a word.
+    pub perplexity_per_word: f64,
+    /// Of a character.
+    pub perplexity_per_character: f64,
+    /// Of a byte in UTF-8.
+    pub perplexity_per_byte: f64,
+    /// The share of tokens that the model found likeliest.
+    pub accuracy: f64,
+}
+
+impl ReadTestSet {
+    /// Has `model` read a split; without one, what `data.text.hold_out` takes of the training text.
+    ///
+    /// # Errors
+    /// When the text cannot be read, or is empty.
+    pub fn of(
+        split: Option<&str>,
+        config: &RunConfig,
+        tokenizer: &Tokenizer,
+        model: &LanguageModel,
+    ) -> Result<Self> {
+        let mut blocks = TextBlocks::open(&config.data, tokenizer, split)?;
+        let batches = blocks.by_ref().map(|batch| Ok(packed(batch?)));
+        let measured = evaluate(model, batches, 0.0);
+        blocks.require_text()?;
+        let measured = measured.with_context(|| format!("split {:?}", blocks.report().split))?;
+        let report = blocks.report();
+        let total = measured.nll * measured.tokens as f64;
+        let per = |count: u64| total / count.max(1) as f64;
+        Ok(Self {
+            split: report.split.clone(),
+            tokens: measured.tokens,
+            unknown: report.unknown,
+            loss: measured.nll,
+            loss_per_character: per(report.characters),
+            perplexity: measured.perplexity,
+            perplexity_per_word: per(report.words).exp(),
+            perplexity_per_character: per(report.characters).exp(),
+            perplexity_per_byte: per(report.bytes).exp(),
+            accuracy: measured.accuracy,
+        })
+    }
+
+    /// The lines that a reader wants.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let unknown = match self.unknown {
+            0 => String::new(),
+            count => format!(", {count} of them <unk>"),
+        };
+        vec![
+            format!("{} ({} tokens{unknown})", self.split, self.tokens),
+            format!(
+                "  loss         {:.4} nats a token, {:.4} a character; {:.2} % of tokens right",
+                self.loss,
+                self.loss_per_character,
+                100.0 * self.accuracy
+            ),
+            format!(
+                "  perplexity   {:.3} a token, {:.3} a word, {:.3} a character, {:.3} a byte",
+                self.perplexity,
+                self.perplexity_per_word,
+                self.perplexity_per_character,
+                self.perplexity_per_byte
+            ),
+        ]
+    }
+}

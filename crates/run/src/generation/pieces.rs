@@ -1,0 +1,83 @@
+//! Text as its tokens come.
+
+use taper_data::{END, Result, Tokenizer};
+
+/// What the tokenizer writes for bytes that are no character yet.
+const INCOMPLETE: char = '\u{fffd}';
+
+/// The tokens of a growing text, of which some have become text already. A token may be a part of
+/// a character, and how it is written may depend on the one before it.
+#[derive(Debug, Clone)]
+pub(super) struct Pieces {
+    /// The tokens from which the next piece is written: the last that were written, and those after
+    /// them.
+    tokens: Vec<u32>,
+    /// How many of them have been written.
+    written: usize,
+}
+
+impl Pieces {
+    /// Text that follows a prompt.
+    pub(super) fn after(prompt: &[u32]) -> Self {
+        let tokens = prompt[prompt.len().saturating_sub(1)..].to_vec();
+        Self { written: tokens.len(), tokens }
+    }
+
+    /// Adds a token, and gives the text that is complete with it.
+    pub(super) fn push(&mut self, token: u32, tokenizer: &Tokenizer) -> Result<String> {
+        if token != END {
+            self.tokens.push(token);
+        }
+        let text =
+            continuation(&self.tokens[..self.written], &self.tokens[self.written..], tokenizer)?;
+        // At the end what is incomplete is written as it is.
+        if text.is_empty() || (text.ends_with(INCOMPLETE) && token != END) {
+            return Ok(String::new());
+        }
+        self.tokens.drain(..self.written);
+        self.written = self.tokens.len();
+        Ok(text)
+    }
+}
+
+/// The text that `tokens` add to those `before`.
+pub(super) fn continuation(
+    before: &[u32],
+    tokens: &[u32],
+    tokenizer: &Tokenizer,
+) -> Result<String> {
+    let (beginning, all) =
+        (tokenizer.decode(before)?, tokenizer.decode(&[before, tokens].concat())?);
+    Ok(match all.strip_prefix(&beginning) {
+        Some(rest) => rest.to_owned(),
+        // The prompt ended within a character.
+        None => tokenizer.decode(tokens)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_data::{TokenizerConfig, TokenizerKind};
+
+    #[test]
+    fn pieces_are_the_text_and_never_half_a_character() {
+        let text = "the sea, the seä and 日本 of the sea ";
+        for kind in [TokenizerKind::Bytes, TokenizerKind::Char] {
+            let config =
+                TokenizerConfig { kind, vocabulary_size: 270, ..TokenizerConfig::default() };
+            let texts = (0..9).map(|_| Ok(text.to_owned()));
+            let tokenizer = Tokenizer::train(&config, false, false, texts).expect("trained");
+            let ids = tokenizer.encode(text).expect("encoded");
+            let (prompt, rest) = ids.split_at(3);
+            let mut pieces = Pieces::after(prompt);
+            let mut written = tokenizer.decode(prompt).expect("text");
+            for &id in rest.iter().chain(&[END]) {
+                let piece = pieces.push(id, &tokenizer).expect("text");
+                assert!(!piece.contains(INCOMPLETE), "{piece:?}");
+                written += &piece;
+            }
+            assert_eq!(written, text, "{kind:?}");
+        }
+    }
+}

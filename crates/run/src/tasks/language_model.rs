@@ -1,0 +1,112 @@
+//! Language modelling: a decoder measured by how well it predicts each token of a text.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use candle_core::{DType, Device};
+use serde_json::Value;
+use taper_data::{BatchingConfig, Corpus, Dataset, Task, TokenizerPair};
+use taper_model::{Cost, LanguageModel, ModelError};
+use taper_trainer::{BoxError, Scores, Validate, evaluate};
+
+use super::{TaskModel, Vocabularies};
+use crate::config::RunConfig;
+use crate::evaluation::{ReadTestSet, TestSetResult};
+use crate::event::RunObserver;
+use crate::training::in_order;
+
+impl TaskModel for LanguageModel {
+    const TASK: Task = Task::LanguageModel;
+
+    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
+        Self::cost_of(&config.model, vocabulary, device)
+    }
+
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        seed: Option<u64>,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Self, ModelError> {
+        match seed {
+            Some(seed) => Self::new(&config.model, vocabulary, seed, device, dtype),
+            None => Self::blank(&config.model, vocabulary, device, dtype),
+        }
+    }
+
+    fn validation(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        _tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>> {
+        let batching = config.data.batching.clone();
+        let label_smoothing = config.training.label_smoothing;
+        Ok(Box::new(Validation { dataset, batching, label_smoothing }))
+    }
+
+    /// The test splits, or else what is validated on.
+    fn test_sets(config: &RunConfig) -> Vec<String> {
+        let data = &config.data;
+        if !data.test.is_empty() {
+            data.test.iter().map(Corpus::name).collect()
+        } else if !data.validation.is_empty() {
+            vec![data.validation.name()]
+        } else if data.text.hold_out > 0.0 {
+            vec![HELD_OUT.to_owned()]
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn shorter_rows(positions: usize) -> String {
+        format!("data.text.block_length = {positions}")
+    }
+
+    fn measured_by(config: &RunConfig) -> Value {
+        serde_json::json!({ "block_length": config.data.text.block_length })
+    }
+
+    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
+        let data = &config.data;
+        match held_out(config, split) {
+            Some(split) => Task::LanguageModel.files(data, &data.split(split))?,
+            None => Task::LanguageModel.files(data, &data.train)?,
+        };
+        Ok(())
+    }
+
+    fn test(
+        &self,
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        _observer: &mut dyn RunObserver,
+    ) -> Result<TestSetResult> {
+        let result = ReadTestSet::of(held_out(config, split), config, tokenizers.target(), self)?;
+        Ok(TestSetResult::Read(result))
+    }
+}
+
+/// What `data.text.hold_out` takes of the training text, as a split.
+const HELD_OUT: &str = "held-out";
+
+/// The split of this name; none for what is held out of the training text.
+fn held_out<'a>(config: &RunConfig, split: &'a str) -> Option<&'a str> {
+    let is_held_out = split == HELD_OUT && config.data.text.hold_out > 0.0;
+    (!is_held_out).then_some(split)
+}
+
+/// Measures a model on the whole validation text.
+struct Validation {
+    dataset: Arc<dyn Dataset>,
+    batching: BatchingConfig,
+    label_smoothing: f64,
+}
+
+impl Validate<LanguageModel> for Validation {
+    fn validate(&mut self, model: &LanguageModel, _step: u64) -> Result<Scores, BoxError> {
+        let batches = in_order(&self.dataset, &self.batching);
+        Ok(evaluate(model, batches, self.label_smoothing)?.scores())
+    }
+}

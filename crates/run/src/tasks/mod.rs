@@ -1,0 +1,158 @@
+//! What differs between the tasks of runs: which model is trained, and how it is measured.
+//!
+//! Everything else, from the run folder to the search for a batch that fits, is the same for all.
+//! [`TaskModel`] is what a task adds, and [`with_model`] the one place that names every model.
+
+mod language_model;
+mod translation;
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use candle_core::{DType, Device};
+use serde_json::Value;
+use taper_data::{Corpus, Dataset, Task, TokenizerPair};
+use taper_model::{Cost, Model, ModelError};
+use taper_trainer::Validate;
+
+use crate::checks::{device, memory};
+use crate::config::RunConfig;
+use crate::evaluation::TestSetResult;
+use crate::event::RunObserver;
+
+/// Sizes of the vocabularies of source and target; of one text, the same twice.
+pub type Vocabularies = (usize, usize);
+
+/// The sizes of the vocabularies of tokenizers.
+#[must_use]
+pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
+    (tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size())
+}
+
+/// A model as runs of its task have it.
+pub trait TaskModel: Model + Sized {
+    /// The task.
+    const TASK: Task;
+
+    /// What a model of `config` costs on `device`.
+    fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost;
+
+    /// A model with parameters drawn from `seed`, or without one to be loaded.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    fn build(
+        config: &RunConfig,
+        vocabularies: Vocabularies,
+        seed: Option<u64>,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Self, ModelError>;
+
+    /// What measures the model on the validation split.
+    ///
+    /// # Errors
+    /// When text cannot be read.
+    fn validation(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>>;
+
+    /// The setting that keeps rows to so many positions, as `key = value`.
+    fn shorter_rows(positions: usize) -> String;
+
+    /// The splits that the model is measured on unless others are named.
+    fn test_sets(config: &RunConfig) -> Vec<String> {
+        config.data.test.iter().map(Corpus::name).collect()
+    }
+
+    /// Refuses a test split that could not be scored once training is over.
+    ///
+    /// # Errors
+    /// When it is missing or unreadable.
+    fn require_test_set(config: &RunConfig, split: &str) -> Result<()>;
+
+    /// The settings that results of [`TaskModel::test`] depend on: an object.
+    fn measured_by(config: &RunConfig) -> Value;
+
+    /// Measures the model on a test split.
+    ///
+    /// # Errors
+    /// When the split cannot be read, or the model not be run on it.
+    fn test(
+        &self,
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        observer: &mut dyn RunObserver,
+    ) -> Result<TestSetResult>;
+}
+
+/// `$body`, in which `$model` is the type of the model of a task.
+macro_rules! with_model {
+    ($task:expr, $model:ident => $body:expr) => {
+        match $task {
+            taper_data::Task::Translation => {
+                type $model = taper_model::Transformer;
+                $body
+            }
+            taper_data::Task::LanguageModel => {
+                type $model = taper_model::LanguageModel;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use translation::ParallelText;
+pub(crate) use with_model;
+
+/// What a model of `config` costs on `device`, known before memory is taken for it.
+#[must_use]
+pub fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost {
+    with_model!(config.task, M => <M as TaskModel>::cost_of(config, vocabularies, device))
+}
+
+/// A model of `config` on `device`, with parameters drawn from `seed`, or without one to be loaded.
+///
+/// # Errors
+/// When the device cannot compute in the type that `config` names, or the model cannot be built.
+pub fn build_model<M: TaskModel>(
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    device: &Device,
+    seed: Option<u64>,
+) -> Result<M> {
+    let vocabularies = vocabularies(tokenizers);
+    let dtype = device::dtype(&config.dtype, device)?;
+    memory::require_weights(config, vocabularies)?;
+    M::build(config, vocabularies, seed, device, dtype).context("cannot build the model")
+}
+
+/// The model of a recipe, whatever its task, for vocabularies of these sizes: in f32 on the CPU.
+///
+/// # Errors
+/// As [`build_model`].
+pub fn build_any(config: &RunConfig, vocabularies: Vocabularies) -> Result<Box<dyn Model>> {
+    memory::require_weights(config, vocabularies)?;
+    let seed = Some(config.training.seed);
+    with_model!(config.task, M => {
+        let model = M::build(config, vocabularies, seed, &Device::Cpu, DType::F32);
+        Ok(Box::new(model.context("cannot build the model")?))
+    })
+}
+
+/// Refuses a run of another task than `wanted`.
+///
+/// # Errors
+/// With the command that is for its task.
+pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
+    if config.task == wanted {
+        return Ok(());
+    }
+    let instead = match config.task {
+        Task::Translation => "`taper translate` translates with it, `taper score` scores pairs",
+        Task::LanguageModel => "`taper generate` goes on with text, `taper evaluate` measures it",
+    };
+    bail!("the run's task is {}, and this command is for {wanted}: {instead}", config.task)
+}

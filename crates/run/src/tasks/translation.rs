@@ -1,0 +1,201 @@
+//! Translation: an encoder-decoder, measured by its loss and by the text that it makes.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use candle_core::{DType, Device};
+use serde_json::Value;
+use taper_data::{
+    BatchingConfig, Corpora, DataConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs,
+};
+use taper_decoding::{DecodingConfig, SamplingConfig};
+use taper_model::{Cost, ModelError, Transformer};
+use taper_trainer::{BoxError, Validate, evaluate};
+
+use super::{TaskModel, Vocabularies};
+use crate::config::{EvaluationConfig, RunConfig};
+use crate::evaluation::{TestSetResult, TextScores, TranslatedTestSet};
+use crate::event::RunObserver;
+use crate::training::in_order;
+use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
+
+impl TaskModel for Transformer {
+    const TASK: Task = Task::Translation;
+
+    fn cost_of(config: &RunConfig, (source, target): Vocabularies, device: &Device) -> Cost {
+        Self::cost_of(&config.model, source, target, device)
+    }
+
+    fn build(
+        config: &RunConfig,
+        (source, target): Vocabularies,
+        seed: Option<u64>,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Self, ModelError> {
+        match seed {
+            Some(seed) => Self::new(&config.model, source, target, seed, device, dtype),
+            None => Self::blank(&config.model, source, target, device, dtype),
+        }
+    }
+
+    fn validation(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>> {
+        Ok(Box::new(Validation::new(config, dataset, tokenizers)?))
+    }
+
+    fn shorter_rows(positions: usize) -> String {
+        // Room for `</s>`.
+        format!("data.cleaning.max_tokens = {}", positions.saturating_sub(1))
+    }
+
+    fn measured_by(config: &RunConfig) -> Value {
+        let decoding = for_the_best(&config.decoding);
+        serde_json::json!({
+            // None where translations are drawn.
+            "beam_size": (!decoding.sampling.is_active()).then_some(decoding.beam_size),
+            "length_penalty": decoding.length_penalty,
+            "decoding": decoding,
+        })
+    }
+
+    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
+        read_pairs(&config.data, config.data.split(split))?;
+        Ok(())
+    }
+
+    fn test(
+        &self,
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        observer: &mut dyn RunObserver,
+    ) -> Result<TestSetResult> {
+        let result = TranslatedTestSet::of(split, config, tokenizers, self, observer)?;
+        Ok(TestSetResult::Translated(Box::new(result)))
+    }
+}
+
+/// Measures a model on the validation split.
+struct Validation {
+    dataset: Arc<dyn Dataset>,
+    batching: BatchingConfig,
+    label_smoothing: f64,
+    text: ParallelText,
+    tokenizers: TokenizerPair,
+    settings: TranslationSettings,
+    evaluation: EvaluationConfig,
+}
+
+impl Validation {
+    /// Reads the text that will be decoded.
+    ///
+    /// # Errors
+    /// When the split cannot be read.
+    fn new(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        tokenizers: &TokenizerPair,
+    ) -> Result<Self> {
+        let text = if config.evaluation.validation_sentences == 0 {
+            ParallelText::default()
+        } else {
+            ParallelText::read(&config.data, &config.data.validation)?
+                .spread(config.evaluation.validation_sentences)
+        };
+        Ok(Self {
+            dataset,
+            batching: config.data.batching.clone(),
+            label_smoothing: config.training.label_smoothing,
+            text,
+            tokenizers: tokenizers.clone(),
+            settings: TranslationSettings {
+                decoding: DecodingConfig {
+                    beam_size: 1,
+                    n_best: 1,
+                    sampling: SamplingConfig::default(),
+                    ..config.decoding.clone()
+                },
+                ..TranslationSettings::of(config)
+            },
+            evaluation: config.scoring(),
+        })
+    }
+}
+
+impl Validate<Transformer> for Validation {
+    fn validate(
+        &mut self,
+        model: &Transformer,
+        _step: u64,
+    ) -> Result<taper_trainer::Scores, BoxError> {
+        let batches = in_order(&self.dataset, &self.batching);
+        let mut scores = evaluate(model, batches, self.label_smoothing)?.scores();
+        if !self.text.sources.is_empty() {
+            let translator = LineTranslator::of(model, &self.tokenizers, &self.settings);
+            let translations = translator.best(&self.text.sources, |_| {})?.texts;
+            let text = TextScores::new(&translations, &self.text.references, &self.evaluation)?;
+            scores.insert("bleu", text.bleu.score);
+            scores.insert("chrf", text.chrf.score);
+        }
+        Ok(scores)
+    }
+}
+
+/// The two sides of a split, line by line.
+#[derive(Debug, Clone, Default)]
+pub struct ParallelText {
+    /// What is translated.
+    pub sources: Vec<String>,
+    /// What it should become; lowercased where the recipe lowercases the data,
+    /// because the model cannot know better.
+    pub references: Vec<String>,
+}
+
+impl ParallelText {
+    /// Reads a split whole, every line kept.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(data: &DataConfig, split: impl Into<Corpora>) -> Result<Self> {
+        let mut text = Self::default();
+        for RawPair { source, target, .. } in read_pairs(data, split)? {
+            text.sources.push(source);
+            // As the normalizer does it, which may do more: the signature speaks of case alone.
+            text.references.push(if data.lowercase {
+                target.chars().flat_map(char::to_lowercase).collect()
+            } else {
+                target
+            });
+        }
+        Ok(text)
+    }
+
+    /// At most `count` pairs, evenly spread over the set.
+    pub fn spread(self, count: usize) -> Self {
+        let total = self.sources.len();
+        if total <= count {
+            return self;
+        }
+        let chosen = |lines: Vec<String>| -> Vec<String> {
+            (0..count).map(|index| lines[index * total / count].clone()).collect()
+        };
+        Self { sources: chosen(self.sources), references: chosen(self.references) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_keeps_pairs_together() {
+        let lines = |prefix: &str| (0..10).map(|i| format!("{prefix}{i}")).collect();
+        let text = ParallelText { sources: lines("s"), references: lines("t") }.spread(3);
+        assert_eq!(text.sources, ["s0", "s3", "s6"]);
+        assert_eq!(text.references, ["t0", "t3", "t6"]);
+    }
+}
