@@ -161,8 +161,8 @@ fn auto_finds_no_less_where_there_is_more() {
                 0
             }
         };
-        // What threads ask for when is not the same each time.
-        assert!(found as f64 >= 0.8 * before as f64, "{kibibytes}: {found} after {before}");
+        // Processes do not begin with the same memory to the byte.
+        assert!(found as f64 >= 0.95 * before as f64, "{kibibytes}: {found} after {before}");
         before = before.max(found);
         let said = stderr(&output);
         assert_eq!(

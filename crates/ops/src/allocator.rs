@@ -3,6 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// `mi_option_purge_delay` of mimalloc.h, the same number in its versions 2 and 3: milliseconds; −1
 /// is never.
@@ -53,6 +54,38 @@ pub fn spare_addresses() {
     }
 }
 
+/// Whether [`Explaining`] counts.
+static COUNTS: AtomicBool = AtomicBool::new(false);
+/// Bytes in use beyond those at the beginning of the count, and the most there were.
+static IN_USE: AtomicI64 = AtomicI64::new(0);
+static MOST_IN_USE: AtomicI64 = AtomicI64::new(0);
+
+/// What `work` returns, and the most bytes that it had in use at one time; nothing where
+/// [`Explaining`] is not the program's allocator.
+///
+/// What the process has resident also depends on which thread computed what, since each keeps what
+/// it freed. This does not, but for the little that threads take for themselves. One count goes on
+/// at a time.
+pub fn most_in_use<R>(work: impl FnOnce() -> R) -> (R, Option<u64>) {
+    IN_USE.store(0, Ordering::Relaxed);
+    MOST_IN_USE.store(0, Ordering::Relaxed);
+    COUNTS.store(true, Ordering::Relaxed);
+    let result = work();
+    COUNTS.store(false, Ordering::Relaxed);
+    let most = u64::try_from(MOST_IN_USE.load(Ordering::Relaxed)).unwrap_or(0);
+    (result, (most > 0).then_some(most))
+}
+
+/// Counts a change of the bytes in use, while something is counted.
+fn count(change: i64) {
+    if COUNTS.load(Ordering::Relaxed) {
+        let now = IN_USE.fetch_add(change, Ordering::Relaxed) + change;
+        if change > 0 {
+            MOST_IN_USE.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+}
+
 fn set_purge_delay(milliseconds: std::ffi::c_long) {
     // SAFETY: sets an option of the allocator, which it reads with atomic operations.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, milliseconds) };
@@ -68,21 +101,25 @@ pub struct Explaining<A>(pub A);
 // returns, unless it ends the process.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Explaining<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
         // SAFETY: as the caller promises.
         had(unsafe { self.0.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
         // SAFETY: as the caller promises.
         had(unsafe { self.0.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as i64 - layout.size() as i64);
         // SAFETY: as the caller promises.
         had(unsafe { self.0.realloc(memory, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
         // SAFETY: as the caller promises.
         unsafe { self.0.dealloc(memory, layout) }
     }

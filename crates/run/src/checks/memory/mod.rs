@@ -1,8 +1,8 @@
 //! Whether a recipe fits into memory, known before the first update.
 //!
 //! The largest batch that the recipe allows is tried: its loss and gradients are computed and
-//! dropped, and the system says how much memory that took. An estimate by formula would have to
-//! know every buffer of every operation; what is measured needs no upkeep. The estimate of
+//! dropped, and the allocator counts how much was in use. An estimate by formula would have to know
+//! every buffer of every operation; what is measured needs no upkeep. The estimate of
 //! [`crate::checks::cost`] only keeps the trial itself from exhausting the memory.
 
 mod system;
@@ -57,8 +57,7 @@ pub fn fit<M: TaskModel>(
         if needed > limit {
             let advice = match fitting {
                 Some(tokens) => {
-                    // The next process may take a tenth more for the same: it depends on which
-                    // thread computes what.
+                    // The next process may begin with some MiB more.
                     let advised = (tokens - tokens / 8).max(LEAST_TOKENS.min(tokens));
                     format!("set data.batching.max_tokens = {advised}, which fits, or \"auto\"")
                 }
