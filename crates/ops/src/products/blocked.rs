@@ -6,16 +6,13 @@
 
 use super::operand::{DEPTH, Line, Operand, PANEL, Results};
 use super::packed::Packed;
-use super::packing::{BLOCK_STEPS, Multiply, Packing};
+use super::packing::{Multiply, Packing};
 use super::{Finish, Threads};
 use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Panels of rows in a block: 256 rows, 256 KiB of the left operand in one part of bf16, 512 KiB in
-/// f32.
-const BLOCK_PANELS: usize = 256 / PANEL;
 /// Multiply-adds below which a second thread costs more than it brings.
 const WORTH_A_THREAD: usize = 1 << 20;
 
@@ -136,7 +133,7 @@ unsafe fn multiply(
         stride: to.stride,
     };
     let shared = to.values;
-    let blocks = left.panels().div_ceil(BLOCK_PANELS);
+    let blocks = left.panels().div_ceil(packing.block().0);
     let whole_rows = |rows: Range<usize>| {
         job.run(rows.clone(), 0..panels, &shared);
         let Some(finish) = finish else { return };
@@ -280,7 +277,7 @@ impl Job<'_> {
     /// The rows of some panels of the left operand times the columns of some of the right.
     fn run(&self, rows: Range<usize>, columns: Range<usize>, out: &Shared<f32>) {
         let (steps, step_lines) = (self.left.steps(), self.packing.step_lines());
-        let block_steps = BLOCK_STEPS.min(steps.max(1));
+        let block_steps = self.packing.block().1.min(steps.max(1));
         let multiply = Multiply::new(self.packing);
         with_scratch(&LEFT, rows.len() * block_steps * step_lines, |packed| {
             // A product over nothing still has to write its zeros.

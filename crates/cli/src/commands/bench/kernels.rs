@@ -137,6 +137,14 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
             }
         }
     }
+    // Ways of the same instructions have one peak: the highest of all, since a processor that comes
+    // from other work is not at its full rate at once.
+    let limits = ways.iter().map(|way| limit(way.0));
+    let limits: Vec<_> = limits.zip(&peaks).map(|(kernel, &peak)| (kernel, peak)).collect();
+    let highest = |kernel| {
+        limits.iter().filter(|(other, _)| *other == kernel).map(|one| one.1).fold(0.0, f64::max)
+    };
+    let peaks = limits.iter().map(|(kernel, _)| highest(*kernel));
     let of_way = |((way, peak), rates): ((&Way, f64), [f64; 3])| {
         let (kernel, dtype) = names(*way);
         std::array::from_fn::<_, 3, _>(|pass| Measurement {
