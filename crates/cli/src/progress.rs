@@ -301,6 +301,12 @@ fn report_next(run: &str, task: Task, scored: Option<bool>, ended: Option<(StopR
     if task == Task::LanguageModel {
         lines.push(format!("taper generate {run} --prompt TEXT   go on with a text"));
     }
+    if task == Task::MaskedLanguageModel {
+        lines.push(format!("taper train CONFIG --from {run}   make a classifier of it"));
+    }
+    if task == Task::Classification {
+        lines.push(format!("taper predict {run}            type texts, or pipe a file in"));
+    }
     lines.extend(scored.map(|scored| {
         let what = match scored {
             true => "score the test sets again, with other settings",

@@ -74,6 +74,24 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     assert_eq!(draw(&[]), drawn);
     let several = draw(&["--samples", "3"]);
     assert_eq!(several.split("---------------\n").count(), 3, "{several}");
+    // A text that is known by heart is likelier than another, alone and as a continuation.
+    workspace.write("texts", format!("{line}the quick lazy fox\n"));
+    let scored = workspace.succeed(&["score", "run", "--text", "texts", "--json"]);
+    let scores: Vec<serde_json::Value> =
+        scored.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let perplexity = |index: usize| scores[index]["perplexity"].as_f64().expect("a number");
+    assert!(perplexity(0) < 1.5 && perplexity(1) > 2.0, "{scored}");
+    assert_eq!(scores[1]["tokens"].as_array().map(Vec::len), Some(18));
+    workspace.write(
+        "choices",
+        "{\"prompt\": \"the quick \", \"choices\": [\"lazy\", \"brown\"], \"answer\": 1}\n",
+    );
+    let output = workspace.run(&["score", "run", "--choices", "choices"]);
+    assert!(stdout(&output).ends_with("\tbrown\n"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("right: 1 of 1"), "{}", stderr(&output));
+    workspace.write("choices", "{\"prompt\": \"the\", \"choices\": []}\n");
+    workspace.fail(&["score", "run", "--choices", "choices"], &["line 1", "nothing to choose"]);
+    workspace.fail(&["score", "run"], &["--text"]);
     // Without a prompt a line begins.
     let begun = workspace.run_with_input(&["generate", "run", "-n", "9"], b"");
     assert_eq!(stdout(&begun), "the quick\n");
@@ -95,6 +113,14 @@ fn a_resumed_run_is_one_that_was_never_interrupted() {
     // Threads change no bit either.
     workspace.succeed(&["train", "tiny.toml", "--run", "alone", "--set", "threads=1"]);
     workspace.same_end("whole", "alone", 12);
+    // A shape of 700 GB in f32, for which no memory is taken.
+    let shape = workspace.succeed(&["inspect", "--shape", "gpt3", "--tokens", "2048"]);
+    assert!(shape.contains("parameters   174,604,259,328"), "{shape}");
+    assert!(shape.contains("decoder.layers.95.feed_forward.up.weight"), "{shape}");
+    let shape = workspace.succeed(&["inspect", "--shape", "gpt1", "--json"]);
+    let shape: serde_json::Value = serde_json::from_str(&shape).expect("JSON");
+    assert_eq!(shape["layer"]["forward_flops"], 8_053_063_680_u64);
+    workspace.fail(&["inspect", "--shape", "gpt5"], &["--shape gpt5", "gpt2-xl"]);
     let inspected = workspace.succeed(&["inspect", "whole"]);
     assert!(inspected.contains("layers       2; width 32"), "{inspected}");
     let before = workspace.succeed(&["inspect", "tiny.toml"]);

@@ -34,6 +34,12 @@ impl Stream {
         self.ids.extend(row);
         self.lengths.push(self.ids.len() - before);
     }
+
+    /// Takes the last row away.
+    pub(crate) fn pop(&mut self) {
+        let length = self.lengths.pop().unwrap_or(0);
+        self.ids.truncate(self.ids.len() - length);
+    }
 }
 
 impl Batch {

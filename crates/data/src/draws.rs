@@ -26,6 +26,11 @@ impl Draws {
         Self { key }
     }
 
+    /// Draws of one of many things that have draws of their own, by two numbers.
+    pub(crate) fn within(self, first: u64, second: u64) -> Self {
+        Self::new(self.bits(first), second, 0)
+    }
+
     /// 64 random bits.
     pub(crate) fn bits(self, index: u64) -> u64 {
         finalise(self.key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1))))

@@ -213,3 +213,37 @@ fn a_cache_is_made_anew_when_the_text_or_a_setting_is_another() {
     let changes = Task::LanguageModel.corpus_changes(&config, &run).unwrap();
     assert!(changes.len() == 1 && changes[0].contains("text.txt"), "{changes:?}");
 }
+
+#[test]
+fn behind_a_barrier_each_row_is_of_one_document() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("text.txt"), lines(300)).unwrap();
+    let mut config = config(folder.path(), TokenizerKind::Char);
+    config.text.documents = Documents::Lines;
+    let of = |config: &DataConfig| {
+        let prepared = prepare(config).unwrap();
+        let in_order = BatchingConfig { shuffle: false, ..config.batching.clone() };
+        let validation = batches(prepared.validation.as_ref().unwrap(), &in_order, 1);
+        let tokenizer = prepared.tokenizers.target();
+        let read: Vec<Batch> =
+            TextBlocks::open(config, tokenizer, None).unwrap().collect::<Result<_>>().unwrap();
+        assert_eq!(read, validation);
+        [batches(&prepared.train, &config.batching, 1), validation]
+    };
+    let open = of(&config);
+    config.text.barrier = true;
+    let closed = of(&config);
+    for (open, closed) in open.iter().flatten().zip(closed.iter().flatten()) {
+        // The same tokens ask for the same ones.
+        assert_eq!(open.streams[0].ids, closed.streams[0].ids);
+        assert_eq!(open.answers, closed.answers);
+        assert_eq!(closed.indices.len(), closed.streams[0].lengths.len());
+        let mut rest = closed.streams[0].ids.as_slice();
+        for &length in &closed.streams[0].lengths {
+            let (row, others) = rest.split_at(length);
+            assert!(!row[1..].contains(&END), "a row goes on behind a document: {row:?}");
+            rest = others;
+        }
+    }
+    assert!(closed[0][0].examples() > open[0][0].examples());
+}

@@ -172,6 +172,20 @@ fn a_foreign_tokenizer_needs_the_special_ids() {
     std::fs::write(&path, json.replace("\"</s>\"", "\"<end>\"")).unwrap();
     let message = Tokenizer::load(&path).unwrap_err().to_string();
     assert!(message.contains("</s> must have id 3 but is absent"), "{message}");
+    // One of GPT-2's kind is for running text alone.
+    let gpt2 = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../run/tests/golden/gpt2/tokenizer.json");
+    let tokenizer = Tokenizer::load(&gpt2).unwrap();
+    assert!(!tokenizer.has_special_tokens());
+    assert_eq!(tokenizer.end() as usize, tokenizer.vocabulary_size() - 1);
+    let text = "<|endoftext|> and \"#$%\" are text";
+    let ids = tokenizer.encode(text).unwrap();
+    assert!(!ids.contains(&tokenizer.end()), "{ids:?}");
+    assert_eq!(tokenizer.decode(&[&ids[..], &[tokenizer.end()]].concat()).unwrap(), text);
+    let mut config = DataConfig::default();
+    config.tokenizer.path = Some(gpt2);
+    let message = TokenizerPair::train(&config).unwrap_err().to_string();
+    assert!(message.contains("<pad> must have id 0 but is absent"), "{message}");
     std::fs::write(&path, "{}").unwrap();
     let message = Tokenizer::load(&path).unwrap_err().to_string();
     assert!(message.contains("not a tokenizer.json"), "{message}");

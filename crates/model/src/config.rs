@@ -59,6 +59,8 @@ pub enum ActivationKind {
     Relu,
     /// `x · Φ(x)`, exact.
     Gelu,
+    /// The same by a hyperbolic tangent, as GPT-2 approximates it.
+    GeluTanh,
     /// `x · σ(x)`.
     Swish,
 }
@@ -68,6 +70,7 @@ impl From<ActivationKind> for taper_ops::Activation {
         match kind {
             ActivationKind::Relu => Self::Relu,
             ActivationKind::Gelu => Self::Gelu,
+            ActivationKind::GeluTanh => Self::GeluTanh,
             ActivationKind::Swish => Self::Swish,
         }
     }

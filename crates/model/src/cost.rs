@@ -18,6 +18,8 @@ pub(crate) struct PartCost {
     pub(crate) parameters: f64,
     /// Forward arithmetic for one token: two operations for each weight of a matrix that it meets.
     pub(crate) flops: f64,
+    /// Forward arithmetic for one query and one key that it may see.
+    pub(crate) pair_flops: f64,
     /// Scalars that are kept of one token for the backward pass, at most.
     pub(crate) kept: f64,
 }
@@ -27,12 +29,23 @@ impl PartCost {
     pub(crate) fn linear(inputs: usize, outputs: usize, biases: bool) -> Self {
         let (inputs, outputs) = (inputs as f64, outputs as f64);
         let bias = if biases { outputs } else { 0.0 };
-        Self { parameters: inputs * outputs + bias, flops: 2.0 * inputs * outputs, kept: outputs }
+        Self {
+            parameters: inputs * outputs + bias,
+            flops: 2.0 * inputs * outputs,
+            kept: outputs,
+            ..Self::default()
+        }
     }
 
     /// Parameters that no token is multiplied with: tables, and the scales of norms.
     pub(crate) fn table(rows: usize, width: usize) -> Self {
         Self { parameters: rows as f64 * width as f64, ..Self::default() }
+    }
+
+    /// Scores of all heads, whose widths sum to `width`, and the sums of values that they weigh: a
+    /// multiplication and an addition each.
+    pub(crate) fn scores(width: usize) -> Self {
+        Self { pair_flops: 4.0 * width as f64, ..Self::default() }
     }
 
     /// Keeps this many scalars of a token besides.
@@ -48,6 +61,7 @@ impl Add for PartCost {
         Self {
             parameters: self.parameters + other.parameters,
             flops: self.flops + other.flops,
+            pair_flops: self.pair_flops + other.pair_flops,
             kept: self.kept + other.kept,
         }
     }
@@ -61,6 +75,7 @@ impl Mul<usize> for PartCost {
         Self {
             parameters: times * self.parameters,
             flops: times * self.flops,
+            pair_flops: times * self.pair_flops,
             kept: times * self.kept,
         }
     }
@@ -79,6 +94,36 @@ pub struct Cost {
     pub parameters: u64,
     /// What a token costs in each of the streams that the model reads, in their order.
     pub streams: Vec<StreamCost>,
+}
+
+/// What a layer of a stack costs, by formula.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerCost {
+    /// Trained scalars.
+    pub parameters: u64,
+    /// Forward arithmetic of the matrix products for one token.
+    pub forward_flops: u64,
+    /// Forward arithmetic of self-attention for one query and one key.
+    pub pair_flops: u64,
+}
+
+impl LayerCost {
+    pub(crate) fn of(part: PartCost) -> Self {
+        Self {
+            parameters: part.parameters as u64,
+            forward_flops: part.flops as u64,
+            pair_flops: part.pair_flops as u64,
+        }
+    }
+
+    /// Forward arithmetic for a sequence of so many tokens, each with each: what a counter of the
+    /// products of a dense implementation gives, whatever a causal mask hides.
+    #[must_use]
+    pub fn forward_flops_of(&self, tokens: usize) -> u64 {
+        let tokens = tokens as u64;
+        let of_pairs = self.pair_flops.saturating_mul(tokens).saturating_mul(tokens);
+        self.forward_flops.saturating_mul(tokens).saturating_add(of_pairs)
+    }
 }
 
 /// What one token of a stream costs.

@@ -2,7 +2,9 @@
 //! a text is predicted from those before it.
 
 use crate::config::{ModelConfig, Tied};
-use crate::cost::{Cost, PartCost};
+use crate::cost::{Cost, LayerCost, PartCost};
+use crate::inference::in_blocks;
+use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::{Stack, StackKind};
@@ -42,7 +44,8 @@ impl LanguageModel {
         device: &Device,
         compute: DType,
     ) -> Result<Self, ModelError> {
-        Self::build(config, vocabulary, Some(seed), device, compute)
+        let store = ParameterStore::new(device);
+        Self::build(config, vocabulary, Some(seed), store, compute)
     }
 
     /// As [`LanguageModel::new`] with every parameter zero, to be loaded.
@@ -55,18 +58,27 @@ impl LanguageModel {
         device: &Device,
         compute: DType,
     ) -> Result<Self, ModelError> {
-        Self::build(config, vocabulary, None, device, compute)
+        Self::build(config, vocabulary, None, ParameterStore::new(device), compute)
+    }
+
+    /// The names and shapes of the parameters of such a model, for which no memory is taken.
+    ///
+    /// # Errors
+    /// When the configuration is impossible.
+    pub fn outline(config: &ModelConfig, vocabulary: usize) -> Result<ParameterStore, ModelError> {
+        let store = ParameterStore::outline(&Device::Cpu);
+        Ok(Self::build(config, vocabulary, None, store, DType::F32)?.store)
     }
 
     fn build(
         config: &ModelConfig,
         vocabulary: usize,
         seed: Option<u64>,
-        device: &Device,
+        mut store: ParameterStore,
         compute: DType,
     ) -> Result<Self, ModelError> {
         config.validate(true)?;
-        let mut store = ParameterStore::new(device);
+        let device = &store.device().clone();
         // Where the products alone are rounded, everything else is in f32.
         let products = Products::of(compute, device);
         let compute = if products == Products::Bf16 { DType::F32 } else { compute };
@@ -93,6 +105,12 @@ impl LanguageModel {
             + layers
             + Head::cost(config, vocabulary, device);
         Cost::of([("text", parts)])
+    }
+
+    /// What one of its layers costs.
+    #[must_use]
+    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::DecoderOnly))
     }
 
     /// The shape of the model.
@@ -129,6 +147,39 @@ impl LanguageModel {
     /// When the width is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
         Ok(self.output.logits(hidden, pass)?)
+    }
+
+    /// The natural logarithm of the probability of each of `answers`, one for each token of `text`,
+    /// after the tokens up to that one.
+    ///
+    /// # Errors
+    /// As [`LanguageModel::hidden`], and when there is not one answer for each token or one is not
+    /// in the vocabulary.
+    pub fn log_probabilities(
+        &self,
+        text: &Sequences,
+        answers: &[u32],
+    ) -> Result<Vec<f64>, ModelError> {
+        let rows = text.ids.len();
+        if answers.len() != rows || answers.iter().any(|&id| id as usize >= self.vocabulary) {
+            return Err(ModelError::Batch(format!(
+                "{rows} answers below {} are wanted for as many tokens, not {}",
+                self.vocabulary,
+                answers.len()
+            )));
+        }
+        let hidden = taper_ops::threads::in_pool(|| self.hidden(text, &Pass::evaluate()))?;
+        let mut found = Vec::with_capacity(rows);
+        let logits = |rows: &Tensor| self.logits(rows, &Pass::evaluate());
+        for block in in_blocks(hidden, rows, self.vocabulary, logits) {
+            for row in block?.to_vec2::<f32>()? {
+                let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let sum: f64 = row.iter().map(|&x| f64::from(x - highest).exp()).sum();
+                let answer = answers[found.len()] as usize;
+                found.push(f64::from(row[answer] - highest) - sum.ln());
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -30,11 +30,13 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod classifier;
 mod config;
 mod cost;
 mod inference;
 mod language_model;
 mod layers;
+mod masked;
 mod model;
 mod pass;
 mod sequences;
@@ -42,11 +44,13 @@ mod text_inference;
 mod translation;
 
 pub use batch::Batch;
+pub use classifier::TextClassifier;
 pub use config::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
-pub use cost::{Cost, StreamCost};
+pub use cost::{Cost, LayerCost, StreamCost};
 pub use inference::{DecodeState, Inference};
 pub use language_model::LanguageModel;
 pub use layers::positions;
+pub use masked::MaskedLanguageModel;
 pub use model::{LossOutput, Model, Objective};
 pub use pass::{AttentionRecord, Pass};
 pub use sequences::Sequences;

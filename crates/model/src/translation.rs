@@ -2,7 +2,8 @@
 //! target is written token by token.
 
 use crate::config::{ModelConfig, Tied};
-use crate::cost::{Cost, PartCost};
+use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::{Stack, StackKind};
@@ -59,7 +60,8 @@ impl Transformer {
         device: &Device,
         compute: DType,
     ) -> Result<Self, ModelError> {
-        Self::build(config, (vocab_source, vocab_target), Some(seed), device, compute)
+        let store = ParameterStore::new(device);
+        Self::build(config, (vocab_source, vocab_target), Some(seed), store, compute)
     }
 
     /// As [`Transformer::new`] with every parameter zero, to be loaded: drawing takes longer than
@@ -74,18 +76,32 @@ impl Transformer {
         device: &Device,
         compute: DType,
     ) -> Result<Self, ModelError> {
-        Self::build(config, (vocab_source, vocab_target), None, device, compute)
+        let store = ParameterStore::new(device);
+        Self::build(config, (vocab_source, vocab_target), None, store, compute)
+    }
+
+    /// The names and shapes of the parameters of such a model, for which no memory is taken.
+    ///
+    /// # Errors
+    /// When the configuration is impossible.
+    pub fn outline(
+        config: &ModelConfig,
+        vocab_source: usize,
+        vocab_target: usize,
+    ) -> Result<ParameterStore, ModelError> {
+        let store = ParameterStore::outline(&Device::Cpu);
+        Ok(Self::build(config, (vocab_source, vocab_target), None, store, DType::F32)?.store)
     }
 
     fn build(
         config: &ModelConfig,
         (vocab_source, vocab_target): (usize, usize),
         seed: Option<u64>,
-        device: &Device,
+        mut store: ParameterStore,
         compute: DType,
     ) -> Result<Self, ModelError> {
         config.validate(vocab_source == vocab_target)?;
-        let mut store = ParameterStore::new(device);
+        let device = &store.device().clone();
         // Where the products alone are rounded, everything else is in f32.
         let products = Products::of(compute, device);
         let compute = if products == Products::Bf16 { DType::F32 } else { compute };
@@ -151,6 +167,12 @@ impl Transformer {
             ("source", source_table + embedding + encoder + of_source),
             ("target", target_tables + embedding + decoder + head),
         ])
+    }
+
+    /// What a layer of the decoder costs.
+    #[must_use]
+    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::Decoder))
     }
 
     /// The shape of the model.

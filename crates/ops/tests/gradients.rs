@@ -23,8 +23,13 @@ fn layer_norm() {
 
 #[test]
 fn linear() {
-    for activation in [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Swish]
-    {
+    for activation in [
+        Activation::Identity,
+        Activation::Relu,
+        Activation::Gelu,
+        Activation::GeluTanh,
+        Activation::Swish,
+    ] {
         for rate in [0.0, 0.4] {
             let spec =
                 LinearSpec { activation, dropout: Dropout::new(rate, 77), ..Default::default() };

@@ -26,17 +26,24 @@ pub(crate) struct Evaluate {
     pub(crate) json: bool,
 }
 
-/// Arguments of `score`.
+/// Arguments of `score`: of one of its three kinds of text.
 #[derive(Debug, Args)]
 pub(crate) struct Score {
     /// Folder of the run
     pub(crate) run: PathBuf,
     /// Source sentences, one a line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) source: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "target")]
+    pub(crate) source: Option<PathBuf>,
     /// Their translations, one a line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) target: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "source")]
+    pub(crate) target: Option<PathBuf>,
+    /// Of a language model: texts, one a line; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "max_tokens"])]
+    pub(crate) text: Option<PathBuf>,
+    /// Of a language model: JSON lines with a `prompt` and its `choices`, of which it is told which
+    /// one the model would choose; with an `answer`, counted from 0, also how often it is right
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "text", "max_tokens"])]
+    pub(crate) choices: Option<PathBuf>,
     /// The most tokens of a line; a longer one is refused [default: the run's
     /// data.cleaning.max_tokens, the most it was trained on]
     #[arg(long, value_name = "N")]

@@ -32,7 +32,16 @@ pub(crate) struct Runs {
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     /// Folder of a run, or a recipe
-    pub(crate) target: PathBuf,
+    #[arg(required_unless_present = "shape")]
+    pub(crate) target: Option<PathBuf>,
+    /// A published model instead: gpt1, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3,
+    /// bert-base or bert-large
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "set"])]
+    pub(crate) shape: Option<String>,
+    /// Tokens of the sequence for which the arithmetic of a layer is counted [default: a block of a
+    /// language model, else 512]
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens: Option<usize>,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
     /// Print as JSON

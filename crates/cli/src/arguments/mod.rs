@@ -3,9 +3,11 @@
 mod bench;
 mod bleu;
 mod evaluate;
+mod exchange;
 mod generate;
 mod init;
 mod inspect;
+mod predict;
 mod search;
 mod tokenizer;
 mod train;
@@ -22,9 +24,11 @@ use taper_run::{LoadSettings, LoadedRun};
 pub(crate) use bench::{BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset};
 pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
 pub(crate) use evaluate::{Evaluate, Score};
+pub(crate) use exchange::{Export, Import};
 pub(crate) use generate::Generate;
 pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Runs};
+pub(crate) use predict::Predict;
 pub(crate) use search::{Control, Search};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 pub(crate) use train::{Resume, Train, TrainOutput};
@@ -68,8 +72,15 @@ pub(crate) enum Command {
     /// Find the beam, length penalty and length reward that translate the validation set best, and
     /// write them into the run
     Tune(Tune),
-    /// Log-probabilities that a run's model gives to existing translations
+    /// Log-probabilities that a run's model gives to existing translations, or a language model to
+    /// texts and to continuations to choose from
     Score(Score),
+    /// Label texts, with a run whose task is classification
+    Predict(Predict),
+    /// Make a run of a GPT-2 as the library Transformers keeps it in a folder
+    Import(Import),
+    /// Write a run's language model as a GPT-2 of the library Transformers
+    Export(Export),
     /// Score a translation against one or more references, as sacreBLEU does
     Bleu(Box<Bleu>),
     /// Measure speed and memory

@@ -1,9 +1,13 @@
 //! `taper inspect`: what a model is made of and what it costs.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use candle_core::Device;
+use serde::Serialize;
 use taper_data::{Task, TokenizerKind, TokenizerPair};
-use taper_model::Model;
+use taper_model::MaskedLanguageModel;
+use taper_ops::ParameterStore;
 use taper_trainer::Parent;
 
 use crate::arguments::Inspect;
@@ -14,53 +18,30 @@ use taper_run::checks::cost::{Cost, bytes, grouped, scaled};
 use taper_run::checks::device;
 use taper_run::config::{RunConfig, trained_with};
 use taper_run::require_unedited;
-use taper_run::tasks::{Vocabularies, build_any, vocabularies};
+use taper_run::shapes::published_shapes;
+use taper_run::tasks::{Vocabularies, layer_cost, outline, vocabularies};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Inspect) -> Result<()> {
-    let target = &arguments.target;
     let mut parent = None;
-    let (config, sizes) = if target.is_dir() {
-        let folder = RunFolder::open(target)?;
-        let config = folder.load_config(&arguments.overrides.set)?;
-        if let Some(state) = folder.last_state()? {
-            let written = folder.load_config(&[])?;
-            if let Some(trained) = trained_with(&state, &written)? {
-                require_unedited(&folder, &written, &trained)?;
-            }
-            parent = state.parent;
-        }
-        if !TokenizerPair::exists(target) {
-            bail!("{}: the run has no tokenizer.json", target.display());
-        }
-        let tokenizers = TokenizerPair::load(target)?;
-        (config, vocabularies(&tokenizers))
-    } else {
-        let config = RunConfig::load(target, &arguments.overrides.set)?;
-        let tokenizer = &config.data.tokenizer;
-        if tokenizer.path.is_some() || tokenizer.kind == TokenizerKind::Char {
-            let tokenizers = config.task.train_tokenizers(&config.data)?;
-            (config, vocabularies(&tokenizers))
-        } else {
-            // Before training, the vocabulary is as large as the recipe allows.
-            let size = tokenizer.vocabulary_size;
-            (config, (size, size))
-        }
+    let (config, sizes) = match (&arguments.shape, &arguments.target) {
+        (Some(name), _) => published(name)?,
+        (None, Some(target)) => of_target(target, arguments, &mut parent)?,
+        (None, None) => bail!("name a run, a recipe or a --shape"),
     };
-    let model = build_any(&config, sizes)?;
-    let device = device::open(&config.device)?;
+    let outline = outline(&config, sizes)?;
+    let device = match arguments.shape {
+        Some(_) => Device::Cpu,
+        None => device::open(&config.device)?,
+    };
     let cost = Cost::of(&config, sizes, &device);
+    let layer = Layer::of(&config, arguments.tokens);
     if arguments.json {
-        return print_json(&config, &device, model.as_ref(), &cost, sizes, parent.as_ref());
+        return print_json(&config, &device, &outline, (&cost, &layer), sizes, parent.as_ref());
     }
-    let name_width = model
-        .parameters()
-        .parameters()
-        .iter()
-        .map(|parameter| parameter.name().len())
-        .max()
-        .unwrap_or(0);
-    for parameter in model.parameters().parameters() {
+    let name_width =
+        outline.parameters().iter().map(|parameter| parameter.name().len()).max().unwrap_or(0);
+    for parameter in outline.parameters() {
         print_line(&format!(
             "{:name_width$}  {:>14}  {:>12}",
             parameter.name(),
@@ -69,10 +50,12 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
         ))?;
     }
     print_line("")?;
-    for line in summary(&config, sizes, &cost) {
+    for line in summary(&config, sizes, &cost, &layer) {
         print_line(&line)?;
     }
-    print_line(&format!("operations   {}", describe_operations(&device, &config.dtype)))?;
+    if arguments.shape.is_none() {
+        print_line(&format!("operations   {}", describe_operations(&device, &config.dtype)))?;
+    }
     if let Some(Parent { path, step, sha256 }) = &parent {
         print_line(&format!(
             "parent       first weights from {}, step {step}, sha256 {sha256}",
@@ -82,13 +65,97 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     Ok(())
 }
 
+/// A published shape, with the size of its vocabulary on both sides.
+fn published(name: &str) -> Result<(RunConfig, Vocabularies)> {
+    let shapes = published_shapes();
+    let Some(shape) = shapes.iter().find(|shape| shape.name == name) else {
+        let names: Vec<&str> = shapes.iter().map(|shape| shape.name).collect();
+        bail!("--shape {name}: expected {}", names.join(", "));
+    };
+    Ok((shape.config.clone(), (shape.vocabulary, shape.vocabulary)))
+}
+
+/// A run or a recipe, with the sizes of its vocabularies.
+fn of_target(
+    target: &Path,
+    arguments: &Inspect,
+    parent: &mut Option<Parent>,
+) -> Result<(RunConfig, Vocabularies)> {
+    if target.is_dir() {
+        let folder = RunFolder::open(target)?;
+        let config = folder.load_config(&arguments.overrides.set)?;
+        if let Some(state) = folder.last_state()? {
+            let written = folder.load_config(&[])?;
+            if let Some(trained) = trained_with(&state, &written)? {
+                require_unedited(&folder, &written, &trained)?;
+            }
+            *parent = state.parent;
+        }
+        if !TokenizerPair::exists(target) {
+            bail!("{}: the run has no tokenizer.json", target.display());
+        }
+        let tokenizers = TokenizerPair::load(target)?;
+        Ok((config, vocabularies(&tokenizers)))
+    } else {
+        let config = RunConfig::load(target, &arguments.overrides.set)?;
+        let tokenizer = &config.data.tokenizer;
+        if tokenizer.path.is_some() || tokenizer.kind == TokenizerKind::Char {
+            let tokenizers = config.task.train_tokenizers(&config.data)?;
+            Ok((config, vocabularies(&tokenizers)))
+        } else {
+            // Before training, the vocabulary is as large as the recipe allows.
+            let size = tokenizer.vocabulary_size;
+            Ok((config, (size, size)))
+        }
+    }
+}
+
+/// What a layer costs for a sequence.
+#[derive(Serialize)]
+struct Layer {
+    parameters: u64,
+    tokens: usize,
+    forward_flops: u64,
+}
+
+impl Layer {
+    fn of(config: &RunConfig, tokens: Option<usize>) -> Self {
+        let usual = match config.task {
+            Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
+            Task::Classification => config.data.labelled.max_tokens,
+            Task::Translation => 512,
+        };
+        let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config));
+        let forward_flops = cost.forward_flops_of(tokens);
+        Self { parameters: cost.parameters, tokens, forward_flops }
+    }
+}
+
+/// Trained scalars; of a masked language model also without its heads, as papers count them.
+fn parameters_line(config: &RunConfig, vocabulary: usize, parameters: u64) -> String {
+    let all = grouped(parameters);
+    if config.task != Task::MaskedLanguageModel {
+        return format!("parameters   {all}");
+    }
+    let body = MaskedLanguageModel::body_parameters(&config.model, vocabulary);
+    format!("parameters   {all}; {} of the encoder with a pooler", grouped(body))
+}
+
 /// What the model is and costs, as its task has it.
-fn summary(config: &RunConfig, (source, target): Vocabularies, cost: &Cost) -> [String; 5] {
+fn summary(
+    config: &RunConfig,
+    (source, target): Vocabularies,
+    cost: &Cost,
+    layer: &Layer,
+) -> [String; 6] {
     let shape = &config.model;
     let translates = config.task == Task::Translation;
-    let layers = match translates {
-        true => format!("{} encoder, {} decoder", shape.encoder_layers, shape.decoder_layers),
-        false => shape.decoder_layers.to_string(),
+    let layers = match config.task {
+        Task::Translation => {
+            format!("{} encoder, {} decoder", shape.encoder_layers, shape.decoder_layers)
+        }
+        Task::LanguageModel => shape.decoder_layers.to_string(),
+        Task::MaskedLanguageModel | Task::Classification => shape.encoder_layers.to_string(),
     };
     let (forward, training) =
         (scaled(cost.decoder_flops_per_token), scaled(cost.training_flops_per_token_pair));
@@ -101,7 +168,13 @@ fn summary(config: &RunConfig, (source, target): Vocabularies, cost: &Cost) -> [
             true => format!("vocabulary   {source} source, {target} target"),
             false => format!("vocabulary   {target}"),
         },
-        format!("parameters   {}", grouped(cost.parameters)),
+        parameters_line(config, target, cost.parameters),
+        format!(
+            "layer        {} parameters; {} tokens take {} FLOPs forward",
+            grouped(layer.parameters),
+            grouped(layer.tokens as u64),
+            grouped(layer.forward_flops)
+        ),
         match translates {
             true => format!(
                 "FLOPs        forward: {} a source token, {forward} a target token; training: {training} a pair of them",
@@ -122,13 +195,12 @@ fn summary(config: &RunConfig, (source, target): Vocabularies, cost: &Cost) -> [
 fn print_json(
     config: &RunConfig,
     device: &Device,
-    model: &dyn Model,
-    cost: &Cost,
+    outline: &ParameterStore,
+    (cost, layer): (&Cost, &Layer),
     (source, target): Vocabularies,
     parent: Option<&Parent>,
 ) -> Result<()> {
-    let parameters: Vec<_> = model
-        .parameters()
+    let parameters: Vec<_> = outline
         .parameters()
         .iter()
         .map(|parameter| {
@@ -143,6 +215,7 @@ fn print_json(
         "source_vocabulary": source,
         "target_vocabulary": target,
         "cost": cost,
+        "layer": layer,
         "operations": describe_operations(device, &config.dtype),
         "parent": parent,
         "parameters": parameters,

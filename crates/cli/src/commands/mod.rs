@@ -6,9 +6,11 @@ mod bleu;
 mod completions;
 mod config;
 mod evaluate;
+mod exchange;
 mod generate;
 mod init;
 mod inspect;
+mod predict;
 mod resume;
 mod runs;
 mod score;
@@ -39,6 +41,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Tune(arguments) => tune::run(arguments),
         Command::Score(arguments) => score::run(arguments),
+        Command::Predict(arguments) => predict::run(arguments),
+        Command::Import(arguments) => exchange::import(arguments),
+        Command::Export(arguments) => exchange::export(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
         Command::Bench(BenchCommand::Decode(arguments)) => bench::decode::run(arguments),
         Command::Bench(BenchCommand::Kernels(arguments)) => bench::kernels::run(arguments),

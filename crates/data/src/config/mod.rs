@@ -13,7 +13,7 @@ pub use columns::FieldsConfig;
 
 use crate::tasks::pairs::hold_out::HELD_OUT;
 use crate::tasks::pairs::reader::split_name;
-use crate::{Corpora, Error, Result, RunningTextConfig};
+use crate::{Corpora, Error, LabelledConfig, MaskedConfig, Result, RunningTextConfig};
 
 /// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many
 /// as it is asked for.
@@ -61,6 +61,10 @@ pub struct DataConfig {
     pub hub: HubConfig,
     /// How running text is cut, for language models.
     pub text: RunningTextConfig,
+    /// What masked language models are asked.
+    pub masked: MaskedConfig,
+    /// What classifiers are trained on.
+    pub labelled: LabelledConfig,
     /// Which pairs are left out.
     pub cleaning: CleaningConfig,
     /// How text becomes ids.
@@ -86,6 +90,8 @@ impl Default for DataConfig {
             fields: FieldsConfig::default(),
             hub: HubConfig::default(),
             text: RunningTextConfig::default(),
+            masked: MaskedConfig::default(),
+            labelled: LabelledConfig::default(),
             cleaning: CleaningConfig::default(),
             tokenizer: TokenizerConfig::default(),
             batching: BatchingConfig::default(),

@@ -17,6 +17,8 @@ use crate::{
     TokenizerPair,
 };
 
+pub(crate) mod labelled;
+pub(crate) mod masked;
 pub(crate) mod pairs;
 pub(crate) mod running_text;
 
@@ -29,6 +31,10 @@ pub enum Task {
     Translation,
     /// Each token of running text from those before it.
     LanguageModel,
+    /// Hidden tokens of running text from those on both sides.
+    MaskedLanguageModel,
+    /// The label of a text.
+    Classification,
 }
 
 impl fmt::Display for Task {
@@ -36,6 +42,8 @@ impl fmt::Display for Task {
         formatter.write_str(match self {
             Self::Translation => "translation",
             Self::LanguageModel => "language-model",
+            Self::MaskedLanguageModel => "masked-language-model",
+            Self::Classification => "classification",
         })
     }
 }
@@ -51,6 +59,8 @@ impl Task {
         match self {
             Self::Translation => pairs::prepare::validate(config),
             Self::LanguageModel => running_text::prepare::validate(config),
+            Self::MaskedLanguageModel => masked::prepare::validate(config),
+            Self::Classification => labelled::dataset::validate(config),
         }
     }
 
@@ -58,7 +68,8 @@ impl Task {
     pub fn holds_out(self, config: &DataConfig) -> bool {
         match self {
             Self::Translation => config.hold_out > 0,
-            Self::LanguageModel => config.text.hold_out > 0.0,
+            Self::LanguageModel | Self::MaskedLanguageModel => config.text.hold_out > 0.0,
+            Self::Classification => false,
         }
     }
 
@@ -83,7 +94,10 @@ impl Task {
     pub fn files(self, config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
         match self {
             Self::Translation => crate::split_files(config, split),
-            Self::LanguageModel => running_text::reader::files(config, split),
+            Self::LanguageModel | Self::MaskedLanguageModel => {
+                running_text::reader::files(config, split)
+            }
+            Self::Classification => labelled::reader::files(config, split),
         }
     }
 
@@ -96,6 +110,8 @@ impl Task {
         match self {
             Self::Translation => TokenizerPair::train(config),
             Self::LanguageModel => running_text::prepare::train_tokenizer(config),
+            Self::MaskedLanguageModel => masked::prepare::train_tokenizer(config),
+            Self::Classification => labelled::reader::train_tokenizer(config),
         }
     }
 
@@ -113,6 +129,8 @@ impl Task {
         match self {
             Self::Translation => crate::prepare_pairs(config, run).map(Prepared::of_any),
             Self::LanguageModel => crate::prepare_text(config, run).map(Prepared::of_any),
+            Self::MaskedLanguageModel => crate::prepare_masked(config, run).map(Prepared::of_any),
+            Self::Classification => crate::prepare_labelled(config, run).map(Prepared::of_any),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Text to ids and back, by the `tokenizers` library and its `tokenizer.json`.
 //!
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
-//! `<s>` 2, `</s>` 3. None of them is ever made from text, even from text that spells one.
+//! `<s>` 2, `</s>` 3. None of them is ever made from text, even from text that spells one. A
+//! tokenizer of GPT-2's kind has none of them but `<|endoftext|>`, which is then the end, and is for
+//! running text alone.
 
 use std::fmt;
 use std::path::Path;
@@ -27,6 +29,21 @@ pub const END: u32 = 3;
 /// The special tokens; the index of each is its id.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
 
+/// The tokens that encoders of texts have besides: what begins a row, what ends each of its texts,
+/// and what stands for a hidden token.
+pub(crate) const MARKS: [&str; 3] = ["<cls>", "<sep>", "<mask>"];
+
+/// The ids of [`MARKS`] in a vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Marks {
+    pub(crate) class: u32,
+    pub(crate) separator: u32,
+    pub(crate) mask: u32,
+}
+
+/// What ends a document in GPT-2's vocabulary and its descendants'.
+const END_OF_TEXT: &str = "<|endoftext|>";
+
 /// More bytes than the file of any tokenizer has: those of millions of tokens take some hundred.
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -40,6 +57,8 @@ pub struct Tokenizer {
     json: Arc<str>,
     hash: Arc<str>,
     vocabulary_size: usize,
+    /// Where the special tokens are missing, what ends a document.
+    foreign_end: Option<u32>,
 }
 
 impl fmt::Debug for Tokenizer {
@@ -107,6 +126,37 @@ impl Tokenizer {
         Self::from_json(&json, Path::new(FILE))
     }
 
+    /// This tokenizer with a token for each of [`MARKS`], which no text spells, unless it has them.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses one.
+    pub(crate) fn with_marks(self) -> Result<Self> {
+        if self.marks().is_ok() {
+            return Ok(self);
+        }
+        let mut inner = (*self.inner).clone();
+        let added = MARKS.map(|mark| AddedToken::from(mark, true));
+        inner.add_special_tokens(added).map_err(fault("add marks"))?;
+        let json = inner.to_string(true).map_err(fault("write its file"))?;
+        Self::from_json(&json, Path::new(FILE))
+    }
+
+    /// The ids of the marks of encoders.
+    ///
+    /// # Errors
+    ///
+    /// If the vocabulary lacks one.
+    pub(crate) fn marks(&self) -> Result<Marks> {
+        let id = |token: &'static str| {
+            self.inner.token_to_id(token).ok_or_else(|| Error::Tokenizer {
+                action: "mark a text",
+                message: format!("the vocabulary has no {token}"),
+            })
+        };
+        Ok(Marks { class: id(MARKS[0])?, separator: id(MARKS[1])?, mask: id(MARKS[2])? })
+    }
+
     /// Loads a `tokenizer.json`.
     ///
     /// # Errors
@@ -141,16 +191,10 @@ impl Tokenizer {
         let mut inner: tokenizers::Tokenizer = std::panic::catch_unwind(|| json.parse())
             .map_err(|_| malformed("the library gave up on it".to_owned()))?
             .map_err(|error: tokenizers::Error| malformed(error.to_string()))?;
-        for (expected, token) in (0_u32..).zip(SPECIAL_TOKENS) {
-            let found = inner.token_to_id(token);
-            if found != Some(expected) {
-                return Err(Error::SpecialToken {
-                    path: path.to_owned(),
-                    token,
-                    expected,
-                    found: found.map_or("is absent".to_owned(), |id| format!("has id {id}")),
-                });
-            }
+        let has_none = SPECIAL_TOKENS.iter().all(|token| inner.token_to_id(token).is_none());
+        let foreign_end = inner.token_to_id(END_OF_TEXT).filter(|_| has_none);
+        if foreign_end.is_none() {
+            require_special_tokens(&inner, path)?;
         }
         // Text that spells a special token is text. The library does not store this switch.
         inner.set_encode_special_tokens(true);
@@ -172,6 +216,7 @@ impl Tokenizer {
             inner: Arc::new(inner),
             json: json.into(),
             hash: hexadecimal(&Sha256::digest(json.as_bytes())).into(),
+            foreign_end,
         })
     }
 
@@ -198,7 +243,10 @@ impl Tokenizer {
         let encoding = self.inner.encode_fast(text, false).map_err(fault("encode a text"))?;
         // In a foreign Unigram model the special tokens are pieces like any other, which text may
         // spell.
-        let plain = |&id: &u32| if (id as usize) < SPECIAL_TOKENS.len() { UNKNOWN } else { id };
+        let plain = |&id: &u32| match self.foreign_end {
+            None if (id as usize) < SPECIAL_TOKENS.len() => UNKNOWN,
+            _ => id,
+        };
         Ok(encoding.get_ids().iter().map(plain).collect())
     }
 
@@ -221,7 +269,10 @@ impl Tokenizer {
         let plain: Vec<u32> = ids
             .iter()
             .copied()
-            .filter(|id| *id as usize >= SPECIAL_TOKENS.len() || *id == UNKNOWN)
+            .filter(|&id| match self.foreign_end {
+                None => id as usize >= SPECIAL_TOKENS.len() || id == UNKNOWN,
+                Some(end) => id != end,
+            })
             .collect();
         self.inner.decode(&plain, true).map_err(fault("decode ids"))
     }
@@ -274,6 +325,33 @@ impl Tokenizer {
         is_byte
     }
 
+    /// The id of what ends a document: `</s>`, or `<|endoftext|>` in a vocabulary of GPT-2's kind.
+    pub fn end(&self) -> u32 {
+        self.foreign_end.unwrap_or(END)
+    }
+
+    /// Whether the vocabulary has the special tokens of this project at their ids.
+    pub fn has_special_tokens(&self) -> bool {
+        self.foreign_end.is_none()
+    }
+
+    /// Whether an id stands for text that the vocabulary cannot spell.
+    pub fn is_unknown(&self, id: u32) -> bool {
+        id == UNKNOWN && self.has_special_tokens()
+    }
+
+    /// This tokenizer, of the file `path`, for a task that needs every special token.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SpecialToken`] where it has none.
+    pub(crate) fn with_special_tokens(self, path: &Path) -> Result<Self> {
+        if self.foreign_end.is_some() {
+            require_special_tokens(&self.inner, path)?;
+        }
+        Ok(self)
+    }
+
     /// The number of ids, special tokens included: the rows of an embedding matrix.
     pub fn vocabulary_size(&self) -> usize {
         self.vocabulary_size
@@ -283,6 +361,22 @@ impl Tokenizer {
     pub fn hash(&self) -> &str {
         &self.hash
     }
+}
+
+/// Refuses a tokenizer without the special tokens at their ids.
+fn require_special_tokens(inner: &tokenizers::Tokenizer, path: &Path) -> Result<()> {
+    for (expected, token) in (0_u32..).zip(SPECIAL_TOKENS) {
+        let found = inner.token_to_id(token);
+        if found != Some(expected) {
+            return Err(Error::SpecialToken {
+                path: path.to_owned(),
+                token,
+                expected,
+                found: found.map_or("is absent".to_owned(), |id| format!("has id {id}")),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The token that stands for a byte.

@@ -60,7 +60,7 @@ impl SelfAttention {
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let width = config.d_model;
         PartCost::linear(width, width, config.biases) * 3
-            + PartCost::default().keeping(width)
+            + PartCost::scores(width).keeping(width)
             + PartCost::linear(width, width, config.biases)
     }
 

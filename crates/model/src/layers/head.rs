@@ -1,11 +1,12 @@
 //! The output projection, and the loss of what it gives.
 
 use super::positions::to_compute;
-use super::weight::Weight;
+use super::weight::{Builder, Weight};
 use crate::cost::PartCost;
 use crate::{Batch, LossOutput, ModelConfig, Objective, Pass};
 use candle_core::{DType, Device, Result, Tensor};
-use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, Products};
+use std::sync::Arc;
+use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, Products, composed};
 
 /// Projects hidden rows to the classes of a vocabulary.
 #[derive(Debug, Clone)]
@@ -49,33 +50,129 @@ impl Head {
         scale: f64,
         pass: &Pass,
     ) -> Result<LossOutput> {
-        let asked = match batch.asked_rows() {
-            Some(ids) => {
-                let dropout = Dropout::none();
-                let rows = EmbeddingSpec { ids, positions: [].into(), scale: 1.0, dropout };
-                &taper_ops::embedding(pass.tape(), hidden, None, &rows)? // (A, D)
-            }
-            None => hidden,
-        };
-        let Objective { label_smoothing: smoothing, r_drop } = *objective;
-        let spec = CrossEntropySpec { smoothing, r_drop, scale, products: self.products };
-        let (loss, LossSums { smoothed, nll, correct, divergence }) =
-            taper_ops::smoothed_cross_entropy(
-                pass.tape(),
-                asked,
-                self.weight.get(pass),
-                &batch.answers,
-                &spec,
-            )?;
-        Ok(LossOutput {
-            loss,
-            loss_scale: 1.0,
-            smoothed_sum: smoothed,
-            nll_sum: nll,
-            divergence_sum: divergence,
-            objective_sum: smoothed + r_drop * divergence,
-            correct,
-            tokens: batch.tokens(),
-        })
+        let asked = asked_rows(hidden, batch, pass)?; // (A, D)
+        let spec = spec(objective, scale, self.products);
+        loss_of_rows(&asked, self.weight.get(pass), &batch.answers, &spec, pass)
+    }
+}
+
+/// The rows of `hidden` that `batch` asks: `(N, D)` → `(A, D)`.
+pub(crate) fn asked_rows(hidden: &Tensor, batch: &Batch, pass: &Pass) -> Result<Tensor> {
+    match batch.asked_rows() {
+        Some(rows) => picked(hidden, rows, Dropout::none(), pass),
+        None => Ok(hidden.clone()),
+    }
+}
+
+/// Rows of a matrix by their numbers, with dropout on them: `(N, D)` → `(R, D)`.
+pub(crate) fn picked(
+    x: &Tensor,
+    rows: Arc<[u32]>,
+    dropout: Dropout,
+    pass: &Pass,
+) -> Result<Tensor> {
+    let spec = EmbeddingSpec { ids: rows, positions: [].into(), scale: 1.0, dropout };
+    taper_ops::embedding(pass.tape(), x, None, &spec)
+}
+
+fn spec(objective: &Objective, scale: f64, products: Products) -> CrossEntropySpec {
+    let Objective { label_smoothing: smoothing, r_drop } = *objective;
+    CrossEntropySpec { smoothing, r_drop, scale, products }
+}
+
+/// `scale · Σ` of the objective over rows `(A, D)`, by a matrix `(V, D)`.
+fn loss_of_rows(
+    rows: &Tensor,
+    weight: &Tensor,
+    answers: &[u32],
+    spec: &CrossEntropySpec,
+    pass: &Pass,
+) -> Result<LossOutput> {
+    let (loss, LossSums { smoothed, nll, correct, divergence }) =
+        taper_ops::smoothed_cross_entropy(pass.tape(), rows, weight, answers, spec)?;
+    Ok(LossOutput {
+        loss,
+        loss_scale: 1.0,
+        smoothed_sum: smoothed,
+        nll_sum: nll,
+        divergence_sum: divergence,
+        objective_sum: smoothed + spec.r_drop * divergence,
+        correct,
+        tokens: answers.len(),
+    })
+}
+
+/// Projects rows to classes, each with a bias: of a masked language model and of classifiers.
+#[derive(Debug, Clone)]
+pub(crate) struct BiasedHead {
+    weight: Weight,
+    bias: Weight,
+    products: Products,
+}
+
+impl BiasedHead {
+    /// `weight (C, D)` may be an embedding's; the bias is called `{name}.bias`.
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        weight: Weight,
+        classes: usize,
+    ) -> Result<Self> {
+        let bias = build.constant(&format!("{name}.bias"), &[classes], 0.0)?;
+        Ok(Self { weight, bias, products: build.products })
+    }
+
+    /// The product for `share` of the tokens and the biases, without the matrix, which may be
+    /// shared.
+    pub(crate) fn cost(
+        config: &ModelConfig,
+        classes: usize,
+        share: f64,
+        device: &Device,
+    ) -> PartCost {
+        let head = Head::cost(config, classes, device);
+        PartCost {
+            parameters: classes as f64,
+            flops: share * head.flops,
+            kept: share * head.kept,
+            ..head
+        }
+    }
+
+    /// The logits, in f32.
+    ///
+    /// # Shapes
+    /// `(R, D)` → `(R, C)`.
+    pub(crate) fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let spec = taper_ops::LinearSpec { products: self.products, ..Default::default() };
+        let bias = Some(self.bias.get(pass));
+        to_compute(self.weight.apply(rows, bias, None, &spec, pass)?, DType::F32)
+    }
+
+    /// `scale · Σ` of the objective over all rows.
+    ///
+    /// The biases are a further column of the matrix, for rows with a further 1: the loss, which
+    /// never holds all logits, need not know of them.
+    ///
+    /// # Shapes
+    /// `(R, D)`, R answers → scalar.
+    pub(crate) fn loss(
+        &self,
+        rows: &Tensor,
+        answers: &[u32],
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput> {
+        let weight = self.weight.get(pass);
+        let matrix = [weight, self.bias.get(pass)];
+        let weight = composed::on_tape(pass.tape(), "bias column", &matrix, |inputs| {
+            Tensor::cat(&[&inputs[0], &inputs[1].unsqueeze(1)?], 1) // (C, D + 1)
+        })?;
+        let rows = composed::on_tape(pass.tape(), "ones", &[rows], |inputs| {
+            let ones = Tensor::ones((inputs[0].dim(0)?, 1), inputs[0].dtype(), inputs[0].device())?;
+            Tensor::cat(&[&inputs[0], &ones], 1) // (R, D + 1)
+        })?;
+        loss_of_rows(&rows, &weight, answers, &spec(objective, scale, self.products), pass)
     }
 }

@@ -8,4 +8,5 @@ pub(crate) mod embedding;
 pub(crate) mod head;
 pub mod positions;
 pub(crate) mod stack;
+pub(crate) mod text_encoder;
 pub(crate) mod weight;

@@ -54,8 +54,13 @@ impl Builder<'_> {
         value: impl Fn(&Counter, u64) -> f32,
     ) -> Result<Weight> {
         let count: usize = shape.iter().product();
-        let values = match self.seed.map(|seed| Counter::new(mix(seed, &[name_key(name)]))) {
+        let values = match self
+            .seed
+            .filter(|_| !self.store.is_outline())
+            .map(|seed| Counter::new(mix(seed, &[name_key(name)])))
+        {
             Some(counter) => (0..count as u64).map(|i| value(&counter, i)).collect(),
+            None if self.store.is_outline() => Vec::new(),
             None => vec![0.0; count],
         };
         let tracked = self.store.add(name, shape, values)?;

@@ -1,7 +1,7 @@
 //! The linear layer and layer normalisation in Candle's primitives.
 
 use super::dropout::drop;
-use crate::spec::{Activation, LinearSpec};
+use crate::spec::{Activation, CUBE, LinearSpec, TWICE_ROOT};
 use candle_core::{D, DType, Result, Tensor};
 
 /// See [`crate::layer_norm()`]. Statistics are computed in f32 at least.
@@ -50,6 +50,10 @@ pub fn linear(
         // not.
         Activation::Gelu => {
             ((&out * 0.5)? * ((&out * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)?)?
+        }
+        Activation::GeluTanh => {
+            let inner = ((&out + (out.sqr()?.mul(&out)? * CUBE)?)? * (TWICE_ROOT / 2.0))?;
+            ((&out * 0.5)? * (inner.tanh()? + 1.0)?)?
         }
         Activation::Swish => out.silu()?,
     };

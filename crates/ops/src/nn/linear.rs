@@ -88,7 +88,7 @@ fn forward<T: Float>(
     let keeps_input = match spec.activation {
         Activation::Identity => false,
         Activation::Relu => residual.is_some(),
-        Activation::Gelu | Activation::Swish => true,
+        Activation::Gelu | Activation::GeluTanh | Activation::Swish => true,
     } && tape.is_some();
     let mut before = vec![T::default(); if keeps_input { rows * outputs } else { 0 }];
     let before_shared = crate::shared::Shared::new(&mut before);

@@ -14,6 +14,9 @@ pub enum Activation {
     Relu,
     /// `x · Φ(x)` with the exact normal distribution function (Hendrycks and Gimpel 2016).
     Gelu,
+    /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`, the approximation of [`Gelu`](Self::Gelu)
+    /// in section 2 of its paper, by which GPT-2 was trained.
+    GeluTanh,
     /// `x · σ(x)` (Ramachandran et al. 2017), also called SiLU.
     Swish,
 }
@@ -35,6 +38,8 @@ impl Activation {
             Self::Gelu => {
                 x * T::of(0.5) * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
             }
+            // (1 + tanh(u)) / 2 = σ(2u)
+            Self::GeluTanh => x / (one + (-twice_inner(x)).exp()),
             Self::Swish => x / (one + (-x).exp()),
         }
     }
@@ -57,12 +62,28 @@ impl Activation {
                 let density = (-half * x * x).exp() * T::of(0.398_942_280_401_432_7);
                 distribution + x * density
             }
+            Self::GeluTanh => {
+                let sigmoid = one / (one + (-twice_inner(x)).exp());
+                let slope = T::of(TWICE_ROOT) * (one + T::of(3.0 * CUBE) * x * x);
+                sigmoid * (one + x * (one - sigmoid) * slope)
+            }
             Self::Swish => {
                 let sigmoid = one / (one + (-x).exp());
                 sigmoid * (one + x * (one - sigmoid))
             }
         }
     }
+}
+
+/// `2 √(2/π)`.
+pub(crate) const TWICE_ROOT: f64 = 1.595_769_121_605_730_8;
+/// The factor of the cube in the approximation of GELU.
+pub(crate) const CUBE: f64 = 0.044_715;
+
+/// Twice what the approximation of GELU takes the hyperbolic tangent of.
+#[inline(always)]
+fn twice_inner<T: Float>(x: T) -> T {
+    T::of(TWICE_ROOT) * (x + T::of(CUBE) * x * x * x)
 }
 
 /// What a linear layer computes, beside its parameters.

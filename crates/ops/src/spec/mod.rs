@@ -15,5 +15,6 @@ pub use attention::{ABSENT, AttentionSpec, Seen};
 pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use linear::{Activation, LinearSpec};
+pub(crate) use linear::{CUBE, TWICE_ROOT};
 pub use loss::{CrossEntropySpec, LossSums};
 pub(crate) use rotary::angles;

@@ -11,6 +11,7 @@ use std::ops::Range;
 #[derive(Debug, Clone)]
 pub struct Parameter {
     name: String,
+    shape: Vec<usize>,
     var: Var,
     offset: usize,
 }
@@ -25,7 +26,7 @@ impl Parameter {
     /// The shape.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
-        self.var.dims()
+        &self.shape
     }
 
     /// Where it starts in the flat layout of its store.
@@ -37,7 +38,7 @@ impl Parameter {
     /// Number of scalars.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.var.elem_count()
+        self.shape.iter().product()
     }
 
     /// Whether it has no scalars.
@@ -49,7 +50,7 @@ impl Parameter {
     /// Whether weight decay applies: matrices yes, biases and norms no.
     #[must_use]
     pub fn is_matrix(&self) -> bool {
-        self.var.rank() >= 2
+        self.shape.len() >= 2
     }
 
     /// Sets its values, in row-major order.
@@ -74,16 +75,37 @@ pub struct ParameterStore {
     indices: HashMap<TensorId, usize>,
     total: usize,
     device: Device,
+    is_outline: bool,
 }
 
 impl ParameterStore {
     /// An empty store for a device.
     #[must_use]
     pub fn new(device: &Device) -> Self {
-        Self { parameters: Vec::new(), indices: HashMap::new(), total: 0, device: device.clone() }
+        Self {
+            parameters: Vec::new(),
+            indices: HashMap::new(),
+            total: 0,
+            device: device.clone(),
+            is_outline: false,
+        }
     }
 
-    /// Adds a parameter with its initial values and returns its tensor, tracked.
+    /// An empty store for names and shapes alone: no memory is taken for the values of what is
+    /// added, and nothing can be computed with it.
+    #[must_use]
+    pub fn outline(device: &Device) -> Self {
+        Self { is_outline: true, ..Self::new(device) }
+    }
+
+    /// Whether the parameters are to have no values.
+    #[must_use]
+    pub fn is_outline(&self) -> bool {
+        self.is_outline
+    }
+
+    /// Adds a parameter with its initial values, which an outline ignores, and returns its tensor,
+    /// tracked.
     ///
     /// # Errors
     /// When the name is taken, the values do not fill the shape, or the device has no memory left.
@@ -91,12 +113,17 @@ impl ParameterStore {
         if self.get(name).is_some() {
             candle_core::bail!("parameter {name} exists already");
         }
-        let var = Var::from_tensor(&Tensor::from_vec(values, shape, &self.device)?)?;
+        let values = if self.is_outline {
+            Tensor::zeros(0, DType::F32, &self.device)?
+        } else {
+            Tensor::from_vec(values, shape, &self.device)?
+        };
+        let var = Var::from_tensor(&values)?;
         let tensor = var.as_tensor().clone();
-        let offset = self.total;
-        self.total += var.elem_count();
+        let (offset, shape) = (self.total, shape.to_vec());
+        self.total += shape.iter().product::<usize>();
         self.indices.insert(tensor.id(), self.parameters.len());
-        self.parameters.push(Parameter { name: name.to_owned(), var, offset });
+        self.parameters.push(Parameter { name: name.to_owned(), shape, var, offset });
         Ok(tensor)
     }
 

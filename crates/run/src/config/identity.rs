@@ -76,8 +76,16 @@ pub(crate) fn validation_identity(
 /// The keys, or sections, on which a score of validation depends beside the model and the text.
 fn measured_by(metric: Metric) -> &'static [&'static str] {
     match metric {
-        Metric::Loss => &["data.cleaning", "data.text", "training.label_smoothing"],
-        Metric::Perplexity | Metric::Accuracy => &["data.cleaning", "data.text"],
+        Metric::Loss => &[
+            "data.cleaning",
+            "data.text",
+            "data.masked",
+            "data.labelled",
+            "training.label_smoothing",
+        ],
+        Metric::Perplexity | Metric::Accuracy => {
+            &["data.cleaning", "data.text", "data.masked", "data.labelled"]
+        }
         Metric::Bleu | Metric::Chrf => &[
             "data.cleaning.max_tokens",
             "data.lowercase",

@@ -47,7 +47,7 @@ const MOST_BYTES: u64 = 1 << 24;
 pub struct RunConfig {
     /// A name for reports; empty: the name of the recipe's file.
     pub name: String,
-    /// What is trained: translation or language-model.
+    /// What is trained: translation, language-model, masked-language-model or classification.
     pub task: Task,
     /// What computes: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:N` or `metal`.
     pub device: String,
@@ -164,7 +164,7 @@ impl RunConfig {
     pub fn validate(&self) -> Result<()> {
         crate::checks::device::check_names(&self.device, &self.dtype)?;
         self.task.validate(&self.data)?;
-        let one_vocabulary = self.task == Task::LanguageModel || self.data.tokenizer.joint;
+        let one_vocabulary = self.task != Task::Translation || self.data.tokenizer.joint;
         self.model.validate(one_vocabulary)?;
         self.training.check()?;
         self.decoding.validate()?;
@@ -186,9 +186,9 @@ impl RunConfig {
                     watched.patience
                 );
             }
-        } else if of_translations && self.task == Task::LanguageModel {
+        } else if of_translations && self.task != Task::Translation {
             bail!(
-                "training.early_stopping.metric = \"{}\" is measured on translations, of which a language model makes none: watch \"loss\" or \"perplexity\"",
+                "training.early_stopping.metric = \"{}\" is measured on translations, of which this task has none: watch \"loss\" or \"perplexity\"",
                 watched.metric
             );
         } else if of_translations && self.evaluation.validation_sentences == 0 {

@@ -53,17 +53,36 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         model.feed_forward_dropout,
         model.residual_dropout,
     ];
-    let (translates, reads) =
-        (config.task == Task::Translation, config.task == Task::LanguageModel);
+    let task = config.task;
+    let translates = task == Task::Translation;
+    let encodes = matches!(task, Task::MaskedLanguageModel | Task::Classification);
     let is_char = data.tokenizer.kind == TokenizerKind::Char;
     vec![
         (
-            translates,
-            "task is not \"language-model\"",
+            matches!(task, Task::Translation | Task::Classification),
+            "the task has no running text",
             &["data.text.block_length", "data.text.hold_out", "data.text.documents"],
         ),
+        (task != Task::LanguageModel, "task is not \"language-model\"", &["data.text.barrier"]),
         (
-            reads,
+            task != Task::MaskedLanguageModel,
+            "task is not \"masked-language-model\"",
+            &["data.masked.rate", "data.masked.whole_words", "data.masked.next_sentence"],
+        ),
+        (
+            task != Task::Classification,
+            "task is not \"classification\"",
+            &["data.labelled.labels", "data.labelled.max_tokens"],
+        ),
+        (encodes, "the model has no decoder", &["model.decoder_layers"]),
+        (task == Task::LanguageModel, "the model has no encoder", &["model.encoder_layers"]),
+        (
+            task == Task::Classification,
+            "a classifier has no projection to the vocabulary",
+            &["model.tied"],
+        ),
+        (
+            !translates,
             "task is not \"translation\"",
             &[
                 "data.source_language",
@@ -77,7 +96,6 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
                 "data.tokenizer.joint",
                 "data.batching.group_by_length",
                 "data.batching.length_noise",
-                "model.encoder_layers",
                 "decoding.beam_size",
                 "decoding.patience",
                 "decoding.length_penalty",
@@ -92,8 +110,8 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             ],
         ),
         (
-            reads && model.tied == Tied::Decoder,
-            "task is \"language-model\", which has one embedding, so that \"decoder\" is \"all\"",
+            !translates && model.tied == Tied::Decoder,
+            "the model has one embedding, so that \"decoder\" is \"all\"",
             &["model.tied"],
         ),
         (

@@ -1,11 +1,14 @@
 //! How good a model is: test sets, decoded and scored, or read.
 
+mod encoders;
 mod measure;
 mod scores;
 mod test_sets;
 mod text;
 mod tuning;
 
+pub(crate) use encoders::highest;
+pub use encoders::{ClassifiedTestSet, MaskedTestSet};
 pub use measure::{Evaluation, evaluate};
 pub use scores::TextScores;
 pub(crate) use test_sets::save;

@@ -8,7 +8,7 @@ use taper_data::TokenizerPair;
 use taper_metrics::Tokenizer;
 use taper_model::Transformer;
 
-use super::{ReadTestSet, TextScores};
+use super::{ClassifiedTestSet, MaskedTestSet, ReadTestSet, TextScores};
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
@@ -24,6 +24,10 @@ pub enum TestSetResult {
     Translated(Box<TranslatedTestSet>),
     /// Of a language model.
     Read(ReadTestSet),
+    /// Of a masked language model.
+    Masked(MaskedTestSet),
+    /// Of a classifier.
+    Classified(ClassifiedTestSet),
 }
 
 impl TestSetResult {
@@ -32,15 +36,17 @@ impl TestSetResult {
         match self {
             Self::Translated(result) => result.lines(),
             Self::Read(result) => result.lines(),
+            Self::Masked(result) => result.lines(),
+            Self::Classified(result) => result.lines(),
         }
     }
 
-    /// `count` examples spread over the set: source, translation, reference. Text that was read
-    /// has none.
+    /// `count` examples spread over the set: source, translation, reference. Other tasks have
+    /// none.
     pub fn sample_translations(&self, count: usize) -> Vec<String> {
         match self {
             Self::Translated(result) => result.sample_translations(count),
-            Self::Read(_) => Vec::new(),
+            Self::Read(_) | Self::Masked(_) | Self::Classified(_) => Vec::new(),
         }
     }
 }

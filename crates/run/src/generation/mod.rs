@@ -1,17 +1,21 @@
-//! Going on with texts with a trained language model.
+//! Going on with texts with a trained language model, and how likely it finds them.
 
 mod pieces;
+mod scoring;
+mod vocabulary;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use taper_data::{Documents, END, Tokenizer, UNKNOWN};
+use taper_data::{Documents, Tokenizer};
 use taper_decoding::{DecodingConfig, Sentence, generate};
-use taper_model::{LanguageModel, TextInference};
+use taper_model::LanguageModel;
 
 use crate::LoadedRun;
 use crate::config::RunConfig;
 use crate::translation::by_line;
 use pieces::Pieces;
+pub use scoring::{ChoiceScore, TextScore, TextScorer};
+use vocabulary::OwnVocabulary;
 
 /// How texts are gone on with.
 #[derive(Debug, Clone)]
@@ -70,7 +74,7 @@ pub struct NewPiece<'a> {
 /// Goes on with prompts.
 #[derive(Debug)]
 pub struct Generator<'a> {
-    model: TextInference,
+    model: OwnVocabulary,
     tokenizer: &'a Tokenizer,
     documents: Documents,
     decoding: DecodingConfig,
@@ -87,9 +91,10 @@ impl<'a> Generator<'a> {
         }
         let decoding = settings.decoding();
         decoding.validate()?;
+        let tokenizer = run.tokenizers.target();
         Ok(Self {
-            model: run.model.inference(settings.context),
-            tokenizer: run.tokenizers.target(),
+            model: OwnVocabulary::new(run.model.inference(settings.context), tokenizer),
+            tokenizer,
             documents: run.config.data.text.documents,
             decoding,
         })
@@ -107,7 +112,7 @@ impl<'a> Generator<'a> {
         mut on_piece: impl FnMut(NewPiece<'_>),
     ) -> Result<Vec<Vec<GeneratedText>>> {
         let ids: Vec<Vec<u32>> = match prompts {
-            [] => vec![self.beginning()?],
+            [] => vec![beginning(self.tokenizer, self.documents)?],
             prompts => prompts
                 .iter()
                 .enumerate()
@@ -120,9 +125,10 @@ impl<'a> Generator<'a> {
         let mut pieces: Vec<Vec<Pieces>> =
             ids.iter().map(|prompt| vec![Pieces::after(prompt); samples]).collect();
         let mut failed = None;
-        let outputs = generate(&self.model, &Sentence::plain(&ids), &self.decoding, |new| {
+        let own: Vec<Vec<u32>> = ids.iter().map(|prompt| self.model.all_own(prompt)).collect();
+        let outputs = generate(&self.model, &Sentence::plain(&own), &self.decoding, |new| {
             let (prompt, sample) = (new.sentence, new.copy);
-            match pieces[prompt][sample].push(new.token, self.tokenizer) {
+            match pieces[prompt][sample].push(self.model.theirs(new.token), self.tokenizer) {
                 Ok(text) if text.is_empty() => {}
                 Ok(text) => on_piece(NewPiece { prompt, sample, text: &text }),
                 Err(error) => failed = Some(error),
@@ -137,8 +143,10 @@ impl<'a> Generator<'a> {
             .zip(&ids)
             .map(|(outputs, prompt)| {
                 let text = |output: taper_decoding::Hypothesis| {
+                    let tokens: Vec<u32> =
+                        output.tokens.iter().map(|&token| self.model.theirs(token)).collect();
                     Ok(GeneratedText {
-                        text: pieces::continuation(prompt, &output.tokens, self.tokenizer)?,
+                        text: pieces::continuation(prompt, &tokens, self.tokenizer)?,
                         tokens: output.tokens.len(),
                         log_probability: output.log_probability,
                     })
@@ -146,15 +154,6 @@ impl<'a> Generator<'a> {
                 outputs.into_iter().map(text).collect()
             })
             .collect()
-    }
-
-    /// Where a text begins: after the end of a document, or of a line where the text is one
-    /// document, whose end was never seen.
-    fn beginning(&self) -> Result<Vec<u32>> {
-        match self.documents {
-            Documents::Lines => Ok(vec![END]),
-            Documents::Files => self.encode("\n").context("give a prompt"),
-        }
     }
 
     /// Refuses a prompt that cannot be gone on with.
@@ -166,27 +165,38 @@ impl<'a> Generator<'a> {
     }
 
     fn encode(&self, prompt: &str) -> Result<Vec<u32>> {
-        let ids = self.tokenizer.encode(prompt)?;
-        if ids.is_empty() {
-            bail!("is empty: begin with at least one character");
+        encode(self.tokenizer, prompt)
+    }
+}
+
+/// The tokens of a text that the model can read.
+fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
+    let is_unknown = |ids: &[u32]| ids.iter().any(|&id| tokenizer.is_unknown(id));
+    let ids = tokenizer.encode(text)?;
+    if ids.is_empty() {
+        bail!("is empty: begin with at least one character");
+    }
+    if is_unknown(&ids) {
+        let mut unknown: Vec<char> = text.chars().collect();
+        unknown.retain(|character| {
+            tokenizer.encode(&character.to_string()).is_ok_and(|ids| is_unknown(&ids))
+        });
+        unknown.dedup();
+        bail!(
+            "has characters that the model has never seen: {}; leave them out",
+            unknown.iter().map(|character| format!("{character:?}")).collect::<Vec<_>>().join(", ")
+        );
+    }
+    Ok(ids)
+}
+
+/// What a text begins after: the end of a document, or of a line where the text is one document,
+/// whose end was never seen.
+fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
+    match documents {
+        Documents::Files if tokenizer.has_special_tokens() => {
+            encode(tokenizer, "\n").context("give a prompt")
         }
-        if ids.contains(&UNKNOWN) {
-            let mut unknown: Vec<char> = prompt.chars().collect();
-            unknown.retain(|character| {
-                self.tokenizer
-                    .encode(&character.to_string())
-                    .is_ok_and(|ids| ids.contains(&UNKNOWN))
-            });
-            unknown.dedup();
-            bail!(
-                "has characters that the model has never seen: {}; leave them out",
-                unknown
-                    .iter()
-                    .map(|character| format!("{character:?}"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            );
-        }
-        Ok(ids)
+        Documents::Files | Documents::Lines => Ok(vec![tokenizer.end()]),
     }
 }

@@ -1,6 +1,6 @@
 //! Text as its tokens come.
 
-use taper_data::{END, Result, Tokenizer};
+use taper_data::{Result, Tokenizer};
 
 /// What the tokenizer writes for bytes that are no character yet.
 const INCOMPLETE: char = '\u{fffd}';
@@ -25,13 +25,14 @@ impl Pieces {
 
     /// Adds a token, and gives the text that is complete with it.
     pub(super) fn push(&mut self, token: u32, tokenizer: &Tokenizer) -> Result<String> {
-        if token != END {
+        let is_end = token == tokenizer.end();
+        if !is_end {
             self.tokens.push(token);
         }
         let text =
             continuation(&self.tokens[..self.written], &self.tokens[self.written..], tokenizer)?;
         // At the end what is incomplete is written as it is.
-        if text.is_empty() || (text.ends_with(INCOMPLETE) && token != END) {
+        if text.is_empty() || (text.ends_with(INCOMPLETE) && !is_end) {
             return Ok(String::new());
         }
         self.tokens.drain(..self.written);
@@ -58,7 +59,7 @@ pub(super) fn continuation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taper_data::{TokenizerConfig, TokenizerKind};
+    use taper_data::{END, TokenizerConfig, TokenizerKind};
 
     #[test]
     fn pieces_are_the_text_and_never_half_a_character() {

@@ -6,7 +6,8 @@ use anyhow::Result;
 use candle_core::{DType, Device};
 use serde_json::Value;
 use taper_data::{BatchingConfig, Corpus, Dataset, Task, TokenizerPair};
-use taper_model::{Cost, LanguageModel, ModelError};
+use taper_model::{Cost, LanguageModel, LayerCost, Model, ModelError};
+use taper_ops::ParameterStore;
 use taper_trainer::{BoxError, Scores, Validate, evaluate};
 
 use super::{TaskModel, Vocabularies};
@@ -20,6 +21,17 @@ impl TaskModel for LanguageModel {
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, device)
+    }
+
+    fn layer_cost(config: &RunConfig) -> LayerCost {
+        Self::layer_cost(&config.model)
+    }
+
+    fn outline(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+    ) -> Result<ParameterStore, ModelError> {
+        Self::outline(&config.model, vocabulary)
     }
 
     fn build(
@@ -40,23 +52,11 @@ impl TaskModel for LanguageModel {
         dataset: Arc<dyn Dataset>,
         _tokenizers: &TokenizerPair,
     ) -> Result<Box<dyn Validate<Self>>> {
-        let batching = config.data.batching.clone();
-        let label_smoothing = config.training.label_smoothing;
-        Ok(Box::new(Validation { dataset, batching, label_smoothing }))
+        Ok(Box::new(Validation::new(config, dataset)))
     }
 
-    /// The test splits, or else what is validated on.
     fn test_sets(config: &RunConfig) -> Vec<String> {
-        let data = &config.data;
-        if !data.test.is_empty() {
-            data.test.iter().map(Corpus::name).collect()
-        } else if !data.validation.is_empty() {
-            vec![data.validation.name()]
-        } else if data.text.hold_out > 0.0 {
-            vec![HELD_OUT.to_owned()]
-        } else {
-            Vec::new()
-        }
+        text_test_sets(config)
     }
 
     fn shorter_rows(positions: usize) -> String {
@@ -91,21 +91,42 @@ impl TaskModel for LanguageModel {
 /// What `data.text.hold_out` takes of the training text, as a split.
 const HELD_OUT: &str = "held-out";
 
+/// The test splits of running text, or else what is validated on.
+pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
+    let data = &config.data;
+    if !data.test.is_empty() {
+        data.test.iter().map(Corpus::name).collect()
+    } else if !data.validation.is_empty() {
+        vec![data.validation.name()]
+    } else if data.text.hold_out > 0.0 {
+        vec![HELD_OUT.to_owned()]
+    } else {
+        Vec::new()
+    }
+}
+
 /// The split of this name; none for what is held out of the training text.
-fn held_out<'a>(config: &RunConfig, split: &'a str) -> Option<&'a str> {
+pub(super) fn held_out<'a>(config: &RunConfig, split: &'a str) -> Option<&'a str> {
     let is_held_out = split == HELD_OUT && config.data.text.hold_out > 0.0;
     (!is_held_out).then_some(split)
 }
 
-/// Measures a model on the whole validation text.
-struct Validation {
+/// Measures a model on the whole validation split, by its loss.
+pub(super) struct Validation {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
     label_smoothing: f64,
 }
 
-impl Validate<LanguageModel> for Validation {
-    fn validate(&mut self, model: &LanguageModel, _step: u64) -> Result<Scores, BoxError> {
+impl Validation {
+    pub(super) fn new(config: &RunConfig, dataset: Arc<dyn Dataset>) -> Self {
+        let batching = config.data.batching.clone();
+        Self { dataset, batching, label_smoothing: config.training.label_smoothing }
+    }
+}
+
+impl<M: Model> Validate<M> for Validation {
+    fn validate(&mut self, model: &M, _step: u64) -> Result<Scores, BoxError> {
         let batches = in_order(&self.dataset, &self.batching);
         Ok(evaluate(model, batches, self.label_smoothing)?.scores())
     }

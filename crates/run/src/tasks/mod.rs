@@ -3,7 +3,9 @@
 //! Everything else, from the run folder to the search for a batch that fits, is the same for all.
 //! [`TaskModel`] is what a task adds, and [`with_model`] the one place that names every model.
 
+mod classification;
 mod language_model;
+mod masked;
 mod translation;
 
 use std::sync::Arc;
@@ -12,7 +14,8 @@ use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 use serde_json::Value;
 use taper_data::{Corpus, Dataset, Task, TokenizerPair};
-use taper_model::{Cost, Model, ModelError};
+use taper_model::{Cost, LayerCost, Model, ModelError};
+use taper_ops::ParameterStore;
 use taper_trainer::Validate;
 
 use crate::checks::{device, memory};
@@ -36,6 +39,18 @@ pub trait TaskModel: Model + Sized {
 
     /// What a model of `config` costs on `device`.
     fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost;
+
+    /// What a layer of the stack that answers costs.
+    fn layer_cost(config: &RunConfig) -> LayerCost;
+
+    /// The names and shapes of the parameters of such a model, for which no memory is taken.
+    ///
+    /// # Errors
+    /// When the configuration is impossible.
+    fn outline(
+        config: &RunConfig,
+        vocabularies: Vocabularies,
+    ) -> Result<ParameterStore, ModelError>;
 
     /// A model with parameters drawn from `seed`, or without one to be loaded.
     ///
@@ -101,6 +116,14 @@ macro_rules! with_model {
                 type $model = taper_model::LanguageModel;
                 $body
             }
+            taper_data::Task::MaskedLanguageModel => {
+                type $model = taper_model::MaskedLanguageModel;
+                $body
+            }
+            taper_data::Task::Classification => {
+                type $model = taper_model::TextClassifier;
+                $body
+            }
         }
     };
 }
@@ -129,17 +152,20 @@ pub fn build_model<M: TaskModel>(
     M::build(config, vocabularies, seed, device, dtype).context("cannot build the model")
 }
 
-/// The model of a recipe, whatever its task, for vocabularies of these sizes: in f32 on the CPU.
+/// The names and shapes of the parameters of a recipe's model, whatever its task, for vocabularies
+/// of these sizes. No memory is taken for their values.
 ///
 /// # Errors
-/// As [`build_model`].
-pub fn build_any(config: &RunConfig, vocabularies: Vocabularies) -> Result<Box<dyn Model>> {
-    memory::require_weights(config, vocabularies)?;
-    let seed = Some(config.training.seed);
-    with_model!(config.task, M => {
-        let model = M::build(config, vocabularies, seed, &Device::Cpu, DType::F32);
-        Ok(Box::new(model.context("cannot build the model")?))
-    })
+/// When the configuration is impossible.
+pub fn outline(config: &RunConfig, vocabularies: Vocabularies) -> Result<ParameterStore> {
+    with_model!(config.task, M => <M as TaskModel>::outline(config, vocabularies))
+        .context("cannot build the model")
+}
+
+/// What a layer of a recipe's model costs: of the stack that answers.
+#[must_use]
+pub fn layer_cost(config: &RunConfig) -> LayerCost {
+    with_model!(config.task, M => <M as TaskModel>::layer_cost(config))
 }
 
 /// Refuses a run of another task than `wanted`.
@@ -152,7 +178,13 @@ pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
     }
     let instead = match config.task {
         Task::Translation => "`taper translate` translates with it, `taper score` scores pairs",
-        Task::LanguageModel => "`taper generate` goes on with text, `taper evaluate` measures it",
+        Task::LanguageModel => {
+            "`taper generate` goes on with text, `taper evaluate` measures it, `taper score --text` scores texts"
+        }
+        Task::MaskedLanguageModel => {
+            "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of it"
+        }
+        Task::Classification => "`taper predict` labels texts, `taper evaluate` measures it",
     };
     bail!("the run's task is {}, and this command is for {wanted}: {instead}", config.task)
 }

@@ -9,7 +9,8 @@ use taper_data::{
     BatchingConfig, Corpora, DataConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs,
 };
 use taper_decoding::{DecodingConfig, SamplingConfig};
-use taper_model::{Cost, ModelError, Transformer};
+use taper_model::{Cost, LayerCost, ModelError, Transformer};
+use taper_ops::ParameterStore;
 use taper_trainer::{BoxError, Validate, evaluate};
 
 use super::{TaskModel, Vocabularies};
@@ -24,6 +25,17 @@ impl TaskModel for Transformer {
 
     fn cost_of(config: &RunConfig, (source, target): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, source, target, device)
+    }
+
+    fn layer_cost(config: &RunConfig) -> LayerCost {
+        Self::layer_cost(&config.model)
+    }
+
+    fn outline(
+        config: &RunConfig,
+        (source, target): Vocabularies,
+    ) -> Result<ParameterStore, ModelError> {
+        Self::outline(&config.model, source, target)
     }
 
     fn build(

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use taper_data::TokenizerPair;
+use taper_data::{Task, TokenizerPair};
 use taper_trainer::{Identity, Trainer, read_state, warm_start};
 
 use super::TrainSettings;
@@ -46,7 +46,9 @@ impl ParentRun {
         let (run, checkpoint) = RunFolder::of_weights(path)?;
         let written = run.load_config(&[])?;
         let trained = trained_with(&read_state(&checkpoint)?, &written)?.unwrap_or(written);
-        if trained.task != config.task {
+        let becomes_classifier =
+            trained.task == Task::MaskedLanguageModel && config.task == Task::Classification;
+        if trained.task != config.task && !becomes_classifier {
             bail!("its task is {}, and this recipe's is {}", trained.task, config.task);
         }
         let tokenizers = TokenizerPair::load(run.root())?;

@@ -235,6 +235,29 @@ impl Checkpoints {
         Ok(path)
     }
 
+    /// Saves the weights of `model` as the checkpoint of `state` and points `last` at it. It has no
+    /// moments: other runs may begin with these weights, but training cannot be resumed from here.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn save_weights(
+        &self,
+        state: &State,
+        model: &impl Model,
+    ) -> Result<PathBuf, CheckpointError> {
+        files::create_directory(&self.root)?;
+        let name = checkpoint_name(state.step);
+        let path = self.root.join(&name);
+        let store = model.parameters();
+        let tensors = store
+            .flat()
+            .and_then(|flat| tensors::name_parts(store, "", &flat))
+            .map_err(|source| CheckpointError::Tensor { path: path.join(MODEL_FILE), source })?;
+        write(&path, state, &[(MODEL_FILE, &tensors)])?;
+        self.point(LAST, &name)?;
+        Ok(path)
+    }
+
     /// Deletes the checkpoints up to `step` that need not be kept; returns their names.
     ///
     /// Later ones were saved by a process that was killed before it could point at them. Interim

@@ -18,9 +18,12 @@ impl TokenizerPair {
         let settings = &config.tokenizer;
         match (&settings.path, &settings.target_path) {
             (Some(source), Some(target)) => {
-                Ok(Self::separate(Tokenizer::load(source)?, Tokenizer::load(target)?))
+                let load = |path: &Path| Tokenizer::load(path)?.with_special_tokens(path);
+                Ok(Self::separate(load(source)?, load(target)?))
             }
-            (Some(path), None) => Ok(Self::joint(Tokenizer::load(path)?)),
+            (Some(path), None) => {
+                Ok(Self::joint(Tokenizer::load(path)?.with_special_tokens(path)?))
+            }
             (None, _) if settings.joint => {
                 let texts = training_pairs(config)?.flat_map(|pair| match pair {
                     Ok((source, target)) => vec![Ok(source), Ok(target)],

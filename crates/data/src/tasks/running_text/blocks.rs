@@ -1,9 +1,9 @@
 //! The blocks of a text, one after another as it is read: to measure a model on it.
 
-use crate::tasks::running_text::dataset::rows;
+use crate::tasks::running_text::dataset::{push_rows, rows};
 use crate::tasks::running_text::prepare::Portions;
 use crate::tasks::running_text::reader::{Portion, TextReader, files};
-use crate::{Batch, DataConfig, END, Error, Result, Stream, TextReport, Tokenizer};
+use crate::{Batch, DataConfig, Error, Result, Stream, TextReport, Tokenizer};
 
 /// A text in batches of blocks that follow one another, as validation has them: every token but the
 /// first is asked for once.
@@ -59,11 +59,11 @@ impl<'a> TextBlocks<'a> {
             && let Some(passage) = self.passages.next().transpose()?
         {
             if passage.begins_document && self.report.tokens > 0 {
-                self.pending.push(END);
+                self.pending.push(self.tokenizer.end());
                 self.report.tokens += 1;
             }
             let ids = self.tokenizer.encode(&passage.text)?;
-            self.report.count(&passage, &ids);
+            self.report.count(&passage, &ids, self.tokenizer);
             self.pending.extend(ids);
         }
         let asked = self.pending.len().saturating_sub(1).min(rows * length);
@@ -71,9 +71,10 @@ impl<'a> TextBlocks<'a> {
             return Ok(None);
         }
         let (mut text, mut indices) = (Stream::default(), Vec::new());
+        let barrier = self.config.text.barrier.then(|| self.tokenizer.end());
         for row in self.pending[..asked].chunks(length) {
-            indices.push((self.start as usize) + text.ids.len());
-            text.push(row.iter().copied());
+            let start = self.start as usize + text.ids.len();
+            push_rows(row, start, barrier, &mut text, &mut indices);
         }
         let answers = self.pending[1..=asked].to_vec();
         self.pending.drain(..asked);

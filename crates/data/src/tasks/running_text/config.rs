@@ -19,11 +19,14 @@ pub struct RunningTextConfig {
     pub hold_out: f64,
     /// What a document is. `</s>` stands between two.
     pub documents: Documents,
+    /// Whether no prediction looks back beyond the beginning of its document: a block in which
+    /// others begin becomes a row for each, with positions of its own, which `</s>` begins.
+    pub barrier: bool,
 }
 
 impl Default for RunningTextConfig {
     fn default() -> Self {
-        Self { block_length: 256, hold_out: 0.0, documents: Documents::Files }
+        Self { block_length: 256, hold_out: 0.0, documents: Documents::Files, barrier: false }
     }
 }
 

@@ -6,35 +6,48 @@ use std::sync::Arc;
 use crate::draws::Draws;
 use crate::text::cache::{Cache, HEADER_BYTES, ID_BYTES, Key, ids};
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Dataset, END, EpochPlan, Report, Result, Stream,
-    TextReport,
+    Batch, BatchingConfig, BatchingReport, Dataset, END, EpochPlan, Report, Result,
+    RunningTextConfig, Stream, TextReport,
 };
 
 /// The key of the draws of blocks, apart from those that order pairs.
 const PURPOSE: u64 = 5;
 
+/// Where ids are.
+#[derive(Debug)]
+enum Ids {
+    OnDisk(Cache),
+    InMemory(Vec<u32>),
+}
+
 /// Running text as one row of ids. It stays on disk until it is used, so that it may be larger than
 /// memory.
 #[derive(Debug)]
 pub struct TextDataset {
-    cache: Cache,
+    ids: Ids,
     tokens: u64,
     block_length: usize,
+    /// What begins a document, where no row may go beyond.
+    barrier: Option<u32>,
     report: TextReport,
 }
 
 impl TextDataset {
-    /// Opens the cache at `path`, if it is whole and has this key, for blocks of so many tokens.
+    /// Opens the cache at `path`, if it is whole and has this key, for blocks as `config` has them
+    /// of text in which `end` stands between documents.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
-        block_length: usize,
+        config: &RunningTextConfig,
+        end: u32,
         batching: &BatchingConfig,
     ) -> Result<Option<Self>> {
         let opened = Cache::open(path, key, |items| {
             items.skip(items.count.saturating_mul(ID_BYTES as u64))?;
             Ok(items.count)
         })?;
+        let block_length = config.block_length;
+        let barrier = config.barrier.then_some(end);
         Ok(opened.map(|(cache, tokens, mut report): (_, _, TextReport)| {
             let rows = rows(batching, block_length);
             report.batching = BatchingReport {
@@ -44,8 +57,19 @@ impl TextDataset {
                 longest_target: block_length,
                 ..BatchingReport::default()
             };
-            Self { cache, tokens, block_length, report }
+            Self { ids: Ids::OnDisk(cache), tokens, block_length, barrier, report }
         }))
+    }
+
+    /// Ids that are in memory, for blocks as `config` has them.
+    pub(crate) fn in_memory(ids: Vec<u32>, config: &RunningTextConfig, report: TextReport) -> Self {
+        let (tokens, block_length) = (ids.len() as u64, config.block_length);
+        Self { ids: Ids::InMemory(ids), tokens, block_length, barrier: None, report }
+    }
+
+    /// Tokens of a block.
+    pub(crate) fn block_length(&self) -> usize {
+        self.block_length
     }
 
     /// The number of tokens.
@@ -64,8 +88,13 @@ impl TextDataset {
     ///
     /// If the file cannot be read any more, or ends before.
     pub fn read(&self, from: u64, count: usize) -> Result<Vec<u32>> {
-        let at = HEADER_BYTES as u64 + from * ID_BYTES as u64;
-        Ok(ids(&self.cache.read(at, count * ID_BYTES)?).collect())
+        match &self.ids {
+            Ids::OnDisk(cache) => {
+                let at = HEADER_BYTES as u64 + from * ID_BYTES as u64;
+                Ok(ids(&cache.read(at, count * ID_BYTES)?).collect())
+            }
+            Ids::InMemory(ids) => Ok(ids[from as usize..][..count].to_vec()),
+        }
     }
 }
 
@@ -77,8 +106,7 @@ impl Dataset for TextDataset {
         epoch: u64,
     ) -> Box<dyn EpochPlan> {
         let rows = rows(batching, self.block_length);
-        let drawn = batching.shuffle.then(|| Draws::new(seed, epoch, PURPOSE));
-        Box::new(Blocks { text: self, rows, drawn })
+        Box::new(Blocks::new(self, rows, batching.shuffle, seed, epoch))
     }
 
     fn batching(&self) -> &BatchingReport {
@@ -112,21 +140,49 @@ pub(crate) fn rows(batching: &BatchingConfig, block_length: usize) -> usize {
     (batching.planned_tokens() / block_length).clamp(1, limit)
 }
 
+/// Adds a block as one row, or as one for each document in it where `barrier` begins them.
+pub(crate) fn push_rows(
+    block: &[u32],
+    start: usize,
+    barrier: Option<u32>,
+    text: &mut Stream,
+    indices: &mut Vec<usize>,
+) {
+    let begins = |at: usize| at > 0 && barrier == Some(block[at]);
+    let mut first = 0;
+    for end in (1..=block.len()).filter(|&at| at == block.len() || begins(at)) {
+        text.push(block[first..end].iter().copied());
+        indices.push(start + first);
+        first = end;
+    }
+}
+
 /// The blocks of one epoch. Each asks for the token after each of its own.
 ///
 /// Where batches are shuffled, every block begins at a place of its own that is drawn from (seed,
 /// epoch, its number), and an epoch has as many as the text has room for, as nanoGPT draws them
 /// without epochs. Otherwise they follow one another, and every token but the first is asked for
 /// once.
-struct Blocks {
+pub(crate) struct Blocks {
     text: Arc<TextDataset>,
     rows: usize,
     drawn: Option<Draws>,
 }
 
 impl Blocks {
+    /// Those of an epoch in batches of so many, at places that are drawn or one after the other.
+    pub(crate) fn new(
+        text: Arc<TextDataset>,
+        rows: usize,
+        drawn: bool,
+        seed: u64,
+        epoch: u64,
+    ) -> Self {
+        Self { text, rows, drawn: drawn.then(|| Draws::new(seed, epoch, PURPOSE)) }
+    }
+
     /// The number of batches with so many blocks in a text of so many tokens.
-    fn number(tokens: u64, block_length: usize, rows: usize, drawn: bool) -> usize {
+    pub(crate) fn number(tokens: u64, block_length: usize, rows: usize, drawn: bool) -> usize {
         let length = block_length as u64;
         let batches = if drawn {
             (tokens / (length * rows as u64)).max(1)
@@ -137,7 +193,7 @@ impl Blocks {
     }
 
     /// The first token of a block, and the number of its tokens.
-    fn place(&self, block: u64) -> (u64, usize) {
+    pub(crate) fn place(&self, block: u64) -> (u64, usize) {
         let (tokens, length) = (self.text.tokens, self.text.block_length as u64);
         match self.drawn {
             Some(draws) => {
@@ -170,8 +226,7 @@ impl EpochPlan for Blocks {
             }
             let ids = self.text.read(start, length + 1)?;
             answers.extend_from_slice(&ids[1..]);
-            text.push(ids.into_iter().take(length));
-            indices.push(start as usize);
+            push_rows(&ids[..length], start as usize, self.text.barrier, &mut text, &mut indices);
         }
         Ok(Batch { streams: vec![text], asked: None, answers, indices })
     }

@@ -10,7 +10,7 @@ use crate::text::cache::{CACHE_FOLDER, CacheWriter, Key};
 use crate::text::fingerprint::Fingerprint;
 use crate::text::segmentation::Layout;
 use crate::{
-    Corpora, Corpus, DataConfig, END, Error, Format, Prepared, Result, TextDataset, TextReport,
+    Corpora, Corpus, DataConfig, Error, Format, Prepared, Result, TextDataset, TextReport,
     Tokenizer, TokenizerPair, split_name,
 };
 
@@ -84,6 +84,15 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextDataset>> {
     config.validate()?;
     validate(config)?;
+    prepare_with(config, run, train_tokenizer)
+}
+
+/// As [`prepare_text`], with a tokenizer that `train` makes where the run has none.
+pub(crate) fn prepare_with(
+    config: &DataConfig,
+    run: &Path,
+    train_tokenizer: impl FnOnce(&DataConfig) -> Result<TokenizerPair>,
+) -> Result<Prepared<TextDataset>> {
     let train = Split::find(config, &config.train, run)?;
     let validation = match config.validation.is_empty() {
         true => None,
@@ -238,7 +247,8 @@ impl Split {
             "tokenizer": tokenizer.hash(),
         });
         let key: Key = Sha256::digest(facts.to_string().as_bytes()).into();
-        let open = || TextDataset::open(&path, &key, config.text.block_length, &config.batching);
+        let (text, end) = (&config.text, tokenizer.end());
+        let open = || TextDataset::open(&path, &key, text, end, &config.batching);
         if let Some(dataset) = open()? {
             return Ok(dataset);
         }
@@ -297,9 +307,9 @@ impl<'a> Builder<'a> {
         let texts: Vec<&str> = chunk.iter().map(|passage| passage.text.as_str()).collect();
         for (ids, passage) in self.tokenizer.encode_batch(&texts)?.iter_mut().zip(&chunk) {
             let is_next_document = passage.begins_document && self.report.tokens > 0;
-            self.report.count(passage, ids);
+            self.report.count(passage, ids, self.tokenizer);
             if is_next_document {
-                ids.insert(0, END);
+                ids.insert(0, self.tokenizer.end());
                 self.report.tokens += 1;
             }
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();

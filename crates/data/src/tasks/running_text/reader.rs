@@ -32,14 +32,23 @@ impl Portion {
 ///
 /// [`Error::Missing`] with the names that were tried.
 pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
+    files_ending(config, split, &["", ".txt", ".txt.gz", ".txt.zst"])
+}
+
+/// As [`files`], with other endings that may be left out of a name.
+pub(crate) fn files_ending(
+    config: &DataConfig,
+    split: &Corpora,
+    endings: &[&str],
+) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for corpus in split.iter() {
-        files.extend(corpus_files(config, corpus)?);
+        files.extend(corpus_files(config, corpus, endings)?);
     }
     Ok(files)
 }
 
-fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {
+fn corpus_files(config: &DataConfig, corpus: &Corpus, endings: &[&str]) -> Result<Vec<PathBuf>> {
     let path = match corpus.stem.as_str() {
         "" => corpus.file.clone(),
         stem => config.dir.join(stem),
@@ -59,7 +68,7 @@ fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {
             return Ok(files);
         }
     }
-    for ending in ["", ".txt", ".txt.gz", ".txt.zst"] {
+    for ending in endings {
         let mut name = path.clone().into_os_string();
         name.push(ending);
         let candidate = PathBuf::from(name);
@@ -76,7 +85,13 @@ fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {
     };
     Err(Error::Missing {
         path,
-        tried: " (nor the same with .txt, .txt.gz or .txt.zst, nor a folder with files)".to_owned(),
+        tried: match endings {
+            [_, middle @ .., last] => format!(
+                " (nor the same with {} or {last}, nor a folder with files)",
+                middle.join(", ")
+            ),
+            _ => String::new(),
+        },
         hint: hint.to_owned(),
     })
 }

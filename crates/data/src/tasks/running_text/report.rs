@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::tasks::running_text::reader::Passage;
-use crate::{BatchingReport, UNKNOWN};
+use crate::{BatchingReport, Tokenizer};
 
 /// The data report of one split of running text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,12 +32,12 @@ pub struct TextReport {
 
 impl TextReport {
     /// Counts a passage and the ids of its text.
-    pub(crate) fn count(&mut self, passage: &Passage, ids: &[u32]) {
+    pub(crate) fn count(&mut self, passage: &Passage, ids: &[u32], tokenizer: &Tokenizer) {
         self.documents += u64::from(passage.begins_document || self.documents == 0);
         self.words += passage.text.split_whitespace().count() as u64;
         self.characters += passage.text.chars().count() as u64;
         self.bytes += passage.text.len() as u64;
         self.tokens += ids.len() as u64;
-        self.unknown += ids.iter().filter(|&&id| id == UNKNOWN).count() as u64;
+        self.unknown += ids.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
     }
 }

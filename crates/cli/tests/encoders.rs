@@ -1,0 +1,106 @@
+//! A masked language model from a text, and a classifier of what it has learned: trained, resumed,
+//! measured, and asked for labels.
+
+mod common;
+
+use std::fs;
+
+use common::{Workspace, metrics, stdout};
+
+/// A text recipe as a masked language model's.
+fn recipe(workspace: &Workspace) {
+    let text = fs::read_to_string(workspace.path("tiny.toml")).expect("recipe");
+    let text = text.replace("decoder_layers", "encoder_layers");
+    let masked = text.replace("task = \"language-model\"", "task = \"masked-language-model\"");
+    assert_ne!(masked, text);
+    workspace.write("masked.toml", masked);
+    let labelled = text
+        .replace("task = \"language-model\"", "task = \"classification\"")
+        .replace("train = \"text\"", "train = \"reviews\"");
+    let (before, after) = labelled.split_once("[data.text]").expect("a section");
+    let (_, after) = after.split_once("\n[").expect("another section");
+    workspace.write(
+        "classes.toml",
+        format!("{before}[data.labelled]\nlabels = [\"no\", \"yes\"]\nmax_tokens = 24\n\n[{after}"),
+    );
+    let line = |i: usize| match i % 2 {
+        0 => format!("yes\tred birds sing {i}\n"),
+        _ => format!("no\told stones fall {i}\n"),
+    };
+    workspace.write("data/reviews.tsv", (0..80).map(line).collect::<String>());
+}
+
+#[test]
+fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
+    let workspace = Workspace::of_text();
+    recipe(&workspace);
+    workspace.succeed(&["train", "masked.toml", "--run", "whole"]);
+    workspace.succeed(&[
+        "train",
+        "masked.toml",
+        "--run",
+        "parts",
+        "--set",
+        "training.max_updates=6",
+    ]);
+    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=12"]);
+    let weights = |run: &str| {
+        let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
+        fs::read(file).expect("weights")
+    };
+    assert!(weights("whole") == weights("parts"), "the weights differ");
+    workspace.succeed(&["train", "masked.toml", "--run", "alone", "--set", "threads=1"]);
+    workspace.same_end("whole", "alone", 12);
+    let last = metrics(&workspace.path("whole")).pop();
+    assert_eq!(last, metrics(&workspace.path("parts")).pop());
+    let json = workspace.succeed(&["evaluate", "whole", "--json"]);
+    let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let result = &record["results"][0];
+    assert!(result["perplexity"].as_f64().expect("a number") > 1.0, "{json}");
+    assert!(workspace.succeed(&["evaluate", "whole"]).contains("hidden tokens"));
+    let inspected = workspace.succeed(&["inspect", "whole"]);
+    assert!(inspected.contains("transform.weight"), "{inspected}");
+    // Pairs of texts.
+    let pairs =
+        ["--set", "data.masked.next_sentence=true", "--set", "data.masked.whole_words=true"];
+    workspace.succeed(&[&["train", "masked.toml", "--run", "pairs"], &pairs[..]].concat());
+    let shown = workspace.succeed(&["inspect", "pairs"]);
+    assert!(shown.contains("next_sentence.weight"), "{shown}");
+
+    let taken = ["train", "classes.toml", "--run", "classes", "--from", "pairs"];
+    let more =
+        ["--set", "training.max_updates=150", "--set", "training.schedule.learning_rate=3e-3"];
+    let trained = workspace.run(&[&taken[..], &more[..]].concat());
+    assert!(trained.status.success(), "{}", common::stderr(&trained));
+    let shown = stdout(&trained) + &common::stderr(&trained);
+    assert!(shown.contains("pooler") && shown.contains("drawn      classes.weight"), "{shown}");
+    let output = workspace
+        .run_with_input(&["predict", "classes", "--json"], b"red birds sing\nold stones fall\n");
+    let lines: Vec<serde_json::Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&lines[0]["label"], &lines[1]["label"]), (&"yes".into(), &"no".into()));
+    assert!(lines[0]["probability"].as_f64().expect("a number") > 0.5);
+    let json = workspace.succeed(&["evaluate", "classes", "--split", "reviews", "--json"]);
+    let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let result = &record["results"][0];
+    let confusion = &result["confusion"];
+    let count = |right: usize, given: usize| confusion[right][given].as_u64().expect("a count");
+    assert_eq!(count(0, 0) + count(0, 1), 40);
+    let accuracy = result["accuracy"].as_f64().expect("a number");
+    assert_eq!(accuracy, (count(0, 0) + count(1, 1)) as f64 / 80.0);
+    assert!(accuracy > 0.95, "{json}");
+    assert!(workspace.succeed(&["evaluate", "classes", "--split", "reviews"]).contains("accuracy"));
+
+    let empty = workspace.run_with_input(&["predict", "classes"], b"red\n\n");
+    common::refused(&empty, &["line 2: is empty"]);
+    workspace.fail(&["predict", "whole"], &["task is masked-language-model", "--from RUN"]);
+    workspace.fail(&["generate", "classes"], &["task is classification", "taper predict"]);
+    workspace.fail(
+        &["train", "tiny.toml", "--run", "refused", "--from", "whole"],
+        &["its task is masked-language-model"],
+    );
+    workspace.fail(
+        &["train", "masked.toml", "--run", "refused", "--set", "data.masked.rate=0"],
+        &["data.masked.rate"],
+    );
+}

@@ -1,0 +1,258 @@
+//! Tokenised texts with their classes, and batches of them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::draws::Draws;
+use crate::tasks::labelled::reader::{files, read, train_tokenizer};
+use crate::text::fingerprint::Fingerprint;
+use crate::{
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, EpochPlan, Error,
+    Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
+};
+
+/// The key of the draws that order texts.
+const PURPOSE: u64 = 8;
+/// The marks of a row: `<cls>` before, `<sep>` after.
+const ROW_MARKS: usize = 2;
+
+/// Refuses what cannot work for classification.
+///
+/// # Errors
+///
+/// [`Error::Config`] with the offending key.
+pub(crate) fn validate(config: &DataConfig) -> Result<()> {
+    crate::tasks::running_text::prepare::validate(config)?;
+    let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+    let labels = &config.labelled.labels;
+    if labels.len() < 2 {
+        return wrong("data.labelled.labels", "must list at least two labels");
+    }
+    if (1..labels.len()).any(|at| labels[..at].contains(&labels[at])) {
+        return wrong("data.labelled.labels", "lists a label twice");
+    }
+    if config.labelled.max_tokens <= ROW_MARKS {
+        return wrong("data.labelled.max_tokens", "must leave room for a token between the marks");
+    }
+    if config.text.hold_out > 0.0 {
+        return wrong("data.text.hold_out", "is for running text: name a split in data.validation");
+    }
+    Ok(())
+}
+
+/// Texts with classes, in memory.
+#[derive(Debug)]
+pub struct LabelledDataset {
+    /// Rows with their marks.
+    rows: Vec<Vec<u32>>,
+    classes: Vec<u32>,
+    longest: usize,
+    report: TextReport,
+}
+
+/// Readies the training and validation texts of a run.
+///
+/// # Errors
+///
+/// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
+pub fn prepare_labelled(config: &DataConfig, run: &Path) -> Result<Prepared<LabelledDataset>> {
+    config.validate()?;
+    validate(config)?;
+    let fingerprint =
+        |split: &Corpora| Fingerprint::obtain(&files(config, split)?, &split.name(), run);
+    let train = fingerprint(&config.train)?;
+    let validation = match config.validation.is_empty() {
+        true => None,
+        false => Some(fingerprint(&config.validation)?),
+    };
+    let tokenizers = match TokenizerPair::exists(run) {
+        true => TokenizerPair::load(run)?,
+        false => {
+            let trained = train_tokenizer(config)?;
+            trained.save(run)?;
+            trained
+        }
+    };
+    let of = |split: &Corpora, text: &Fingerprint| -> Result<Arc<LabelledDataset>> {
+        let mut dataset = LabelledDataset::read(config, tokenizers.target(), split)?;
+        text.still_holds()?;
+        dataset.report.text_hash.clone_from(&text.text_hash);
+        Ok(Arc::new(dataset))
+    };
+    Ok(Prepared {
+        train: of(&config.train, &train)?,
+        validation: validation.map(|text| of(&config.validation, &text)).transpose()?,
+        tokenizers,
+    })
+}
+
+impl LabelledDataset {
+    /// Reads and tokenises a split.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing, or a line is no label with a text.
+    pub fn read(config: &DataConfig, tokenizer: &Tokenizer, split: &Corpora) -> Result<Self> {
+        let labelled = read(config, split)?;
+        let most = config.labelled.max_tokens;
+        let rows = rows_of(tokenizer, &labelled.texts, most)?;
+        let mut report = TextReport {
+            split: split.name(),
+            documents: labelled.texts.len() as u64,
+            tokenizer_hash: tokenizer.hash().to_owned(),
+            ..TextReport::default()
+        };
+        for (text, row) in labelled.texts.iter().zip(&rows) {
+            report.words += text.split_whitespace().count() as u64;
+            report.characters += text.chars().count() as u64;
+            report.bytes += text.len() as u64;
+            report.tokens += row.len() as u64;
+            report.unknown += row.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
+        }
+        let longest = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let mut dataset = Self { rows, classes: labelled.classes, longest: most, report };
+        let batches = dataset.in_order(&config.batching);
+        let largest = |count: fn(&[usize], &Self) -> usize| {
+            batches.iter().map(|rows| count(rows, &dataset)).max()
+        };
+        let batching = BatchingReport {
+            batches: batches.len(),
+            largest_target_tokens: largest(|rows, data| {
+                rows.iter().map(|&row| data.rows[row].len()).sum()
+            })
+            .unwrap_or(0),
+            largest_sentences: largest(|rows, _| rows.len()).unwrap_or(0),
+            longest_target: longest,
+            ..BatchingReport::default()
+        };
+        dataset.report.batching = batching;
+        Ok(dataset)
+    }
+
+    /// The number of texts.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The class of each text.
+    pub fn classes(&self) -> &[u32] {
+        &self.classes
+    }
+
+    /// The texts of each batch, in the order of the files.
+    fn in_order(&self, batching: &BatchingConfig) -> Vec<Vec<usize>> {
+        self.batches((0..self.rows.len()).collect(), batching)
+    }
+
+    /// Fills batches with texts as they come.
+    fn batches(&self, order: Vec<usize>, batching: &BatchingConfig) -> Vec<Vec<usize>> {
+        let most_rows = match batching.max_sentences {
+            0 => usize::MAX,
+            limit => limit,
+        };
+        let (mut batches, mut tokens): (Vec<Vec<usize>>, usize) = (Vec::new(), 0);
+        for row in order {
+            tokens += self.rows[row].len();
+            match batches.last_mut() {
+                Some(batch) if tokens <= batching.planned_tokens() && batch.len() < most_rows => {
+                    batch.push(row)
+                }
+                _ => {
+                    tokens = self.rows[row].len();
+                    batches.push(vec![row]);
+                }
+            }
+        }
+        batches
+    }
+
+    fn batch(&self, rows: &[usize]) -> Batch {
+        let (mut text, mut asked) = (Stream::default(), Vec::with_capacity(rows.len()));
+        for &row in rows {
+            asked.push(text.ids.len() as u32);
+            text.push(self.rows[row].iter().copied());
+        }
+        Batch {
+            streams: vec![text],
+            asked: Some(asked),
+            answers: rows.iter().map(|&row| self.classes[row]).collect(),
+            indices: rows.iter().map(|row| row + 1).collect(),
+        }
+    }
+}
+
+/// Texts as a classifier reads them: `<cls> text <sep>`, of so many tokens at most.
+///
+/// # Errors
+///
+/// If the tokenizer has no such marks, or refuses a text.
+pub fn rows_of(tokenizer: &Tokenizer, texts: &[String], most: usize) -> Result<Vec<Vec<u32>>> {
+    let marks = tokenizer.marks()?;
+    let row = |mut ids: Vec<u32>| {
+        ids.truncate(most.saturating_sub(ROW_MARKS));
+        ids.insert(0, marks.class);
+        ids.push(marks.separator);
+        ids
+    };
+    Ok(tokenizer.encode_batch(texts)?.into_iter().map(row).collect())
+}
+
+impl Dataset for LabelledDataset {
+    fn plan(
+        self: Arc<Self>,
+        batching: &BatchingConfig,
+        seed: u64,
+        epoch: u64,
+    ) -> Box<dyn EpochPlan> {
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        if batching.shuffle {
+            Draws::new(seed, epoch, PURPOSE).shuffle(&mut order);
+        }
+        let batches = self.batches(order, batching);
+        Box::new(Plan { data: self, batches })
+    }
+
+    fn batching(&self) -> &BatchingReport {
+        &self.report.batching
+    }
+
+    fn report(&self) -> Report<'_> {
+        Report::Text(&self.report)
+    }
+
+    fn longest_row(&self) -> usize {
+        self.longest
+    }
+
+    fn largest_batch(&self, tokens: usize) -> Batch {
+        let mut text = Stream::default();
+        let mut asked = Vec::new();
+        for _ in 0..(tokens / self.longest).max(1) {
+            asked.push(text.ids.len() as u32);
+            text.push(std::iter::repeat_n(crate::END, self.longest));
+        }
+        let (answers, indices) = (vec![0; asked.len()], vec![0; asked.len()]);
+        Batch { streams: vec![text], asked: Some(asked), answers, indices }
+    }
+}
+
+/// The batches of one epoch.
+struct Plan {
+    data: Arc<LabelledDataset>,
+    batches: Vec<Vec<usize>>,
+}
+
+impl EpochPlan for Plan {
+    fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    fn batch(&self, batch: usize) -> Result<Batch> {
+        Ok(self.data.batch(&self.batches[batch]))
+    }
+}

@@ -1,0 +1,5 @@
+//! Classification: texts, each with a label.
+
+pub(crate) mod config;
+pub(crate) mod dataset;
+pub(crate) mod reader;

@@ -1,0 +1,207 @@
+//! Rows of text with some tokens hidden.
+
+use std::sync::Arc;
+
+use crate::draws::Draws;
+use crate::tasks::masked::hiding::Words;
+use crate::tasks::running_text::dataset::{Blocks, rows};
+use crate::text::tokenizer::Marks;
+use crate::{
+    Batch, BatchingConfig, BatchingReport, Dataset, EpochPlan, MaskedConfig, Report, Result,
+    Stream, TextDataset, TextReport,
+};
+
+/// The keys of draws, apart from those of blocks: which tokens are hidden, and how rows are paired.
+const HIDING: u64 = 6;
+const PAIRING: u64 = 7;
+
+/// Running text of which rows with hidden tokens are made.
+///
+/// A row is a piece of a block that lies in one document: `<cls> text <sep>`, or of two texts
+/// `<cls> first <sep> second <sep>`. What is hidden is drawn from (seed, epoch, number of the block,
+/// piece).
+#[derive(Debug)]
+pub struct MaskedDataset {
+    text: Arc<TextDataset>,
+    words: Words,
+    config: MaskedConfig,
+    /// Tokens of a row with its marks, at most.
+    row_length: usize,
+    /// What stands between documents.
+    end: u32,
+    report: TextReport,
+}
+
+impl MaskedDataset {
+    /// Marks of a row: `<cls>` and `<sep>`, or `<sep>` twice.
+    pub(crate) fn marks(config: &MaskedConfig) -> usize {
+        if config.next_sentence { 3 } else { 2 }
+    }
+
+    pub(crate) fn new(
+        text: Arc<TextDataset>,
+        words: Words,
+        config: &MaskedConfig,
+        (row_length, end): (usize, u32),
+        batching: &BatchingConfig,
+    ) -> Self {
+        let rows = rows(batching, row_length);
+        let mut report = text.report().clone();
+        report.batching = BatchingReport {
+            batches: Blocks::number(text.tokens(), text.block_length(), rows, batching.shuffle),
+            largest_target_tokens: rows * row_length,
+            largest_sentences: rows,
+            longest_target: row_length,
+            ..BatchingReport::default()
+        };
+        Self { text, words, config: config.clone(), row_length, end, report }
+    }
+
+    /// The text itself.
+    pub fn text(&self) -> &TextDataset {
+        &self.text
+    }
+
+    /// The texts of a piece, the second from elsewhere where `1` says so; nothing where the piece is
+    /// too short for two.
+    fn pair(&self, piece: &[u32], draws: Draws) -> Result<Option<(usize, Vec<u32>, u32)>> {
+        if piece.len() < 2 {
+            return Ok(None);
+        }
+        let below = |index: u64, count: u64| {
+            ((u128::from(draws.bits(index)) * u128::from(count)) >> 64) as u64
+        };
+        let first = 1 + below(0, piece.len() as u64 - 1) as usize;
+        let second = piece[first..].to_vec();
+        if draws.unit(1) < 0.5 {
+            let count = second.len().min(self.text.tokens() as usize);
+            let from = below(2, self.text.tokens() - count as u64 + 1);
+            let other = self.text.read(from, count)?;
+            // Of one document.
+            let mut parts = other.split(|&id| id == self.end);
+            if let Some(part) = parts.find(|part| !part.is_empty()) {
+                return Ok(Some((first, part.to_vec(), 1)));
+            }
+        }
+        Ok(Some((first, second, 0)))
+    }
+}
+
+impl Dataset for MaskedDataset {
+    fn plan(
+        self: Arc<Self>,
+        batching: &BatchingConfig,
+        seed: u64,
+        epoch: u64,
+    ) -> Box<dyn EpochPlan> {
+        let rows = rows(batching, self.row_length);
+        let blocks = Blocks::new(self.text.clone(), rows, batching.shuffle, seed, epoch);
+        let [hiding, pairing] = [HIDING, PAIRING].map(|purpose| Draws::new(seed, epoch, purpose));
+        Box::new(MaskedBlocks { data: self, blocks, rows, hiding, pairing })
+    }
+
+    fn batching(&self) -> &BatchingReport {
+        &self.report.batching
+    }
+
+    fn report(&self) -> Report<'_> {
+        Report::Text(&self.report)
+    }
+
+    fn longest_row(&self) -> usize {
+        self.row_length
+    }
+
+    fn largest_batch(&self, tokens: usize) -> Batch {
+        let rows = (tokens / self.row_length).max(1);
+        let (mut text, mut segments, mut follows) =
+            (Stream::default(), Stream::default(), Stream::default());
+        for _ in 0..rows {
+            text.push(std::iter::repeat_n(self.end, self.row_length));
+            segments.push(std::iter::repeat_n(0, self.row_length));
+            follows.push([0]);
+        }
+        let asked = (self.config.rate * (rows * self.row_length) as f64).ceil() as u32;
+        let asked: Vec<u32> = (0..asked.max(1)).collect();
+        let answers = vec![self.end; asked.len()];
+        let streams = match self.config.next_sentence {
+            true => vec![follows, segments, text],
+            false => vec![segments, text],
+        };
+        Batch { streams, asked: Some(asked), answers, indices: vec![0; rows] }
+    }
+}
+
+/// The batches of one epoch.
+struct MaskedBlocks {
+    data: Arc<MaskedDataset>,
+    blocks: Blocks,
+    rows: usize,
+    hiding: Draws,
+    pairing: Draws,
+}
+
+impl EpochPlan for MaskedBlocks {
+    fn batches(&self) -> usize {
+        self.blocks.batches()
+    }
+
+    fn batch(&self, batch: usize) -> Result<Batch> {
+        let data = &self.data;
+        let Marks { class, separator, .. } = data.words.marks;
+        let (mut text, mut segments, mut follows) =
+            (Stream::default(), Stream::default(), Stream::default());
+        let (mut asked, mut answers, mut indices) = (Vec::new(), Vec::new(), Vec::new());
+        for number in (0..self.rows).map(|row| (batch * self.rows + row) as u64) {
+            let (start, length) = self.blocks.place(number);
+            if length == 0 {
+                break;
+            }
+            let block = data.text.read(start, length)?;
+            let pieces = block.split(|&id| id == data.end).enumerate();
+            for (piece, ids) in pieces.filter(|(_, ids)| !ids.is_empty()) {
+                let mut row = vec![class];
+                let mut first = ids.len();
+                if data.config.next_sentence {
+                    let draws = self.pairing.within(number, piece as u64);
+                    let Some((at, second, is_other)) = data.pair(ids, draws)? else { continue };
+                    first = at;
+                    row.extend_from_slice(&ids[..at]);
+                    row.push(separator);
+                    row.extend(second);
+                    follows.push([is_other]);
+                } else {
+                    row.extend_from_slice(ids);
+                }
+                row.push(separator);
+                if text.ids.len() + row.len() > self.rows * data.row_length {
+                    // Many short documents have more marks than there is room for.
+                    if data.config.next_sentence {
+                        follows.pop();
+                    }
+                    break;
+                }
+                let found = data.words.hide(
+                    &mut row,
+                    &data.config,
+                    self.hiding.within(number, piece as u64),
+                );
+                let before = text.ids.len();
+                for (at, id) in found {
+                    asked.push((before + at) as u32);
+                    answers.push(id);
+                }
+                // The first separator is of the first text.
+                let of_first = if data.config.next_sentence { first + 2 } else { row.len() };
+                segments.push((0..row.len()).map(|at| u32::from(at >= of_first)));
+                text.push(row);
+                indices.push(start as usize);
+            }
+        }
+        let streams = match data.config.next_sentence {
+            true => vec![follows, segments, text],
+            false => vec![segments, text],
+        };
+        Ok(Batch { streams, asked: Some(asked), answers, indices })
+    }
+}

@@ -1,0 +1,98 @@
+//! Which tokens of a row are asked, and what stands in their place.
+
+use crate::draws::Draws;
+use crate::text::segmentation::SPACE_MARK;
+use crate::text::tokenizer::Marks;
+use crate::{MaskedConfig, SPECIAL_TOKENS, Tokenizer};
+
+/// What a space is in a vocabulary of bytes.
+const BYTE_SPACE: char = 'Ġ';
+
+/// What is known of each token of a vocabulary.
+#[derive(Debug)]
+pub(crate) struct Words {
+    pub(crate) marks: Marks,
+    /// For each id, whether it may go on with a word, and whether a word may go on behind it.
+    edges: Vec<(bool, bool)>,
+    /// The ids that may stand in for others: all but special tokens.
+    plain: Vec<u32>,
+}
+
+impl Words {
+    pub(crate) fn of(tokenizer: &Tokenizer, marks: Marks) -> Self {
+        let count = tokenizer.vocabulary_size() as u32;
+        let edge = |id: u32| {
+            let token = tokenizer.token(id).unwrap_or_default();
+            let is_word = |c: char| c.is_alphanumeric();
+            // A letter too, for what reads bytes.
+            let goes_on = |c: char| is_word(c) && c != BYTE_SPACE;
+            // The sign for a space may stand alone before a word.
+            let may_follow = |c: char| is_word(c) || c == SPACE_MARK;
+            (
+                token.chars().next().is_some_and(goes_on),
+                token.chars().next_back().is_some_and(may_follow),
+            )
+        };
+        let special = [marks.class, marks.separator, marks.mask];
+        let is_plain = |id: &u32| *id as usize >= SPECIAL_TOKENS.len() && !special.contains(id);
+        Self {
+            marks,
+            edges: (0..count).map(edge).collect(),
+            plain: (0..count).filter(is_plain).collect(),
+        }
+    }
+
+    /// Whether `next` goes on with the word that `token` is of: both are letters or digits where
+    /// they meet, or the first is the space before a word.
+    fn goes_on(&self, token: u32, next: u32) -> bool {
+        let edge = |id: u32| self.edges.get(id as usize).copied().unwrap_or_default();
+        edge(token).1 && edge(next).0
+    }
+
+    /// Hides tokens of `row`, and gives the places of those that are asked, ascending, with what they
+    /// were.
+    pub(crate) fn hide(
+        &self,
+        row: &mut [u32],
+        config: &MaskedConfig,
+        draws: Draws,
+    ) -> Vec<(usize, u32)> {
+        let Marks { class, separator, mask } = self.marks;
+        let candidates: Vec<usize> =
+            (0..row.len()).filter(|&at| row[at] != class && row[at] != separator).collect();
+        let mut words: Vec<Vec<usize>> = Vec::new();
+        for &at in &candidates {
+            let joins = config.whole_words
+                && words
+                    .last()
+                    .and_then(|word| word.last())
+                    .is_some_and(|&before| before + 1 == at && self.goes_on(row[before], row[at]));
+            match words.last_mut().filter(|_| joins) {
+                Some(word) => word.push(at),
+                None => words.push(vec![at]),
+            }
+        }
+        draws.shuffle(&mut words);
+        let wanted = ((config.rate * candidates.len() as f64).round() as usize).max(1);
+        let mut asked: Vec<(usize, u32)> = Vec::with_capacity(wanted);
+        for word in words {
+            if asked.is_empty() || asked.len() + word.len() <= wanted {
+                asked.extend(word.into_iter().map(|at| (at, row[at])));
+            }
+        }
+        asked.sort_unstable();
+        // Numbers beyond those by which the words were put in order.
+        let first = row.len() as u64;
+        for &(at, _) in &asked {
+            let number = first + 2 * at as u64;
+            let drawn = draws.unit(number);
+            if drawn < 0.8 {
+                row[at] = mask;
+            } else if drawn < 0.9 && !self.plain.is_empty() {
+                let wide = u128::from(draws.bits(number + 1)) * self.plain.len() as u128;
+                row[at] = self.plain[(wide >> 64) as usize];
+            }
+        }
+        asked
+    }
+}

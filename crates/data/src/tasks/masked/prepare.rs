@@ -1,0 +1,109 @@
+//! From the files of running text to rows with hidden tokens.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::tasks::masked::dataset::MaskedDataset;
+use crate::tasks::masked::hiding::Words;
+use crate::tasks::running_text::blocks::TextBlocks;
+use crate::tasks::running_text::prepare as running_text;
+use crate::text::tokenizer::MARKS;
+use crate::{DataConfig, Error, Prepared, Result, TextDataset, Tokenizer, TokenizerPair};
+
+/// Fewer tokens of a row say nothing.
+const SHORTEST_ROW: usize = 8;
+
+/// Refuses what cannot work for a masked language model.
+///
+/// # Errors
+///
+/// [`Error::Config`] with the offending key.
+pub(crate) fn validate(config: &DataConfig) -> Result<()> {
+    running_text::validate(config)?;
+    let wrong = |key, message: String| Err(Error::Config { key, message });
+    let rate = config.masked.rate;
+    if !(rate > 0.0 && rate < 1.0) {
+        return wrong("data.masked.rate", format!("is {rate:?}: it must be above 0 and below 1"));
+    }
+    if config.text.block_length < SHORTEST_ROW {
+        let message = format!("must be at least {SHORTEST_ROW} for a masked language model");
+        return wrong("data.text.block_length", message);
+    }
+    Ok(())
+}
+
+/// A tokenizer of running text with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one
+/// trained on what is trained on.
+///
+/// # Errors
+///
+/// If a text cannot be read, or a tokenizer not be trained or loaded.
+pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
+    let mut config = config.clone();
+    // The marks take a place each.
+    let size = &mut config.tokenizer.vocabulary_size;
+    *size = size.saturating_sub(MARKS.len());
+    let trained = running_text::train_tokenizer(&config)?.target().clone();
+    trained.with_marks().map(TokenizerPair::joint)
+}
+
+/// Readies the training and validation text of a run.
+///
+/// # Errors
+///
+/// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
+pub fn prepare_masked(config: &DataConfig, run: &Path) -> Result<Prepared<MaskedDataset>> {
+    config.validate()?;
+    validate(config)?;
+    let blocks = without_marks(config);
+    let prepared = running_text::prepare_with(&blocks, run, train_tokenizer)?;
+    let tokenizer = prepared.tokenizers.target().clone();
+    let of = |text: Arc<TextDataset>| of_text(text, config, &tokenizer).map(Arc::new);
+    Ok(Prepared {
+        train: of(prepared.train)?,
+        validation: prepared.validation.map(of).transpose()?,
+        tokenizers: prepared.tokenizers,
+    })
+}
+
+/// A split, or else what `data.text.hold_out` takes of the training text, read to be measured on.
+///
+/// # Errors
+///
+/// If a file is missing or cannot be read, or there is no text.
+pub fn masked_split(
+    config: &DataConfig,
+    tokenizer: &Tokenizer,
+    split: Option<&str>,
+) -> Result<MaskedDataset> {
+    let blocks = without_marks(config);
+    let mut reader = TextBlocks::open(&blocks, tokenizer, split)?;
+    let mut ids: Vec<u32> = Vec::new();
+    for batch in reader.by_ref() {
+        let batch = batch?;
+        // Each block asks for the first token of the next.
+        ids.extend(&batch.streams[0].ids[usize::from(!ids.is_empty())..]);
+        ids.extend(batch.answers.last());
+    }
+    reader.require_text()?;
+    let text = TextDataset::in_memory(ids, &blocks.text, reader.report().clone());
+    of_text(Arc::new(text), config, tokenizer)
+}
+
+/// The same with blocks that leave room for the marks of a row.
+fn without_marks(config: &DataConfig) -> DataConfig {
+    let mut blocks = config.clone();
+    blocks.text.barrier = false;
+    blocks.text.block_length -= MaskedDataset::marks(&config.masked);
+    blocks
+}
+
+fn of_text(
+    text: Arc<TextDataset>,
+    config: &DataConfig,
+    tokenizer: &Tokenizer,
+) -> Result<MaskedDataset> {
+    let words = Words::of(tokenizer, tokenizer.marks()?);
+    let shape = (config.text.block_length, tokenizer.end());
+    Ok(MaskedDataset::new(text, words, &config.masked, shape, &config.batching))
+}

@@ -1,0 +1,240 @@
+//! What encoders of texts get: rows with hidden tokens, and texts with labels.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use taper_data::{
+    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, MaskedDataset, Prepared, Result,
+    Task, TokenizerKind, masked_split, prepare_labelled, prepare_masked,
+};
+
+fn lines(count: usize) -> String {
+    let words = ["the", "sea", "sailors", "unbelievable", "birds", "no"];
+    let line = |i: usize| -> String {
+        let at = |k: usize| words[(i * 7 + k * k + i / 3) % 6];
+        (0..12 + i % 5).map(at).collect::<Vec<_>>().join(" ") + ".\n"
+    };
+    (0..count).map(line).collect()
+}
+
+fn config(folder: &Path) -> DataConfig {
+    let mut config = DataConfig {
+        dir: folder.to_owned(),
+        train: "text".into(),
+        validation: "".into(),
+        ..DataConfig::default()
+    };
+    std::fs::write(folder.join("text.txt"), lines(120)).unwrap();
+    config.tokenizer.kind = TokenizerKind::Bpe;
+    config.tokenizer.vocabulary_size = 320;
+    config.text.block_length = 24;
+    config.text.hold_out = 0.1;
+    config.text.documents = Documents::Lines;
+    config.batching.max_tokens = 200;
+    config
+}
+
+fn prepare(config: &DataConfig) -> Result<Prepared<MaskedDataset>> {
+    prepare_masked(config, &config.dir.join("run"))
+}
+
+fn batches(dataset: &Arc<MaskedDataset>, config: &BatchingConfig, epoch: u64) -> Vec<Batch> {
+    let plan = dataset.clone().plan(config, 1, epoch);
+    (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
+}
+
+/// The rows of the last stream, and of the one before it.
+fn rows(batch: &Batch) -> Vec<(Vec<u32>, Vec<u32>)> {
+    let [.., segments, text] = batch.streams.as_slice() else { panic!("two streams") };
+    assert_eq!(segments.lengths, text.lengths);
+    let mut first = 0;
+    let row = |&length: &usize| {
+        first += length;
+        let range = first - length..first;
+        (text.ids[range.clone()].to_vec(), segments.ids[range].to_vec())
+    };
+    text.lengths.iter().map(row).collect()
+}
+
+#[test]
+fn tokens_are_hidden_as_they_are_drawn_and_rows_are_of_one_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let prepared = prepare(&config).unwrap();
+    let tokenizer = prepared.tokenizers.target();
+    let count = tokenizer.vocabulary_size() as u32;
+    assert!(count <= 320, "the marks are among them: {count}");
+    let id = |mark: &str| (0..count).find(|&id| tokenizer.token(id).as_deref() == Some(mark));
+    let [class, separator, mask] = ["<cls>", "<sep>", "<mask>"].map(|mark| id(mark).unwrap());
+    let spelled = tokenizer.encode("<mask> is a text").unwrap();
+    assert!(!spelled.contains(&mask), "{spelled:?}");
+
+    let (mut asked, mut hidden, mut same) = (0, 0, 0);
+    for epoch in 0..8 {
+        for batch in batches(&prepared.train, &config.batching, epoch) {
+            let ids = &batch.streams[1].ids;
+            assert!(ids.len() <= 8 * 24 && ids.len() > 4 * 24, "{}", ids.len());
+            let places = batch.asked.as_ref().unwrap();
+            assert!(places.is_sorted() && places.len() == batch.answers.len());
+            let mut original = ids.clone();
+            for (&place, &answer) in places.iter().zip(&batch.answers) {
+                let found = ids[place as usize];
+                assert!(found >= 4 && ![class, separator].contains(&found));
+                asked += 1;
+                hidden += usize::from(found == mask);
+                same += usize::from(found == answer);
+                original[place as usize] = answer;
+            }
+            assert!(!original.contains(&mask) && !original.contains(&END));
+            for (row, segments) in rows(&batch) {
+                assert_eq!((row[0], row[row.len() - 1]), (class, separator));
+                assert!(row.len() <= 24 && segments.iter().all(|&segment| segment == 0));
+            }
+            let share = places.len() as f64 / ids.len() as f64;
+            assert!((0.08..0.25).contains(&share), "{share}");
+        }
+    }
+    let share = |count: usize| count as f64 / asked as f64;
+    assert!((share(hidden) - 0.8).abs() < 0.05, "{}", share(hidden));
+    // One of the others may be the token itself.
+    assert!((share(same) - 0.1).abs() < 0.04, "{}", share(same));
+
+    // A function of seed and epoch, and another one in the next.
+    let first = batches(&prepared.train, &config.batching, 3);
+    assert_eq!(batches(&prepared.train, &config.batching, 3), first);
+    assert_ne!(batches(&prepared.train, &config.batching, 4), first);
+    // What is measured is the same, whether prepared or read.
+    let in_order = BatchingConfig { shuffle: false, ..config.batching.clone() };
+    let validation = batches(prepared.validation.as_ref().unwrap(), &in_order, 0);
+    let read = Arc::new(masked_split(&config, tokenizer, None).unwrap());
+    assert_eq!(batches(&read, &in_order, 0), validation);
+    let largest = prepared.train.largest_batch(200);
+    assert_eq!(largest.streams[1].lengths, [24; 8]);
+}
+
+#[test]
+fn whole_words_are_asked_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.tokenizer.vocabulary_size = 290;
+    config.masked.whole_words = true;
+    let prepared = prepare(&config).unwrap();
+    let tokenizer = prepared.tokenizers.target();
+    let goes_on =
+        |id: u32| tokenizer.token(id).is_some_and(|token| token.starts_with(char::is_alphanumeric));
+    let mut words = 0;
+    for batch in batches(&prepared.train, &config.batching, 0) {
+        let (ids, places) = (&batch.streams[1].ids, batch.asked.as_ref().unwrap());
+        let mut original = ids.clone();
+        for (&place, &answer) in places.iter().zip(&batch.answers) {
+            original[place as usize] = answer;
+        }
+        for &place in places {
+            // What goes on with a word that is asked is asked as well.
+            let next = place as usize + 1;
+            if goes_on(original[next]) {
+                assert!(places.contains(&(next as u32)), "{:?}", tokenizer.token(original[next]));
+                words += 1;
+            }
+        }
+    }
+    assert!(words > 20, "{words} words of several tokens");
+}
+
+#[test]
+fn half_of_the_second_texts_come_from_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.masked.next_sentence = true;
+    let prepared = prepare(&config).unwrap();
+    let (mut pairs, mut others) = (0, 0);
+    for batch in batches(&prepared.train, &config.batching, 0) {
+        let follows = &batch.streams[0];
+        assert!(follows.lengths.iter().all(|&length| length == 1));
+        assert_eq!(follows.ids.len(), batch.examples());
+        pairs += follows.ids.len();
+        others += follows.ids.iter().filter(|&&id| id == 1).count();
+        for (row, segments) in rows(&batch) {
+            let separator = row[row.len() - 1];
+            let first = row.iter().position(|&id| id == separator).unwrap();
+            assert!(first > 1 && first < row.len() - 2, "{row:?}");
+            let expected = (0..row.len()).map(|at| u32::from(at > first));
+            assert_eq!(segments, expected.collect::<Vec<_>>());
+        }
+    }
+    let share = others as f64 / pairs as f64;
+    assert!((share - 0.5).abs() < 0.15 && pairs > 50, "{share} of {pairs}");
+}
+
+#[test]
+fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.text.hold_out = 0.0;
+    config.train = "reviews".into();
+    config.labelled.labels = vec!["bad".to_owned(), "good".to_owned()];
+    config.labelled.max_tokens = 12;
+    config.batching.max_tokens = 50;
+    let line = |i: usize| {
+        let (label, text) = if i % 3 == 0 { ("good", "birds of the sea") } else { ("bad", "no") };
+        format!("{label}\t{text} {i}\n")
+    };
+    let text: String = (0..40).map(line).collect();
+    let path = folder.path().join("reviews.tsv");
+    std::fs::write(&path, &text).unwrap();
+    let run = folder.path().join("run");
+    let prepared = prepare_labelled(&config, &run).unwrap();
+    assert_eq!(prepared.train.len(), 40);
+    let plan = |epoch| {
+        let plan = prepared.train.clone().plan(&config.batching, 1, epoch);
+        (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect::<Vec<_>>()
+    };
+    let mut seen = Vec::new();
+    for batch in plan(0) {
+        assert!(batch.streams[0].ids.len() <= 50);
+        let mut first = 0;
+        for (row, &length) in batch.streams[0].lengths.iter().enumerate() {
+            assert_eq!(batch.asked.as_ref().unwrap()[row], first);
+            first += length as u32;
+            assert!(length <= 12);
+            let expected = u32::from((batch.indices[row] - 1) % 3 == 0);
+            assert_eq!(batch.answers[row], expected);
+        }
+        seen.extend(batch.indices);
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=40).collect::<Vec<_>>(), "each text once");
+    assert_eq!(plan(0), plan(0));
+    assert_ne!(plan(0), plan(1));
+
+    let says = |text: &str, said: &str| {
+        std::fs::write(&path, text).unwrap();
+        let error = prepare_labelled(&config, &run).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("reviews.tsv") && error.contains(said), "{error}");
+    };
+    says("good\tfine\nfine\n", "line 2: has no tab");
+    says("great\tfine\n", "label \"great\", but data.labelled.labels has bad, good");
+    says("good\t \n", "line 1: has no text");
+    says("\n\n", "hold no text");
+    std::fs::remove_file(&path).unwrap();
+    let error = prepare_labelled(&config, &run).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains(".tsv, .tsv.gz or .tsv.zst"), "{error}");
+    for (change, key) in [
+        (
+            &(|config: &mut DataConfig| config.labelled.labels.truncate(1))
+                as &dyn Fn(&mut DataConfig),
+            "labels",
+        ),
+        (&|config: &mut DataConfig| config.labelled.labels[1] = "bad".to_owned(), "twice"),
+        (&|config: &mut DataConfig| config.labelled.max_tokens = 2, "max_tokens"),
+    ] {
+        let mut other = config.clone();
+        change(&mut other);
+        let error = Task::Classification.validate(&other).unwrap_err().to_string();
+        assert!(error.contains(key), "{error}");
+    }
+    let mut other = config;
+    other.masked.rate = 1.0;
+    let error = Task::MaskedLanguageModel.validate(&other).unwrap_err().to_string();
+    assert!(error.contains("data.masked.rate"), "{error}");
+}

@@ -1,0 +1,203 @@
+//! A classifier of texts (Devlin et al. 2019, section 4): an encoder, and classes told from the state
+//! of the first token.
+
+use crate::config::ModelConfig;
+use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::block::Block;
+use crate::layers::head::{BiasedHead, picked};
+use crate::layers::stack::StackKind;
+use crate::layers::text_encoder::{Pooler, TextEncoder, first_rows};
+use crate::layers::weight::Builder;
+use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{DType, Device, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{ParameterStore, Products};
+
+/// A classifier with its parameters. Those of the encoder are called as a
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel) calls them, whose weights it can begin with.
+#[derive(Debug, Clone)]
+pub struct TextClassifier {
+    config: ModelConfig,
+    store: ParameterStore,
+    vocabulary: usize,
+    classes: usize,
+    compute: DType,
+    encoder: TextEncoder,
+    pooler: Pooler,
+    head: BiasedHead,
+}
+
+impl TextClassifier {
+    /// Makes a model with freshly drawn parameters for so many classes.
+    ///
+    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
+    /// parameters are f32.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        vocabulary: usize,
+        classes: usize,
+        seed: u64,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        let store = ParameterStore::new(device);
+        Self::build(config, (vocabulary, classes), Some(seed), store, compute)
+    }
+
+    /// As [`TextClassifier::new`] with every parameter zero, to be loaded.
+    ///
+    /// # Errors
+    /// As [`TextClassifier::new`].
+    pub fn blank(
+        config: &ModelConfig,
+        vocabulary: usize,
+        classes: usize,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        let store = ParameterStore::new(device);
+        Self::build(config, (vocabulary, classes), None, store, compute)
+    }
+
+    /// The names and shapes of the parameters of such a model, for which no memory is taken.
+    ///
+    /// # Errors
+    /// When the configuration is impossible.
+    pub fn outline(
+        config: &ModelConfig,
+        vocabulary: usize,
+        classes: usize,
+    ) -> Result<ParameterStore, ModelError> {
+        let store = ParameterStore::outline(&Device::Cpu);
+        Ok(Self::build(config, (vocabulary, classes), None, store, DType::F32)?.store)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (vocabulary, classes): (usize, usize),
+        seed: Option<u64>,
+        mut store: ParameterStore,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        config.validate(true)?;
+        if classes < 2 {
+            return Err(ModelError::Config(format!(
+                "a classifier needs at least two classes, not {classes}"
+            )));
+        }
+        let products = Products::of(compute, store.device());
+        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
+        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
+        let encoder = TextEncoder::new(build, table, config, compute)?;
+        let pooler = Pooler::new(build, config.d_model)?;
+        let weight = build.matrix("classes.weight", classes, config.d_model, 1)?;
+        let head = BiasedHead::new(build, "classes", weight, classes)?;
+        let config = config.clone();
+        Ok(Self { config, store, vocabulary, classes, compute, encoder, pooler, head })
+    }
+
+    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    #[must_use]
+    pub fn cost_of(
+        config: &ModelConfig,
+        vocabulary: usize,
+        classes: usize,
+        _device: &Device,
+    ) -> Cost {
+        let parts = PartCost::table(vocabulary, config.d_model)
+            + TextEncoder::cost(config)
+            + Pooler::cost(config)
+            + PartCost::table(classes, config.d_model + 1);
+        Cost::of([("text", parts)])
+    }
+
+    /// What one of its layers costs.
+    #[must_use]
+    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::Encoder))
+    }
+
+    /// The number of classes.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// The state of each text, from which its class is told.
+    fn pooled(
+        &self,
+        text: &Sequences,
+        rows: Arc<[u32]>,
+        pass: &Pass,
+    ) -> Result<Tensor, ModelError> {
+        text.check()?;
+        let segments: Arc<[u32]> = vec![0; text.ids.len()].into();
+        let hidden = self.encoder.forward(text, segments, pass)?; // (N, D)
+        let pooled = self.pooler.forward(&hidden, rows, pass)?; // (B, D)
+        let dropout = pass.dropout(self.config.residual_dropout, name_key("classes"));
+        if !dropout.is_active() {
+            return Ok(pooled);
+        }
+        let all: Arc<[u32]> = (0..pooled.dim(0)? as u32).collect();
+        Ok(picked(&pooled, all, dropout, pass)?)
+    }
+
+    /// The logits of the classes of each text, in f32.
+    ///
+    /// # Shapes
+    /// B texts → `(B, C)`.
+    ///
+    /// # Errors
+    /// When an id is not in the vocabulary, or a text is empty or longer than learned positions
+    /// reach.
+    pub fn logits(&self, text: &Sequences) -> Result<Tensor, ModelError> {
+        if text.lengths.contains(&0) {
+            return Err(ModelError::Batch("a text is empty".to_owned()));
+        }
+        let pass = Pass::evaluate();
+        let pooled = self.pooled(text, first_rows(&text.lengths), &pass)?;
+        Ok(self.head.logits(&pooled, &pass)?)
+    }
+}
+
+/// Reads one stream, the text; the first token of each is asked for its class.
+impl Model for TextClassifier {
+    fn parameters(&self) -> &ParameterStore {
+        &self.store
+    }
+
+    fn activations(&self) -> DType {
+        self.compute
+    }
+
+    fn width(&self) -> usize {
+        self.config.d_model
+    }
+
+    fn cost(&self) -> Cost {
+        Self::cost_of(&self.config, self.vocabulary, self.classes, self.device())
+    }
+
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        let [text] = batch.read(["text"])?;
+        let rows = first_rows(&text.lengths);
+        if batch.asked.as_deref() != Some(&*rows) {
+            return Err(ModelError::Batch(
+                "a classifier is asked for the first token of each text".to_owned(),
+            ));
+        }
+        let pooled = self.pooled(text, rows, pass)?;
+        Ok(self.head.loss(&pooled, &batch.answers, objective, scale, pass)?)
+    }
+}

@@ -1,0 +1,313 @@
+//! The masked language model (Devlin et al. 2019, section 3.1): tokens that were hidden are predicted
+//! from those on both sides, and, where wanted, whether one text follows another.
+
+use crate::config::{ModelConfig, Tied};
+use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::block::Block;
+use crate::layers::head::{BiasedHead, asked_rows};
+use crate::layers::stack::StackKind;
+use crate::layers::text_encoder::{Pooler, TextEncoder, first_rows};
+use crate::layers::weight::{Builder, LayerNorm, Linear};
+use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{DType, Device, Tensor};
+use taper_ops::{Activation, Dropout, ParameterStore, Products, composed};
+
+/// The share of tokens that are asked, for costs.
+const ASKED: f64 = 0.15;
+
+/// A masked language model with its parameters.
+///
+/// Of a [`ModelConfig`] it has the encoder; its embedding is the output projection too, unless
+/// `tied` is [`Tied::None`].
+#[derive(Debug, Clone)]
+pub struct MaskedLanguageModel {
+    config: ModelConfig,
+    store: ParameterStore,
+    vocabulary: usize,
+    compute: DType,
+    encoder: TextEncoder,
+    transform: Linear,
+    activation: Activation,
+    norm: LayerNorm,
+    output: BiasedHead,
+    next_sentence: Option<(Pooler, BiasedHead)>,
+}
+
+impl MaskedLanguageModel {
+    /// Makes a model with freshly drawn parameters, with a head that tells whether the second of two
+    /// texts follows the first where `next_sentence` is wanted.
+    ///
+    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
+    /// parameters are f32.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        vocabulary: usize,
+        next_sentence: bool,
+        seed: u64,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        let store = ParameterStore::new(device);
+        Self::build(config, vocabulary, next_sentence, Some(seed), store, compute)
+    }
+
+    /// As [`MaskedLanguageModel::new`] with every parameter zero, to be loaded.
+    ///
+    /// # Errors
+    /// As [`MaskedLanguageModel::new`].
+    pub fn blank(
+        config: &ModelConfig,
+        vocabulary: usize,
+        next_sentence: bool,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        let store = ParameterStore::new(device);
+        Self::build(config, vocabulary, next_sentence, None, store, compute)
+    }
+
+    /// The names and shapes of the parameters of such a model, for which no memory is taken.
+    ///
+    /// # Errors
+    /// When the configuration is impossible.
+    pub fn outline(
+        config: &ModelConfig,
+        vocabulary: usize,
+        next_sentence: bool,
+    ) -> Result<ParameterStore, ModelError> {
+        let store = ParameterStore::outline(&Device::Cpu);
+        Ok(Self::build(config, vocabulary, next_sentence, None, store, DType::F32)?.store)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        vocabulary: usize,
+        next_sentence: bool,
+        seed: Option<u64>,
+        mut store: ParameterStore,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        config.validate(true)?;
+        let products = Products::of(compute, store.device());
+        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
+        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let width = config.d_model;
+        let table = build.embedding("embedding.weight", vocabulary, width)?;
+        let output = match config.tied {
+            Tied::None => build.embedding("output.weight", vocabulary, width)?,
+            Tied::Decoder | Tied::All => table.clone(),
+        };
+        let encoder = TextEncoder::new(build, table, config, compute)?;
+        let transform = Linear::new(build, "transform", width, width, 1)?;
+        let norm = LayerNorm::new(build, "transform_norm", width, config.norm_epsilon)?;
+        let output = BiasedHead::new(build, "output", output, vocabulary)?;
+        let next_sentence = if next_sentence {
+            let pooler = Pooler::new(build, width)?;
+            let weight = build.matrix("next_sentence.weight", 2, width, 1)?;
+            Some((pooler, BiasedHead::new(build, "next_sentence", weight, 2)?))
+        } else {
+            None
+        };
+        let (config, activation) = (config.clone(), config.activation.into());
+        Ok(Self {
+            config,
+            store,
+            vocabulary,
+            compute,
+            encoder,
+            transform,
+            activation,
+            norm,
+            output,
+            next_sentence,
+        })
+    }
+
+    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    #[must_use]
+    pub fn cost_of(
+        config: &ModelConfig,
+        vocabulary: usize,
+        next_sentence: bool,
+        device: &Device,
+    ) -> Cost {
+        let width = config.d_model;
+        let share = |part: PartCost| PartCost {
+            flops: ASKED * part.flops,
+            kept: ASKED * part.kept,
+            ..part
+        };
+        let output = match config.tied {
+            Tied::None => PartCost::table(vocabulary, width),
+            Tied::Decoder | Tied::All => PartCost::default(),
+        };
+        let next = match next_sentence {
+            true => Pooler::cost(config) + PartCost::table(2, width + 1),
+            false => PartCost::default(),
+        };
+        let parts = Self::encoder_cost(config, vocabulary)
+            + share(PartCost::linear(width, width, config.biases).keeping(width))
+            + LayerNorm::cost(config)
+            + output
+            + BiasedHead::cost(config, vocabulary, ASKED, device)
+            + next;
+        Cost::of([("text", parts)])
+    }
+
+    fn encoder_cost(config: &ModelConfig, vocabulary: usize) -> PartCost {
+        PartCost::table(vocabulary, config.d_model) + TextEncoder::cost(config)
+    }
+
+    /// The trained scalars of embeddings, encoder and pooler, which is what a published count of
+    /// BERT's parameters counts: the heads of pretraining are left out.
+    #[must_use]
+    pub fn body_parameters(config: &ModelConfig, vocabulary: usize) -> u64 {
+        (Self::encoder_cost(config, vocabulary) + Pooler::cost(config)).parameters as u64
+    }
+
+    /// What one of its layers costs.
+    #[must_use]
+    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::Encoder))
+    }
+
+    /// The shape of the model.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Size of the vocabulary.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// Runs the layers over whole texts; `segments` has 0 or 1 for each of their tokens.
+    ///
+    /// # Shapes
+    /// N tokens → packed `(N, D)`.
+    ///
+    /// # Errors
+    /// When an id is not in the vocabulary, a segment is neither 0 nor 1, or a text is longer than
+    /// learned positions reach.
+    pub fn hidden(
+        &self,
+        text: &Sequences,
+        segments: &[u32],
+        pass: &Pass,
+    ) -> Result<Tensor, ModelError> {
+        text.check()?;
+        Ok(self.encoder.forward(text, segments.into(), pass)?)
+    }
+
+    /// What goes into the output projection, of the rows that are asked: `(A, D)` → `(A, D)`.
+    fn transformed(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
+        let x = self.transform.activated(rows, self.activation, Dropout::none(), pass)?;
+        Ok(self.norm.forward(&x, pass)?)
+    }
+
+    /// The logits of the tokens that stand at the rows of `hidden`, in f32.
+    ///
+    /// # Shapes
+    /// `(A, D)` → `(A, V)`.
+    ///
+    /// # Errors
+    /// When the width is not the model's.
+    pub fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
+        Ok(self.output.logits(&self.transformed(rows, pass)?, pass)?)
+    }
+
+    /// The logits of "follows" and "does not follow" for each of the texts that `hidden` is of, in
+    /// f32; none without that head.
+    ///
+    /// # Shapes
+    /// `(N, D)`, B lengths → `(B, 2)`.
+    ///
+    /// # Errors
+    /// When the width is not the model's, or the lengths do not fit.
+    pub fn next_sentence_logits(
+        &self,
+        hidden: &Tensor,
+        lengths: &[usize],
+        pass: &Pass,
+    ) -> Result<Option<Tensor>, ModelError> {
+        let Some((pooler, head)) = &self.next_sentence else { return Ok(None) };
+        let pooled = pooler.forward(hidden, first_rows(lengths), pass)?;
+        Ok(Some(head.logits(&pooled, pass)?))
+    }
+
+    /// The loss of the hidden tokens, and where there is such a head of whether texts follow, as the
+    /// mean over texts times the number of hidden tokens: in a mean over those both count the same,
+    /// as in the paper.
+    fn loss_of(
+        &self,
+        (text, segments, follows): (&Sequences, &Sequences, Option<&Sequences>),
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        if segments.lengths != text.lengths {
+            return Err(ModelError::Batch("segments are not as long as their texts".to_owned()));
+        }
+        let hidden = self.hidden(text, &segments.ids, pass)?;
+        let rows = self.transformed(&asked_rows(&hidden, batch, pass)?, pass)?;
+        let tokens = self.output.loss(&rows, &batch.answers, objective, scale, pass)?;
+        let (Some((pooler, head)), Some(follows)) = (&self.next_sentence, follows) else {
+            return Ok(tokens);
+        };
+        if follows.lengths.iter().any(|&length| length != 1) {
+            return Err(ModelError::Batch("each pair of texts needs one answer".to_owned()));
+        }
+        let pooled = pooler.forward(&hidden, first_rows(&text.lengths), pass)?;
+        let weight = batch.tokens() as f64 / follows.ids.len().max(1) as f64;
+        let pairs = head.loss(&pooled, &follows.ids, objective, scale * weight, pass)?;
+        let losses = [&tokens.loss, &pairs.loss];
+        let loss = composed::on_tape(pass.tape(), "sum of losses", &losses, |losses| {
+            &losses[0] + &losses[1]
+        })?;
+        let objective_sum = tokens.objective_sum + weight * pairs.objective_sum;
+        Ok(LossOutput { loss, objective_sum, ..tokens })
+    }
+}
+
+/// Reads the segments and the text, whose hidden tokens are asked; with the head for it, before them
+/// a 0 for each pair whose second text follows the first, and else a 1.
+impl Model for MaskedLanguageModel {
+    fn parameters(&self) -> &ParameterStore {
+        &self.store
+    }
+
+    fn activations(&self) -> DType {
+        self.compute
+    }
+
+    fn width(&self) -> usize {
+        self.config.d_model
+    }
+
+    fn cost(&self) -> Cost {
+        let follows = self.next_sentence.is_some();
+        Self::cost_of(&self.config, self.vocabulary, follows, self.device())
+    }
+
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        if self.next_sentence.is_some() {
+            let [follows, segments, text] = batch.read(["follows", "segments", "text"])?;
+            self.loss_of((text, segments, Some(follows)), batch, objective, scale, pass)
+        } else {
+            let [segments, text] = batch.read(["segments", "text"])?;
+            self.loss_of((text, segments, None), batch, objective, scale, pass)
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Encoders of texts: BERT as the library Transformers has it, and what holds whatever the numbers
+//! are. Golden files of `scripts/golden/bert.py`.
+
+mod common;
+
+use candle_core::{DType, Device, Tensor};
+use common::{golden, ids, largest_difference, lengths, relative};
+use std::collections::HashMap;
+use taper_model::{
+    ActivationKind, Batch, MaskedLanguageModel, Model, ModelConfig, NormPlacement, Objective, Pass,
+    Positions, Sequences, TextClassifier, Tied,
+};
+use taper_ops::Gradients;
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// The shape of the golden files: BERT's kind of model.
+fn small() -> ModelConfig {
+    ModelConfig {
+        d_model: 16,
+        d_ff: 24,
+        heads: 4,
+        encoder_layers: 2,
+        activation: ActivationKind::Gelu,
+        norm: NormPlacement::Post,
+        norm_epsilon: 1e-12,
+        positions: Positions::Learned,
+        max_positions: 16,
+        scale_embeddings: false,
+        embedding_dropout: 0.0,
+        attention_dropout: 0.0,
+        feed_forward_dropout: 0.0,
+        residual_dropout: 0.0,
+        ..Default::default()
+    }
+}
+
+fn masked(config: &ModelConfig, next_sentence: bool) -> MaskedLanguageModel {
+    MaskedLanguageModel::new(config, 41, next_sentence, 5, &Device::Cpu, DType::F32).unwrap()
+}
+
+fn load(model: &impl Model, file: &HashMap<String, Tensor>) -> TestResult {
+    for parameter in model.parameters().parameters() {
+        parameter.var().set(&file[parameter.name()])?;
+    }
+    let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
+    assert_eq!(stored, model.parameters().parameters().len(), "the file has other parameters");
+    Ok(())
+}
+
+/// Loss and gradients of a training pass, which without dropout is deterministic.
+fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64, Tensor) {
+    let scale = 1.0 / batch.tokens() as f64;
+    let pass = Pass::train(1, 1, 0);
+    let pass = if composed { pass.composed() } else { pass };
+    let output = model.loss(batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
+    let mut gradients = Gradients::new(model.parameters()).unwrap();
+    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+    let loss = f64::from(output.loss.to_scalar::<f32>().unwrap());
+    assert!((output.objective_sum * scale / loss - 1.0).abs() < 1e-5);
+    (loss, gradients.flat().unwrap().copy().unwrap())
+}
+
+fn check_training(model: &impl Model, file: &HashMap<String, Tensor>, batch: &Batch) -> TestResult {
+    for composed in [false, true] {
+        let (loss, gradients) = trained(model, batch, composed);
+        let theirs = f64::from(file["loss"].to_scalar::<f32>()?);
+        assert!((loss / theirs - 1.0).abs() < 1e-5, "loss {loss} {theirs}");
+        for parameter in model.parameters().parameters() {
+            let ours = gradients
+                .narrow(0, parameter.offset(), parameter.len())?
+                .reshape(parameter.shape())?;
+            let error = relative(&ours, &file[&format!("grad.{}", parameter.name())]);
+            assert!(error < 1e-5, "gradient of {}: {error} ({composed})", parameter.name());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn transformers_agrees_on_pretraining() -> TestResult {
+    let file = golden("bert-pretraining");
+    let model = masked(&small(), true);
+    load(&model, &file)?;
+    let lengths = lengths(&file["lengths"]);
+    let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths.clone() };
+    let (segments, asked) = (ids(&file["segments"]), ids(&file["asked"]));
+    let pass = Pass::evaluate();
+    let hidden = model.hidden(&text, &segments, &pass)?;
+    let rows = hidden.index_select(&file["asked"], 0)?;
+    let error = relative(&model.logits(&rows, &pass)?, &file["logits"]);
+    assert!(error < 1e-5, "logits {error}");
+    let next = model.next_sentence_logits(&hidden, &lengths, &pass)?.expect("a head");
+    let error = relative(&next, &file["next_sentence_logits"]);
+    assert!(error < 1e-5, "logits of the next sentence {error}");
+    let follows = Sequences { ids: ids(&file["follows"]), lengths: vec![1; lengths.len()] };
+    let segments = Sequences { ids: segments, lengths };
+    let batch = Batch {
+        asked: Some(asked),
+        ..Batch::new(vec![follows, segments, text], ids(&file["answers"]))
+    };
+    check_training(&model, &file, &batch)
+}
+
+fn classes_of(text: Sequences, answers: Vec<u32>) -> Batch {
+    let mut first = 0;
+    let row = |&length: &usize| {
+        first += length as u32;
+        first - length as u32
+    };
+    let asked = text.lengths.iter().map(row).collect();
+    Batch { asked: Some(asked), ..Batch::new(vec![text], answers) }
+}
+
+#[test]
+fn transformers_agrees_on_classification() -> TestResult {
+    let file = golden("bert-classifier");
+    let model = TextClassifier::new(&small(), 41, 3, 5, &Device::Cpu, DType::F32)?;
+    load(&model, &file)?;
+    let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
+    let error = relative(&model.logits(&text)?, &file["logits"]);
+    assert!(error < 1e-5, "logits {error}");
+    check_training(&model, &file, &classes_of(text, ids(&file["answers"])))
+}
+
+const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 2], &[9, 10, 11, 3, 1, 30, 5]];
+
+/// Some tokens of each of the texts asked.
+fn batch() -> Batch {
+    let text = Sequences::pack(&TEXTS);
+    let segments = Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() };
+    Batch { asked: Some(vec![1, 6, 8, 12]), ..Batch::new(vec![segments, text], vec![7, 9, 11, 13]) }
+}
+
+#[test]
+fn a_batch_is_its_texts_and_each_token_sees_both_sides() -> TestResult {
+    for positions in common::ALL_POSITIONS {
+        let model = masked(&ModelConfig { positions, ..small() }, false);
+        let hidden = |texts: &[&[u32]]| {
+            let text = Sequences::pack(texts);
+            model.hidden(&text, &vec![0; text.ids.len()], &Pass::evaluate()).unwrap()
+        };
+        let together = hidden(&TEXTS);
+        let mut row = 0;
+        for text in TEXTS {
+            let rows = together.narrow(0, row, text.len())?;
+            assert!(largest_difference(&hidden(&[text]), &rows) < 2e-5, "{positions:?}");
+            row += text.len();
+        }
+        let other = hidden(&[&[4, 5, 6, 7, 9]]).narrow(0, 0, 1)?;
+        assert!(largest_difference(&other, &together.narrow(0, 0, 1)?) > 1e-4, "{positions:?}");
+    }
+    Ok(())
+}
+
+/// `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own gradient.
+#[test]
+fn gradients_are_finite_differences() -> TestResult {
+    let classes = classes_of(Sequences::pack(&TEXTS), vec![1, 0, 2]);
+    let classifier = TextClassifier::new(&small(), 41, 3, 5, &Device::Cpu, DType::F32)?;
+    slopes(&classifier, &classes)?;
+    let pre = ModelConfig { norm: NormPlacement::Pre, tied: Tied::None, ..small() };
+    slopes(&masked(&pre, false), &batch())
+}
+
+fn slopes(model: &impl Model, batch: &Batch) -> TestResult {
+    let (_, gradients) = trained(model, batch, false);
+    for parameter in model.parameters().parameters() {
+        let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
+        let of = of.reshape(parameter.shape())?;
+        let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+        assert!(norm > 0.0, "nothing reaches {}", parameter.name());
+        // The steps that a loss in f32 resolves.
+        if norm < 1e-3 {
+            continue;
+        }
+        let before = parameter.var().as_tensor().copy()?;
+        let (h, direction) = (1e-2, (&of / norm)?);
+        let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
+            parameter.var().set(&(&before + (&direction * step)?)?)?;
+            Ok(trained(model, batch, false).0)
+        };
+        let slope = (loss_at(h)? - loss_at(-h)?) / (2.0 * h);
+        parameter.var().set(&before)?;
+        let error = (slope - norm).abs() / norm;
+        assert!(error < 3e-2, "{}: {slope} for {norm}", parameter.name());
+    }
+    Ok(())
+}
+
+#[test]
+fn the_cost_is_known_before_the_model_is_made() -> TestResult {
+    for (tied, biases, next) in [(Tied::All, true, true), (Tied::None, false, false)] {
+        for positions in common::ALL_POSITIONS {
+            let config = ModelConfig { tied, biases, positions, ..small() };
+            let made = masked(&config, next);
+            let cost = MaskedLanguageModel::cost_of(&config, 41, next, &Device::Cpu);
+            assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
+            let outline = MaskedLanguageModel::outline(&config, 41, next)?;
+            assert_eq!(outline.len(), made.parameters().len());
+            let made = TextClassifier::blank(&config, 41, 5, &Device::Cpu, DType::F32)?;
+            let cost = TextClassifier::cost_of(&config, 41, 5, &Device::Cpu);
+            assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_batch_of_another_model_is_refused() {
+    let says = |model: &dyn Fn(&Batch) -> String, change: &dyn Fn(&mut Batch)| {
+        let mut batch = batch();
+        change(&mut batch);
+        model(&batch)
+    };
+    let plain = masked(&small(), false);
+    let of_plain = |batch: &Batch| {
+        let loss = plain.loss(batch, &Objective::default(), 1.0, &Pass::evaluate());
+        loss.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(says(&of_plain, &|_| {}), "");
+    let two = says(&of_plain, &|batch| drop(batch.streams.remove(0)));
+    assert!(two.contains("segments and text"), "{two}");
+    let longer = says(&of_plain, &|batch| batch.streams[0] = Sequences::pack(&[[0; 4]; 3]));
+    assert!(longer.contains("not as long"), "{longer}");
+    let pairs = masked(&small(), true);
+    let of_pairs = |batch: &Batch| {
+        let loss = pairs.loss(batch, &Objective::default(), 1.0, &Pass::evaluate());
+        loss.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let none = says(&of_pairs, &|_| {});
+    assert!(none.contains("3 stream(s), follows and segments and text"), "{none}");
+    let classifier = TextClassifier::new(&small(), 41, 3, 5, &Device::Cpu, DType::F32).unwrap();
+    let unasked = Batch::new(vec![Sequences::pack(&[[4, 5]])], vec![1, 2]);
+    let error = classifier.loss(&unasked, &Objective::default(), 1.0, &Pass::evaluate());
+    assert!(error.unwrap_err().to_string().contains("first token of each text"));
+    let one = TextClassifier::new(&small(), 41, 1, 5, &Device::Cpu, DType::F32);
+    assert!(one.unwrap_err().to_string().contains("at least two classes"));
+}

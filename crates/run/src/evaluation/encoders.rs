@@ -1,0 +1,158 @@
+//! What encoders of texts are measured to be: masked language models and classifiers.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use taper_data::{Dataset, LabelledDataset};
+use taper_model::TextClassifier;
+use taper_trainer::TeacherForced;
+
+use crate::config::RunConfig;
+use crate::prediction::probabilities;
+use crate::training::in_order;
+
+/// Bins of confidence by which calibration is measured.
+const BINS: usize = 10;
+
+/// A text of which a masked language model has predicted hidden tokens, the same each time.
+#[derive(Debug, Clone, Serialize)]
+pub struct MaskedTestSet {
+    /// The split's name.
+    pub split: String,
+    /// Tokens that were asked.
+    pub tokens: u64,
+    /// Their mean negative log-likelihood, in nats.
+    pub loss: f64,
+    /// `exp(loss)`.
+    pub perplexity: f64,
+    /// The share of them that the model found likeliest.
+    pub accuracy: f64,
+}
+
+impl MaskedTestSet {
+    pub(crate) fn of(split: &str, measured: &TeacherForced) -> Self {
+        Self {
+            split: split.to_owned(),
+            tokens: measured.tokens,
+            loss: measured.nll,
+            perplexity: measured.perplexity,
+            accuracy: measured.accuracy,
+        }
+    }
+
+    /// The lines that a reader wants.
+    pub(super) fn lines(&self) -> Vec<String> {
+        vec![
+            format!("{} ({} hidden tokens)", self.split, self.tokens),
+            format!(
+                "  loss         {:.4} nats, perplexity {:.3}; {:.2} % of tokens right",
+                self.loss,
+                self.perplexity,
+                100.0 * self.accuracy
+            ),
+        ]
+    }
+}
+
+/// Texts that a classifier has given labels.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClassifiedTestSet {
+    /// The split's name.
+    pub split: String,
+    /// Texts.
+    pub texts: usize,
+    /// The share of labels that are right.
+    pub accuracy: f64,
+    /// Mean negative log-likelihood of the right label, in nats.
+    pub loss: f64,
+    /// The mean distance between confidence and accuracy, over ten bins of confidence (Guo et al.
+    /// 2017, "On Calibration of Modern Neural Networks", section 2).
+    pub calibration_error: f64,
+    /// The labels.
+    pub labels: Vec<String>,
+    /// For each right label, how often each label was given.
+    pub confusion: Vec<Vec<u64>>,
+}
+
+impl ClassifiedTestSet {
+    /// Has `model` label the texts.
+    ///
+    /// # Errors
+    /// When the texts cannot be computed.
+    pub(crate) fn of(
+        split: &str,
+        model: &TextClassifier,
+        texts: Arc<LabelledDataset>,
+        config: &RunConfig,
+    ) -> Result<Self> {
+        let labels = config.data.labelled.labels.clone();
+        let right = texts.classes().to_vec();
+        let dataset: Arc<dyn Dataset> = texts;
+        let mut found = Vec::with_capacity(right.len());
+        for batch in in_order(&dataset, &config.data.batching) {
+            let batch = batch.map_err(anyhow::Error::from_boxed)?;
+            let text = batch.streams.first().context("a batch without text")?;
+            found.extend(probabilities(model, text)?);
+        }
+        let mut confusion = vec![vec![0; labels.len()]; labels.len()];
+        let (mut loss, mut correct) = (0.0, 0_u64);
+        let mut bins = [(0.0, 0.0); BINS];
+        for (probabilities, &class) in found.iter().zip(&right) {
+            let class = class as usize;
+            let given = highest(probabilities);
+            confusion[class][given] += 1;
+            loss -= probabilities[class].ln();
+            correct += u64::from(given == class);
+            let confidence = probabilities[given];
+            let bin = &mut bins[((confidence * BINS as f64) as usize).min(BINS - 1)];
+            bin.0 += confidence;
+            bin.1 += f64::from(u8::from(given == class));
+        }
+        let count = right.len() as f64;
+        Ok(Self {
+            split: split.to_owned(),
+            texts: right.len(),
+            accuracy: correct as f64 / count,
+            loss: loss / count,
+            calibration_error: bins.iter().map(|(sum, right)| (sum - right).abs()).sum::<f64>()
+                / count,
+            labels,
+            confusion,
+        })
+    }
+
+    /// The lines that a reader wants.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = vec![
+            format!("{} ({} texts)", self.split, self.texts),
+            format!(
+                "  accuracy     {:.2} %; loss {:.4} nats; calibration error {:.3}",
+                100.0 * self.accuracy,
+                self.loss,
+                self.calibration_error
+            ),
+        ];
+        lines.extend(self.labels.iter().zip(&self.confusion).map(|(label, row)| {
+            let given: Vec<String> = self
+                .labels
+                .iter()
+                .zip(row)
+                .map(|(label, count)| format!("{count} as {label}"))
+                .collect();
+            format!("  {label:<12} {}", given.join(", "))
+        }));
+        lines
+    }
+}
+
+/// The place of the highest value; of equal ones the first.
+pub(crate) fn highest(values: &[f64]) -> usize {
+    let mut best = 0;
+    for (index, value) in values.iter().enumerate() {
+        if *value > values[best] {
+            best = index;
+        }
+    }
+    best
+}

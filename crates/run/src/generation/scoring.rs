@@ -1,0 +1,180 @@
+//! How likely a language model finds given texts.
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use taper_data::{Documents, Tokenizer};
+use taper_model::{LanguageModel, Sequences};
+
+use super::beginning;
+use crate::LoadedRun;
+
+/// Tokens that pass through the model together, about.
+const TOKENS: usize = 4096;
+
+/// How likely a model finds a text.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TextScore {
+    /// The sum over the tokens of the natural logarithms of their probabilities.
+    pub log_probability: f64,
+    /// `exp` of the mean negative log-probability of a token.
+    pub perplexity: f64,
+    /// The tokens, as the tokenizer spells them.
+    pub tokens: Vec<String>,
+    /// The natural logarithm of the probability of each token after those before it.
+    pub token_log_probabilities: Vec<f64>,
+}
+
+/// How likely a model finds each of several continuations of a text, and which it would choose.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChoiceScore {
+    /// The log-probability of each continuation, in nats.
+    pub log_probabilities: Vec<f64>,
+    /// The tokens of each.
+    pub tokens: Vec<usize>,
+    /// The continuation of the highest log-probability, counted from 0; of equal ones the first.
+    pub best: usize,
+    /// The one of the highest log-probability a byte (Gao et al. 2021, "A framework for few-shot
+    /// language model evaluation"), which does not favour short ones.
+    pub best_per_byte: usize,
+}
+
+/// Scores texts with a run's model.
+#[derive(Debug)]
+pub struct TextScorer<'a> {
+    model: &'a LanguageModel,
+    tokenizer: &'a Tokenizer,
+    /// What the first token of a text is predicted from.
+    before: Vec<u32>,
+}
+
+/// A text to be scored from one of its tokens on.
+struct Scored {
+    ids: Vec<u32>,
+    from: usize,
+}
+
+impl<'a> TextScorer<'a> {
+    /// A scorer with the model of a run.
+    ///
+    /// # Errors
+    /// When the tokenizer cannot spell what a text begins after.
+    pub fn new(run: &'a LoadedRun<LanguageModel>) -> Result<Self> {
+        let tokenizer = run.tokenizers.target();
+        let documents: Documents = run.config.data.text.documents;
+        let before = beginning(tokenizer, documents)?;
+        Ok(Self { model: &run.model, tokenizer, before })
+    }
+
+    /// Scores each text, which begins as a document does, and tells `done` of the number so far.
+    ///
+    /// # Errors
+    /// For an empty text and one that is longer than positions reach, by its number from 1.
+    pub fn texts(&self, texts: &[String], done: impl FnMut(usize)) -> Result<Vec<TextScore>> {
+        let scored = texts.iter().enumerate().map(|(index, text)| {
+            self.scored("", text).with_context(|| format!("line {}", index + 1))
+        });
+        let scored = scored.collect::<Result<Vec<_>>>()?;
+        let found = self.log_probabilities(&scored, done)?;
+        let score = |(scored, token_log_probabilities): (&Scored, Vec<f64>)| {
+            let ids = &scored.ids[scored.from..];
+            let log_probability: f64 = token_log_probabilities.iter().sum();
+            TextScore {
+                log_probability,
+                perplexity: (-log_probability / ids.len() as f64).exp(),
+                tokens: ids
+                    .iter()
+                    .map(|&id| self.tokenizer.token(id).unwrap_or_default())
+                    .collect(),
+                token_log_probabilities,
+            }
+        };
+        Ok(scored.iter().zip(found).map(score).collect())
+    }
+
+    /// Scores the continuations of a prompt, each from the first token on that the prompt alone
+    /// does not have.
+    ///
+    /// # Errors
+    /// When there is no continuation or one is empty, or one is longer than positions reach.
+    pub fn choices(&self, prompt: &str, choices: &[String]) -> Result<ChoiceScore> {
+        if choices.is_empty() {
+            bail!("there is nothing to choose from");
+        }
+        let scored = choices.iter().enumerate().map(|(index, choice)| {
+            self.scored(prompt, choice).with_context(|| format!("choice {}", index + 1))
+        });
+        let scored = scored.collect::<Result<Vec<_>>>()?;
+        let found = self.log_probabilities(&scored, |_| {})?;
+        let sums: Vec<f64> = found.iter().map(|each| each.iter().sum()).collect();
+        let per_byte: Vec<f64> =
+            sums.iter().zip(choices).map(|(sum, choice)| sum / choice.len() as f64).collect();
+        Ok(ChoiceScore {
+            best: first_highest(&sums),
+            best_per_byte: first_highest(&per_byte),
+            log_probabilities: sums,
+            tokens: found.iter().map(Vec::len).collect(),
+        })
+    }
+
+    /// `text` after `prompt`.
+    fn scored(&self, prompt: &str, text: &str) -> Result<Scored> {
+        if text.is_empty() {
+            bail!("is empty: there is nothing to score");
+        }
+        let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;
+        let alone = self.tokenizer.encode(prompt)?;
+        let shared = whole.iter().zip(&alone).take_while(|(a, b)| a == b).count();
+        // A token may hold the end of the prompt and the beginning of the text.
+        let from = self.before.len() + shared.min(whole.len().saturating_sub(1));
+        let ids = [self.before.as_slice(), &whole].concat();
+        let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
+        // The last token is predicted and not read.
+        if ids.len() - 1 > most {
+            bail!(
+                "has {} tokens, but positions end at model.max_positions = {most}: score it in parts",
+                ids.len() - 1
+            );
+        }
+        Ok(Scored { ids, from })
+    }
+
+    fn log_probabilities(
+        &self,
+        scored: &[Scored],
+        mut done: impl FnMut(usize),
+    ) -> Result<Vec<Vec<f64>>> {
+        let mut found = Vec::with_capacity(scored.len());
+        while found.len() < scored.len() {
+            let mut tokens = 0;
+            let fits = |scored: &&Scored| {
+                let before = tokens;
+                tokens += scored.ids.len();
+                before == 0 || tokens <= TOKENS
+            };
+            let batch: Vec<&Scored> = scored[found.len()..].iter().take_while(fits).collect();
+            let rows: Vec<&[u32]> = batch.iter().map(|one| &one.ids[..one.ids.len() - 1]).collect();
+            let answers: Vec<u32> =
+                batch.iter().flat_map(|one| one.ids[1..].iter().copied()).collect();
+            let all = self.model.log_probabilities(&Sequences::pack(&rows), &answers)?;
+            let mut rest = all.as_slice();
+            for one in batch {
+                let (these, others) = rest.split_at(one.ids.len() - 1);
+                found.push(these[one.from - 1..].to_vec());
+                rest = others;
+            }
+            done(found.len());
+        }
+        Ok(found)
+    }
+}
+
+/// The place of the highest value; of equal ones the first.
+fn first_highest(values: &[f64]) -> usize {
+    let mut best = 0;
+    for (index, value) in values.iter().enumerate() {
+        if *value > values[best] {
+            best = index;
+        }
+    }
+    best
+}

@@ -1,0 +1,95 @@
+//! Shapes of models as papers give them, to be looked at and counted.
+//!
+//! A shape is a recipe's task and `[model]` with the size of a vocabulary, no more: what such a
+//! model costs follows from the formulas of its parts.
+
+use taper_data::Task;
+use taper_model::{ActivationKind, ModelConfig, NormPlacement, Positions};
+
+use crate::config::RunConfig;
+
+/// A model that was published.
+#[derive(Debug, Clone)]
+pub struct PublishedShape {
+    /// What it is called here.
+    pub name: &'static str,
+    /// Where it is described.
+    pub source: &'static str,
+    /// Its task and its architecture.
+    pub config: RunConfig,
+    /// Tokens of its vocabulary.
+    pub vocabulary: usize,
+}
+
+/// Every shape that is known.
+#[must_use]
+pub fn published_shapes() -> Vec<PublishedShape> {
+    let gpt1 = "Radford et al. 2018, section 4.1";
+    let gpt2 = "Radford et al. 2019, table 2";
+    vec![
+        // Norms after each sublayer, and none at the end.
+        gpt("gpt1", gpt1, (12, 768, 12), (512, 40_478), NormPlacement::Post),
+        gpt("gpt2", gpt2, (12, 768, 12), (1024, 50_257), NormPlacement::Pre),
+        gpt("gpt2-medium", gpt2, (24, 1024, 16), (1024, 50_257), NormPlacement::Pre),
+        gpt("gpt2-large", gpt2, (36, 1280, 20), (1024, 50_257), NormPlacement::Pre),
+        gpt("gpt2-xl", gpt2, (48, 1600, 25), (1024, 50_257), NormPlacement::Pre),
+        gpt(
+            "gpt3",
+            "Brown et al. 2020, table 2.1",
+            (96, 12_288, 96),
+            (2048, 50_257),
+            NormPlacement::Pre,
+        ),
+        bert("bert-base", (12, 768, 12)),
+        bert("bert-large", (24, 1024, 16)),
+    ]
+}
+
+/// An encoder of so many layers, width and heads, with the heads of its pretraining.
+fn bert(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> PublishedShape {
+    let model = ModelConfig {
+        d_model: width,
+        d_ff: 4 * width,
+        heads,
+        encoder_layers: layers,
+        activation: ActivationKind::Gelu,
+        norm: NormPlacement::Post,
+        norm_epsilon: 1e-12,
+        positions: Positions::Learned,
+        max_positions: 512,
+        scale_embeddings: false,
+        ..ModelConfig::default()
+    };
+    let mut config = RunConfig { name: name.to_owned(), model, ..RunConfig::default() };
+    config.task = Task::MaskedLanguageModel;
+    config.data.text.block_length = 512;
+    config.data.masked.next_sentence = true;
+    let source = "Devlin et al. 2019, section 3";
+    PublishedShape { name, source, config, vocabulary: 30_522 }
+}
+
+/// A decoder of so many layers, width and heads, for so many positions and tokens.
+fn gpt(
+    name: &'static str,
+    source: &'static str,
+    (layers, width, heads): (usize, usize, usize),
+    (positions, vocabulary): (usize, usize),
+    norm: NormPlacement,
+) -> PublishedShape {
+    let model = ModelConfig {
+        d_model: width,
+        d_ff: 4 * width,
+        heads,
+        decoder_layers: layers,
+        activation: ActivationKind::GeluTanh,
+        norm,
+        positions: Positions::Learned,
+        max_positions: positions,
+        scale_embeddings: false,
+        ..ModelConfig::default()
+    };
+    let mut config = RunConfig { name: name.to_owned(), model, ..RunConfig::default() };
+    config.task = Task::LanguageModel;
+    config.data.text.block_length = positions;
+    PublishedShape { name, source, config, vocabulary }
+}

@@ -1,0 +1,83 @@
+//! Classification: an encoder measured by the labels that it gives.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use candle_core::{DType, Device};
+use serde_json::Value;
+use taper_data::{Dataset, LabelledDataset, Task, TokenizerPair};
+use taper_model::{Cost, LayerCost, ModelError, TextClassifier};
+use taper_ops::ParameterStore;
+use taper_trainer::Validate;
+
+use super::language_model::Validation;
+use super::{TaskModel, Vocabularies};
+use crate::config::RunConfig;
+use crate::evaluation::{ClassifiedTestSet, TestSetResult};
+use crate::event::RunObserver;
+
+impl TaskModel for TextClassifier {
+    const TASK: Task = Task::Classification;
+
+    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
+        Self::cost_of(&config.model, vocabulary, config.data.labelled.labels.len(), device)
+    }
+
+    fn layer_cost(config: &RunConfig) -> LayerCost {
+        Self::layer_cost(&config.model)
+    }
+
+    fn outline(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+    ) -> Result<ParameterStore, ModelError> {
+        Self::outline(&config.model, vocabulary, config.data.labelled.labels.len())
+    }
+
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        seed: Option<u64>,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Self, ModelError> {
+        let (model, classes) = (&config.model, config.data.labelled.labels.len());
+        match seed {
+            Some(seed) => Self::new(model, vocabulary, classes, seed, device, dtype),
+            None => Self::blank(model, vocabulary, classes, device, dtype),
+        }
+    }
+
+    fn validation(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        _tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>> {
+        Ok(Box::new(Validation::new(config, dataset)))
+    }
+
+    fn shorter_rows(positions: usize) -> String {
+        format!("data.labelled.max_tokens = {positions}")
+    }
+
+    fn measured_by(config: &RunConfig) -> Value {
+        serde_json::json!({ "max_tokens": config.data.labelled.max_tokens })
+    }
+
+    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
+        Self::TASK.files(&config.data, &config.data.split(split))?;
+        Ok(())
+    }
+
+    fn test(
+        &self,
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        _observer: &mut dyn RunObserver,
+    ) -> Result<TestSetResult> {
+        let data = &config.data;
+        let texts = LabelledDataset::read(data, tokenizers.target(), &data.split(split))?;
+        Ok(TestSetResult::Classified(ClassifiedTestSet::of(split, self, Arc::new(texts), config)?))
+    }
+}

@@ -1,0 +1,96 @@
+//! Masked language modelling: an encoder measured by how well it predicts hidden tokens.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use candle_core::{DType, Device};
+use serde_json::Value;
+use taper_data::{Dataset, Task, TokenizerPair, masked_split};
+use taper_model::{Cost, LayerCost, MaskedLanguageModel, ModelError};
+use taper_ops::ParameterStore;
+use taper_trainer::{Validate, evaluate};
+
+use super::language_model::{Validation, held_out, text_test_sets};
+use super::{TaskModel, Vocabularies};
+use crate::config::RunConfig;
+use crate::evaluation::{MaskedTestSet, TestSetResult};
+use crate::event::RunObserver;
+use crate::training::in_order;
+
+impl TaskModel for MaskedLanguageModel {
+    const TASK: Task = Task::MaskedLanguageModel;
+
+    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
+        Self::cost_of(&config.model, vocabulary, config.data.masked.next_sentence, device)
+    }
+
+    fn layer_cost(config: &RunConfig) -> LayerCost {
+        Self::layer_cost(&config.model)
+    }
+
+    fn outline(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+    ) -> Result<ParameterStore, ModelError> {
+        Self::outline(&config.model, vocabulary, config.data.masked.next_sentence)
+    }
+
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        seed: Option<u64>,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Self, ModelError> {
+        let (model, next) = (&config.model, config.data.masked.next_sentence);
+        match seed {
+            Some(seed) => Self::new(model, vocabulary, next, seed, device, dtype),
+            None => Self::blank(model, vocabulary, next, device, dtype),
+        }
+    }
+
+    fn validation(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        _tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>> {
+        Ok(Box::new(Validation::new(config, dataset)))
+    }
+
+    fn test_sets(config: &RunConfig) -> Vec<String> {
+        text_test_sets(config)
+    }
+
+    fn shorter_rows(positions: usize) -> String {
+        format!("data.text.block_length = {positions}")
+    }
+
+    fn measured_by(config: &RunConfig) -> Value {
+        serde_json::json!({
+            "block_length": config.data.text.block_length, "masked": config.data.masked,
+        })
+    }
+
+    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
+        let data = &config.data;
+        match held_out(config, split) {
+            Some(split) => Self::TASK.files(data, &data.split(split))?,
+            None => Self::TASK.files(data, &data.train)?,
+        };
+        Ok(())
+    }
+
+    fn test(
+        &self,
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        _observer: &mut dyn RunObserver,
+    ) -> Result<TestSetResult> {
+        let data = masked_split(&config.data, tokenizers.target(), held_out(config, split))?;
+        let dataset: Arc<dyn Dataset> = Arc::new(data);
+        let measured = evaluate(self, in_order(&dataset, &config.data.batching), 0.0)
+            .with_context(|| format!("split {split:?}"))?;
+        Ok(TestSetResult::Masked(MaskedTestSet::of(split, &measured)))
+    }
+}
