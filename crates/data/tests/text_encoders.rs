@@ -176,7 +176,8 @@ fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
     config.labelled.max_tokens = 12;
     config.batching.max_tokens = 50;
     let line = |i: usize| {
-        let (label, text) = if i % 3 == 0 { ("good", "birds of the sea") } else { ("bad", "no") };
+        let (label, text) =
+            if i.is_multiple_of(3) { ("good", "birds of the sea") } else { ("bad", "no") };
         format!("{label}\t{text} {i}\n")
     };
     let text: String = (0..40).map(line).collect();
@@ -197,7 +198,7 @@ fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
             assert_eq!(batch.asked.as_ref().unwrap()[row], first);
             first += length as u32;
             assert!(length <= 12);
-            let expected = u32::from((batch.indices[row] - 1) % 3 == 0);
+            let expected = u32::from((batch.indices[row] - 1).is_multiple_of(3));
             assert_eq!(batch.answers[row], expected);
         }
         seen.extend(batch.indices);

@@ -187,7 +187,7 @@ fn a_folder_that_is_no_gpt2_is_refused_and_leaves_nothing() {
         }
         change(&source);
         let run = folder.path().join("run");
-        let error = imported(&source, &run).err().expect("refused");
+        let error = imported(&source, &run).map(|_| ()).expect_err("refused");
         assert!(!run.exists(), "{error:#}");
         fs::remove_dir_all(&source).unwrap();
         taper_run::one_line(&error)
@@ -228,7 +228,7 @@ fn a_folder_that_is_no_gpt2_is_refused_and_leaves_nothing() {
     let taken = folder.path().join("taken");
     fs::create_dir_all(&taken).unwrap();
     fs::write(taken.join("mine"), "kept").unwrap();
-    let error = imported(&golden(), &taken).err().unwrap().to_string();
+    let error = imported(&golden(), &taken).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("exists already"), "{error}");
     assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
 }
