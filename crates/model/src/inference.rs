@@ -1,6 +1,6 @@
 //! Decoding one token at a time, with keys and values cached and weights packed.
 
-use crate::layers::attention::Past;
+use crate::layers::attention::{LayerPast, PastRows};
 use crate::{ModelError, Pass, Sequences, Transformer};
 use candle_core::Tensor;
 use std::ops::Range;
@@ -26,13 +26,13 @@ pub struct Inference {
 /// source.
 ///
 /// Keys and values are written once and stay where they are: `history` tells which of them a row
-/// has for its past.
+/// has for its past. Linear attention keeps sums for each row instead.
 #[derive(Debug, Clone)]
 pub struct DecodeState {
     /// Keys and values of the sources, a tensor `(M, 2·D)` for each layer.
     source_key_values: Vec<Tensor>,
-    /// For each layer, keys and values of the rows that there were at each position, `(R_j, 2·D)`.
-    blocks: Vec<Vec<Tensor>>,
+    /// What each layer remembers.
+    layers: Vec<LayerPast>,
     /// For each position and row, the row of its block.
     history: Vec<Vec<u32>>,
     /// For each row, the rows of its source in `source_key_values`.
@@ -59,6 +59,9 @@ impl DecodeState {
     pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
         if let Some(&row) = rows.iter().find(|&&row| row >= self.rows()) {
             return Err(ModelError::Row { row, rows: self.rows() });
+        }
+        for layer in &mut self.layers {
+            layer.select(rows)?;
         }
         for block_rows in &mut self.history {
             *block_rows = rows.iter().map(|&row| block_rows[row]).collect();
@@ -118,7 +121,7 @@ impl Inference {
             let sources = source.lengths.iter().map(rows).collect();
             Ok(DecodeState {
                 source_key_values: key_values,
-                blocks: vec![Vec::new(); layers.len()],
+                layers: vec![LayerPast::default(); layers.len()],
                 history: Vec::new(),
                 sources,
             })
@@ -153,12 +156,12 @@ impl Inference {
         let mut x = self.model.target_embedding.step(tokens, &at, &pass)?; // (R, D)
         let positions = decoder.relative.prepare_cached(&at, &pass)?;
         state.history.push((0..tokens.len() as u32).collect());
-        let DecodeState { source_key_values, blocks, history, sources } = state;
-        for (layer, (block, blocks)) in decoder.blocks.iter().zip(blocks).enumerate() {
+        let DecodeState { source_key_values, layers, history, sources } = state;
+        let rows = PastRows { read: &[], history };
+        for (layer, (block, past)) in decoder.blocks.iter().zip(layers).enumerate() {
             let source =
                 source_key_values.get(layer).map(|key_value| (key_value, sources.as_slice()));
-            let past = Past { text: None, blocks, history };
-            x = block.step(&x, past, &positions, source, &pass)?;
+            x = block.step(&x, (past, &rows), &positions, source, &pass)?;
         }
         Ok(decoder.finish(x, &pass)?)
     }

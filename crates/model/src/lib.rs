@@ -45,10 +45,13 @@ mod translation;
 
 pub use batch::Batch;
 pub use classifier::TextClassifier;
-pub use config::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
+pub use config::{
+    ActivationKind, AttentionConfig, AttentionKind, ModelConfig, NormPlacement, Positions, Tied,
+};
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use inference::{DecodeState, Inference};
 pub use language_model::LanguageModel;
+pub use layers::attention::UnprojectedAttention;
 pub use layers::positions;
 pub use masked::MaskedLanguageModel;
 pub use model::{LossOutput, Model, Objective};

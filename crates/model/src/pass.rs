@@ -98,6 +98,12 @@ impl Pass {
         self.tape.as_ref()
     }
 
+    /// The same for those who go back from something else than a loss.
+    #[must_use]
+    pub fn into_tape(self) -> Option<Tape> {
+        self.tape
+    }
+
     /// Adds the gradient of `output.loss` by every parameter to `gradients`, and forgets the pass.
     /// What f16 needs its loss multiplied by is no part of the gradient.
     ///

@@ -1,8 +1,8 @@
 //! Going on with texts one token at a time: what was read and said is cached, and weights are packed.
 
 use crate::inference::in_blocks;
-use crate::layers::attention::Past;
-use crate::{LanguageModel, Model, ModelError, Pass, Sequences};
+use crate::layers::attention::{LayerPast, PastRows, Texts};
+use crate::{LanguageModel, ModelError, Pass, Sequences};
 use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,15 +23,16 @@ pub struct TextInference {
 /// What the model remembers of texts, one a row.
 ///
 /// Keys and values are written once and stay where they are: ranges tell which of those that were
-/// read as a whole a row has, and `history` which of those that came token by token.
+/// read as a whole a row has, and `history` which of those that came token by token. Linear
+/// attention keeps sums for each row instead.
 #[derive(Debug, Clone)]
 pub struct TextState {
-    /// For each layer, keys and values of what was read, `(M, 2·D)`.
-    read: Vec<Tensor>,
+    /// What each layer remembers.
+    layers: Vec<LayerPast>,
+    /// Tokens that were read as a whole and are remembered.
+    read: usize,
     /// For each row, its range of them.
     ranges: Vec<Range<usize>>,
-    /// For each layer, keys and values of the rows that there were at each step, `(R_j, 2·D)`.
-    blocks: Vec<Vec<Tensor>>,
     /// For each step and row, the row of its block; absent where the row has read since.
     history: Vec<Vec<u32>>,
     /// For each row, the tokens that it remembers.
@@ -52,6 +53,9 @@ impl TextState {
     pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
         if let Some(&row) = rows.iter().find(|&&row| row >= self.rows()) {
             return Err(ModelError::Row { row, rows: self.rows() });
+        }
+        for layer in &mut self.layers {
+            layer.select(rows)?;
         }
         for block_rows in &mut self.history {
             *block_rows = rows.iter().map(|&row| block_rows[row]).collect();
@@ -93,9 +97,9 @@ impl TextInference {
     pub fn start<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<TextState, ModelError> {
         let layers = self.model.decoder.blocks.len();
         let mut state = TextState {
-            read: Vec::new(),
+            layers: vec![LayerPast::default(); layers],
+            read: 0,
             ranges: vec![0..0; texts.len()],
-            blocks: vec![Vec::new(); layers],
             history: Vec::new(),
             // The next token has to fit in as well.
             texts: texts.iter().map(|text| self.last(text.as_ref(), self.context - 1)).collect(),
@@ -148,13 +152,17 @@ impl TextInference {
     /// Reads the texts of these rows as a whole: what they remember is that from then on.
     fn read(&self, state: &mut TextState, rows: &[usize]) -> Result<(), ModelError> {
         let text = Sequences::pack(&rows.iter().map(|&row| &state.texts[row]).collect::<Vec<_>>());
-        let mut first = state.read.first().map_or(Ok(0), |read| read.dim(0))?;
-        let before = first;
+        let before = state.read;
+        let mut first = before;
         for (&row, &length) in rows.iter().zip(&text.lengths) {
             state.ranges[row] = first..first + length;
             first += length;
         }
+        state.read = first;
         if text.ids.is_empty() {
+            for layer in &mut state.layers {
+                layer.forget(rows)?;
+            }
             return Ok(());
         }
         let pass = Pass::infer(&self.packs);
@@ -165,42 +173,32 @@ impl TextInference {
         let decoder = &self.model.decoder;
         let positions = decoder.relative.prepare_cached(&at, &pass)?;
         let mut x = self.model.embedding.step(&text.ids, &at, &pass)?; // (N, D)
-        for (layer, block) in decoder.blocks.iter().enumerate() {
-            let key_value;
-            (x, key_value) = block.read(&x, &seen, &positions, &pass)?;
-            match state.read.get_mut(layer) {
-                Some(read) => *read = Tensor::cat(&[&*read, &key_value], 0)?,
-                None => state.read.push(key_value),
-            }
+        let texts = Texts { lengths: &text.lengths, seen: &seen, rows, count: state.rows() };
+        for (block, past) in decoder.blocks.iter().zip(&mut state.layers) {
+            x = block.read(&x, (past, &texts), &positions, &pass)?;
         }
         if before > 0 {
-            self.compact(state)?;
+            Self::compact(state)?;
         }
         Ok(())
     }
 
     /// Drops what was read and no row remembers any more.
-    fn compact(&self, state: &mut TextState) -> Result<(), ModelError> {
-        let device = self.model.parameters().device();
+    fn compact(state: &mut TextState) -> Result<(), ModelError> {
         let rows: Vec<u32> =
             state.ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
-        let count = rows.len();
-        let index = Tensor::from_vec(rows, count, device)?;
-        for read in &mut state.read {
-            *read = read.index_select(&index, 0)?;
+        // Steps that no row remembers either.
+        let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
+        let kept: Vec<bool> = state.history.iter().map(is_seen).collect();
+        for layer in &mut state.layers {
+            layer.keep(&rows, &kept)?;
         }
         let mut first = 0;
         for range in &mut state.ranges {
             *range = first..first + range.len();
             first = range.end;
         }
-        // Steps that no row remembers either.
-        let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
-        let kept: Vec<bool> = state.history.iter().map(is_seen).collect();
-        for blocks in &mut state.blocks {
-            let mut kept = kept.iter();
-            blocks.retain(|_| kept.next().is_some_and(|&kept| kept));
-        }
+        state.read = first;
         state.history.retain(is_seen);
         Ok(())
     }
@@ -215,10 +213,10 @@ impl TextInference {
         for (text, &token) in state.texts.iter_mut().zip(tokens) {
             text.push(token);
         }
-        let TextState { read, ranges, blocks, history, .. } = state;
-        for (layer, (block, blocks)) in decoder.blocks.iter().zip(blocks).enumerate() {
-            let text = read.get(layer).map(|read| (read, ranges.as_slice()));
-            x = block.step(&x, Past { text, blocks, history }, &positions, None, &pass)?;
+        let TextState { layers, ranges, history, .. } = state;
+        let rows = PastRows { read: ranges, history };
+        for (block, past) in decoder.blocks.iter().zip(layers) {
+            x = block.step(&x, (past, &rows), &positions, None, &pass)?;
         }
         Ok(decoder.finish(x, &pass)?) // (R, D)
     }

@@ -115,6 +115,7 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
         query_lengths: lengths(queries),
         key_lengths: lengths(keys),
         causal,
+        sparse: None,
         query_start: 0,
         slopes: None,
         dropout: Dropout::none(),

@@ -50,6 +50,7 @@ fn spec(heads: usize, queries: &[usize], keys: &[usize], causal: bool) -> Attent
         query_lengths: queries.into(),
         key_lengths: keys.into(),
         causal,
+        sparse: None,
         query_start: 0,
         slopes: None,
         dropout: Dropout::none(),

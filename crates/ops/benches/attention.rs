@@ -72,6 +72,7 @@ fn measure(length: usize) -> Result<()> {
         query_lengths: lengths.clone(),
         key_lengths: lengths,
         causal,
+        sparse: None,
         query_start: 0,
         slopes: None,
         dropout: Dropout::new(number("--dropout", 0.0), 1),

@@ -176,6 +176,7 @@ fn self_attention(bencher: Bencher<'_, '_>, case: &Case) {
         query_lengths: lengths(),
         key_lengths: lengths(),
         causal: true,
+        sparse: None,
         query_start: 0,
         slopes: None,
         dropout: Dropout::new(0.1, 1),

@@ -51,6 +51,6 @@ pub use packed_weights::PackedWeights;
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
-    LinearSpec, LossSums, Seen,
+    LinearSpec, LossSums, Seen, Sparse,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape};

@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor, Var};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use taper_ops::{AttentionSpec, Dropout, Products, Tape, self_attention};
+use taper_ops::{AttentionSpec, Dropout, Products, Sparse, Tape, self_attention};
 
 /// The system's allocator, counting what is in use.
 struct Counting;
@@ -34,12 +34,13 @@ const HEADS: usize = 2;
 const WIDTH: usize = 32;
 
 /// Bytes in use at most, beside the input, while a sequence of this length goes there and back.
-fn peak(length: usize, products: Products) -> usize {
+fn peak(length: usize, products: Products, sparse: Option<Sparse>) -> usize {
     let spec = AttentionSpec {
         heads: HEADS,
         query_lengths: [length].into(),
         key_lengths: [length].into(),
         causal: true,
+        sparse,
         query_start: 0,
         slopes: None,
         dropout: Dropout::new(0.1, 1),
@@ -58,9 +59,12 @@ fn peak(length: usize, products: Products) -> usize {
 
 #[test]
 fn memory_grows_with_the_length() {
-    for products in [Products::F32, Products::Bf16] {
-        peak(300, products); // What threads keep for themselves.
-        let (short, long) = (peak(2048, products), peak(8192, products));
+    let drawn = Sparse { block: 64, random: 3, first: 1, ..Sparse::window(2) };
+    for (products, sparse) in
+        [(Products::F32, None), (Products::Bf16, None), (Products::F32, Some(drawn))]
+    {
+        peak(300, products, sparse); // What threads keep for themselves.
+        let (short, long) = (peak(2048, products, sparse), peak(8192, products, sparse));
         assert!(long * 10 < short * 42, "{products:?}: {short} and {long} bytes");
         // One matrix of weights would be eight times as much as all of this.
         assert!(long * 8 < HEADS * 8192 * 8192 * 4, "{products:?}: {long} bytes");

@@ -99,6 +99,7 @@ fn attention_of_one_sequence_is_a_softmax_of_candle_nn() {
         query_lengths: [length].into(),
         key_lengths: [length].into(),
         causal: false,
+        sparse: None,
         query_start: 0,
         slopes: None,
         dropout: Dropout::none(),

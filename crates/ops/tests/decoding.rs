@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    ABSENT, Activation, LinearSpec, PackedWeights, Products, Seen, composed, decoding_attention,
-    packed_linear,
+    ABSENT, Activation, AttentionSpec, Dropout, LinearSpec, PackedWeights, Products, Seen, Sparse,
+    composed, cross_attention, decoding_attention, packed_linear,
 };
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
@@ -64,6 +64,7 @@ fn queries_see_their_past() -> Result<()> {
                 history: &history,
                 bias: bias.as_ref(),
                 slopes,
+                sparse: None,
             };
             let ours = decoding_attention(&query, seen, HEADS)?;
             let difference =
@@ -92,6 +93,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
                 history: &history,
                 bias,
                 slopes,
+                sparse: None,
             };
             assert_eq!((0..3).map(|query| seen.keys(query)).collect::<Vec<_>>(), [6, 1, 2]);
             let ours = decoding_attention(&query, seen, HEADS)?;
@@ -105,9 +107,79 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             let contiguous = stepped.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>()?;
             let history = vec![vec![0]; 6];
             let (blocks, text) = (contiguous.as_slice(), None);
-            let seen = Seen::Past { text, blocks, history: &history, bias, slopes };
+            let sparse = None;
+            let seen = Seen::Past { text, blocks, history: &history, bias, slopes, sparse };
             let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, HEADS)?;
             assert_eq!(values(&alone), values(&ours.narrow(0, 0, 1)?), "to the bit");
+        }
+    }
+    Ok(())
+}
+
+/// A query that sees a part of its past: by the composed operation, and as the last query of a whole
+/// sequence.
+#[test]
+fn queries_see_a_part_of_their_past() -> Result<()> {
+    let window = Sparse::window(3);
+    let rules = [
+        window,
+        Sparse { dilation: 2, first: 1, ..window },
+        Sparse { block: 2, random: 1, seed: 2, ..Sparse::window(1) },
+        Sparse::window(20),
+    ];
+    let slopes: Arc<[f64]> = [0.5, 0.25].into();
+    for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
+        let text = random(&[12, 12], 1, dtype);
+        let blocks = [random(&[3, 12], 2, dtype), random(&[2, 12], 3, dtype)];
+        let ranges = [2..9, 0..0, 6..7, 3..12];
+        let history = [vec![2, 0, ABSENT, 1], vec![1, ABSENT, 0, 0]];
+        let (query, bias) = (random(&[4, 6], 4, dtype), random(&[HEADS, 1, 11], 5, dtype));
+        for (rule, bias, slopes) in
+            [(0, None, None), (1, Some(&bias), None), (2, None, Some(&slopes)), (3, None, None)]
+        {
+            let sparse = Some(rules[rule]);
+            let text = Some((&text, ranges.as_slice()));
+            let seen = |sparse| Seen::Past {
+                text,
+                blocks: &blocks,
+                history: &history,
+                bias,
+                slopes,
+                sparse,
+            };
+            let ours = decoding_attention(&query, seen(sparse), HEADS)?;
+            let composed = composed::decoding_attention(&query, seen(sparse), HEADS)?;
+            let difference = largest_difference(&ours, &composed);
+            assert!(difference < bound, "{rule}, {dtype:?}: {difference}");
+            let full = decoding_attention(&query, seen(None), HEADS)?;
+            assert_eq!(values(&full) == values(&ours), rule == 3, "{rule}");
+        }
+        // The last query of a sequence of seven tokens.
+        for rule in rules {
+            let keys = text.narrow(0, 2, 7)?.contiguous()?;
+            let spec = AttentionSpec {
+                heads: HEADS,
+                query_lengths: [1].into(),
+                key_lengths: [7].into(),
+                causal: true,
+                sparse: Some(rule),
+                query_start: 6,
+                slopes: None,
+                dropout: Dropout::none(),
+                products: Products::F32,
+            };
+            let query = query.narrow(0, 0, 1)?.contiguous()?;
+            let whole = cross_attention(None, &query, &keys, None, &spec)?;
+            let seen = Seen::Past {
+                text: Some((&keys, std::slice::from_ref(&(0..7)))),
+                blocks: &[],
+                history: &[],
+                bias: None,
+                slopes: None,
+                sparse: Some(rule),
+            };
+            let difference = largest_difference(&decoding_attention(&query, seen, HEADS)?, &whole);
+            assert!(difference < bound, "{rule:?}, {dtype:?}: {difference}");
         }
     }
     Ok(())
@@ -131,6 +203,7 @@ fn what_does_not_fit_is_an_error() {
             history,
             bias: None,
             slopes: None,
+            sparse: None,
         };
         decoding_attention(&query, seen, HEADS)
     };

@@ -7,7 +7,7 @@ use common::{check, has_fused_multiply_adds, random, scalar, values};
 use std::sync::Arc;
 use taper_ops::{
     Activation, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec, Products,
-    Tape, composed,
+    Sparse, Tape, composed,
 };
 
 #[test]
@@ -69,6 +69,7 @@ fn attention(
         query_lengths: queries.into(),
         key_lengths: keys.into(),
         causal,
+        sparse: None,
         query_start: 0,
         slopes: alibi.then(|| Arc::from([0.5, 0.25])),
         dropout: Dropout::new(rate, 9),
@@ -101,6 +102,57 @@ fn self_attention() {
             &|v| composed::self_attention(&v[0], Some(&v[1]), &spec),
         );
     }
+}
+
+#[test]
+fn sparse_attention() {
+    let window = Sparse::window(2);
+    for (sparse, causal, alibi, rate) in [
+        (window, true, false, 0.3),
+        (window, false, true, 0.0),
+        (Sparse { dilation: 2, first: 1, ..window }, true, true, 0.0),
+        (Sparse { last: 1, random: 1, seed: 3, ..window }, false, false, 0.2),
+        (Sparse { block: 2, random: 1, seed: 4, ..Sparse::window(1) }, true, false, 0.0),
+    ] {
+        let lengths = [7, 1, 3];
+        let spec = AttentionSpec {
+            sparse: Some(sparse),
+            ..attention(&lengths, &lengths, causal, alibi, rate)
+        };
+        let inputs = [random(&[11, 18], 1), random(&[2, 7, 7], 2)];
+        let name = format!("{sparse:?}, causal {causal}, alibi {alibi}, dropout {rate}");
+        check(
+            &name,
+            &inputs[..1],
+            &|tape, v| taper_ops::self_attention(tape, &v[0], None, &spec),
+            &|v| composed::self_attention(&v[0], None, &spec),
+        );
+        check(
+            &format!("{name}, bias"),
+            &inputs,
+            &|tape, v| taper_ops::self_attention(tape, &v[0], Some(&v[1]), &spec),
+            &|v| composed::self_attention(&v[0], Some(&v[1]), &spec),
+        );
+    }
+}
+
+#[test]
+fn impossible_sparse_attention_is_an_error() {
+    let says = |sparse: Sparse, causal: bool, keys: usize| {
+        let spec =
+            AttentionSpec { sparse: Some(sparse), ..attention(&[4], &[keys], causal, false, 0.0) };
+        let (query, key_value) = (random(&[4, 6], 1), random(&[keys, 12], 2));
+        let result = taper_ops::cross_attention(None, &query, &key_value, None, &spec);
+        result.map(|_| ()).unwrap_err().to_string()
+    };
+    let window = Sparse::window(2);
+    for wrong in
+        [Sparse::window(0), Sparse { block: 0, ..window }, Sparse { dilation: 0, ..window }]
+    {
+        assert!(says(wrong, false, 4).contains("at least 1"));
+    }
+    assert!(says(Sparse { last: 1, ..window }, true, 4).contains("global tokens at the end"));
+    assert!(says(window, false, 5).contains("the last of their keys"));
 }
 
 #[test]

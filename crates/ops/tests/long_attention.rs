@@ -7,10 +7,10 @@ mod common;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use common::{adjoint, has_fused_multiply_adds, random, scalar, values};
 use std::sync::Arc;
-use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed};
+use taper_ops::{AttentionSpec, Dropout, Products, Sparse, Tape, composed};
 
 /// One kind of attention, with two heads.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Kind {
     name: &'static str,
     queries: Vec<usize>,
@@ -20,12 +20,18 @@ struct Kind {
     alibi: bool,
     bias: bool,
     rate: f64,
+    sparse: Option<Sparse>,
 }
 
 impl Kind {
     fn new(name: &'static str, queries: &[usize]) -> Self {
         let queries = queries.to_vec();
-        Self { name, queries, keys: None, causal: false, alibi: false, bias: false, rate: 0.0 }
+        Self { name, queries, ..Self::default() }
+    }
+
+    /// With a rule of what is seen.
+    fn sparse(self, sparse: Sparse) -> Self {
+        Self { sparse: Some(sparse), ..self }
     }
 
     /// Lengths on both sides of multiples of a panel and of a block, and short ones among them.
@@ -48,6 +54,30 @@ impl Kind {
                 rate: 0.4,
                 ..of("cross, bias, dropout", &[100])
             },
+            Self { causal: true, rate: 0.2, ..of("causal window, dropout", &[5, 689, 257]) }
+                .sparse(Sparse::window(70)),
+            Self { alibi: true, ..of("window, ALiBi", &[530]) }.sparse(Sparse::window(9)),
+            Self { causal: true, ..of("dilated, global", &[600]) }.sparse(Sparse {
+                dilation: 3,
+                first: 2,
+                ..Sparse::window(40)
+            }),
+            of("far dilated, global", &[600]).sparse(Sparse {
+                dilation: 60,
+                first: 33,
+                last: 1,
+                ..Sparse::window(4)
+            }),
+            Self { causal: true, alibi: true, rate: 0.1, ..of("random, causal", &[400, 900]) }
+                .sparse(Sparse { block: 50, random: 3, seed: 7, first: 1, ..Sparse::window(2) }),
+            Self { bias: true, ..of("random, bias", &[700, 300]) }.sparse(Sparse {
+                block: 32,
+                random: 2,
+                seed: 8,
+                first: 1,
+                last: 1,
+                ..Sparse::window(2)
+            }),
         ]
     }
 
@@ -57,6 +87,7 @@ impl Kind {
             query_lengths: self.queries.clone().into(),
             key_lengths: self.keys.as_ref().unwrap_or(&self.queries).clone().into(),
             causal: self.causal,
+            sparse: self.sparse,
             query_start: 0,
             slopes: self.alibi.then(|| Arc::from([0.05, 0.2])),
             dropout: Dropout::new(self.rate, 9),
@@ -201,6 +232,11 @@ fn results_do_not_depend_on_threads() {
     let kinds = [
         Kind { causal: true, rate: 0.1, ..Kind::new("causal", &[560, 20, 300]) },
         Kind { bias: true, ..Kind::new("bias", &[530, 520]) },
+        Kind { bias: true, ..Kind::new("sparse", &[530, 820]) }.sparse(Sparse {
+            block: 40,
+            random: 2,
+            ..Sparse::window(2)
+        }),
     ];
     for kind in kinds {
         let inputs: Vec<Var> = kind
@@ -223,7 +259,14 @@ fn results_do_not_depend_on_threads() {
 #[test]
 fn a_batch_is_its_sequences() {
     let lengths = [300, 40, 560];
-    let batch = Kind { causal: true, ..Kind::new("batch", &lengths) };
+    let window = Sparse { block: 16, random: 1, ..Sparse::window(3) };
+    for sparse in [None, Some(window)] {
+        let batch = Kind { causal: true, sparse, ..Kind::new("batch", &lengths) };
+        check_batch(&batch, &lengths);
+    }
+}
+
+fn check_batch(batch: &Kind, lengths: &[usize]) {
     let qkv = random(&[lengths.iter().sum(), 96], 1).to_dtype(DType::F32).unwrap();
     let weights = adjoint(&Tensor::zeros((900, 32), DType::F64, &Device::Cpu).unwrap())
         .to_dtype(DType::F32)
@@ -236,14 +279,34 @@ fn a_batch_is_its_sequences() {
         let gradient = tape.differentiate(&out, &adjoint).unwrap().get(&input).unwrap().unwrap();
         (out.to_vec2::<f32>().unwrap(), gradient.to_vec2::<f32>().unwrap())
     };
-    let (all, all_gradients) = run(&batch, 0, 900);
+    let (all, all_gradients) = run(batch, 0, 900);
     let mut first = 0;
-    for length in lengths {
-        let alone = Kind { causal: true, ..Kind::new("alone", &[length]) };
+    for &length in lengths {
+        let alone = Kind { queries: vec![length], ..batch.clone() };
         let (out, gradients) = run(&alone, first, length);
         assert!(out == all[first..first + length], "{length}");
         assert!(gradients == all_gradients[first..first + length], "{length}");
         first += length;
+    }
+}
+
+/// A window that reaches over the whole sequence is no window, to the bit.
+#[test]
+fn a_window_as_long_as_the_sequence_is_full_attention() {
+    for (causal, block) in [(true, 1), (false, 1), (true, 7)] {
+        let full = Kind { causal, ..Kind::new("full", &[690, 40]) };
+        let inputs: Vec<Var> = full
+            .inputs(32)
+            .iter()
+            .map(|x| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap())
+            .collect();
+        let expected = all_bits(&full, &inputs, Products::F32);
+        for window in [690, usize::MAX] {
+            let sparse = full.clone().sparse(Sparse { block, ..Sparse::window(window) });
+            assert!(all_bits(&sparse, &inputs, Products::F32) == expected, "{causal} {block}");
+        }
+        let narrow = full.clone().sparse(Sparse { block, ..Sparse::window(20) });
+        assert!(all_bits(&narrow, &inputs, Products::F32) != expected);
     }
 }
 

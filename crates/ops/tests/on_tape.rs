@@ -16,6 +16,7 @@ fn spec() -> AttentionSpec {
         query_lengths: [3, 2].into(),
         key_lengths: [3, 2].into(),
         causal: true,
+        sparse: None,
         query_start: 0,
         slopes: None,
         dropout: Dropout::new(0.3, 5),

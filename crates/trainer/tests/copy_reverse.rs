@@ -1,4 +1,4 @@
-//! Every norm placement and position encoding learns to copy and to reverse, to at least 99 % exact
+//! Every norm placement, position encoding and kind of attention learns to copy and to reverse, to at least 99 % exact
 //! match.
 //!
 //! A Transformer whose attention, positions, masks or gradients are wrong in any way that matters
@@ -10,7 +10,9 @@ use std::sync::atomic::AtomicBool;
 
 use candle_core::{D, DType, Device};
 use common::{END, Generated, START, Task, VOCABULARY, tiny};
-use taper_model::{ModelConfig, NormPlacement, Positions, Sequences, Transformer};
+use taper_model::{
+    AttentionConfig, AttentionKind, ModelConfig, NormPlacement, Positions, Sequences, Transformer,
+};
 use taper_trainer::{
     Event, Identity, NoValidation, Position, ScheduleConfig, ScheduleKind, Trainer, TrainingConfig,
 };
@@ -40,14 +42,19 @@ fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
 }
 
 fn learns(task: Task, norm: NormPlacement, positions: Positions) {
+    learns_with(task, norm, positions, &AttentionConfig::default());
+}
+
+fn learns_with(task: Task, norm: NormPlacement, positions: Positions, attention: &AttentionConfig) {
     let directory = tempfile::tempdir().unwrap();
     // ALiBi's bias is symmetric in the encoder: one layer sees how far the end is, but not which
     // side of a word is which, and copying needs the distance from the start. A second layer
     // can infer it.
     let (encoder_layers, max_updates) =
         if positions == Positions::Alibi { (2, 1500) } else { (1, 900) };
-    let shape =
-        ModelConfig { d_model: 64, d_ff: 128, norm, positions, encoder_layers, ..tiny(0.0) };
+    let (encoder_attention, decoder_attention) = (attention.clone(), attention.clone());
+    let size = ModelConfig { d_model: 64, d_ff: 128, encoder_layers, ..tiny(0.0) };
+    let shape = ModelConfig { norm, positions, encoder_attention, decoder_attention, ..size };
     let model =
         Transformer::new(&shape, VOCABULARY, VOCABULARY, 1, &Device::Cpu, DType::F32).unwrap();
     let config = TrainingConfig {
@@ -78,7 +85,8 @@ fn learns(task: Task, norm: NormPlacement, positions: Positions) {
     let share = exact as f64 / held_out.len() as f64;
     assert!(
         share >= 0.99,
-        "{task:?} with {norm:?} norm and {positions:?} positions: {:.1} % exact",
+        "{task:?} with {norm:?} norm, {positions:?} positions and {:?} attention: {:.1} % exact",
+        attention.kind,
         100.0 * share
     );
 }
@@ -118,4 +126,26 @@ learns! {
     t5: T5;
     rotary: Rotary;
     alibi: Alibi;
+}
+
+/// Windows of up to seven tokens, and a sum in place of a softmax. (Attention to the encoder is full.)
+mod kinds {
+    use super::*;
+
+    fn learns_both(attention: AttentionConfig) {
+        for task in [Task::Copy, Task::Reverse] {
+            learns_with(task, NormPlacement::Pre, Positions::Sinusoidal, &attention);
+        }
+    }
+
+    #[test]
+    fn sparse() {
+        let kind = AttentionKind::Sparse;
+        learns_both(AttentionConfig { kind, window: 4, ..AttentionConfig::default() });
+    }
+
+    #[test]
+    fn linear() {
+        learns_both(AttentionConfig { kind: AttentionKind::Linear, ..AttentionConfig::default() });
+    }
 }

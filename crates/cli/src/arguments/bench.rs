@@ -17,6 +17,8 @@ pub(crate) enum BenchCommand {
     /// Multiply matrices of the shapes that training has, by each kernel of this machine, and
     /// compare with what the processor does on registers alone
     Kernels(BenchKernels),
+    /// Attention alone, of each kind at each length: time and memory, and how they grow
+    Attention(BenchAttention),
 }
 
 /// Arguments of `bench train`.
@@ -109,6 +111,40 @@ pub(crate) struct BenchKernels {
     /// How often each product is timed; the shortest time counts
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) repeats: usize,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `bench attention`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchAttention {
+    /// The kinds: full, sparse (a window), linear
+    #[arg(long, value_name = "KIND", value_delimiter = ',', default_value = "full,sparse,linear")]
+    pub(crate) kinds: Vec<String>,
+    /// Tokens of a sequence; a batch of shorter ones has 2048 tokens
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_value = "512,1024,2048,4096,8192"
+    )]
+    pub(crate) lengths: Vec<usize>,
+    /// Heads
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) heads: usize,
+    /// Width of a head
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub(crate) head_width: usize,
+    /// Window of sparse attention
+    #[arg(long, value_name = "TOKENS", default_value_t = 256)]
+    pub(crate) window: usize,
+    /// A token sees none after itself
+    #[arg(long)]
+    pub(crate) causal: bool,
+    /// Seconds for each measurement, of which the least time counts
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub(crate) seconds: f64,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

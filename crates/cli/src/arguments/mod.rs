@@ -21,7 +21,9 @@ use clap::{Args, Parser, Subcommand};
 use taper_run::tasks::TaskModel;
 use taper_run::{LoadSettings, LoadedRun};
 
-pub(crate) use bench::{BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset};
+pub(crate) use bench::{
+    BenchAttention, BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset,
+};
 pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
 pub(crate) use evaluate::{Evaluate, Score};
 pub(crate) use exchange::{Export, Import};

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::Serialize;
 use taper_data::{Task, TokenizerKind, TokenizerPair};
-use taper_model::MaskedLanguageModel;
+use taper_model::{AttentionKind, MaskedLanguageModel, UnprojectedAttention};
 use taper_ops::ParameterStore;
 use taper_trainer::Parent;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
         None => device::open(&config.device)?,
     };
     let cost = Cost::of(&config, sizes, &device);
-    let layer = Layer::of(&config, arguments.tokens);
+    let layer = Layer::of(&config, arguments.tokens)?;
     if arguments.json {
         return print_json(&config, &device, &outline, (&cost, &layer), sizes, parent.as_ref());
     }
@@ -110,24 +110,37 @@ fn of_target(
     }
 }
 
-/// What a layer costs for a sequence.
+/// What a layer of the stack that answers costs for a sequence.
 #[derive(Serialize)]
 struct Layer {
     parameters: u64,
     tokens: usize,
     forward_flops: u64,
+    /// Of them, those of self-attention between its projections: of a full one with every pair of
+    /// tokens, as papers count it, of other kinds with the pairs that see each other.
+    attention_flops: u64,
 }
 
 impl Layer {
-    fn of(config: &RunConfig, tokens: Option<usize>) -> Self {
+    fn of(config: &RunConfig, tokens: Option<usize>) -> Result<Self> {
         let usual = match config.task {
             Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
             Task::Classification => config.data.labelled.max_tokens,
             Task::Translation => 512,
         };
         let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config));
-        let forward_flops = cost.forward_flops_of(tokens);
-        Self { parameters: cost.parameters, tokens, forward_flops }
+        let causal = matches!(config.task, Task::Translation | Task::LanguageModel);
+        let kind =
+            &if causal { &config.model.decoder_attention } else { &config.model.encoder_attention }
+                .kind;
+        let of_products = cost.forward_flops.saturating_mul(tokens as u64);
+        let attention_flops = if *kind == AttentionKind::Full {
+            cost.forward_flops_of(tokens) - of_products
+        } else {
+            UnprojectedAttention::new(&config.model, causal)?.forward_flops(tokens) as u64
+        };
+        let forward_flops = of_products.saturating_add(attention_flops);
+        Ok(Self { parameters: cost.parameters, tokens, forward_flops, attention_flops })
     }
 }
 
@@ -170,10 +183,11 @@ fn summary(
         },
         parameters_line(config, target, cost.parameters),
         format!(
-            "layer        {} parameters; {} tokens take {} FLOPs forward",
+            "layer        {} parameters; {} tokens take {} FLOPs forward, {} of them for attention",
             grouped(layer.parameters),
             grouped(layer.tokens as u64),
-            grouped(layer.forward_flops)
+            grouped(layer.forward_flops),
+            grouped(layer.attention_flops)
         ),
         match translates {
             true => format!(
@@ -198,7 +212,6 @@ fn print_json(
     outline: &ParameterStore,
     (cost, layer): (&Cost, &Layer),
     (source, target): Vocabularies,
-    parent: Option<&Parent>,
 ) -> Result<()> {
     let parameters: Vec<_> = outline
         .parameters()

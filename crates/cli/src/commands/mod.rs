@@ -45,6 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Import(arguments) => exchange::import(arguments),
         Command::Export(arguments) => exchange::export(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
+        Command::Bench(BenchCommand::Attention(arguments)) => bench::attention::run(arguments),
         Command::Bench(BenchCommand::Decode(arguments)) => bench::decode::run(arguments),
         Command::Bench(BenchCommand::Kernels(arguments)) => bench::kernels::run(arguments),
         Command::Runs(arguments) => runs::run(arguments),

@@ -1,6 +1,6 @@
 //! A Transformer layer, for encoders and decoders alike.
 
-use super::attention::{CrossAttention, Past, SelfAttention};
+use super::attention::{CrossAttention, LayerPast, PastRows, SelfAttention, Texts};
 use super::positions::PreparedPositions;
 use super::stack::StackKind;
 use super::weight::{Builder, LayerNorm, Linear, Residual};
@@ -132,7 +132,7 @@ impl Block {
     /// For one token of the layer's own sequence.
     pub(crate) fn cost(config: &ModelConfig, kind: StackKind) -> PartCost {
         let cost = Sublayer::cost(config)
-            + SelfAttention::cost(config)
+            + SelfAttention::cost(config, kind.is_causal())
             + Sublayer::cost(config)
             + FeedForward::cost(config);
         match kind.attends_to_encoder() {
@@ -187,7 +187,7 @@ impl Block {
     pub(crate) fn step(
         &self,
         x: &Tensor,
-        past: Past<'_>,
+        past: (&mut LayerPast, &PastRows<'_>),
         positions: &PreparedPositions,
         source: Option<(&Tensor, &[Range<usize>])>,
         pass: &Pass,
@@ -208,22 +208,14 @@ impl Block {
     pub(crate) fn read(
         &self,
         x: &Tensor,
-        rows: &[Range<usize>],
+        past: (&mut LayerPast, &Texts<'_>),
         positions: &PreparedPositions,
         pass: &Pass,
-    ) -> Result<(Tensor, Tensor)> {
+    ) -> Result<Tensor> {
         let (frame, attention) = &self.self_attention;
-        let mut key_value = None;
-        let x = frame.run(x, pass, |x, residual| {
-            let (out, made) = attention.read(x, residual, rows, positions, pass)?;
-            key_value = Some(made);
-            Ok(out)
-        })?;
+        let x =
+            frame.run(x, pass, |x, residual| attention.read(x, residual, past, positions, pass))?;
         let (frame, feed_forward) = &self.feed_forward;
-        let x = frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))?;
-        match key_value {
-            Some(key_value) => Ok((x, key_value)),
-            None => candle_core::bail!("a layer that was not run"),
-        }
+        frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
     }
 }

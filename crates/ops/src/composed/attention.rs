@@ -1,7 +1,7 @@
 //! Attention in Candle's primitives, on padded tensors.
 
 use crate::products::Products;
-use crate::spec::{ABSENT, AttentionSpec, Dropout, Seen, mask_index};
+use crate::spec::{ABSENT, AttentionSpec, Dropout, Seen, Sight, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
 
 /// See [`crate::self_attention()`].
@@ -96,8 +96,14 @@ fn attend(
     unpad(&out.reshape((batch * queries, width))?, &spec.query_lengths, queries)
 }
 
-/// `(N, D)` → `(B, T, D)`: each sequence in its own row, the rest zeros.
-fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
+/// Each of the packed sequences in its own row, and zeros behind it.
+///
+/// # Shapes
+/// `(N, D)` → `(B, T, D)`, T being the longest length.
+///
+/// # Errors
+/// When the lengths do not sum to `N`.
+pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     let (rows, width) = x.dims2()?;
     // One row of zeros behind the last token is what padding points at.
@@ -113,8 +119,14 @@ fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
     with_zero.index_select(&index, 0)?.reshape((lengths.len(), longest, width))
 }
 
-/// `(B·T, D)` → `(N, D)`: the real tokens.
-fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
+/// The real tokens of sequences that were padded to `longest`, packed.
+///
+/// # Shapes
+/// `(B·T, D)` → `(N, D)`.
+///
+/// # Errors
+/// When there are not `longest` rows for each length.
+pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
     let index: Vec<u32> = lengths
         .iter()
         .enumerate()
@@ -135,15 +147,18 @@ fn mask(
     dtype: DType,
     device: &Device,
 ) -> Result<Tensor> {
-    let heads = if spec.slopes.is_some() { spec.heads } else { 1 };
+    let is_drawn = spec.sparse.is_some_and(|rule| rule.random > 0);
+    let heads = if spec.slopes.is_some() || is_drawn { spec.heads } else { 1 };
     let batch = spec.key_lengths.len();
     let mut values = Vec::with_capacity(batch * heads * queries * keys);
     for &length in spec.key_lengths.iter() {
         for head in 0..heads {
             let slope = spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
+            let sight = spec.sparse.map(|rule| Sight::of_few(rule, spec.causal, head, length));
+            let is_hidden = |i, j| sight.as_ref().is_some_and(|sight| !sight.sees(i, j));
             for i in spec.query_start..spec.query_start + queries {
                 values.extend((0..keys).map(|j| {
-                    if j >= length || (spec.causal && j > i) {
+                    if j >= length || (spec.causal && j > i) || is_hidden(i, j) {
                         HIDDEN
                     } else {
                         -slope * i.abs_diff(j) as f64
@@ -192,14 +207,16 @@ fn weight_mask(
 /// # Errors
 /// When the shapes disagree.
 pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
-    let (whole, ranges, blocks, history, bias, slopes) = match seen {
-        Seen::Source { key_value, rows } => {
-            (Some(key_value), rows, [].as_slice(), [].as_slice(), None, None)
-        }
-        Seen::Past { text, blocks, history, bias, slopes } => {
+    let (whole, ranges, blocks, history) = match seen {
+        Seen::Source { key_value, rows } => (Some(key_value), rows, [].as_slice(), [].as_slice()),
+        Seen::Past { text, blocks, history, .. } => {
             let (whole, ranges) = text.unzip();
-            (whole, ranges.unwrap_or_default(), blocks, history, bias, slopes)
+            (whole, ranges.unwrap_or_default(), blocks, history)
         }
+    };
+    let (bias, slopes, sparse) = match seen {
+        Seen::Source { .. } => (None, None, None),
+        Seen::Past { bias, slopes, sparse, .. } => (bias, slopes, sparse),
     };
     // Where each tensor begins in one of all rows.
     let mut first = whole.map_or(Ok(0), |whole| whole.dim(0))? as u32;
@@ -233,7 +250,8 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
             heads,
             query_lengths: vec![1; lengths.len()].into(),
             key_lengths: lengths.into(),
-            causal: false,
+            causal: sparse.is_some(),
+            sparse,
             query_start: longest.saturating_sub(1),
             slopes: slopes.cloned(),
             dropout: Dropout::none(),
@@ -241,7 +259,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
         };
         cross_attention(query, key_value, last_columns(longest)?.as_ref(), &spec)
     };
-    let counts_from_the_end = bias.is_some() || slopes.is_some();
+    let counts_from_the_end = bias.is_some() || slopes.is_some() || sparse.is_some();
     if !counts_from_the_end || lengths.iter().all(|&length| length == longest) {
         return attend(query, &key_value, &lengths, longest);
     }

@@ -14,7 +14,9 @@ mod on_tape;
 mod positions;
 
 pub use adam::adam_step;
-pub use attention::{attention_weights, cross_attention, decoding_attention, self_attention};
+pub use attention::{
+    attention_weights, cross_attention, decoding_attention, pad, self_attention, unpad,
+};
 pub use embedding::embedding;
 pub use linear::{layer_norm, linear};
 pub use loss::smoothed_cross_entropy;

@@ -1,6 +1,7 @@
 //! What attention computes, and what the queries of decoding see.
 
 use super::dropout::Dropout;
+use super::sparse::{Sight, Sparse};
 use crate::products::Products;
 use candle_core::Tensor;
 use std::ops::Range;
@@ -17,6 +18,8 @@ pub struct AttentionSpec {
     pub key_lengths: Arc<[usize]>,
     /// Whether a query sees no key after its own position.
     pub causal: bool,
+    /// Which keys a query sees of those; none where it sees all of them. For self-attention.
+    pub sparse: Option<Sparse>,
     /// Position of the first query of each sequence among its keys: 0 but for decoding with a
     /// cache.
     pub query_start: usize,
@@ -27,6 +30,51 @@ pub struct AttentionSpec {
     /// How the operands of the products are rounded, forward and backward. Those of short
     /// sequences are not: rounding and packing would take longer than the product.
     pub products: Products,
+}
+
+impl AttentionSpec {
+    /// Pairs of a query and a key that it sees, over all sequences and heads: each takes one product
+    /// of the width of a head for its score, and one to weigh the value.
+    #[must_use]
+    pub fn pairs(&self) -> u64 {
+        let of_head = |head: usize| -> u64 {
+            let lengths = self.query_lengths.iter().zip(self.key_lengths.iter());
+            lengths.map(|(&queries, &keys)| self.pairs_of_sequence(head, queries, keys)).sum()
+        };
+        (0..self.heads).map(of_head).sum()
+    }
+
+    fn pairs_of_sequence(&self, head: usize, queries: usize, keys: usize) -> u64 {
+        let sight = Sight::new(self, head, keys);
+        let mut seen = Vec::new();
+        let of_query = |query: usize| match &sight {
+            Some(sight) => {
+                sight.keys_of(query..query + 1, 0..keys, &mut seen);
+                seen.iter().map(|range| range.len() as u64).sum()
+            }
+            None if self.causal => keys.min(query + 1) as u64,
+            None => keys as u64,
+        };
+        (self.query_start..self.query_start + queries).map(of_query).sum()
+    }
+}
+
+#[cfg(test)]
+impl AttentionSpec {
+    /// One head of nothing.
+    pub(crate) fn of_test() -> Self {
+        Self {
+            heads: 1,
+            query_lengths: [].into(),
+            key_lengths: [].into(),
+            causal: false,
+            sparse: None,
+            query_start: 0,
+            slopes: None,
+            dropout: Dropout::none(),
+            products: Products::F32,
+        }
+    }
 }
 
 /// The element of the dropout mask for (query row, head, key position).
@@ -71,11 +119,13 @@ pub enum Seen<'a> {
         /// ALiBi's slope for each head, by which the distance to the last token counts (Press et
         /// al. 2022).
         slopes: Option<&'a Arc<[f64]>>,
+        /// Which of them the last token sees; none where it sees all.
+        sparse: Option<Sparse>,
     },
 }
 
 impl Seen<'_> {
-    /// How many keys a query sees.
+    /// How many keys there are for a query to see.
     ///
     /// # Panics
     /// When nothing is said of that query.

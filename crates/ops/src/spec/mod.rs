@@ -8,6 +8,7 @@ mod embedding;
 mod linear;
 mod loss;
 mod rotary;
+mod sparse;
 
 pub use adam::AdamStep;
 pub(crate) use attention::mask_index;
@@ -18,3 +19,5 @@ pub use linear::{Activation, LinearSpec};
 pub(crate) use linear::{CUBE, TWICE_ROOT};
 pub use loss::{CrossEntropySpec, LossSums};
 pub(crate) use rotary::angles;
+pub use sparse::Sparse;
+pub(crate) use sparse::{Sight, merge};

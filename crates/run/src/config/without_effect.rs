@@ -57,7 +57,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
     let translates = task == Task::Translation;
     let encodes = matches!(task, Task::MaskedLanguageModel | Task::Classification);
     let is_char = data.tokenizer.kind == TokenizerKind::Char;
-    vec![
+    let mut rules: Vec<(bool, &'static str, &'static [&'static str])> = vec![
         (
             matches!(task, Task::Translation | Task::Classification),
             "the task has no running text",
@@ -96,6 +96,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
                 "data.tokenizer.joint",
                 "data.batching.group_by_length",
                 "data.batching.length_noise",
+                "model.encoder_attention.kind",
                 "decoding.beam_size",
                 "decoding.patience",
                 "decoding.length_penalty",
@@ -215,7 +216,9 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             "no test set is decoded after the training",
             &["evaluation.samples"],
         ),
-    ]
+    ];
+    rules.extend(model.attention_without_effect());
+    rules
 }
 
 #[cfg(test)]

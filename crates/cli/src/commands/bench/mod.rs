@@ -1,5 +1,7 @@
-//! `taper bench`: speed and memory of training, of decoding and of the matrix kernels.
+//! `taper bench`: speed and memory of training, of decoding, of attention and of the matrix
+//! kernels.
 
+pub(crate) mod attention;
 pub(crate) mod decode;
 pub(crate) mod kernels;
 pub(crate) mod train;

@@ -6,12 +6,14 @@
 //! small integers. The alternative, a cache that is copied when hypotheses branch and when it
 //! grows, took a third of a beam search.
 //!
+//! Of a past of which a rule lets a query see a part, the rest is kept, but not read.
+//!
 //! What a query gets depends on nothing but itself and what it sees: not on the other queries, nor
 //! on their number.
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
-use crate::spec::{ABSENT, Seen};
+use crate::spec::{ABSENT, Seen, Sight, Sparse, merge};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor};
@@ -53,7 +55,10 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
     };
     let fits = match seen {
         Seen::Source { key_value, rows } => whole(key_value, rows)?,
-        Seen::Past { text, blocks, history, bias, slopes } => {
+        Seen::Past { text, blocks, history, bias, slopes, sparse } => {
+            if let Some(fault) = sparse.and_then(|rule| rule.fault(true)) {
+                candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
+            }
             let mut fits =
                 blocks.len() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
             if let Some((key_value, rows)) = text {
@@ -97,9 +102,9 @@ fn fused<T: Float>(
     heads: usize,
 ) -> Result<Tensor> {
     let (rows, width) = query.dims2()?;
-    let (bias, slopes) = match seen {
-        Seen::Source { .. } => (None, None),
-        Seen::Past { bias, slopes, .. } => (bias, slopes),
+    let (bias, slopes, sparse) = match seen {
+        Seen::Source { .. } => (None, None, None),
+        Seen::Past { bias, slopes, sparse, .. } => (bias, slopes, sparse),
     };
     let (query_host, bias_host) = (Host::new(query)?, bias.map(Host::new).transpose()?);
     let queries = query_host.elements::<T>()?;
@@ -115,24 +120,13 @@ fn fused<T: Float>(
     let blocks = hosts.iter().map(Host::elements::<T>).collect::<Result<Vec<_>>>()?;
     let mut out = vec![T::default(); rows * width];
     out.par_chunks_mut(QUERIES * width).enumerate().for_each_init(
-        || (Vec::new(), Vec::new()),
-        |(pairs, weights), (chunk, out)| {
+        || (Vec::new(), Chosen::default(), Vec::new()),
+        |(pairs, chosen, weights), (chunk, out)| {
             for (i, out) in out.chunks_exact_mut(width).enumerate() {
                 let query = chunk * QUERIES + i;
+                chosen.choose(sparse, heads, seen.keys(query));
                 pairs.clear();
-                let (ranges, history) = match seen {
-                    Seen::Source { rows, .. } => (Some(rows), [].as_slice()),
-                    Seen::Past { text, history, .. } => (text.map(|(_, rows)| rows), history),
-                };
-                if let Some(ranges) = ranges {
-                    let Range { start, end } = ranges[query];
-                    pairs.extend(whole[2 * width * start..2 * width * end].chunks_exact(2 * width));
-                }
-                let rows = blocks.iter().zip(history).map(|(block, rows)| (block, rows[query]));
-                pairs.extend(
-                    rows.filter(|&(_, row)| row != ABSENT)
-                        .map(|(block, row)| &block[2 * width * row as usize..][..2 * width]),
-                );
+                gather(pairs, seen, query, (whole, &blocks), 2 * width, chosen);
                 weights.clear();
                 weights.resize(heads * pairs.len(), T::default());
                 attend(
@@ -141,6 +135,7 @@ fn fused<T: Float>(
                     weights,
                     bias,
                     slopes.as_deref(),
+                    chosen,
                     out,
                 );
             }
@@ -149,15 +144,101 @@ fn fused<T: Float>(
     Tensor::from_vec(out, (rows, width), query.device())
 }
 
+/// The keys that a query sees, of those that there are.
+#[derive(Default)]
+pub(super) struct Chosen {
+    /// Keys that there are: the query is that of the last one.
+    keys: usize,
+    /// What some head sees of them, ascending.
+    ranges: Vec<Range<usize>>,
+    /// The positions of those, where they are not all.
+    positions: Vec<usize>,
+    /// `(H, positions)`: what a head does not see of them, where heads differ.
+    hidden: Vec<bool>,
+}
+
+impl Chosen {
+    fn choose(&mut self, sparse: Option<Sparse>, heads: usize, keys: usize) {
+        self.keys = keys;
+        self.ranges.clear();
+        self.positions.clear();
+        self.hidden.clear();
+        let Some(rule) = sparse.filter(|_| keys > 0) else {
+            self.ranges.push(0..keys);
+            return;
+        };
+        // Heads differ in what is drawn.
+        let heads = if rule.random > 0 { heads } else { 1 };
+        let of_head = |head| {
+            let mut ranges = Vec::new();
+            Sight::of_few(rule, true, head, keys).keys_of(keys - 1..keys, 0..keys, &mut ranges);
+            ranges
+        };
+        let of_heads: Vec<Vec<Range<usize>>> = (0..heads).map(of_head).collect();
+        self.ranges.extend(of_heads.iter().flatten().cloned());
+        merge(&mut self.ranges);
+        self.positions.extend(self.ranges.iter().cloned().flatten());
+        if heads > 1 {
+            for ranges in &of_heads {
+                let mut ranges = ranges.iter().peekable();
+                self.hidden.extend(self.positions.iter().map(|&position| {
+                    while ranges.next_if(|range| range.end <= position).is_some() {}
+                    ranges.peek().is_none_or(|range| position < range.start)
+                }));
+            }
+        }
+    }
+
+    /// The position of the key that is gathered as number `index`.
+    #[inline(always)]
+    fn position(&self, index: usize) -> usize {
+        self.positions.get(index).copied().unwrap_or(index)
+    }
+}
+
+/// Collects the key and value of each token that is chosen: first of the text that was read as a
+/// whole, then of the tokens that were stepped. What is not chosen is not read.
+fn gather<'a, T>(
+    pairs: &mut Vec<&'a [T]>,
+    seen: Seen<'_>,
+    query: usize,
+    (whole, blocks): (&'a [T], &[&'a [T]]),
+    size: usize,
+    chosen: &Chosen,
+) {
+    let (text, history) = match seen {
+        Seen::Source { rows, .. } => (rows[query].clone(), [].as_slice()),
+        Seen::Past { text, history, .. } => {
+            (text.map_or(0..0, |(_, rows)| rows[query].clone()), history)
+        }
+    };
+    for range in &chosen.ranges {
+        let (start, end) = (range.start.min(text.len()), range.end.min(text.len()));
+        let rows = &whole[size * (text.start + start)..size * (text.start + end)];
+        pairs.extend(rows.chunks_exact(size));
+    }
+    let row_of_query = |(block, rows): (&&'a [T], &Vec<u32>)| {
+        let row = rows[query] as usize;
+        (rows[query] != ABSENT).then(|| &block[size * row..size * (row + 1)])
+    };
+    let stepped = blocks.iter().zip(history).filter_map(row_of_query).zip(text.len()..);
+    let mut ranges = chosen.ranges.iter().peekable();
+    pairs.extend(stepped.filter_map(|(pair, position)| {
+        while ranges.next_if(|range| range.end <= position).is_some() {}
+        ranges.peek().is_some_and(|range| range.start <= position).then_some(pair)
+    }));
+}
+
 vectorised! {
-    /// One query, `pairs` being the key and value of each token that it sees; `weights (H, keys)`
-    /// is scratch, and `out` is zero.
+    /// One query, `pairs` being the key and value of each token that is chosen; `weights (H,
+    /// pairs)` is scratch, and `out` is zero.
     fn attend<T>(
         query: &[T],
         pairs: &[&[T]],
         weights: &mut [T],
         bias: Option<Bias<'_, T>>,
         slopes: Option<&[T]>,
+        chosen: &Chosen,
         out: &mut [T],
     ) {
         let (width, keys) = (query.len(), pairs.len());
@@ -177,13 +258,27 @@ vectorised! {
         for (head, weights) in weights.chunks_exact_mut(keys).enumerate() {
             if let Some(slopes) = slopes {
                 for (j, weight) in weights.iter_mut().enumerate() {
-                    *weight -= slopes[head] * T::of((keys - 1 - j) as f64);
+                    let distance = chosen.keys - 1 - chosen.position(j);
+                    *weight -= slopes[head] * T::of(distance as f64);
                 }
             }
             if let Some((bias, (_, queries, columns))) = bias {
-                let first = head * queries * columns + columns - keys;
-                for (weight, bias) in weights.iter_mut().zip(&bias[first..]) {
-                    *weight += *bias;
+                let first = head * queries * columns + columns - chosen.keys;
+                if chosen.positions.is_empty() {
+                    for (weight, bias) in weights.iter_mut().zip(&bias[first..]) {
+                        *weight += *bias;
+                    }
+                } else {
+                    for (weight, position) in weights.iter_mut().zip(&chosen.positions) {
+                        *weight += bias[first + position];
+                    }
+                }
+            }
+            if let Some(hidden) = chosen.hidden.get(head * keys..(head + 1) * keys) {
+                for (weight, is_hidden) in weights.iter_mut().zip(hidden) {
+                    if *is_hidden {
+                        *weight = T::NEGATIVE_INFINITY;
+                    }
                 }
             }
             let largest = blocked_max(weights);

@@ -7,9 +7,9 @@ use crate::spec::AttentionSpec;
 
 /// Pairs of a query and a key from which a sequence is attended to in tiles. To keep the weights
 /// takes six products instead of seven and no whole panels, so that sentences are attended to five
-/// times as fast; but tiles skip what a causal mask hides, and are faster from here on.
-const LONG_CAUSAL: usize = 256 * 256;
-/// The same without a mask. Here tiles take a fifth more work, and a step several times the memory
+/// times as fast; but tiles skip what a mask hides, and are faster from here on.
+const LONG_MASKED: usize = 256 * 256;
+/// The same where each query sees every key. Here tiles take a fifth more work, and a step several times the memory
 /// without them.
 const LONG: usize = 512 * 512;
 /// Queries from which a sequence is attended to in tiles: fewer leave a panel empty.
@@ -24,13 +24,14 @@ pub(super) struct Span {
     pub(super) keys: usize,
     /// Start of this sequence's `(H, queries, keys)` weights; a long one has none.
     pub(super) weights: usize,
-    causal: bool,
+    /// Whether a query may see less than all keys.
+    is_masked: bool,
 }
 
 impl Span {
     /// Whether it is attended to in tiles.
     pub(super) fn is_long(&self) -> bool {
-        let pairs = if self.causal { LONG_CAUSAL } else { LONG };
+        let pairs = if self.is_masked { LONG_MASKED } else { LONG };
         self.queries >= LONG_QUERIES && self.queries * self.keys >= pairs
     }
 
@@ -77,8 +78,8 @@ pub(super) const VALUE: usize = 2;
 
 impl Layout {
     pub(super) fn new(spec: &AttentionSpec, width: usize) -> Self {
-        let causal = spec.causal;
-        let mut next = Span { query: 0, queries: 0, key: 0, keys: 0, weights: 0, causal };
+        let is_masked = spec.causal || spec.sparse.is_some();
+        let mut next = Span { query: 0, queries: 0, key: 0, keys: 0, weights: 0, is_masked };
         let spans: Vec<Span> = spec
             .query_lengths
             .iter()

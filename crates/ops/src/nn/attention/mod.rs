@@ -2,7 +2,8 @@
 //!
 //! Sequences are packed: row `n` of a tensor is a real token, and lengths say where each sequence
 //! ends. There is no padding to mask; a query sees the keys of its own sequence alone, and under a
-//! causal mask those up to its own position.
+//! causal mask those up to its own position. A rule may leave fewer ([`Sparse`](crate::Sparse)):
+//! what no query of a tile sees is not computed.
 //!
 //! Each head of a short sequence is a small product that fits in cache: its weights are kept for the
 //! way back ([`stored`]), and sequences run in parallel. Long sequences are attended to in tiles
@@ -37,8 +38,8 @@ use operands::{Gradients, Operands};
 /// least the longest sequence, added to the scores of every sequence → `(N, D)`.
 ///
 /// # Errors
-/// When lengths do not sum to `N`, heads do not divide `D`, the bias is too small, or there is not
-/// one slope for each head.
+/// When lengths do not sum to `N`, heads do not divide `D`, the bias is too small, there is not one
+/// slope for each head, or the rule of what is seen is impossible.
 pub fn self_attention(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -254,6 +255,15 @@ fn check(
             total(&spec.query_lengths),
             total(&spec.key_lengths)
         );
+    }
+    if let Some(sparse) = spec.sparse {
+        if let Some(fault) = sparse.fault(spec.causal) {
+            candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
+        }
+        let mut lengths = spec.query_lengths.iter().zip(spec.key_lengths.iter());
+        if lengths.any(|(queries, keys)| spec.query_start + queries != *keys) {
+            candle_core::bail!("sparse attention: queries are to be the last of their keys");
+        }
     }
     if let Some(slopes) = spec.slopes.as_ref().filter(|slopes| slopes.len() != spec.heads) {
         candle_core::bail!("attention: {} slopes for {} heads", slopes.len(), spec.heads);

@@ -8,7 +8,7 @@ use crate::nn::dropout::mask_rows;
 use crate::parallel::{combined, multiply};
 use crate::products::{Matrix, Products, Threads, product, raw_product};
 use crate::shared::{Shared, Write};
-use crate::spec::mask_index;
+use crate::spec::{Sight, mask_index};
 use rayon::prelude::*;
 
 /// Pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with heads of 32
@@ -69,6 +69,9 @@ impl Layout {
                     T::of(slope),
                     bias,
                 );
+                if let Some(sight) = Sight::new(&self.spec, head, tk) {
+                    hide(weights, tk, &sight, self.spec.query_start);
+                }
                 softmax_rows(
                     weights,
                     tk,
@@ -242,6 +245,14 @@ impl Layout {
             })
             .collect();
         bias_shape.map(|(count, ..)| combined(partial, count))
+    }
+}
+
+/// Takes the scores of what a query does not see out of its softmax.
+fn hide<T: Float>(scores: &mut [T], keys: usize, sight: &Sight, query_start: usize) {
+    let mut scratch = Vec::new();
+    for (row, query) in scores.chunks_exact_mut(keys).zip(query_start..) {
+        sight.gaps(query, 0..keys, &mut scratch, |hidden| row[hidden].fill(T::NEGATIVE_INFINITY));
     }
 }
 

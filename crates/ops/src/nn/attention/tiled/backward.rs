@@ -3,12 +3,14 @@
 use super::super::layout::{Columns, KEY, Layout, QUERY, Span, VALUE};
 use super::super::operands::{Gradients, Operands};
 use super::passes::{Known, Region, Terms, go_back, scale_tile};
+use super::pieces::pieces;
 use super::products::{Rows, Tile, TileProducts, stride};
 use super::{BLOCK, STEP, chunks, rows, terms};
 use crate::float::Float;
 use crate::parallel::add;
 use crate::products::{Matrix, PANEL};
 use crate::shared::{Shared, Write};
+use crate::spec::Sight;
 use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -41,6 +43,7 @@ struct Ready<'a, P: TileProducts> {
     /// `Σ dO ⊙ O` of each query.
     products: Vec<P::Value>,
     log_sums: Vec<P::Value>,
+    sight: Option<Sight>,
 }
 
 /// Some blocks of keys of one head: of one sequence, or of all where they add to the gradient of
@@ -158,6 +161,7 @@ fn prepare<'a, P: TileProducts>(
         adjoint_rows: products.summed(of_out),
         products: (0..span.queries).map(of_query).collect(),
         log_sums: (0..span.queries).map(log_sum).collect(),
+        sight: Sight::new(&layout.spec, head, span.keys),
     }
 }
 
@@ -210,59 +214,68 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let value = self.products.right(of_part(VALUE));
         worker.key.fill(P::Value::default());
         worker.value.fill(P::Value::default());
-        for first in (0..span.queries).step_by(STEP) {
-            let last = (first + STEP).min(span.queries);
-            for panel in (0..keys.len()).step_by(PANEL) {
-                let within = panel..(panel + PANEL).min(keys.len());
-                let region = self.seen(&terms, first..last, keys.start + panel, within.len());
-                let Some(at) = region else { continue };
-                let queries = at.query..at.query + at.queries;
-                let ready = self.ready;
-                let (weights, scores) = (worker.weights.rows(), worker.scores.rows());
-                let left = (&ready.query, queries.clone());
-                self.products.multiply(&mut worker.products, left, (&key, within.clone()), weights);
-                let left = (&ready.adjoint, queries.clone());
-                let right = (&value, within.clone());
-                self.products.multiply(&mut worker.products, left, right, scores);
-                let known = Known {
-                    log_sums: &ready.log_sums[queries.clone()],
-                    products: &ready.products[queries.clone()],
-                };
-                let used = at.queries.next_multiple_of(PANEL);
-                go_back(&mut weights[..used], &mut scores[..used], at, &terms, known);
-                if let Some(bias) = self.to.bias {
-                    // SAFETY: the caller's promise.
-                    unsafe { self.add_to_bias(bias, at, scores) };
-                }
-                scale_tile(&mut scores[..used], terms.scale);
-                let across = Matrix::rows(PANEL).transposed();
-                let sums = panel * stride..(panel + PANEL) * stride;
-                let shape = (within.len(), at.queries);
-                self.products.add_weighted(
-                    &mut worker.products,
-                    (weights, across),
-                    shape,
-                    (&ready.adjoint_rows, at.query),
-                    &mut worker.value[sums.clone()],
-                    Write::Add,
-                );
-                self.products.add_weighted(
-                    &mut worker.products,
-                    (scores, across),
-                    shape,
-                    (&ready.query_rows, at.query),
-                    &mut worker.key[sums],
-                    Write::Add,
-                );
-                self.products.add_weighted(
-                    &mut worker.products,
-                    (scores, Matrix::rows(PANEL)),
-                    (at.queries, within.len()),
-                    (&key_rows, panel),
-                    &mut to_query[at.query * stride..],
-                    Write::Add,
-                );
+        let of_panel = |panel: usize| panel * PANEL..((panel + 1) * PANEL).min(keys.len());
+        let pieces = pieces(keys.len().div_ceil(PANEL), |panel, seen| {
+            let within = of_panel(panel);
+            self.seen(&terms, keys.start + within.start..keys.start + within.end, seen);
+        });
+        for piece in pieces {
+            let (panel, within) = (piece.panel * PANEL, of_panel(piece.panel));
+            let queries = piece.passing;
+            let at = Region {
+                query: queries.start,
+                queries: queries.len(),
+                key: keys.start + panel,
+                keys: within.len(),
+            };
+            let ready = self.ready;
+            let (weights, scores) = (worker.weights.rows(), worker.scores.rows());
+            let left = (&ready.query, queries.clone());
+            self.products.multiply(&mut worker.products, left, (&key, within.clone()), weights);
+            let left = (&ready.adjoint, queries.clone());
+            let right = (&value, within.clone());
+            self.products.multiply(&mut worker.products, left, right, scores);
+            let known = Known {
+                log_sums: &ready.log_sums[queries.clone()],
+                products: &ready.products[queries.clone()],
+            };
+            let used = at.queries.next_multiple_of(PANEL);
+            go_back(&mut weights[..used], &mut scores[..used], at, &terms, known);
+            if let Some(sight) = &ready.sight {
+                at.clear(sight, terms.start, [&mut *weights, &mut *scores]);
             }
+            if let Some(bias) = self.to.bias {
+                // SAFETY: the caller's promise.
+                unsafe { self.add_to_bias(bias, at, scores) };
+            }
+            scale_tile(&mut scores[..used], terms.scale);
+            let across = Matrix::rows(PANEL).transposed();
+            let sums = panel * stride..(panel + PANEL) * stride;
+            let shape = (within.len(), at.queries);
+            self.products.add_weighted(
+                &mut worker.products,
+                (weights, across),
+                shape,
+                (&ready.adjoint_rows, at.query),
+                &mut worker.value[sums.clone()],
+                Write::Add,
+            );
+            self.products.add_weighted(
+                &mut worker.products,
+                (scores, across),
+                shape,
+                (&ready.query_rows, at.query),
+                &mut worker.key[sums],
+                Write::Add,
+            );
+            self.products.add_weighted(
+                &mut worker.products,
+                (scores, Matrix::rows(PANEL)),
+                (at.queries, within.len()),
+                (&key_rows, panel),
+                &mut to_query[at.query * stride..],
+                Write::Add,
+            );
         }
         for (i, key) in keys.enumerate() {
             let row = i * stride..i * stride + dh;
@@ -275,18 +288,21 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// The queries of a block that see a panel of keys, from a whole panel on.
-    fn seen(
-        &self,
-        terms: &Terms<'_, P::Value>,
-        queries: Range<usize>,
-        key: usize,
-        keys: usize,
-    ) -> Option<Region> {
-        let first = if terms.causal { key.saturating_sub(terms.start) } else { 0 };
-        let query = queries.start.max(first / PANEL * PANEL);
-        let count = queries.end.checked_sub(query).filter(|&count| count > 0)?;
-        Some(Region { query, queries: count, key, keys })
+    /// The queries that see some keys.
+    fn seen(&self, terms: &Terms<'_, P::Value>, keys: Range<usize>, found: &mut Vec<Range<usize>>) {
+        let (count, start) = (self.span.queries, terms.start);
+        let Some(sight) = &self.ready.sight else {
+            let first = if terms.causal { keys.start.saturating_sub(start) } else { 0 };
+            found.clear();
+            if first < count {
+                found.push(first..count);
+            }
+            return;
+        };
+        sight.queries_of(keys, start..start + count, found);
+        for queries in found {
+            *queries = queries.start - start..queries.end - start;
+        }
     }
 
     /// # Safety

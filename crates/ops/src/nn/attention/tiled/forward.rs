@@ -3,11 +3,13 @@
 use super::super::layout::{KEY, Layout, QUERY, Span, VALUE};
 use super::super::operands::Operands;
 use super::passes::{Online, Region, rescale, weigh};
+use super::pieces::pieces;
 use super::products::{Tile, TileProducts, stride};
 use super::{BLOCK, STEP, rows, terms};
 use crate::float::Float;
 use crate::products::{Matrix, PANEL};
 use crate::shared::{Shared, Write};
+use crate::spec::Sight;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -18,6 +20,13 @@ struct Task<'a> {
     queries: Range<usize>,
     /// Which of the keys and values are theirs.
     keys: usize,
+}
+
+/// What all queries of one head of one sequence read.
+struct Ready<'a, P: TileProducts> {
+    key: P::Operand<'a>,
+    value: P::Operand<'a>,
+    sight: Option<Sight>,
 }
 
 /// What a thread needs for itself.
@@ -42,12 +51,13 @@ pub(super) unsafe fn run<P: TileProducts>(
     let heads = layout.spec.heads;
     let long: Vec<(&Span, usize)> =
         layout.long_spans().flat_map(|span| (0..heads).map(move |head| (span, head))).collect();
-    let ready: Vec<(P::Operand<'_>, P::Operand<'_>)> = long
+    let ready: Vec<Ready<'_, P>> = long
         .par_iter()
         .with_max_len(1)
         .map(|(span, head)| {
             let keys = |part| rows(operands, part, layout, (span, *head), 0..span.keys);
-            (products.left(keys(KEY)), products.summed(keys(VALUE)))
+            let (key, value) = (products.left(keys(KEY)), products.summed(keys(VALUE)));
+            Ready { key, value, sight: Sight::new(&layout.spec, *head, span.keys) }
         })
         .collect();
     let tasks: Vec<Task<'_>> = long
@@ -79,7 +89,7 @@ fn attend<P: TileProducts>(
     operands: &Operands<'_, P::Value>,
     worker: &mut Worker<P>,
     task: &Task<'_>,
-    (key, value): &(P::Operand<'_>, P::Operand<'_>),
+    Ready { key, value, sight }: &Ready<'_, P>,
 ) -> Vec<Online<P::Value>> {
     let Task { span, head, .. } = *task;
     let terms = terms(operands, layout, (span, head));
@@ -87,42 +97,53 @@ fn attend<P: TileProducts>(
     let query = products.right(query);
     let count = task.queries.len();
     let stride = stride(layout.head_width);
-    let mut online = vec![Online::new(); count.div_ceil(PANEL)];
+    let panels = count.div_ceil(PANEL);
+    let mut online = vec![Online::new(); panels];
     let tile = worker.tile.rows();
-    for first_key in (0..span.keys).step_by(STEP) {
-        for (panel, online) in online.iter_mut().enumerate() {
-            let queries = panel * PANEL..((panel + 1) * PANEL).min(count);
-            let last = task.queries.start + queries.end - 1;
-            let end = terms.visible(last, span.keys).min(first_key + STEP);
-            if end <= first_key {
-                continue;
-            }
-            let keys = end - first_key;
-            let sides = ((key, first_key..end), (&query, queries.clone()));
-            products.multiply(&mut worker.products, sides.0, sides.1, tile);
-            let at = Region {
-                query: task.queries.start + queries.start,
-                queries: queries.len(),
-                key: first_key,
-                keys,
-            };
-            let factors = weigh(&mut tile[..keys], at, &terms, online);
-            let sums = &mut worker.sums[panel * PANEL * stride..(panel + 1) * PANEL * stride];
-            let write = if first_key == 0 { Write::Replace } else { Write::Add };
-            if let Some(factors) = factors.filter(|_| write == Write::Add) {
-                rescale(sums, stride, &factors);
-            }
-            let weights = (&*tile, Matrix::rows(PANEL).transposed());
-            let shape = (queries.len(), keys);
-            products.add_weighted(
-                &mut worker.products,
-                weights,
-                shape,
-                (value, first_key),
-                sums,
-                write,
-            );
+    let of_panel = |panel: usize| panel * PANEL..((panel + 1) * PANEL).min(count);
+    let pieces = pieces(panels, |panel, seen| {
+        let queries = of_panel(panel);
+        let (first, last) =
+            (task.queries.start + queries.start, task.queries.start + queries.end - 1);
+        let keys = 0..terms.visible(last, span.keys);
+        match sight {
+            Some(sight) => sight.keys_of(terms.start + first..terms.start + last + 1, keys, seen),
+            None => *seen = vec![keys],
         }
+    });
+    let mut is_begun = vec![false; panels];
+    for piece in pieces {
+        let (panel, first_key) = (piece.panel, piece.passing.start);
+        let (queries, online) = (of_panel(panel), &mut online[panel]);
+        let keys = piece.passing.len();
+        let sides = ((key, piece.passing), (&query, queries.clone()));
+        products.multiply(&mut worker.products, sides.0, sides.1, tile);
+        let at = Region {
+            query: task.queries.start + queries.start,
+            queries: queries.len(),
+            key: first_key,
+            keys,
+        };
+        if let Some(sight) = sight {
+            at.hide(sight, terms.start, &mut tile[..keys]);
+        }
+        let factors = weigh(&mut tile[..keys], at, &terms, online);
+        let sums = &mut worker.sums[panel * PANEL * stride..(panel + 1) * PANEL * stride];
+        let write = if is_begun[panel] { Write::Add } else { Write::Replace };
+        is_begun[panel] = true;
+        if let Some(factors) = factors.filter(|_| write == Write::Add) {
+            rescale(sums, stride, &factors);
+        }
+        let weights = (&*tile, Matrix::rows(PANEL).transposed());
+        let shape = (queries.len(), keys);
+        products.add_weighted(
+            &mut worker.products,
+            weights,
+            shape,
+            (value, first_key),
+            sums,
+            write,
+        );
     }
     online
 }

@@ -6,6 +6,8 @@
 //! again, `P = exp(S - L)`, and has the adjoint of the scores from `D = Σ dO ⊙ O` of each query:
 //! `dS = P ⊙ (dP - D)`, with `dP = dO Vᵀ`. Dropout draws its mask again from its counter.
 //!
+//! Of a row of tiles only those are computed of which something is seen ([`pieces`]).
+//!
 //! **Decision.** A task of the forward pass is a block of queries of one head; one of the backward
 //! pass has some blocks of keys, whose gradients are its own, and a sum of its own for the queries.
 //! So five products suffice to go back, where tasks without sums of their own would take seven.
@@ -13,6 +15,7 @@
 mod backward;
 mod forward;
 mod passes;
+mod pieces;
 mod products;
 
 use super::layout::{Layout, QUERY, Span};

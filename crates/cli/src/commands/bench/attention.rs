@@ -1,0 +1,256 @@
+//! `taper bench attention`: the time and memory of each kind of self-attention by the length of a
+//! sequence, and the exponents by which they grow.
+//!
+//! Each kind and length is measured in a process of its own: the peak of memory of a process never
+//! falls.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use candle_core::{Device, Tensor, Var};
+use serde::{Deserialize, Serialize};
+use taper_model::{AttentionConfig, AttentionKind, ModelConfig, Pass, UnprojectedAttention};
+use taper_ops::rng::Counter;
+
+use crate::arguments::BenchAttention;
+use crate::text::print_line;
+use taper_run::checks::cost::bytes;
+use taper_run::checks::memory;
+
+/// Tokens of a batch of short sequences.
+const TOKENS: usize = 2048;
+
+/// One kind at one length.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Measurement {
+    kind: String,
+    length: usize,
+    sequences: usize,
+    causal: bool,
+    /// Seconds of the least of all rounds, as in training: the way back can be gone.
+    forward: f64,
+    /// Seconds of the least of all rounds, forward and back.
+    both: f64,
+    /// By how many bytes the process grew at most.
+    memory: Option<u64>,
+    /// Multiplications and additions forward, by formula.
+    forward_flops: f64,
+}
+
+impl Measurement {
+    fn tokens(&self) -> f64 {
+        (self.sequences * self.length) as f64
+    }
+}
+
+/// The exponents `b` of `a · nᵇ`, fitted to what one token costs times the length.
+#[derive(Debug, Serialize)]
+struct Growth {
+    kind: String,
+    forward: f64,
+    both: f64,
+    memory: Option<f64>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
+    if arguments.lengths.contains(&0) {
+        bail!("--lengths: a sequence has at least one token");
+    }
+    let kinds: Vec<AttentionKind> =
+        arguments.kinds.iter().map(|name| kind(name)).collect::<Result<_>>()?;
+    if let ([kind], [length]) = (kinds.as_slice(), arguments.lengths.as_slice()) {
+        let found = measure(arguments, *kind, &arguments.kinds[0], *length)?;
+        return if arguments.json {
+            print_line(&serde_json::json!({ "measurements": [found] }).to_string())
+        } else {
+            table(&[found], &[])
+        };
+    }
+    let mut found = Vec::new();
+    for name in &arguments.kinds {
+        for &length in &arguments.lengths {
+            found.push(in_process(arguments, name, length)?);
+        }
+    }
+    let growth: Vec<Growth> = arguments.kinds.iter().map(|name| growth(name, &found)).collect();
+    if arguments.json {
+        let threads = rayon::current_num_threads();
+        let record = serde_json::json!({
+            "threads": threads, "heads": arguments.heads, "head_width": arguments.head_width,
+            "window": arguments.window, "measurements": found, "exponents": growth,
+        });
+        print_line(&serde_json::to_string_pretty(&record)?)
+    } else {
+        table(&found, &growth)
+    }
+}
+
+fn kind(name: &str) -> Result<AttentionKind> {
+    serde_json::from_value(name.into())
+        .with_context(|| format!("--kinds {name:?}: there are full, sparse and linear"))
+}
+
+/// Measures in a process of this program, which prints its result.
+fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<Measurement> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut command = Command::new(program);
+    command.args(["bench", "attention", "--json", "--kinds", name]);
+    for (option, value) in [
+        ("--lengths", length.to_string()),
+        ("--heads", arguments.heads.to_string()),
+        ("--head-width", arguments.head_width.to_string()),
+        ("--window", arguments.window.to_string()),
+        ("--seconds", arguments.seconds.to_string()),
+        ("--threads", rayon::current_num_threads().to_string()),
+    ] {
+        command.args([option, &value]);
+    }
+    if arguments.causal {
+        command.arg("--causal");
+    }
+    let output = command.output().context("cannot start this program")?;
+    if !output.status.success() {
+        bail!("{name}, {length} tokens: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let mut record: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{name}, {length} tokens: no measurement"))?;
+    Ok(serde_json::from_value(record["measurements"][0].take())?)
+}
+
+fn measure(
+    arguments: &BenchAttention,
+    kind: AttentionKind,
+    name: &str,
+    length: usize,
+) -> Result<Measurement> {
+    taper_ops::allocator::keep_freed_pages();
+    let BenchAttention { heads, head_width, window, causal, .. } = *arguments;
+    let own = AttentionConfig { kind, window, ..AttentionConfig::default() };
+    let config = ModelConfig {
+        d_model: heads * head_width,
+        heads,
+        attention_dropout: 0.0,
+        encoder_attention: own.clone(),
+        decoder_attention: own,
+        ..ModelConfig::default()
+    };
+    let attention = UnprojectedAttention::new(&config, causal)?;
+    let sequences = (TOKENS / length).max(1);
+    let lengths: Arc<[usize]> = vec![length; sequences].into();
+    let (rows, width) = (sequences * length, heads * head_width);
+    let qkv = Var::from_tensor(&normal(rows, 3 * width, 1)?)?;
+    let adjoint = normal(rows, width, 2)?;
+    let before = memory::peak();
+    let (mut forward, mut both) = (f64::MAX, f64::MAX);
+    let start = Instant::now();
+    let mut rounds = 0;
+    while rounds < 2 || start.elapsed().as_secs_f64() < arguments.seconds {
+        let (there, back) = taper_ops::threads::in_pool(|| -> Result<(f64, f64)> {
+            let pass = Pass::train(1, rounds, 0);
+            let begin = Instant::now();
+            let out = attention.attend(&qkv, &lengths, &pass)?;
+            let there = begin.elapsed().as_secs_f64();
+            let tape = pass.into_tape().context("a training pass has a tape")?;
+            tape.differentiate(&out, &adjoint)?;
+            Ok((there, begin.elapsed().as_secs_f64()))
+        })?;
+        (forward, both) = (forward.min(there), both.min(back));
+        rounds += 1;
+    }
+    let grown = memory::peak().zip(before).map(|(peak, before)| peak.saturating_sub(before));
+    Ok(Measurement {
+        kind: name.to_owned(),
+        length,
+        sequences,
+        causal,
+        forward,
+        both,
+        memory: grown,
+        forward_flops: sequences as f64 * attention.forward_flops(length),
+    })
+}
+
+fn normal(rows: usize, columns: usize, key: u64) -> Result<Tensor> {
+    let counter = Counter::new(key);
+    let values: Vec<f32> =
+        (0..(rows * columns) as u64).map(|i| counter.normal_at(i) as f32).collect();
+    Ok(Tensor::from_vec(values, (rows, columns), &Device::Cpu)?)
+}
+
+fn growth(name: &str, found: &[Measurement]) -> Growth {
+    let own: Vec<&Measurement> = found.iter().filter(|one| one.kind == name).collect();
+    // Of a batch of short sequences, what one of them costs.
+    let of = |cost: &dyn Fn(&Measurement) -> f64| {
+        slope(own.iter().map(|one| {
+            let length = one.length as f64;
+            (length.ln(), (cost(one) / one.tokens() * length).ln())
+        }))
+    };
+    let memory = own.iter().all(|one| one.memory.is_some_and(|bytes| bytes > 0));
+    Growth {
+        kind: name.to_owned(),
+        forward: of(&|one| one.forward),
+        both: of(&|one| one.both),
+        memory: memory.then(|| of(&|one| one.memory.unwrap_or(0) as f64)),
+    }
+}
+
+/// The slope of the line of least squares; not a number for fewer than two different points.
+fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
+    let count = points.clone().count() as f64;
+    let mean_x = points.clone().map(|(x, _)| x).sum::<f64>() / count;
+    let mean_y = points.clone().map(|(_, y)| y).sum::<f64>() / count;
+    let covariance: f64 = points.clone().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    covariance / points.map(|(x, _)| (x - mean_x).powi(2)).sum::<f64>()
+}
+
+fn table(found: &[Measurement], growth: &[Growth]) -> Result<()> {
+    print_line(&format!(
+        "{:8} {:>7} {:>13} {:>17} {:>12} {:>10}",
+        "kind", "tokens", "forward, ms", "with gradient, ms", "µs a token", "memory"
+    ))?;
+    for one in found {
+        print_line(&format!(
+            "{:8} {:>7} {:>13.2} {:>17.2} {:>12.3} {:>10}",
+            one.kind,
+            one.length,
+            1e3 * one.forward,
+            1e3 * one.both,
+            1e6 * one.both / one.tokens(),
+            one.memory.map_or_else(|| "unknown".to_owned(), bytes)
+        ))?;
+    }
+    for Growth { kind, forward, both, memory } in growth.iter().filter(|it| it.both.is_finite()) {
+        let memory = memory.map_or_else(String::new, |memory| format!(", memory {memory:.2}"));
+        print_line(&format!(
+            "{kind}: grows with the length to the power of {forward:.2} forward, {both:.2} with gradient{memory}"
+        ))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponents_are_found() {
+        let of = |length: usize| Measurement {
+            kind: "full".to_owned(),
+            length,
+            sequences: TOKENS.div_ceil(length),
+            causal: false,
+            // A batch of the same number of tokens.
+            forward: 3e-9 * (TOKENS.max(length) * length) as f64,
+            both: 1e-6 * TOKENS.max(length) as f64,
+            memory: Some(8 * TOKENS.max(length) as u64),
+            forward_flops: 0.0,
+        };
+        let growth = growth("full", &[512, 1024, 4096, 8192].map(of));
+        assert!((growth.forward - 2.0).abs() < 1e-9 && (growth.both - 1.0).abs() < 1e-9);
+        assert!(growth.memory.is_some_and(|memory| (memory - 1.0).abs() < 1e-9));
+    }
+}

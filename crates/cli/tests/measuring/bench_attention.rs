@@ -1,0 +1,29 @@
+//! `taper bench attention`: each kind at each length, and how they grow.
+
+use crate::common::Workspace;
+use serde_json::Value;
+
+#[test]
+fn every_kind_is_measured_at_every_length() {
+    let workspace = Workspace::new();
+    let small = ["bench", "attention", "--lengths", "64,512", "--heads", "2", "--head-width", "8"];
+    let settings = ["--window", "16", "--seconds", "0", "--causal", "--json"];
+    let shown = workspace.succeed(&[small.as_slice(), &settings].concat());
+    let found: Value = serde_json::from_str(&shown).expect("JSON");
+    for kind in ["full", "sparse", "linear"] {
+        for length in [64, 512] {
+            let measured = found["measurements"].as_array().expect("an array");
+            let is_wanted = |one: &&Value| one["kind"] == kind && one["length"] == length;
+            let one = measured.iter().find(is_wanted).expect("a measurement");
+            let (forward, both) = (one["forward"].as_f64(), one["both"].as_f64());
+            assert!(forward > Some(0.0) && both >= forward, "{one}");
+        }
+        let growth = found["exponents"].as_array().expect("an array");
+        let own = growth.iter().find(|one| one["kind"] == kind).expect("exponents");
+        assert!(own["both"].as_f64().is_some(), "{own}");
+    }
+    let text =
+        workspace.succeed(&[small.as_slice(), &["--kinds", "linear", "--seconds", "0"]].concat());
+    assert!(text.contains("linear: grows with the length"), "{text}");
+    workspace.fail(&["bench", "attention", "--kinds", "psychic"], &["psychic", "full, sparse"]);
+}

@@ -1,0 +1,117 @@
+//! Attention from a decoder to an encoder, which is full attention whatever the kind of
+//! self-attention is.
+
+use super::super::weight::{Builder, Linear, Residual};
+use crate::cost::PartCost;
+use crate::{ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use std::ops::Range;
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{AttentionSpec, Products, Seen, composed, cross_attention, decoding_attention};
+
+/// Attention from the decoder to the encoder's result: one projection makes key and value.
+#[derive(Debug, Clone)]
+pub(crate) struct CrossAttention {
+    name: String,
+    q: Linear,
+    kv: Linear,
+    out: Linear,
+    heads: usize,
+    dropout: f64,
+    products: Products,
+    site: u64,
+}
+
+impl CrossAttention {
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+        let width = config.d_model;
+        Ok(Self {
+            q: Linear::new(build, &format!("{name}.q"), width, width, 1)?,
+            kv: Linear::new(build, &format!("{name}.kv"), width, 2 * width, 2)?,
+            out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
+            heads: config.heads,
+            dropout: config.attention_dropout,
+            products: build.products,
+            site: name_key(name),
+            name: name.to_owned(),
+        })
+    }
+
+    /// As [`SelfAttention::cost`], for a token of the decoder.
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        let width = config.d_model;
+        PartCost::linear(width, width, config.biases).keeping(width)
+            + PartCost::linear(width, width, config.biases)
+    }
+
+    /// Keys and values, which are made once for each token of the encoder.
+    pub(crate) fn key_value_cost(config: &ModelConfig) -> PartCost {
+        PartCost::linear(config.d_model, config.d_model, config.biases) * 2
+    }
+
+    /// Keys and values of the encoder's output.
+    ///
+    /// # Shapes
+    /// `(M, D)` → `(M, 2·D)`.
+    pub(crate) fn key_value(&self, encoded: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.kv.forward(encoded, pass)
+    }
+
+    /// Row `r` of `x (R, D)`, a token being decoded, attends to rows `rows[r]` of `key_value (M,
+    /// 2·D)`.
+    pub(crate) fn step(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        key_value: &Tensor,
+        rows: &[Range<usize>],
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let query = self.q.forward(x, pass)?;
+        self.out.onto(
+            &decoding_attention(&query, Seen::Source { key_value, rows }, self.heads)?,
+            residual,
+            pass,
+        )
+    }
+
+    /// `x (N, D)` attends to `key_value (M, 2·D)`.
+    pub(crate) fn attend(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        key_value: &Tensor,
+        (query_lengths, key_lengths): (&Arc<[usize]>, &Arc<[usize]>),
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let query = self.q.forward(x, pass)?;
+        let spec = AttentionSpec {
+            heads: self.heads,
+            query_lengths: query_lengths.clone(),
+            key_lengths: key_lengths.clone(),
+            causal: false,
+            sparse: None,
+            query_start: 0,
+            slopes: None,
+            dropout: pass.dropout(self.dropout, self.site),
+            products: self.products,
+        };
+        if pass.records_attention(&self.name) {
+            pass.record(
+                &self.name,
+                composed::attention_weights(
+                    &query,
+                    &key_value.narrow(1, 0, x.dim(1)?)?,
+                    None,
+                    &spec,
+                )?,
+            );
+        }
+        self.out.onto(
+            &cross_attention(pass.tape(), &query, key_value, None, &spec)?,
+            residual,
+            pass,
+        )
+    }
+}

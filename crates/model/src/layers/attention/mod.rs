@@ -1,0 +1,249 @@
+//! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
+//!
+//! What happens between the projections of self-attention is a [`Kind`]: a file in this folder, which
+//! [`choose`] names. A kind may be written in plain Candle, on the tape through
+//! [`composed::on_tape`](taper_ops::composed::on_tape); [`linear`] is one that is.
+//!
+//! **Decision.** A kind sees packed projections and what its layer remembers, and no parameters:
+//! models of all kinds have the same ones, so that weights trained with one kind can be tried with
+//! another.
+
+mod cross;
+mod linear;
+mod past;
+mod softmax;
+
+pub(crate) use cross::CrossAttention;
+pub(crate) use past::{LayerPast, PastRows, Texts};
+
+use super::positions::PreparedPositions;
+use super::weight::{Builder, Linear, Residual};
+use crate::config::{AttentionKind, ModelConfig};
+use crate::cost::PartCost;
+use crate::{ModelError, Pass};
+use candle_core::{Result, Tensor};
+use linear::LinearAttention;
+use softmax::Softmax;
+use std::fmt::Debug;
+use std::sync::Arc;
+use taper_ops::{Products, rotary};
+
+/// A layer of self-attention that is being built.
+pub(crate) struct Site<'a> {
+    pub(crate) config: &'a ModelConfig,
+    /// The layer's full name, such as `decoder.layers.0.self_attention`.
+    pub(crate) name: &'a str,
+    /// Whether a token sees none after itself.
+    pub(crate) causal: bool,
+    pub(crate) products: Products,
+}
+
+/// A kind of self-attention: what happens between the projections.
+///
+/// `qkv (N, 3·D)` has query, key and value of each token side by side, each `(H, Dh)`; queries and
+/// keys are turned already where positions are rotary.
+pub(crate) trait Kind: Debug + Send + Sync {
+    /// Whole sequences, of these lengths.
+    ///
+    /// # Shapes
+    /// `qkv (N, 3·D)` → `(N, D)`.
+    fn attend(
+        &self,
+        qkv: &Tensor,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor>;
+
+    /// Multiplications and additions of [`attend`](Self::attend) on one sequence of this length,
+    /// heads together being of this width.
+    fn flops(&self, width: usize, length: usize) -> f64;
+
+    /// The weight of each key for each query, for those who want to see it.
+    ///
+    /// # Shapes
+    /// `qkv (N, 3·D)` → `(B, H, T, T)`.
+    fn weights(
+        &self,
+        qkv: &Tensor,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor>;
+
+    /// One new token for each row, with what [`attend`](Self::attend) would give it after those
+    /// before. It is remembered in `past`.
+    ///
+    /// # Shapes
+    /// `qkv (R, 3·D)` → `(R, D)`.
+    fn step(
+        &self,
+        qkv: &Tensor,
+        past: &mut LayerPast,
+        rows: &PastRows<'_>,
+        positions: &PreparedPositions,
+    ) -> Result<Tensor>;
+
+    /// Whole texts at once, with what [`step`](Self::step) would give token by token. They are
+    /// remembered in `past`.
+    ///
+    /// # Shapes
+    /// `qkv (N, 3·D)` → `(N, D)`.
+    fn read(
+        &self,
+        qkv: &Tensor,
+        past: &mut LayerPast,
+        texts: &Texts<'_>,
+        positions: &PreparedPositions,
+    ) -> Result<Tensor>;
+}
+
+/// The kind that the recipe names for this layer.
+fn choose(site: &Site<'_>) -> Arc<dyn Kind> {
+    match site.config.attention(site.causal).kind {
+        AttentionKind::Full | AttentionKind::Sparse => Arc::new(Softmax::new(site)),
+        AttentionKind::Linear => Arc::new(LinearAttention::new(site)),
+    }
+}
+
+/// What a token costs between the projections.
+fn cost_of_kind(config: &ModelConfig, causal: bool) -> PartCost {
+    match config.attention(causal).kind {
+        AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(config),
+        AttentionKind::Linear => LinearAttention::cost(config),
+    }
+}
+
+/// Self-attention of the kind that a recipe names, without its projections: for those who measure.
+#[derive(Debug, Clone)]
+pub struct UnprojectedAttention {
+    kind: Arc<dyn Kind>,
+    width: usize,
+}
+
+impl UnprojectedAttention {
+    /// That of the decoder's first layer where it is `causal`, and else of the encoder's; products
+    /// are in f32.
+    ///
+    /// # Errors
+    /// When the configuration is impossible.
+    pub fn new(config: &ModelConfig, causal: bool) -> std::result::Result<Self, ModelError> {
+        config.validate_blocks()?;
+        let stack = if causal { "decoder" } else { "encoder" };
+        let name = &format!("{stack}.layers.0.self_attention");
+        let kind = choose(&Site { config, name, causal, products: Products::F32 });
+        Ok(Self { kind, width: config.d_model })
+    }
+
+    /// Whole sequences of these lengths.
+    ///
+    /// # Shapes
+    /// `qkv (N, 3·D)`: query, key and value of each token side by side → `(N, D)`.
+    ///
+    /// # Errors
+    /// When the lengths do not sum to `N`.
+    pub fn attend(
+        &self,
+        qkv: &Tensor,
+        lengths: &Arc<[usize]>,
+        pass: &Pass,
+    ) -> std::result::Result<Tensor, ModelError> {
+        Ok(self.kind.attend(qkv, lengths, &PreparedPositions::default(), pass)?)
+    }
+
+    /// Multiplications and additions of [`attend`](Self::attend) on one sequence of this length, by
+    /// formula; the way back takes five products for the two of a softmax, and four otherwise.
+    #[must_use]
+    pub fn forward_flops(&self, length: usize) -> f64 {
+        self.kind.flops(self.width, length)
+    }
+}
+
+/// Self-attention: one projection makes query, key and value.
+#[derive(Debug, Clone)]
+pub(crate) struct SelfAttention {
+    name: String,
+    qkv: Linear,
+    out: Linear,
+    heads: usize,
+    kind: Arc<dyn Kind>,
+}
+
+impl SelfAttention {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        causal: bool,
+    ) -> Result<Self> {
+        let width = config.d_model;
+        Ok(Self {
+            qkv: Linear::new(build, &format!("{name}.qkv"), width, 3 * width, 3)?,
+            out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
+            heads: config.heads,
+            kind: choose(&Site { config, name, causal, products: build.products }),
+            name: name.to_owned(),
+        })
+    }
+
+    /// The three projections, what attention gives, and the projection of that.
+    pub(crate) fn cost(config: &ModelConfig, causal: bool) -> PartCost {
+        let width = config.d_model;
+        PartCost::linear(width, width, config.biases) * 3
+            + cost_of_kind(config, causal)
+            + PartCost::linear(width, width, config.biases)
+    }
+
+    /// Projects, and turns query and key where positions are rotary: `(N, D)` → `(N, 3·D)`.
+    fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
+        let qkv = self.qkv.forward(x, pass)?;
+        match &positions.rotary {
+            Some(positions) => rotary(pass.tape(), &qkv, positions, self.heads, x.dim(1)?, 2),
+            None => Ok(qkv),
+        }
+    }
+
+    /// `(N, D)` → `(N, D)`, added to the residual.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let qkv = self.project(x, positions, pass)?;
+        if pass.records_attention(&self.name) {
+            pass.record(&self.name, self.kind.weights(&qkv, lengths, positions, pass)?);
+        }
+        self.out.onto(&self.kind.attend(&qkv, lengths, positions, pass)?, residual, pass)
+    }
+
+    /// One new token for each row, seeing itself and the tokens before it, whose history counts it
+    /// already: `(R, D)` → `(R, D)`.
+    pub(crate) fn step(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        (past, rows): (&mut LayerPast, &PastRows<'_>),
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let qkv = self.project(x, positions, pass)?;
+        self.out.onto(&self.kind.step(&qkv, past, rows, positions)?, residual, pass)
+    }
+
+    /// Whole texts at once, with what [`SelfAttention::step`] would give token by token: `(N, D)` →
+    /// `(N, D)`.
+    pub(crate) fn read(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        (past, texts): (&mut LayerPast, &Texts<'_>),
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let qkv = self.project(x, positions, pass)?;
+        self.out.onto(&self.kind.read(&qkv, past, texts, positions)?, residual, pass)
+    }
+}

@@ -1,0 +1,155 @@
+//! Attention by a softmax of scores (Vaswani et al. 2017, section 3.2.1), of all keys or of those
+//! that a rule lets a query see: fused in [`taper_ops`].
+
+use super::super::positions::PreparedPositions;
+use super::{Kind, LayerPast, PastRows, Site, Texts};
+use crate::config::AttentionKind;
+use crate::cost::PartCost;
+use crate::{ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::{mix, name_key};
+use taper_ops::{
+    AttentionSpec, Products, Seen, Sparse, composed, decoding_attention, self_attention,
+};
+
+#[derive(Debug)]
+pub(super) struct Softmax {
+    heads: usize,
+    causal: bool,
+    /// Which keys a query sees; none where it sees all.
+    sparse: Option<Sparse>,
+    dropout: f64,
+    products: Products,
+    site: u64,
+}
+
+impl Softmax {
+    pub(super) fn new(site: &Site<'_>) -> Self {
+        let (own, key) = (site.config.attention(site.causal), name_key(site.name));
+        let rule = Sparse {
+            block: own.block,
+            window: own.window,
+            dilation: own.dilation,
+            first: own.global_first,
+            last: own.global_last,
+            random: own.random,
+            seed: mix(own.seed, &[key]),
+        };
+        Self {
+            heads: site.config.heads,
+            causal: site.causal,
+            sparse: (own.kind == AttentionKind::Sparse).then_some(rule),
+            dropout: site.config.attention_dropout,
+            products: site.products,
+            site: key,
+        }
+    }
+
+    /// What attention gives.
+    pub(super) fn cost(config: &ModelConfig) -> PartCost {
+        PartCost::scores(config.d_model).keeping(config.d_model)
+    }
+
+    fn spec(
+        &self,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> AttentionSpec {
+        AttentionSpec {
+            heads: self.heads,
+            query_lengths: lengths.clone(),
+            key_lengths: lengths.clone(),
+            causal: self.causal,
+            sparse: self.sparse,
+            query_start: 0,
+            slopes: positions.slopes.clone(),
+            dropout: pass.dropout(self.dropout, self.site),
+            products: self.products,
+        }
+    }
+
+    /// `(N, 3·D)` → `(N, D)`, `(N, 2·D)`: query, and key and value.
+    fn apart(qkv: &Tensor) -> Result<(Tensor, Tensor)> {
+        let width = qkv.dim(1)? / 3;
+        let query = qkv.narrow(1, 0, width)?.contiguous()?;
+        Ok((query, qkv.narrow(1, width, 2 * width)?.contiguous()?))
+    }
+}
+
+impl Kind for Softmax {
+    fn attend(
+        &self,
+        qkv: &Tensor,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let spec = self.spec(lengths, positions, pass);
+        self_attention(pass.tape(), qkv, positions.bias.as_ref(), &spec)
+    }
+
+    fn flops(&self, width: usize, length: usize) -> f64 {
+        let pass = Pass::evaluate();
+        let spec = self.spec(&[length].into(), &PreparedPositions::default(), &pass);
+        4.0 * spec.pairs() as f64 * (width / self.heads) as f64
+    }
+
+    fn weights(
+        &self,
+        qkv: &Tensor,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let width = qkv.dim(1)? / 3;
+        composed::attention_weights(
+            &qkv.narrow(1, 0, width)?,
+            &qkv.narrow(1, width, width)?,
+            positions.bias.as_ref(),
+            &self.spec(lengths, positions, pass),
+        )
+    }
+
+    fn step(
+        &self,
+        qkv: &Tensor,
+        past: &mut LayerPast,
+        rows: &PastRows<'_>,
+        positions: &PreparedPositions,
+    ) -> Result<Tensor> {
+        let (query, key_value) = Self::apart(qkv)?;
+        past.blocks.push(key_value);
+        let seen = Seen::Past {
+            text: past.read.as_ref().map(|read| (read, rows.read)),
+            blocks: &past.blocks,
+            history: rows.history,
+            bias: positions.bias.as_ref(),
+            slopes: positions.slopes.as_ref(),
+            sparse: self.sparse,
+        };
+        decoding_attention(&query, seen, self.heads)
+    }
+
+    fn read(
+        &self,
+        qkv: &Tensor,
+        past: &mut LayerPast,
+        texts: &Texts<'_>,
+        positions: &PreparedPositions,
+    ) -> Result<Tensor> {
+        let (query, key_value) = Self::apart(qkv)?;
+        let seen = Seen::Past {
+            text: Some((&key_value, texts.seen)),
+            blocks: &[],
+            history: &[],
+            bias: positions.bias.as_ref(),
+            slopes: positions.slopes.as_ref(),
+            sparse: self.sparse,
+        };
+        let out = decoding_attention(&query, seen, self.heads)?;
+        past.add_read(key_value)?;
+        Ok(out)
+    }
+}

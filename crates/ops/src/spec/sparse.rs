@@ -1,0 +1,354 @@
+//! Which keys a query sees where it does not see all: a window, a dilated one, global tokens, and
+//! blocks drawn from a seed.
+
+use super::attention::AttentionSpec;
+use crate::rng::{Counter, mix};
+use std::ops::Range;
+
+/// Which keys a query sees of its own sequence, beside what a causal mask hides from it.
+///
+/// Positions are counted in blocks: position `p` is in block `I = p / block`. A query in block `I`
+/// sees a key in block `J` of `n` where one of these holds:
+///
+/// - `|I − J| = k · dilation` for a `k < window`: with blocks of one token the sliding window of
+///   Beltagy et al. 2020 ("Longformer", section 3.1), dilated or not;
+/// - `I` or `J` is one of the `first` blocks, or of the `last` ones: global tokens (the same
+///   section, but with the projections of all other tokens);
+/// - `J` is one of the `random` blocks that are drawn for `I` and the head (Zaheer et al. 2020,
+///   "Big Bird", section 2 and appendix D), of those that nothing above lets it see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sparse {
+    /// Tokens of a block.
+    pub block: usize,
+    /// Blocks at less than this distance are seen, the query's own being at 0.
+    pub window: usize,
+    /// The distance from one block of a window to the next.
+    pub dilation: usize,
+    /// Global blocks at the beginning.
+    pub first: usize,
+    /// Global blocks at the end. A causal mask allows none: what is last changes with each token.
+    pub last: usize,
+    /// Blocks that are drawn for each block of queries and each head.
+    pub random: usize,
+    /// What they are drawn from.
+    pub seed: u64,
+}
+
+impl Sparse {
+    /// A window of so many tokens: to both sides, or under a causal mask to the past, each with the
+    /// query's own.
+    #[must_use]
+    pub const fn window(tokens: usize) -> Self {
+        Self { block: 1, window: tokens, dilation: 1, first: 0, last: 0, random: 0, seed: 0 }
+    }
+
+    /// What cannot be, in words; none where all is well.
+    pub(crate) fn fault(&self, causal: bool) -> Option<&'static str> {
+        if self.block == 0 || self.window == 0 || self.dilation == 0 {
+            return Some("a block, a window and a dilation are at least 1");
+        }
+        (causal && self.last > 0).then_some("a causal mask allows no global tokens at the end")
+    }
+
+    /// Whether the window or a global block lets block `i` see block `j` of `blocks`.
+    fn is_near(&self, i: usize, j: usize, blocks: usize) -> bool {
+        let is_global =
+            |block: usize| block < self.first || block.saturating_add(self.last) >= blocks;
+        let distance = i.abs_diff(j);
+        is_global(i)
+            || is_global(j)
+            || (distance.is_multiple_of(self.dilation) && distance / self.dilation < self.window)
+    }
+
+    /// The blocks that are drawn for block `i` of `blocks`, ascending: with a causal mask from
+    /// those before it, and so whatever follows.
+    fn drawn(&self, head: usize, i: usize, blocks: usize, causal: bool) -> Vec<usize> {
+        let mut found = Vec::new();
+        let candidates = if causal { i } else { blocks };
+        let wanted = self.random.min(candidates);
+        if wanted == 0 {
+            return found;
+        }
+        let counter = Counter::new(mix(self.seed, &[head as u64, i as u64]));
+        let attempts = (0..16 * wanted as u64)
+            .map(|attempt| (counter.u64_at(attempt) % candidates as u64) as usize);
+        // Where nearly all is seen already, what is left is taken in its order.
+        for j in attempts.chain(0..candidates) {
+            if found.len() == wanted {
+                break;
+            }
+            if !self.is_near(i, j, blocks) && !found.contains(&j) {
+                found.push(j);
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+/// The rule of [`Sparse`] for one head of a sequence.
+#[derive(Debug, Clone)]
+pub(crate) struct Sight {
+    rule: Sparse,
+    head: usize,
+    causal: bool,
+    /// Blocks of the sequence.
+    blocks: usize,
+    /// The blocks drawn for each block of queries, and each block's queries that drew it; empty
+    /// where they are drawn as they are asked for.
+    drawn: [Vec<Vec<usize>>; 2],
+}
+
+impl Sight {
+    /// For a few queries of a sequence of so many keys.
+    pub(crate) fn of_few(rule: Sparse, causal: bool, head: usize, keys: usize) -> Self {
+        let blocks = keys.div_ceil(rule.block);
+        Self { rule, head, causal, blocks, drawn: Default::default() }
+    }
+
+    /// For all queries of a sequence of so many keys; none where every key is seen.
+    pub(crate) fn new(spec: &AttentionSpec, head: usize, keys: usize) -> Option<Self> {
+        let mut sight = Self::of_few(spec.sparse?, spec.causal, head, keys);
+        if sight.rule.random > 0 {
+            let of_queries: Vec<Vec<usize>> = (0..sight.blocks)
+                .map(|i| sight.rule.drawn(head, i, sight.blocks, sight.causal))
+                .collect();
+            let mut of_keys = vec![Vec::new(); sight.blocks];
+            for (i, drawn) in of_queries.iter().enumerate() {
+                drawn.iter().for_each(|&j| of_keys[j].push(i));
+            }
+            sight.drawn = [of_queries, of_keys];
+        }
+        Some(sight)
+    }
+
+    /// Whether the query at one position sees the key at another: the rule as it is written.
+    pub(crate) fn sees(&self, query: usize, key: usize) -> bool {
+        let (i, j) = (query / self.rule.block, key / self.rule.block);
+        if self.causal && key > query {
+            return false;
+        }
+        self.rule.is_near(i, j, self.blocks)
+            || self.rule.drawn(self.head, i, self.blocks, self.causal).contains(&j)
+    }
+
+    /// The keys from `within` that at least one of some queries sees: ranges that ascend and do not
+    /// touch. For one query they are exact, for several they may have a few more.
+    pub(crate) fn keys_of(
+        &self,
+        queries: Range<usize>,
+        within: Range<usize>,
+        found: &mut Vec<Range<usize>>,
+    ) {
+        let end = if self.causal { within.end.min(queries.end) } else { within.end };
+        self.seen_across(queries, within.start..end.max(within.start), 0, found);
+    }
+
+    /// The queries from `within` that see at least one of some keys, as [`keys_of`](Self::keys_of).
+    pub(crate) fn queries_of(
+        &self,
+        keys: Range<usize>,
+        within: Range<usize>,
+        found: &mut Vec<Range<usize>>,
+    ) {
+        let start = if self.causal { within.start.max(keys.start) } else { within.start };
+        self.seen_across(keys, start.min(within.end)..within.end, 1, found);
+    }
+
+    /// Window and global blocks are the same seen from a query and from a key; `side` tells which
+    /// of the two was drawn.
+    fn seen_across(
+        &self,
+        from: Range<usize>,
+        within: Range<usize>,
+        side: usize,
+        found: &mut Vec<Range<usize>>,
+    ) {
+        found.clear();
+        let Sparse { block, window, dilation, first, last, .. } = self.rule;
+        if from.is_empty() || within.is_empty() {
+            return;
+        }
+        let (least, most) = (from.start / block, (from.end - 1) / block);
+        let last_begins = self.blocks.saturating_sub(last);
+        if least < first || most >= last_begins {
+            found.push(within);
+            return;
+        }
+        let mut add = |blocks: Range<usize>| {
+            let start = blocks.start.saturating_mul(block).max(within.start);
+            let end = blocks.end.saturating_mul(block).min(within.end);
+            if start < end {
+                found.push(start..end);
+            }
+        };
+        add(0..first);
+        add(last_begins..self.blocks);
+        if dilation <= most - least + 1 {
+            let reach = (window - 1).saturating_mul(dilation);
+            add(least.saturating_sub(reach)..most.saturating_add(reach).saturating_add(1));
+        } else {
+            // Copies of the interval that do not touch: those that may be within.
+            let (low, high) = (within.start / block, (within.end - 1) / block);
+            let before = (window - 1).min(most.saturating_sub(low) / dilation);
+            let least_before = least.saturating_sub(high).div_ceil(dilation);
+            for k in least_before..=before {
+                let shift = k * dilation;
+                if most >= shift {
+                    add(least.saturating_sub(shift)..most - shift + 1);
+                }
+            }
+            let after = (window - 1).min(high.saturating_sub(least) / dilation);
+            for k in low.saturating_sub(most).div_ceil(dilation)..=after {
+                add(least + k * dilation..most + k * dilation + 1);
+            }
+        }
+        if self.rule.random > 0 {
+            for i in least..=most {
+                match self.drawn[side].get(i) {
+                    Some(drawn) => drawn.iter().for_each(|&j| add(j..j + 1)),
+                    // Queries alone are asked for one at a time.
+                    None => {
+                        let drawn = self.rule.drawn(self.head, i, self.blocks, self.causal);
+                        drawn.iter().for_each(|&j| add(j..j + 1));
+                    }
+                }
+            }
+        }
+        merge(found);
+    }
+
+    /// Whether each of some queries sees each of some keys. It may say no where they do.
+    pub(crate) fn sees_all(&self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
+        let Sparse { block, window, dilation, .. } = self.rule;
+        let farthest =
+            (queries.end - 1).abs_diff(keys.start).max((keys.end - 1).abs_diff(queries.start));
+        let blocks = farthest.div_ceil(block);
+        dilation == 1 && blocks < window && (!self.causal || keys.end <= queries.start + 1)
+    }
+
+    /// Calls `hide` with each range from `within` that the query does not see.
+    pub(crate) fn gaps(
+        &self,
+        query: usize,
+        within: Range<usize>,
+        scratch: &mut Vec<Range<usize>>,
+        mut hide: impl FnMut(Range<usize>),
+    ) {
+        self.keys_of(query..query + 1, within.clone(), scratch);
+        let mut key = within.start;
+        for seen in &*scratch {
+            if key < seen.start {
+                hide(key..seen.start);
+            }
+            key = seen.end;
+        }
+        if key < within.end {
+            hide(key..within.end);
+        }
+    }
+}
+
+/// Sorts ranges and unites those that touch.
+pub(crate) fn merge(ranges: &mut Vec<Range<usize>>) {
+    if ranges.is_sorted_by(|left, right| left.end < right.start) {
+        return;
+    }
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut kept = 0;
+    for at in 1..ranges.len() {
+        let range = ranges[at].clone();
+        if range.start <= ranges[kept].end {
+            ranges[kept].end = ranges[kept].end.max(range.end);
+        } else {
+            kept += 1;
+            ranges[kept] = range;
+        }
+    }
+    ranges.truncate(kept + 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> Vec<Sparse> {
+        let window = Sparse::window;
+        vec![
+            window(1),
+            window(5),
+            window(100),
+            Sparse { dilation: 3, ..window(4) },
+            Sparse { dilation: 7, first: 2, ..window(3) },
+            Sparse { first: 3, ..window(2) },
+            Sparse { block: 4, random: 2, seed: 5, first: 1, ..window(2) },
+            Sparse { block: 3, random: 1, seed: 6, dilation: 2, ..window(2) },
+            Sparse { block: 2, random: 40, seed: 7, ..window(1) },
+            Sparse { random: usize::MAX, dilation: usize::MAX, ..window(usize::MAX) },
+            Sparse { block: usize::MAX, first: usize::MAX, ..window(1) },
+        ]
+    }
+
+    /// Ranges against the rule as it is written, for single queries and for several.
+    #[test]
+    fn ranges_are_the_rule() {
+        let with_last = rules().into_iter().map(|rule| Sparse { last: 1, ..rule });
+        let all = rules().into_iter().flat_map(|rule| [(rule, true), (rule, false)]);
+        for (rule, causal) in all.chain(with_last.map(|rule| (rule, false))) {
+            for keys in [1, 6, 29, 40] {
+                let spec = AttentionSpec { causal, sparse: Some(rule), ..AttentionSpec::of_test() };
+                let (few, all) =
+                    (Sight::of_few(rule, causal, 1, keys), Sight::new(&spec, 1, keys).unwrap());
+                let mut found = Vec::new();
+                let name = format!("{rule:?}, causal {causal}, {keys} keys");
+                for i in 0..keys {
+                    let seen: Vec<usize> = (0..keys).filter(|&j| all.sees(i, j)).collect();
+                    for sight in [&few, &all] {
+                        sight.keys_of(i..i + 1, 0..keys, &mut found);
+                        let ranges: Vec<usize> = found.iter().cloned().flatten().collect();
+                        assert_eq!(ranges, seen, "{name}: query {i}");
+                    }
+                    let seeing: Vec<usize> = (0..keys).filter(|&j| all.sees(j, i)).collect();
+                    all.queries_of(i..i + 1, 0..keys, &mut found);
+                    let ranges: Vec<usize> = found.iter().cloned().flatten().collect();
+                    // A block of keys and a causal mask: the query may be before the key.
+                    assert!(seeing.iter().all(|query| ranges.contains(query)), "{name}: key {i}");
+                }
+                for from in (0..keys).step_by(5) {
+                    let some = from..(from + 5).min(keys);
+                    for within in [0..keys, keys / 3..keys / 2] {
+                        all.keys_of(some.clone(), within.clone(), &mut found);
+                        assert!(found.windows(2).all(|pair| pair[0].end < pair[1].start));
+                        assert!(found.iter().all(|range| !range.is_empty()));
+                        let has = |key| found.iter().any(|range| range.contains(&key));
+                        for key in 0..keys {
+                            let is_seen = some.clone().any(|query| all.sees(query, key));
+                            assert!(!is_seen || !within.contains(&key) || has(key), "{name}");
+                            assert!(!has(key) || within.contains(&key), "{name}");
+                            let one = key..key + 1;
+                            let each = some.clone().all(|query| all.sees(query, key));
+                            assert!(!all.sees_all(&some, &one) || each, "{name}: {some:?} {key}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_drawn_once_evenly_and_whatever_follows() {
+        let rule = Sparse { random: 3, seed: 1, first: 1, ..Sparse::window(2) };
+        let mut counts = [0; 40];
+        for head in 0..2000 {
+            let drawn = rule.drawn(head, 20, 40, false);
+            assert!(drawn.len() == 3 && drawn.windows(2).all(|pair| pair[0] < pair[1]));
+            drawn.iter().for_each(|&block| counts[block] += 1);
+        }
+        assert!([0, 19, 20, 21].iter().all(|&seen| counts[seen] == 0));
+        let far = counts.iter().filter(|&&count| count > 0);
+        // 6,000 draws of 36 blocks: 167 of each, with a deviation of 13.
+        assert!(far.clone().count() == 36 && far.clone().all(|count| (100..240).contains(count)));
+        assert_eq!(rule.drawn(3, 20, 21, true), rule.drawn(3, 20, 900, true));
+        assert_ne!(rule.drawn(3, 20, 40, false), rule.drawn(4, 20, 40, false));
+    }
+}
