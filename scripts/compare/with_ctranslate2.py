@@ -77,9 +77,16 @@ class CTranslate2:
         return [(text, result.scores[0], len(row) >= arguments.max_length) for text, result, row in zip(texts, results, ids)]
 
 
+def weight_type(arguments) -> str:
+    """Taper's name of the type that CTranslate2 multiplies in, unless --weights names another."""
+    if arguments.weights:
+        return arguments.weights
+    kind = arguments.compute_type
+    return "int8" if kind.startswith("int8") else "bf16" if kind == "bfloat16" else "f32"
+
+
 def taper_settings(arguments, beam: int) -> list[str]:
     settings = {
-        "dtype": "f32" if arguments.compute_type == "float32" else "bf16",
         "decoding.length_penalty_form": "power",
         "decoding.patience": 1,
         "decoding.allow_unknown": "true",
@@ -96,7 +103,7 @@ def taper_settings(arguments, beam: int) -> list[str]:
         "decoding.max_length": arguments.max_length,
         "decoding.batch_rows": arguments.batch * beam,
     }
-    options = ["--beam", str(beam), "--length-penalty", str(arguments.length_penalty)]
+    options = ["--beam", str(beam), "--length-penalty", str(arguments.length_penalty), "--weights", weight_type(arguments)]
     for key, value in settings.items():
         options += ["--set", f"{key}={value}"]
     for setting in arguments.set:
@@ -174,7 +181,8 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5, help="0 compares translations only")
     parser.add_argument("--batch", type=int, default=64, help="sentences translated at once, by both")
-    parser.add_argument("--compute-type", default="float32", help="CTranslate2's; Taper multiplies in f32 beside float32, else in bf16")
+    parser.add_argument("--compute-type", default="float32", help="CTranslate2's, and Taper's unless --weights is given")
+    parser.add_argument("--weights", choices=["f32", "bf16", "int8"], help="what Taper multiplies in")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one more setting of Taper's")
     parser.add_argument("--show", action="store_true", help="print the lines that differ")
     parser.add_argument("--model", type=Path, help="a run converted before")
@@ -188,7 +196,8 @@ def main():
             converter = Path(__file__).resolve().parents[1] / "convert" / "to_ctranslate2.py"
             subprocess.run([sys.executable, converter, arguments.run, arguments.model], check=True)
         for beam in arguments.beams:
-            print(f"beam {beam}, length penalty {arguments.length_penalty}, {arguments.threads} threads, {arguments.compute_type}", flush=True)
+            print(f"beam {beam}, length penalty {arguments.length_penalty}, {arguments.threads} threads, ", end="")
+            print(f"{weight_type(arguments)} against {arguments.compute_type}", flush=True)
             agreement(arguments, beam)
             if arguments.repeats:
                 speed(arguments, beam)

@@ -62,6 +62,25 @@ fn translate(
     Translator::new(&model.inference(), config).expect("valid").translate(sources).expect("decodes")
 }
 
+/// In int8 no bit depends on the sentences beside one, whatever kernel multiplies.
+#[test]
+fn in_int8_a_batch_is_its_sentences_to_the_bit() {
+    let mut model = model(NormPlacement::Pre, Positions::Sinusoidal);
+    let before = model.inference();
+    model.round_to_int8().expect("finite weights");
+    let sources = sources();
+    for beam_size in [1, 4] {
+        let together = translate(&model, config(beam_size), &sources);
+        for (source, together) in sources.iter().zip(&together) {
+            let alone = translate(&model, config(beam_size), std::slice::from_ref(source));
+            assert_eq!(&alone[0], together);
+        }
+        // Rounding is seen, in scores at least.
+        let exact = Translator::new(&before, config(beam_size)).expect("valid");
+        assert_ne!(exact.translate(&sources).expect("decodes"), together);
+    }
+}
+
 fn assert_close(ours: &Hypothesis, theirs: &Hypothesis, name: &str) {
     assert_eq!(ours.tokens, theirs.tokens, "{name}");
     assert!(

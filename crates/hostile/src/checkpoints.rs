@@ -10,6 +10,7 @@ use taper_model::{Batch, ModelConfig, Sequences, Transformer};
 use taper_trainer::{
     BoxError, Checkpoints, Event, FileEntry, Identity, MODEL_FILE, NoValidation, OPTIMIZER_FILE,
     Position, STATE_FILE, Source, State, Trainer, TrainingConfig, load_model, read_state,
+    round_to_int8,
 };
 
 /// The vocabulary of either side.
@@ -72,6 +73,18 @@ impl Checkpoint {
             .unwrap();
         let path = Checkpoints::new(folder.path()).resolve("last").unwrap();
         Self { state: read_state(&path).unwrap(), path, target: model(), folder }
+    }
+
+    /// The same, with its weights in int8.
+    ///
+    /// # Panics
+    /// If there is no place for temporary files.
+    pub fn in_int8() -> Self {
+        let mut checkpoint = Self::trained();
+        let path = checkpoint.folder.path().join("int8");
+        round_to_int8(&checkpoint.path).unwrap().save(&path).unwrap();
+        checkpoint.state = read_state(&path).unwrap();
+        Self { path, ..checkpoint }
     }
 
     /// The folder of the checkpoints.

@@ -36,6 +36,20 @@ fn tensors(cases: u32) {
     assault(cases / 8, &[beginning], |bytes| checkpoint.vouched_moments(&filled_up(bytes, &seed)));
 }
 
+/// As [`tensors`], with the values of matrices in int8, whose scales stand elsewhere in the file.
+fn int8_tensors(cases: u32) {
+    let checkpoint = Checkpoint::in_int8();
+    let seed = checkpoint.file(MODEL_FILE);
+    let beginning = &seed[..header(&seed) + 64];
+    assault(cases, &[beginning, &seed], |bytes| {
+        assert!(!checkpoint.weights(bytes) || bytes == seed)
+    });
+    assault(cases, &[beginning, &seed], |bytes| {
+        checkpoint.vouched_weights(&filled_up(bytes, &seed))
+    });
+    checkpoint.vouched_weights(&seed);
+}
+
 /// The bytes of a safetensors file before its values.
 fn header(file: &[u8]) -> usize {
     8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize
@@ -62,6 +76,7 @@ fn pointers(cases: u32) {
 fn damaged_checkpoints_are_refused() {
     states(FEW);
     tensors(FEW);
+    int8_tensors(FEW);
     pointers(FEW);
 }
 
@@ -70,5 +85,6 @@ fn damaged_checkpoints_are_refused() {
 fn a_million_of_each_kind() {
     states(MANY);
     tensors(MANY);
+    int8_tensors(MANY);
     pointers(MANY);
 }

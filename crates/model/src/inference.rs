@@ -85,11 +85,26 @@ pub(crate) fn in_blocks(
     })
 }
 
+/// Room for the packed weights of a model.
+pub(crate) fn packs(is_int8: bool) -> Arc<PackedWeights> {
+    Arc::new(if is_int8 { PackedWeights::int8() } else { PackedWeights::default() })
+}
+
 impl Transformer {
     /// The model made ready to decode.
     #[must_use]
     pub fn inference(&self) -> Inference {
-        Inference { model: self.clone(), packs: Arc::default() }
+        Inference { model: self.clone(), packs: packs(self.is_int8) }
+    }
+
+    /// Rounds the weights to int8, and has [`Transformer::inference`] multiply in int8 from then
+    /// on. What else passes through the model computes as before, with these weights.
+    ///
+    /// # Errors
+    /// When a weight is not finite.
+    pub fn round_to_int8(&mut self) -> Result<(), ModelError> {
+        self.is_int8 = true;
+        Ok(self.parameters().round_to_int8()?)
     }
 }
 

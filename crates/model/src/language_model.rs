@@ -26,6 +26,8 @@ pub struct LanguageModel {
     pub(crate) embedding: TokenEmbedding,
     pub(crate) decoder: Stack,
     pub(crate) output: Head,
+    /// Whether generating multiplies in int8.
+    pub(crate) is_int8: bool,
 }
 
 impl LanguageModel {
@@ -92,7 +94,9 @@ impl LanguageModel {
         let layers = config.decoder_layers;
         let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
         let output = Head::new(output, products);
-        Ok(Self { config: config.clone(), store, vocabulary, compute, embedding, decoder, output })
+        let config = config.clone();
+        let is_int8 = false;
+        Ok(Self { config, store, vocabulary, compute, embedding, decoder, output, is_int8 })
     }
 
     /// What a model of this shape would cost on `device`, known before memory is taken for it.

@@ -1,8 +1,8 @@
 //! Going on with texts one token at a time: what was read and said is cached, and weights are packed.
 
-use crate::inference::in_blocks;
+use crate::inference::{in_blocks, packs};
 use crate::layers::attention::{LayerPast, PastRows, Texts};
-use crate::{LanguageModel, ModelError, Pass, Sequences};
+use crate::{LanguageModel, Model, ModelError, Pass, Sequences};
 use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,7 +72,20 @@ impl LanguageModel {
     #[must_use]
     pub fn inference(&self, context: usize) -> TextInference {
         let most = self.config().longest_sequence().unwrap_or(usize::MAX);
-        TextInference { model: self.clone(), context: context.min(most), packs: Arc::default() }
+        TextInference {
+            model: self.clone(),
+            context: context.min(most),
+            packs: packs(self.is_int8),
+        }
+    }
+
+    /// As [`Transformer::round_to_int8`](crate::Transformer::round_to_int8).
+    ///
+    /// # Errors
+    /// When a weight is not finite.
+    pub fn round_to_int8(&mut self) -> Result<(), ModelError> {
+        self.is_int8 = true;
+        Ok(self.parameters().round_to_int8()?)
     }
 }
 

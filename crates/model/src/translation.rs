@@ -41,6 +41,8 @@ pub struct Transformer {
     encoder: Stack,
     pub(crate) decoder: Stack,
     output: Head,
+    /// Whether decoding multiplies in int8.
+    pub(crate) is_int8: bool,
 }
 
 impl Transformer {
@@ -142,6 +144,7 @@ impl Transformer {
             encoder,
             decoder,
             output: Head::new(output, products),
+            is_int8: false,
         })
     }
 

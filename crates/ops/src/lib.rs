@@ -48,6 +48,7 @@ pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,
 };
 pub use packed_weights::PackedWeights;
+pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,

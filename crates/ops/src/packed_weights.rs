@@ -1,7 +1,8 @@
 //! Weights in the layout that the matrix kernels read, kept for as long as they do not change.
 
 use crate::host::Host;
-use crate::products::{Matrix, Packed, Packing, Products, Threads};
+use crate::products::int8::{Int8Kernel, Int8Matrix, PackedInt8};
+use crate::products::{Matrix, Packed, Packing, Products, Right, Threads};
 use candle_core::{DType, Result, Tensor, TensorId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,22 +11,49 @@ use std::sync::{Arc, Mutex, PoisonError};
 ///
 /// Packing costs about as much as a product with thirty rows, which a step of decoding would pay
 /// for every weight. It takes the memory of the weight again, more or less: for AMX's f32 products one
-/// and a half times as much, for bf16 products of bf16 kernels half as much, and nothing on a
-/// processor whose kernel does not pack.
+/// and a half times as much, for bf16 products of bf16 kernels half as much, for int8 a quarter, and
+/// nothing on a processor whose kernel does not pack.
 ///
 /// What is kept does not follow a weight that changes: training goes on without this.
 #[derive(Debug, Default)]
 pub struct PackedWeights {
-    packed: Mutex<HashMap<(TensorId, Products), Arc<Packed>>>,
+    is_int8: bool,
+    packed: Mutex<HashMap<(TensorId, Products), PackedWeight>>,
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub(crate) enum PackedWeight {
+    /// For products of f32 or bf16.
+    Float(Arc<Packed>),
+    /// Rounded, for products of int8.
+    Int8(Arc<PackedInt8>),
+}
+
+impl PackedWeight {
+    /// As the right operand of a product.
+    pub(crate) fn right<T>(&self) -> Right<'_, T> {
+        match self {
+            Self::Float(packed) => Right::Packed(packed),
+            Self::Int8(packed) => Right::Int8(packed),
+        }
+    }
 }
 
 impl PackedWeights {
+    /// Weights that are rounded to int8 when they are packed, and multiplied by activations that are
+    /// rounded to int8 too: whatever the type of products, where tensors are f32 on the host.
+    #[must_use]
+    pub fn int8() -> Self {
+        Self { is_int8: true, ..Self::default() }
+    }
+
     /// The weight `(O, I)` of a linear layer as a right operand `(I, O)`; none where the kernel for
     /// it does not pack.
-    pub(crate) fn get(&self, weight: &Tensor, products: Products) -> Result<Option<Arc<Packed>>> {
-        let Some(packing) = Packing::best(products).filter(|_| weight.dtype() == DType::F32) else {
+    pub(crate) fn get(&self, weight: &Tensor, products: Products) -> Result<Option<PackedWeight>> {
+        if weight.dtype() != DType::F32 {
             return Ok(None);
-        };
+        }
         let key = (weight.id(), products);
         let lock = || self.packed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(packed) = lock().get(&key) {
@@ -33,10 +61,23 @@ impl PackedWeights {
         }
         // Packing is shared between threads, and a thread that waits may take up work that asks
         // here too: the lock must not be held.
+        let Some(new) = self.pack(weight, products)? else { return Ok(None) };
+        Ok(Some(lock().entry(key).or_insert(new).clone()))
+    }
+
+    fn pack(&self, weight: &Tensor, products: Products) -> Result<Option<PackedWeight>> {
         let (outputs, inputs) = weight.dims2()?;
         let host = Host::new(weight)?;
-        let right = (host.elements::<f32>()?, Matrix::rows(inputs).transposed());
-        let new = Arc::new(Packed::right(right, inputs, outputs, (packing, Threads::All)));
-        Ok(Some(lock().entry(key).or_insert(new).clone()))
+        let values = host.elements::<f32>()?;
+        if self.is_int8 && inputs > 0 {
+            let packed = PackedInt8::new(&Int8Matrix::of(values, inputs), Int8Kernel::best());
+            if let Some(packed) = packed {
+                return Ok(Some(PackedWeight::Int8(Arc::new(packed))));
+            }
+        }
+        let Some(packing) = Packing::best(products) else { return Ok(None) };
+        let right = (values, Matrix::rows(inputs).transposed());
+        let packed = Packed::right(right, inputs, outputs, (packing, Threads::All));
+        Ok(Some(PackedWeight::Float(Arc::new(packed))))
     }
 }

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    ABSENT, Activation, AttentionSpec, Dropout, LinearSpec, PackedWeights, Products, Seen, Sparse,
-    composed, cross_attention, decoding_attention, packed_linear,
+    ABSENT, Activation, AttentionSpec, Dropout, Int8Matrix, LinearSpec, PackedWeights, Products,
+    Seen, Sparse, composed, cross_attention, decoding_attention, packed_linear,
 };
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
@@ -235,16 +235,52 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     Ok(())
 }
 
+/// What the operation does in int8 is what it does in f32 on operands that were rounded before.
+#[test]
+fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
+    let rounded = |x: &Tensor| -> Result<Tensor> {
+        let values = x.flatten_all()?.to_vec1::<f32>()?;
+        Tensor::from_vec(Int8Matrix::of(&values, x.dim(1)?).to_f32(), x.shape(), x.device())
+    };
+    for (rows, inputs, outputs) in [(1, 5, 3), (70, 1100, 333), (300, 64, 40)] {
+        let (x, weight, bias) = (
+            random(&[rows, inputs], 1, DType::F32),
+            random(&[outputs, inputs], 2, DType::F32),
+            random(&[outputs], 3, DType::F32),
+        );
+        let residual = random(&[rows, outputs], 4, DType::F32);
+        for (products, activation) in
+            [(Products::F32, Activation::Relu), (Products::Bf16, Activation::Gelu)]
+        {
+            let spec = LinearSpec { activation, products, ..LinearSpec::default() };
+            let in_f32 = LinearSpec { products: Products::F32, ..spec };
+            let (x_rounded, weight_rounded) = (rounded(&x)?, rounded(&weight)?);
+            let (bias, residual) = (Some(&bias), Some(&residual));
+            let expected = composed::linear(&x_rounded, &weight_rounded, bias, residual, &in_f32)?;
+            let packs = PackedWeights::int8();
+            for _ in 0..2 {
+                let found = packed_linear(&packs, &x, &weight, bias, residual, &spec)?;
+                let difference = largest_difference(&found, &expected);
+                assert!(difference < 2e-4, "{rows}×{inputs}×{outputs}: {difference}");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A row's result is the same to the bit, whatever rows are beside it: where a kernel packs.
 #[test]
 fn rows_do_not_see_each_other() -> Result<()> {
-    for products in [Products::F32, Products::Bf16] {
-        if taper_ops::Kernel::best(products) == taper_ops::Kernel::Gemm {
+    let int8 = [(Products::F32, true)];
+    for (products, is_int8) in
+        int8.into_iter().chain([Products::F32, Products::Bf16].map(|p| (p, false)))
+    {
+        if !is_int8 && taper_ops::Kernel::best(products) == taper_ops::Kernel::Gemm {
             continue;
         }
         let (x, weight) = (random(&[100, 1100], 1, DType::F32), random(&[90, 1100], 2, DType::F32));
         let spec = LinearSpec { products, ..LinearSpec::default() };
-        let packs = PackedWeights::default();
+        let packs = if is_int8 { PackedWeights::int8() } else { PackedWeights::default() };
         let together = packed_linear(&packs, &x, &weight, None, None, &spec)?.to_vec2::<f32>()?;
         for row in [0, 17, 31, 32, 95, 99] {
             let alone = packed_linear(
@@ -256,7 +292,7 @@ fn rows_do_not_see_each_other() -> Result<()> {
                 &spec,
             )?
             .to_vec2::<f32>()?;
-            assert_eq!(alone[0], together[row], "{products:?}: row {row}");
+            assert_eq!(alone[0], together[row], "{products:?}, int8 {is_int8}: row {row}");
         }
     }
     Ok(())

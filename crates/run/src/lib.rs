@@ -54,6 +54,7 @@ pub mod hugging_face;
 pub mod init;
 mod loaded_run;
 pub mod prediction;
+mod quantization;
 pub mod scaling;
 pub mod shapes;
 pub mod tasks;
@@ -64,7 +65,8 @@ pub use config::RunConfig;
 pub use event::{Notice, RunEvent, RunObserver, truncated_translations};
 pub use folder::{RunFolder, RunState, RunSummary, list_runs};
 pub use generation::{GenerationSettings, Generator};
-pub use loaded_run::{LoadSettings, LoadedRun, require_unedited};
+pub use loaded_run::{LoadSettings, LoadedRun, WeightType, require_unedited};
+pub use quantization::{Quantized, quantize};
 pub use training::{Outcome, TrainSettings};
 pub use translation::{LineTranslator, TranslationSettings};
 

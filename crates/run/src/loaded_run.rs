@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use candle_core::Device;
 use taper_data::TokenizerPair;
 use taper_model::{ModelConfig, Transformer};
 use taper_trainer::{State, load_model, read_state};
@@ -12,6 +13,32 @@ use crate::config::{RunConfig, differences, is_fixed, trained_with};
 use crate::folder::{RunFolder, quoted};
 use crate::tasks::{TaskModel, build_model, require_task};
 
+/// The type of the weights of matrix products where a model is used.
+///
+/// Embeddings are looked up, and norms, attention and softmax are computed, in f32 with all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightType {
+    /// As they were trained.
+    F32,
+    /// Weights and activations are rounded to bf16.
+    Bf16,
+    /// Weights are rounded to int8 with a scale for each output, embeddings of tokens too, and
+    /// activations with one for each row: on the CPU.
+    Int8,
+}
+
+impl WeightType {
+    /// As users write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
 /// Which weights of a run to use, where to compute, and what to change of its recipe.
 #[derive(Debug, Clone, Default)]
 pub struct LoadSettings {
@@ -20,6 +47,9 @@ pub struct LoadSettings {
     pub checkpoint: Option<String>,
     /// auto, cpu, cuda, cuda:N or metal; none: the run's.
     pub device: Option<String>,
+    /// What matrix products multiply; none: int8 where the weights were saved so, or else the run's
+    /// dtype.
+    pub weights: Option<WeightType>,
     /// Keys of the recipe with other values, as `key=value`.
     pub overrides: Vec<String>,
 }
@@ -37,6 +67,8 @@ pub struct LoadedRun<M = Transformer> {
     pub checkpoint: PathBuf,
     /// What the checkpoint recorded.
     pub state: State,
+    /// Whether decoding multiplies in int8.
+    pub is_int8: bool,
 }
 
 impl<M: TaskModel> LoadedRun<M> {
@@ -65,9 +97,20 @@ impl<M: TaskModel> LoadedRun<M> {
         if let Some(device) = &settings.device {
             config.device.clone_from(device);
         }
-        let model = build_model(&config, &tokenizers, &device::open(&config.device)?, None)?;
+        let device = device::open(&config.device)?;
+        let is_int8 = choose_weights(&mut config, settings, &read_state(&checkpoint)?, &device)?;
+        let mut model: M = build_model(&config, &tokenizers, &device, None)?;
         let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
-        Ok(Self { config, tokenizers, model, checkpoint, state })
+        if is_int8 {
+            model.round_to_int8().with_context(|| checkpoint.display().to_string())?;
+        }
+        Ok(Self { config, tokenizers, model, checkpoint, state, is_int8 })
+    }
+
+    /// The type of the weights of matrix products, in a word.
+    #[must_use]
+    pub fn weights(&self) -> &str {
+        if self.is_int8 { WeightType::Int8.name() } else { &self.config.dtype }
     }
 
     /// Another model to decide together with this run's: the run at `path` with its default
@@ -90,12 +133,48 @@ impl<M: TaskModel> LoadedRun<M> {
             let mut config = folder.load_config(&[])?;
             config.model = model_of(&folder, &config, &checkpoint)?;
             config.dtype.clone_from(&self.config.dtype);
-            let model = build_model(&config, &tokenizers, self.model.parameters().device(), None)?;
+            let device = self.model.parameters().device();
+            let mut model: M = build_model(&config, &tokenizers, device, None)?;
             load_model(&checkpoint, &model, &tokenizers.hash())?;
+            if self.is_int8 {
+                model.round_to_int8()?;
+            }
             Ok(model)
         };
         load().with_context(|| format!("--ensemble {}", path.display()))
     }
+}
+
+/// Whether decoding multiplies in int8; where not, `config` gets the type of the products.
+///
+/// # Errors
+/// When the type is set twice, or int8 wanted on another device than the CPU.
+fn choose_weights(
+    config: &mut RunConfig,
+    settings: &LoadSettings,
+    state: &State,
+    device: &Device,
+) -> Result<bool> {
+    let is_set = settings.overrides.iter().any(|one| one.trim_start().starts_with("dtype"));
+    let chosen = match (settings.weights, &state.int8_of) {
+        (Some(weights), _) if is_set => bail!(
+            "--weights {} and --set dtype=… both say what matrices are multiplied in: leave one out",
+            weights.name()
+        ),
+        (Some(weights), _) => Some(weights),
+        (None, Some(_)) if !is_set && device.is_cpu() => Some(WeightType::Int8),
+        (None, _) => None,
+    };
+    match chosen {
+        Some(WeightType::Int8) if !device.is_cpu() => {
+            bail!("--weights int8 is for the CPU: add --device cpu, or leave it out")
+        }
+        // What is no product of weights stays in f32.
+        Some(WeightType::Int8) => WeightType::F32.name().clone_into(&mut config.dtype),
+        Some(weights) => weights.name().clone_into(&mut config.dtype),
+        None => {}
+    }
+    Ok(chosen == Some(WeightType::Int8))
 }
 
 /// The shape of the model whose weights `checkpoint` has, for a command that loads them under

@@ -180,6 +180,22 @@ pub enum CheckpointError {
         /// The newest format that can be read.
         supported: u32,
     },
+    /// Weights in int8 serve to decode, and for nothing that makes other weights of them.
+    #[error("{} is in int8: use the checkpoint that it was made from, {}", path.display(), parent.display())]
+    Int8 {
+        /// The file.
+        path: PathBuf,
+        /// The checkpoint that was rounded.
+        parent: PathBuf,
+    },
+    /// Weights that were to be rounded to int8 cannot be.
+    #[error("{}: tensor '{name}' has a value that is not finite: use an earlier checkpoint", path.display())]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+    },
     /// A tensor of the model is not in the file.
     #[error("{} has no tensor '{name}' (expected shape {expected:?}): it belongs to another model", path.display())]
     MissingTensor {

@@ -29,9 +29,10 @@ mod updates;
 mod validation;
 
 pub use checkpoints::{
-    AVERAGED, Averaged, BEST, Checkpoints, FORMAT_VERSION, FileEntry, Identity, LAST, LEFT,
-    MODEL_FILE, NotTaken, OPTIMIZER_FILE, Parent, STATE_FILE, Saved, State, WarmStart, Window,
-    average, checkpoint_name, load_model, read_state, warm_start,
+    AVERAGED, Averaged, BEST, Checkpoints, FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION,
+    Identity, LAST, LEFT, MODEL_FILE, NotTaken, OPTIMIZER_FILE, Parent, Rounded, STATE_FILE, Saved,
+    State, WarmStart, Window, average, checkpoint_name, load_model, read_state, round_to_int8,
+    warm_start,
 };
 pub use config::{ConfigError, EarlyStoppingConfig, TrainingConfig};
 pub use early_stopping::{Best, EarlyStopping, Metric, Scores};

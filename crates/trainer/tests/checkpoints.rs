@@ -11,7 +11,7 @@ use common::{Generated, HeldOut, Task, VOCABULARY, model, short_run, tiny};
 use taper_model::{ModelConfig, Transformer};
 use taper_trainer::{
     CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE,
-    TrainError, Trainer, average, load_model, read_state,
+    TrainError, Trainer, average, load_model, read_state, round_to_int8,
 };
 
 fn identity() -> Identity {
@@ -98,7 +98,7 @@ fn a_state_that_was_changed_or_is_of_a_later_format_is_refused() {
     fs::write(&path, text.replace("\"format_version\": 2", "\"format_version\": 9")).unwrap();
     assert!(matches!(
         load(&checkpoint),
-        CheckpointError::NewerFormat { found: 9, supported: 2, .. }
+        CheckpointError::NewerFormat { found: 9, supported: 3, .. }
     ));
     fs::remove_file(&path).unwrap();
     assert!(matches!(load(&checkpoint), CheckpointError::Missing { path: named } if named == path));
@@ -193,4 +193,45 @@ fn the_average_is_the_mean_of_the_weights() {
     assert_ne!(models[0], models[1], "the mean of equal models would prove nothing");
     assert_eq!(read_state(&target).unwrap().step, 10);
     assert!(matches!(average(&[]), Err(CheckpointError::NothingToAverage)));
+}
+
+/// Weights in int8 are a quarter of the size, come back as what they were rounded to, and are not
+/// made anything else of.
+#[test]
+fn weights_in_int8_are_those_that_were_rounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let checkpoint = trained(directory.path());
+    let mut expected = model(&tiny(0.0));
+    load_model(&checkpoint, &expected, "7eaf").unwrap();
+    expected.round_to_int8().unwrap();
+    let int8 = directory.path().join("int8");
+    round_to_int8(&checkpoint).unwrap().save(&int8).unwrap();
+    let found = model(&tiny(0.0));
+    let state = load_model(&int8, &found, "7eaf").unwrap();
+    assert_eq!(state.step, 10);
+    assert_eq!(state.int8_of.as_ref().unwrap().path, checkpoint.canonicalize().unwrap());
+    for (found, expected) in
+        found.parameters().parameters().iter().zip(expected.parameters().parameters())
+    {
+        let values = |parameter: &taper_ops::Parameter| -> Vec<f32> {
+            parameter.var().as_tensor().flatten_all().unwrap().to_vec1().unwrap()
+        };
+        assert_eq!(values(found), values(expected), "{}", found.name());
+    }
+    let size = |folder: &Path| fs::metadata(folder.join(MODEL_FILE)).unwrap().len();
+    assert!(size(&int8) * 2 < size(&checkpoint), "{} {}", size(&int8), size(&checkpoint));
+
+    let again = round_to_int8(&int8).unwrap_err().to_string();
+    assert!(again.contains("is in int8: use the checkpoint that it was made from"), "{again}");
+    assert!(matches!(
+        average(&[checkpoint.clone(), int8.clone()]),
+        Err(CheckpointError::Int8 { .. })
+    ));
+    let bytes = fs::read(int8.join(MODEL_FILE)).unwrap();
+    let mut flipped = bytes.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    fs::write(int8.join(MODEL_FILE), &flipped).unwrap();
+    assert!(matches!(load(&int8), CheckpointError::Corrupt { .. }));
+    fs::write(int8.join(MODEL_FILE), &bytes[..bytes.len() - 1]).unwrap();
+    assert!(matches!(load(&int8), CheckpointError::Truncated { .. }));
 }

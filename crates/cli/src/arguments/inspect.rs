@@ -1,4 +1,4 @@
-//! Arguments of `average`, `runs`, `inspect`, `config` and `completions`.
+//! Arguments of `average`, `quantize`, `runs`, `inspect`, `config` and `completions`.
 
 use std::path::PathBuf;
 
@@ -15,6 +15,20 @@ pub(crate) struct Average {
     /// else all]
     #[arg(long, value_name = "K")]
     pub(crate) last: Option<usize>,
+}
+
+/// Arguments of `quantize`.
+#[derive(Debug, Args)]
+pub(crate) struct Quantize {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// The folder to make [default: the run's, with -int8 behind its name]
+    #[arg(long, short, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
+    /// [default: average if there and not older than last, else best, else last]
+    #[arg(long)]
+    pub(crate) checkpoint: Option<String>,
 }
 
 /// Arguments of `runs`.

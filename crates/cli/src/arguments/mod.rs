@@ -17,9 +17,9 @@ mod tune;
 use std::path::Path;
 
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use taper_run::tasks::TaskModel;
-use taper_run::{LoadSettings, LoadedRun};
+use taper_run::{LoadSettings, LoadedRun, WeightType};
 
 pub(crate) use bench::{
     BenchAttention, BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset,
@@ -29,7 +29,7 @@ pub(crate) use evaluate::{Evaluate, Score};
 pub(crate) use exchange::{Export, Import};
 pub(crate) use generate::Generate;
 pub(crate) use init::Init;
-pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Runs};
+pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Quantize, Runs};
 pub(crate) use predict::Predict;
 pub(crate) use search::{Control, Search};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
@@ -92,6 +92,8 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Average the weights of a run's last checkpoints
     Average(Average),
+    /// Round a run's weights to int8: a folder of a quarter of the size, to translate with
+    Quantize(Quantize),
     /// Train a tokenizer, or apply one
     #[command(subcommand)]
     Tokenizer(TokenizerCommand),
@@ -122,6 +124,31 @@ pub(crate) struct Weights {
     /// auto, cpu, cuda, cuda:N or metal [default: the run's]
     #[arg(long)]
     pub(crate) device: Option<String>,
+    /// What matrices are multiplied in [default: int8 where the weights were saved so, else the
+    /// run's dtype]
+    #[arg(long = "weights", value_enum, value_name = "TYPE")]
+    pub(crate) weight_type: Option<WeightChoice>,
+}
+
+/// What matrices are multiplied in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WeightChoice {
+    /// 32 bits, as the weights were trained
+    F32,
+    /// Weights and activations rounded to bf16
+    Bf16,
+    /// Weights and activations rounded to 8 bits: the fastest on most processors
+    Int8,
+}
+
+impl From<WeightChoice> for WeightType {
+    fn from(choice: WeightChoice) -> Self {
+        match choice {
+            WeightChoice::F32 => Self::F32,
+            WeightChoice::Bf16 => Self::Bf16,
+            WeightChoice::Int8 => Self::Int8,
+        }
+    }
 }
 
 impl Weights {
@@ -139,8 +166,12 @@ impl Weights {
 
     /// Which weights these are, of a recipe with `overrides`.
     pub(crate) fn settings(&self, overrides: &[String]) -> LoadSettings {
-        let (checkpoint, device) = (self.checkpoint.clone(), self.device.clone());
-        LoadSettings { checkpoint, device, overrides: overrides.to_vec() }
+        LoadSettings {
+            checkpoint: self.checkpoint.clone(),
+            device: self.device.clone(),
+            weights: self.weight_type.map(WeightType::from),
+            overrides: overrides.to_vec(),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod generate;
 mod init;
 mod inspect;
 mod predict;
+mod quantize;
 mod resume;
 mod runs;
 mod score;
@@ -50,6 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Bench(BenchCommand::Kernels(arguments)) => bench::kernels::run(arguments),
         Command::Runs(arguments) => runs::run(arguments),
         Command::Average(arguments) => average::run(arguments),
+        Command::Quantize(arguments) => quantize::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Config(command) => config::run(command),

@@ -3,15 +3,14 @@
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
-use crate::packed_weights::PackedWeights;
+use crate::packed_weights::{PackedWeight, PackedWeights};
 use crate::parallel::{ROWS, add, add_rows, column_sums, combined};
-use crate::products::{Matrix, Packed, Right, Threads, product, product_then};
+use crate::products::{Matrix, Right, Threads, product, product_then};
 use crate::shared::{Shared, filled};
 use crate::spec::{Activation, Dropout, LinearSpec};
 use crate::tape::{Adjoints, Kept, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
-use std::sync::Arc;
 
 /// `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a sublayer
 /// (Vaswani et al. 2017, section 5.4).
@@ -74,7 +73,7 @@ fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result
 
 fn forward<T: Float>(
     tape: Option<&Tape>,
-    packed: Option<Arc<Packed>>,
+    packed: Option<PackedWeight>,
     node: Node,
 ) -> Result<Tensor> {
     let Node { x, weight, bias, residual, spec } = &node;
@@ -109,7 +108,7 @@ fn forward<T: Float>(
         }
     };
     let right = match &packed {
-        Some(packed) => Right::Packed(packed),
+        Some(packed) => packed.right(),
         None => Right::Plain(weight_host.elements::<T>()?, Matrix::rows(width).transposed()),
     };
     let left = (x_host.elements::<T>()?, Matrix::rows(width));

@@ -10,7 +10,8 @@
 //! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors that have none of these, and as
 //!   the others' oracle.
 //!
-//! All but the last pack their operands and share the rest: [`blocked`].
+//! All but the last pack their operands and share the rest: [`blocked`]. Products of weights that are
+//! held in int8, for decoding, have kernels of their own: [`int8`].
 //!
 //! Results do not depend on the number of threads: rows and columns are split between them, and the
 //! summed dimension only at places that the shape of the product fixes.
@@ -29,6 +30,7 @@ mod blocked;
 mod dot;
 mod fallback;
 mod fma;
+pub mod int8;
 mod kernel;
 mod operand;
 mod packed;
@@ -153,6 +155,7 @@ pub(crate) fn product_then<T: Float>(
                 raw_product((m, k, n), a, (values, at), (room, to), Write::Replace, how, finish)
             }
             Right::Packed(packed) => packed_product((m, k, n), a, packed, room, finish),
+            Right::Int8(weights) => int8_product((m, k, n), a, weights, room, finish),
         })
     };
     if let Some(finish) = finish.filter(|_| !is_finished) {
@@ -171,6 +174,29 @@ pub(crate) enum Right<'a, T> {
     Plain(&'a [T], Matrix),
     /// Packed before, for a kernel of this processor and for f32.
     Packed(&'a Packed),
+    /// Rounded to int8 and packed before, for a kernel of this processor and for f32.
+    Int8(&'a int8::PackedInt8),
+}
+
+/// As [`raw_product`], with all of `out` replaced.
+///
+/// # Safety
+/// As [`raw_product`].
+unsafe fn int8_product<T: Float>(
+    (m, k, n): (usize, usize, usize),
+    (a, a_at): (&[T], Matrix),
+    b: &int8::PackedInt8,
+    out: Shared<T>,
+    finish: Option<Finish<'_, T>>,
+) -> bool {
+    let (Some(a), Some(out)) = (T::as_f32(a), T::shared_f32(out)) else {
+        unreachable!("only f32 is multiplied by int8")
+    };
+    assert!((b.inputs(), b.outputs()) == (k, n) && (a_at.row, a_at.column) == (k, 1));
+    let finish = finish.map(of_f32);
+    let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
+    // SAFETY: the caller's promise.
+    unsafe { int8::product(&a[a_at.offset..a_at.offset + m * k], m, b, out, finish) }
 }
 
 /// As [`raw_product`], with all of `out` replaced.

@@ -3,6 +3,7 @@
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
 //! one order, and with it clipping, averaging and the optimizer are single passes.
 
+use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -137,6 +138,25 @@ impl ParameterStore {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+
+    /// Rounds the weights of linear layers and the embeddings to what int8 can hold, each row with a
+    /// scale of its own; see [`Int8Matrix`].
+    ///
+    /// # Errors
+    /// When a weight is not finite, or the device has no memory left.
+    pub fn round_to_int8(&self) -> Result<()> {
+        for parameter in
+            self.parameters.iter().filter(|one| Int8Matrix::holds(one.name(), one.shape()))
+        {
+            let values: Vec<f32> = parameter.var().as_tensor().flatten_all()?.to_vec1()?;
+            let rounded = Int8Matrix::of(&values, parameter.shape()[1]);
+            if !rounded.scales().iter().all(|scale| scale.is_finite()) {
+                candle_core::bail!("{} has a weight that is not finite", parameter.name());
+            }
+            parameter.set(rounded.to_f32())?;
+        }
+        Ok(())
     }
 
     /// The place of the parameter that a tensor is, if it is one.

@@ -61,7 +61,7 @@ fn measure<M: TaskModel>(
         // Better now than after the others.
         M::require_test_set(&run.config, split)?;
     }
-    let LoadedRun { config, tokenizers, model, checkpoint, state } = run;
+    let LoadedRun { config, tokenizers, model, checkpoint, state, .. } = run;
     observer.observe(&RunEvent::Measuring { checkpoint: &checkpoint, step: state.step })?;
     let mut results = Vec::with_capacity(splits.len());
     for split in &splits {

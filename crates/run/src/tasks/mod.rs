@@ -91,6 +91,14 @@ pub trait TaskModel: Model + Sized {
     /// The settings that results of [`TaskModel::test`] depend on: an object.
     fn measured_by(config: &RunConfig) -> Value;
 
+    /// Rounds the weights to int8, and has decoding multiply in int8 from then on.
+    ///
+    /// # Errors
+    /// When the model does not decode, or a weight is not finite.
+    fn round_to_int8(&mut self) -> Result<()> {
+        bail!("a model of the task {} does not decode: --weights int8 is not for it", Self::TASK)
+    }
+
     /// Measures the model on a test split.
     ///
     /// # Errors

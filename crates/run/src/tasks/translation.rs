@@ -79,6 +79,10 @@ impl TaskModel for Transformer {
         Ok(())
     }
 
+    fn round_to_int8(&mut self) -> Result<()> {
+        Ok(Self::round_to_int8(self)?)
+    }
+
     fn test(
         &self,
         split: &str,

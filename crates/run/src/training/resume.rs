@@ -42,6 +42,15 @@ pub fn resume(
         Some(name) => Some(own_checkpoint(folder, name)?),
         None => Checkpoints::new(&folder.checkpoints()).find(LAST)?,
     };
+    if let Some(checkpoint) = &checkpoint
+        && let Some(parent) = read_state(checkpoint)?.int8_of
+    {
+        bail!(
+            "{} has weights in int8, which are not trained on: resume the run that they were made from, whose checkpoint was {}",
+            checkpoint.display(),
+            parent.path.display()
+        );
+    }
     let origin = match checkpoint {
         Some(checkpoint) => Some(Origin::of(folder, &saved, checkpoint)?),
         None => None,

@@ -20,6 +20,7 @@ pub struct Averaged {
 pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
     let (first, rest) = checkpoints.split_first().ok_or(CheckpointError::NothingToAverage)?;
     let mut state = checkpoints::read_state(first)?;
+    checkpoints::require_float(first, &state)?;
     let mut tensors = checkpoints::open_tensors(first, &state, MODEL_FILE)?.all()?;
     let mut sums: Vec<Vec<f64>> = tensors
         .iter()
@@ -27,6 +28,7 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
         .collect();
     for path in rest {
         let next = checkpoints::read_state(path)?;
+        checkpoints::require_float(path, &next)?;
         checkpoints::check_tokenizer(path, &next, &state.identity.tokenizer_hash)?;
         let others = checkpoints::open_tensors(path, &next, MODEL_FILE)?.all()?;
         check_same(&path.join(MODEL_FILE), &tensors, &others)?;

@@ -14,6 +14,7 @@
 
 mod average;
 mod files;
+mod int8;
 mod retention;
 mod state;
 pub(crate) mod tensors;
@@ -34,8 +35,10 @@ use self::tensors::{Named, Reader};
 use crate::{CheckpointError, Metric};
 
 pub use average::{Averaged, average};
+pub(crate) use int8::require_float;
+pub use int8::{Rounded, round_to_int8};
 pub(crate) use state::exact;
-pub use state::{FORMAT_VERSION, FileEntry, Identity, Parent, State, Window};
+pub use state::{FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity, Parent, State, Window};
 pub use warm_start::{NotTaken, WarmStart, warm_start};
 
 /// The file of the weights.
@@ -380,12 +383,30 @@ pub(crate) fn write(
     state: &State,
     contents: &[(&str, &[Named])],
 ) -> Result<(), CheckpointError> {
-    let mut state = State { format_version: FORMAT_VERSION, ..state.clone() };
+    write_encoded(
+        path,
+        state,
+        contents
+            .iter()
+            .map(|&(name, tensors)| (name, move |file: &Path| tensors::encode(file, tensors))),
+    )
+}
+
+/// As [`write`], with files of bytes that are made one after the other.
+fn write_encoded<'a, F>(
+    path: &Path,
+    state: &State,
+    contents: impl Iterator<Item = (&'a str, F)>,
+) -> Result<(), CheckpointError>
+where
+    F: FnOnce(&Path) -> Result<Vec<u8>, CheckpointError>,
+{
+    let mut state = State { format_version: state.format(), ..state.clone() };
     state.files.clear();
     files::commit_directory(path, |directory| {
-        for &(name, tensors) in contents {
+        for (name, encode) in contents {
             let file = directory.join(name);
-            let entry = files::write_synced(&file, &tensors::encode(&file, tensors)?)?;
+            let entry = files::write_synced(&file, &encode(&file)?)?;
             state.files.insert(name.to_owned(), entry);
         }
         let file = directory.join(STATE_FILE);
@@ -397,7 +418,7 @@ pub(crate) fn write(
 /// Writes the state of the checkpoint in the directory `path` anew; its other files stay.
 pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), CheckpointError> {
     let file = path.join(STATE_FILE);
-    let mut state = State { format_version: FORMAT_VERSION, ..state.clone() };
+    let mut state = State { format_version: state.format(), ..state.clone() };
     state.checksum = checksum(&file, &state)?;
     files::replace(&file, &encode_state(&file, &state)?)
 }
@@ -419,11 +440,11 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     };
     // The version first: a newer format may have other fields.
     let version: Version = serde_json::from_slice(&bytes).map_err(corrupt)?;
-    if version.format_version > FORMAT_VERSION {
+    if version.format_version > INT8_FORMAT_VERSION {
         return Err(CheckpointError::NewerFormat {
             path,
             found: version.format_version,
-            supported: FORMAT_VERSION,
+            supported: INT8_FORMAT_VERSION,
         });
     }
     let state: State = serde_json::from_slice(&bytes).map_err(corrupt)?;

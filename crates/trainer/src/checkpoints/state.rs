@@ -8,8 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::{EarlyStopping, Measured, Position, StopReason, TrainingConfig};
 
-/// The newest format of `state.json` that this version reads, and the one it writes.
+/// The format of `state.json` that this version writes beside weights in f32.
 pub const FORMAT_VERSION: u32 = 2;
+/// The one that it writes beside weights in int8, and the newest that it reads.
+pub const INT8_FORMAT_VERSION: u32 = 3;
 
 /// Updates after which the running mean of losses begins to forget the first ones.
 const SPIKE_WINDOW: u64 = 100;
@@ -141,6 +143,9 @@ pub struct State {
     /// Where its first weights came from, unless they were drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// Of weights in int8, the checkpoint that they were rounded from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub int8_of: Option<Parent>,
     /// The other files of the checkpoint, by name.
     pub files: BTreeMap<String, FileEntry>,
     /// SHA-256 of this file as it is with this field empty.
@@ -168,9 +173,15 @@ impl State {
             interim: true,
             identity,
             parent: None,
+            int8_of: None,
             files: BTreeMap::new(),
             checksum: String::new(),
         }
+    }
+
+    /// The format in which it is written.
+    pub(crate) fn format(&self) -> u32 {
+        if self.int8_of.is_some() { INT8_FORMAT_VERSION } else { FORMAT_VERSION }
     }
 
     /// Begins to compare validations anew: those so far cannot be compared with those to come.

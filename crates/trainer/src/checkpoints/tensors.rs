@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use candle_core::{Result as CandleResult, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, View};
-use taper_ops::{Parameter, ParameterStore};
+use taper_ops::{Int8Matrix, Parameter, ParameterStore};
 
 use super::files::failed;
 use crate::CheckpointError;
@@ -77,9 +77,25 @@ impl View for &Named {
 pub(crate) struct Reader {
     path: PathBuf,
     file: File,
-    /// Names and shapes in the order in which the file has their values.
+    /// Names and shapes in the order in which the file has their values. Scales of int8 values are
+    /// none of their own.
     tensors: Vec<(String, Vec<usize>)>,
+    /// All that the file has, in its order.
+    stored: Vec<Stored>,
 }
+
+/// What a file has of a tensor.
+enum Stored {
+    /// Values in f32.
+    Float { name: String, shape: Vec<usize> },
+    /// The scale of each row of the int8 tensor of this name.
+    Scales { of: String, count: usize },
+    /// Values in int8, after their scales.
+    Int8 { name: String, shape: [usize; 2] },
+}
+
+/// What the name of an int8 tensor has behind it where its scales are.
+pub(super) const SCALES: &str = ".scales";
 
 impl Reader {
     /// Reads the head of `file`, which stands at its beginning.
@@ -105,15 +121,32 @@ impl Reader {
                 header.data_len()
             )));
         }
+        let is_int8 = |name: &str| header.info(name).is_some_and(|info| info.dtype == Dtype::I8);
         let tensor = |name: String| match header.info(&name) {
-            Some(info) if info.dtype == Dtype::F32 => Ok((name, info.shape.clone())),
+            Some(info) if info.dtype == Dtype::F32 => Ok(match name.strip_suffix(SCALES) {
+                Some(of) if is_int8(of) => {
+                    Stored::Scales { of: of.to_owned(), count: info.shape.iter().product() }
+                }
+                _ => Stored::Float { shape: info.shape.clone(), name },
+            }),
+            Some(info) if info.dtype == Dtype::I8 => match info.shape[..] {
+                [rows, width] => Ok(Stored::Int8 { name, shape: [rows, width] }),
+                _ => Err(corrupt(format!("tensor '{name}' of type I8 is no matrix"))),
+            },
             Some(info) => {
                 Err(corrupt(format!("tensor '{name}' has type {:?}, expected F32", info.dtype)))
             }
             None => Err(corrupt(format!("tensor '{name}' has no shape"))),
         };
-        let tensors = header.offset_keys().into_iter().map(tensor).collect::<Result<_, _>>()?;
-        Ok(Self { path: path.to_owned(), file, tensors })
+        let stored: Vec<Stored> =
+            header.offset_keys().into_iter().map(tensor).collect::<Result<_, _>>()?;
+        let named = |stored: &Stored| match stored {
+            Stored::Float { name, shape } => Some((name.clone(), shape.clone())),
+            Stored::Int8 { name, shape } => Some((name.clone(), shape.to_vec())),
+            Stored::Scales { .. } => None,
+        };
+        let tensors = stored.iter().filter_map(named).collect();
+        Ok(Self { path: path.to_owned(), file, tensors, stored })
     }
 
     /// Whether there is a tensor whose name begins with `prefix`.
@@ -189,10 +222,34 @@ impl Reader {
         mut self,
         mut take: impl FnMut(Named) -> Result<(), CheckpointError>,
     ) -> Result<(), CheckpointError> {
-        for (name, shape) in self.tensors {
-            let count = shape.iter().product();
-            let values = read_values(&mut self.file, count).map_err(failed("read", &self.path))?;
-            take(Named { name, shape, values })?;
+        let mut scales = HashMap::new();
+        for stored in self.stored {
+            let read = |file: &mut File, count| {
+                read_values(file, count).map_err(failed("read", &self.path))
+            };
+            match stored {
+                Stored::Float { name, shape } => {
+                    let values = read(&mut self.file, shape.iter().product())?;
+                    take(Named { name, shape, values })?;
+                }
+                Stored::Scales { of, count } => {
+                    scales.insert(of, read(&mut self.file, count)?);
+                }
+                Stored::Int8 { name, shape: [rows, width] } => {
+                    let mut values = vec![0; rows * width];
+                    self.file.read_exact(&mut values).map_err(failed("read", &self.path))?;
+                    let values = values.into_iter().map(u8::cast_signed).collect();
+                    let scales = scales.remove(&name).unwrap_or_default();
+                    let matrix = Int8Matrix::from_parts(values, scales, width);
+                    let Some(matrix) = matrix.filter(|matrix| matrix.rows() == rows) else {
+                        let reason = format!(
+                            "tensor '{name}' has not the values, or not the scales in '{name}{SCALES}', that rounding to int8 gives"
+                        );
+                        return Err(CheckpointError::Corrupt { path: self.path, reason });
+                    };
+                    take(Named { name, shape: vec![rows, width], values: matrix.to_f32() })?;
+                }
+            }
         }
         Ok(())
     }

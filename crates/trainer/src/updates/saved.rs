@@ -81,6 +81,7 @@ impl Loaded {
         config: &TrainingConfig,
         piece: &Piece,
     ) -> Result<Self, CheckpointError> {
+        checkpoints::require_float(checkpoint, saved)?;
         let optimizer = config.optimizer.build();
         let path = checkpoint.join(OPTIMIZER_FILE);
         let failed = |source| CheckpointError::Tensor { path: path.clone(), source };

@@ -20,6 +20,8 @@ struct Report {
     beam_size: Option<usize>,
     decoding: DecodingConfig,
     threads: usize,
+    /// What matrices are multiplied in.
+    weights: String,
     /// From the start of the command to the translation of the first line that is not blank, the
     /// model being loaded in between.
     first_translation_seconds: f64,
@@ -64,6 +66,7 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
         beam_size: (!decoding.sampling.is_active()).then_some(decoding.beam_size),
         decoding,
         threads: rayon::current_num_threads(),
+        weights: run.weights().to_owned(),
         first_translation_seconds,
         seconds,
         sentences_per_second: lines.len() as f64 / typical,
@@ -78,8 +81,8 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
         None => format!("drawn at temperature {}", report.decoding.sampling.temperature),
     };
     print_line(&format!(
-        "{} sentences, {} tokens, {how}, {} threads",
-        report.sentences, report.tokens, report.threads
+        "{} sentences, {} tokens, {how}, {}, {} threads",
+        report.sentences, report.tokens, report.weights, report.threads
     ))?;
     print_line(&format!(
         "first translation   {:.3} s after the start",

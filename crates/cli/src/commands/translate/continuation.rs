@@ -45,7 +45,8 @@ impl Order {
         // How much is searched at once changes no translation.
         same.decoding.batch_rows = 0;
         same.decoding.batch_tokens = 0;
-        Ok(Self { weights, settings: format!("{form:?} {same:?}"), texts: texts.to_vec() })
+        let settings = format!("{form:?} {same:?} {}", run.weights());
+        Ok(Self { weights, settings, texts: texts.to_vec() })
     }
 
     /// Writes it to `path`.

@@ -1,0 +1,195 @@
+//! Which instructions multiply int8, and what each kernel is made of.
+
+use super::loops;
+use crate::products::Kernel;
+
+/// How int8 values are multiplied and summed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Int8Kernel {
+    /// `vpdpbusd` of AVX-512 VNNI: four products a lane.
+    Vnni512,
+    /// `vpdpbusd` of AVX-VNNI, on registers half as wide.
+    Vnni256,
+    /// `vpmaddwd` of AVX-512BW: values widened to 16 bits, two products a lane.
+    Words512,
+    /// `vpmaddwd` of AVX2.
+    Words256,
+    /// `sdot` of ARM's dot-product extension: four products a lane.
+    NeonDot,
+    /// `smull` and `sadalp` of NEON.
+    Neon,
+    /// A loop in plain Rust, on every processor, and the others' oracle.
+    Plain,
+}
+
+impl Int8Kernel {
+    /// All of them, the fastest first.
+    pub const ALL: [Self; 7] = [
+        Self::Vnni512,
+        Self::Vnni256,
+        Self::Words512,
+        Self::Words256,
+        Self::NeonDot,
+        Self::Neon,
+        Self::Plain,
+    ];
+
+    /// In one word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vnni512 => "vnni512",
+            Self::Vnni256 => "vnni256",
+            Self::Words512 => "words512",
+            Self::Words256 => "words256",
+            Self::NeonDot => "neon-dot",
+            Self::Neon => "neon",
+            Self::Plain => "plain",
+        }
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub const fn instructions(self) -> &'static str {
+        match self {
+            Self::Vnni512 => "AVX-512 VNNI",
+            Self::Vnni256 => "AVX-VNNI",
+            Self::Words512 => "AVX-512BW",
+            Self::Words256 => "AVX2",
+            Self::NeonDot => "NEON dot products",
+            Self::Neon => "NEON",
+            Self::Plain => "plain Rust",
+        }
+    }
+
+    /// The fastest that this processor has, and that needs no more of it than the f32 kernel that
+    /// the user has [chosen](Kernel::chosen).
+    #[must_use]
+    pub fn best() -> Self {
+        let chosen = Kernel::chosen().ok().flatten();
+        let fits = |kernel: &Self| kernel.is_here() && kernel.goes_with(chosen);
+        Self::ALL.into_iter().find(fits).unwrap_or(Self::Plain)
+    }
+
+    fn goes_with(self, chosen: Option<Kernel>) -> bool {
+        match chosen {
+            None | Some(Kernel::Tiles | Kernel::Dots | Kernel::Fma512 | Kernel::Neon) => true,
+            Some(Kernel::Fma256) => matches!(self, Self::Words256 | Self::Plain),
+            Some(Kernel::Gemm) => self == Self::Plain,
+        }
+    }
+
+    /// Whether this processor has it.
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni512 => {
+                std::arch::is_x86_feature_detected!("avx512f")
+                    && std::arch::is_x86_feature_detected!("avx512bw")
+                    && std::arch::is_x86_feature_detected!("avx512vnni")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni256 => {
+                std::arch::is_x86_feature_detected!("avx2")
+                    && std::arch::is_x86_feature_detected!("avxvnni")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Words512 => {
+                std::arch::is_x86_feature_detected!("avx512f")
+                    && std::arch::is_x86_feature_detected!("avx512bw")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Words256 => std::arch::is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            Self::Plain => true,
+            #[allow(unreachable_patterns, reason = "every processor lacks some of them")]
+            _ => false,
+        }
+    }
+
+    /// What it is made of, as functions: to be called where [`Self::is_here`] alone.
+    pub(super) fn parts(self) -> Parts {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni512 => loops::vnni512::PARTS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni256 => loops::vnni256::PARTS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Words512 => loops::words512::PARTS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Words256 => loops::words256::PARTS,
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot => loops::neon_dot::PARTS,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => loops::neon::PARTS,
+            _ => loops::plain::PARTS,
+        }
+    }
+}
+
+/// What a kernel is made of.
+///
+/// Every function needs the instructions of its kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parts {
+    /// Columns of a panel of weights, which are summed side by side.
+    pub(super) width: usize,
+    /// Bytes of an activation as it is stored.
+    pub(super) activation_bytes: usize,
+    /// What is added to each activation when it is stored: where instructions want it positive.
+    pub(super) shift: i32,
+    /// Rounds a row, stores it to room for as many activations, and returns its scale.
+    pub(super) quantise: unsafe fn(row: &[f32], to: *mut u8) -> f32,
+    /// Sums of some rows for the columns of one panel, scaled.
+    pub(super) products: unsafe fn(&Block),
+    /// The same, with the sums as they are, in i32, in place of results.
+    #[cfg(test)]
+    pub(super) sums: unsafe fn(&Block),
+}
+
+/// Rows times a panel.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    /// Rows of activations, as the kernel stores them.
+    pub(super) left: *const u8,
+    /// Bytes from row to row.
+    pub(super) stride: usize,
+    pub(super) rows: usize,
+    /// One panel: for each quad of the summed dimension, four values of every column.
+    pub(super) right: *const i8,
+    pub(super) quads: usize,
+    /// What the sum of each column begins with: what the shift of activations adds, taken away.
+    pub(super) starts: *const i32,
+    /// The scale of each row.
+    pub(super) row_scales: *const f32,
+    /// The scale of each column.
+    pub(super) scales: *const f32,
+    /// Where results go: `rows` rows of as many as the panel has columns.
+    pub(super) to: *mut f32,
+    /// Results from row to row.
+    pub(super) to_stride: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_kernel_limits_the_instructions() {
+        for kernel in Int8Kernel::ALL {
+            assert!(kernel.goes_with(None));
+            assert_eq!(kernel.goes_with(Some(Kernel::Gemm)), kernel == Int8Kernel::Plain);
+        }
+        assert!(!Int8Kernel::Vnni512.goes_with(Some(Kernel::Fma256)));
+        assert!(Int8Kernel::Words256.goes_with(Some(Kernel::Fma256)));
+        assert!(Int8Kernel::best().is_here());
+        #[cfg(target_arch = "x86_64")]
+        if Kernel::chosen() == Ok(None) && std::arch::is_x86_feature_detected!("avx2") {
+            assert_ne!(Int8Kernel::best(), Int8Kernel::Plain);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Rows of f32 times packed int8 weights.
+
+use super::kernel::{Block, Parts};
+use super::{PackedInt8, QUAD};
+use crate::products::Finish;
+use crate::products::operand::Line;
+use crate::shared::Shared;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Rows of a piece at most: what of them is in the second-level cache meets every panel.
+const ROWS: usize = 64;
+/// Products below which a second thread costs more than it brings.
+const WORTH_A_THREAD: usize = 1 << 21;
+/// Values below which rounding them is not worth a second thread.
+const WORTH_ROUNDING: usize = 1 << 17;
+/// How many times as many columns as rows make a result wide.
+const WIDE: usize = 4;
+/// Results of whole rows that are finished at a time.
+const FINISHED: usize = 4 * 1024;
+
+/// `out (N, O) = x (N, I) · weightsᵀ`, all of it written. Returns whether `finish` has been called
+/// for every row; otherwise it has been for none.
+///
+/// # Safety
+/// Nobody else reads or writes `out` meanwhile, which has room for `N · O` values.
+pub(crate) unsafe fn product(
+    x: &[f32],
+    rows: usize,
+    weights: &PackedInt8,
+    out: Shared<f32>,
+    finish: Option<Finish<'_, f32>>,
+) -> bool {
+    let (inputs, outputs) = (weights.inputs(), weights.outputs());
+    assert!(x.len() == rows * inputs && rows * outputs <= out.len());
+    if rows == 0 || outputs == 0 {
+        return false;
+    }
+    crate::profile::count_product(rows, inputs, outputs);
+    let activations = Activations::of(x, rows, weights);
+    let job = Job { activations: &activations, weights, out };
+    let panels = outputs.div_ceil(weights.parts().width);
+    let whole_rows = |rows: Range<usize>| {
+        // SAFETY: each piece has its own rows.
+        unsafe { job.run(rows.clone(), 0..panels) };
+        let Some(finish) = finish else { return };
+        let count = (FINISHED / outputs).max(1);
+        for row in rows.clone().step_by(count) {
+            let end = rows.end.min(row + count);
+            // SAFETY: these rows have just been written, and are this piece's alone.
+            finish(row, unsafe { out.range(row * outputs..end * outputs) });
+        }
+    };
+    if rows * inputs * outputs < WORTH_A_THREAD {
+        whole_rows(0..rows);
+        return true;
+    }
+    // Enough pieces for every thread to end at about the same time: of rows, or where there are few
+    // of them, of columns.
+    let pieces = 4 * rayon::current_num_threads();
+    if outputs < WIDE * rows && rows >= 2 * pieces {
+        let blocks = rows.div_ceil(ROWS).max(pieces);
+        (0..blocks)
+            .into_par_iter()
+            .with_max_len(1)
+            .for_each(|block| whole_rows(share(rows, block, blocks)));
+        return true;
+    }
+    let pieces = pieces.min(panels);
+    (0..pieces).into_par_iter().with_max_len(1).for_each(|piece| {
+        // SAFETY: each piece has its own columns.
+        unsafe { job.run(0..rows, share(panels, piece, pieces)) };
+    });
+    false
+}
+
+/// One of `shares` nearly equal parts of `count`.
+fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
+    number * count / shares..(number + 1) * count / shares
+}
+
+/// Rows of activations as a kernel stores them.
+struct Activations {
+    lines: Vec<Line>,
+    /// Bytes from row to row.
+    stride: usize,
+    scales: Vec<f32>,
+}
+
+impl Activations {
+    fn of(x: &[f32], rows: usize, weights: &PackedInt8) -> Self {
+        let &Parts { activation_bytes, quantise, .. } = weights.parts();
+        // Rows begin where cache lines do; what is behind them up to a whole quad meets weights
+        // that are zero.
+        let (inputs, line) = (weights.inputs(), size_of::<Line>());
+        let stride_lines = (weights.quads() * QUAD * activation_bytes).div_ceil(line);
+        let mut lines = vec![Line::ZERO; rows * stride_lines];
+        let mut scales = vec![0.0; rows];
+        let some_rows = |((x, lines), scales): ((&[f32], &mut [Line]), &mut [f32])| {
+            let rows = x.chunks_exact(inputs).zip(lines.chunks_exact_mut(stride_lines));
+            for ((x, lines), scale) in rows.zip(scales) {
+                // SAFETY: weights are packed for kernels that are here alone; a row of lines has
+                // room for the row.
+                *scale = unsafe { quantise(x, lines.as_mut_ptr().cast()) };
+            }
+        };
+        if x.len() < WORTH_ROUNDING {
+            some_rows(((x, &mut lines), &mut scales));
+        } else {
+            x.par_chunks(ROWS * inputs)
+                .zip(lines.par_chunks_mut(ROWS * stride_lines))
+                .zip(scales.par_chunks_mut(ROWS))
+                .for_each(some_rows);
+        }
+        Self { lines, stride: stride_lines * line, scales }
+    }
+}
+
+struct Job<'a> {
+    activations: &'a Activations,
+    weights: &'a PackedInt8,
+    out: Shared<f32>,
+}
+
+impl Job<'_> {
+    /// Some rows times some panels: each panel is read once, while the rows pass by.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes these rows and columns of the result.
+    unsafe fn run(&self, rows: Range<usize>, panels: Range<usize>) {
+        let Self { activations, weights, out } = self;
+        let (outputs, parts) = (weights.outputs(), weights.parts());
+        let width = parts.width;
+        assert!(rows.end <= activations.scales.len());
+        let mut edge = Vec::new();
+        for panel in panels {
+            let (values, scales, starts) = weights.panel(panel);
+            let columns = panel * width..outputs.min((panel + 1) * width);
+            let left = activations.lines.as_ptr().cast::<u8>();
+            let block = Block {
+                left: left.wrapping_add(rows.start * activations.stride),
+                stride: activations.stride,
+                rows: rows.len(),
+                right: values.as_ptr(),
+                quads: weights.quads(),
+                starts: starts.as_ptr(),
+                row_scales: activations.scales[rows.clone()].as_ptr(),
+                scales: scales.as_ptr(),
+                to: std::ptr::null_mut(),
+                to_stride: outputs,
+            };
+            let first = rows.start * outputs + columns.start;
+            if columns.len() == width {
+                // SAFETY: the last row ends within the result. Weights are packed for kernels that
+                // are here alone; the rows are there by the assertion, with as many quads as the
+                // panel; the results are this call's alone by the caller's promise.
+                unsafe {
+                    let end = first + (rows.len().max(1) - 1) * outputs + width;
+                    (parts.products)(&Block { to: out.pointer(first..end), ..block });
+                }
+                continue;
+            }
+            edge.resize(rows.len() * width, 0.0);
+            // SAFETY: as above; `edge` has room for whole panels.
+            unsafe {
+                (parts.products)(&Block { to: edge.as_mut_ptr(), to_stride: width, ..block });
+            }
+            for (row, edge) in edge.chunks_exact(width).enumerate() {
+                // SAFETY: these results are this call's alone.
+                unsafe { out.write(first + row * outputs, &edge[..columns.len()]) };
+            }
+        }
+    }
+}

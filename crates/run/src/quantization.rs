@@ -1,0 +1,94 @@
+//! A run's weights in int8, as a run of their own: to translate with, and not to train on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use taper_data::TokenizerPair;
+use taper_trainer::{MODEL_FILE, checkpoint_name, round_to_int8};
+
+use crate::folder::files::with_suffix;
+use crate::folder::{RunFolder, quoted};
+
+/// What [`quantize`] has made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quantized {
+    /// The new folder.
+    pub folder: PathBuf,
+    /// The checkpoint that was rounded.
+    pub checkpoint: PathBuf,
+    /// The updates after which it was saved.
+    pub step: u64,
+    /// Bytes of its weights.
+    pub before: u64,
+    /// Bytes of the new weights.
+    pub after: u64,
+}
+
+/// Rounds the weights of the run at `root` to int8, those of the checkpoint that `name` names or
+/// else its default ones, and writes them with its configuration and tokenizer to the folder `to`,
+/// or else to one beside the run with `-int8` behind its name. The folder appears whole or not at
+/// all.
+///
+/// # Errors
+/// When the folder is there, cannot be written, or the weights cannot be loaded or are in int8.
+pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Quantized> {
+    let run = RunFolder::open(root)?;
+    let target = match to {
+        Some(to) => to.to_owned(),
+        None => beside(root)?,
+    };
+    if target.exists() {
+        bail!("{} exists: name another folder with --output", target.display());
+    }
+    let checkpoint = match name {
+        Some(name) => run.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?,
+        None => run.checkpoint(None)?,
+    };
+    let tokenizers = TokenizerPair::load(root)?;
+    let rounded = round_to_int8(&checkpoint)?;
+    let partial = with_suffix(&target, ".partial");
+    if partial.exists() {
+        // What a killed process has left.
+        fs::remove_dir_all(&partial)
+            .with_context(|| format!("cannot remove {}", partial.display()))?;
+    }
+    let fill = || -> Result<PathBuf> {
+        let made = RunFolder::new(&partial);
+        for folder in [made.root().to_owned(), made.checkpoints()] {
+            fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        made.save_config(&run.load_config(&[])?)?;
+        tokenizers.save(&partial)?;
+        let weights = made.checkpoints().join(checkpoint_name(rounded.step()));
+        rounded.save(&weights)?;
+        fs::rename(&partial, &target)
+            .with_context(|| format!("cannot make {}", target.display()))?;
+        Ok(RunFolder::new(&target).checkpoints().join(checkpoint_name(rounded.step())))
+    };
+    let made = fill();
+    if made.is_err() {
+        // What failed is reported; the part that was written would only take up room.
+        let _ = fs::remove_dir_all(&partial);
+    }
+    let size = |folder: &Path| {
+        let file = folder.join(MODEL_FILE);
+        Ok::<u64, anyhow::Error>(
+            fs::metadata(&file).with_context(|| file.display().to_string())?.len(),
+        )
+    };
+    let (before, after) = (size(&checkpoint)?, size(&made?)?);
+    Ok(Quantized { folder: target, before, after, step: rounded.step(), checkpoint })
+}
+
+/// `RUN-int8` beside the folder `RUN`.
+fn beside(root: &Path) -> Result<PathBuf> {
+    let whole = root.canonicalize().with_context(|| root.display().to_string())?;
+    match root.file_name().or(whole.file_name()) {
+        Some(name) if root.file_name().is_some() => {
+            Ok(root.with_file_name(format!("{}-int8", name.display())))
+        }
+        Some(name) => Ok(whole.with_file_name(format!("{}-int8", name.display()))),
+        None => bail!("{}: name the new folder with --output", quoted(root)),
+    }
+}

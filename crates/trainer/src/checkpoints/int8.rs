@@ -1,0 +1,144 @@
+//! Weights in int8: a quarter of the size, to translate with and not to train on.
+//!
+//! A matrix is saved as a tensor of type I8 and, under its name with `.scales` behind it, the scale
+//! of each row; what is no matrix stays in f32. Read again it is in f32, exactly what the int8 values
+//! stand for, which rounds to the same int8 values when it is used.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+use safetensors::tensor::View;
+use taper_ops::Int8Matrix;
+
+use super::tensors::{Named, SCALES};
+use crate::checkpoints::{self, MODEL_FILE};
+use crate::{CheckpointError, Parent, State};
+
+/// The weights of a checkpoint, rounded to int8.
+#[derive(Debug, Clone)]
+pub struct Rounded {
+    floats: Vec<Named>,
+    matrices: Vec<(String, Int8Matrix)>,
+    state: State,
+    path: PathBuf,
+}
+
+/// Rounds the weights of the checkpoint in the directory `checkpoint` to int8.
+///
+/// # Errors
+/// It cannot be loaded; its weights are in int8 already, or are not finite.
+pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
+    let mut state = checkpoints::read_state(checkpoint)?;
+    let path = checkpoint.join(MODEL_FILE);
+    require_float(checkpoint, &state)?;
+    let (mut floats, mut matrices) = (Vec::new(), Vec::new());
+    checkpoints::open_tensors(checkpoint, &state, MODEL_FILE)?.each(|tensor| {
+        match tensor.shape[..] {
+            [_, width] if width > 0 && Int8Matrix::holds(&tensor.name, &tensor.shape) => {
+                let matrix = Int8Matrix::of(&tensor.values, width);
+                if !matrix.scales().iter().all(|scale| scale.is_finite()) {
+                    let (path, name) = (path.clone(), tensor.name);
+                    return Err(CheckpointError::NotFinite { path, name });
+                }
+                matrices.push((tensor.name, matrix));
+            }
+            _ => floats.push(tensor),
+        }
+        Ok(())
+    })?;
+    let sha256 = state.files.get(MODEL_FILE).map_or_else(String::new, |file| file.sha256.clone());
+    let absolute = checkpoint.canonicalize().unwrap_or_else(|_| checkpoint.to_owned());
+    state.int8_of = Some(Parent { path: absolute, step: state.step, sha256 });
+    // What was measured on the weights was not measured on these.
+    state.score = None;
+    state.interim = false;
+    Ok(Rounded { floats, matrices, state, path })
+}
+
+/// Refuses a checkpoint whose weights are in int8.
+pub(crate) fn require_float(checkpoint: &Path, state: &State) -> Result<(), CheckpointError> {
+    match &state.int8_of {
+        Some(Parent { path: parent, .. }) => {
+            Err(CheckpointError::Int8 { path: checkpoint.join(MODEL_FILE), parent: parent.clone() })
+        }
+        None => Ok(()),
+    }
+}
+
+impl Rounded {
+    /// The updates after which the weights were saved.
+    #[must_use]
+    pub fn step(&self) -> u64 {
+        self.state.step
+    }
+
+    /// Saves the weights as a directory that [`load_model`](crate::load_model) loads. It has no
+    /// moments, so training cannot be resumed from it.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
+        let encode = |_: &Path| self.encode();
+        checkpoints::write_encoded(directory, &self.state, [(MODEL_FILE, encode)].into_iter())
+    }
+
+    /// The bytes of the safetensors file, which has f32 before int8, and so scales before values.
+    fn encode(&self) -> Result<Vec<u8>, CheckpointError> {
+        let floats = self.floats.iter().map(|tensor| (tensor.name.clone(), Part::Float(tensor)));
+        let parts = self.matrices.iter().flat_map(|(name, matrix)| {
+            let scales = Part::Scales(matrix, [matrix.rows()]);
+            let values = Part::Values(matrix, [matrix.rows(), matrix.width()]);
+            [(format!("{name}{SCALES}"), scales), (name.clone(), values)]
+        });
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        safetensors::serialize(floats.chain(parts), Some(metadata)).map_err(|error| {
+            CheckpointError::Corrupt { path: self.path.clone(), reason: error.to_string() }
+        })
+    }
+}
+
+/// A tensor of the file.
+enum Part<'a> {
+    Float(&'a Named),
+    Scales(&'a Int8Matrix, [usize; 1]),
+    Values(&'a Int8Matrix, [usize; 2]),
+}
+
+impl View for Part<'_> {
+    fn dtype(&self) -> Dtype {
+        match self {
+            Self::Float(_) | Self::Scales(..) => Dtype::F32,
+            Self::Values(..) => Dtype::I8,
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        match self {
+            Self::Float(tensor) => &tensor.shape,
+            Self::Scales(_, shape) => shape,
+            Self::Values(_, shape) => shape,
+        }
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let floats = |values: &[f32]| {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into()
+        };
+        match self {
+            Self::Float(tensor) => floats(&tensor.values),
+            Self::Scales(matrix, _) => floats(matrix.scales()),
+            Self::Values(matrix, _) => matrix
+                .values()
+                .iter()
+                .map(|value| value.cast_unsigned())
+                .collect::<Vec<u8>>()
+                .into(),
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        self.shape().iter().product::<usize>() * if self.dtype() == Dtype::I8 { 1 } else { 4 }
+    }
+}
