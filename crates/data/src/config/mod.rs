@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use batching::{AUTO, BatchingConfig};
 pub use columns::FieldsConfig;
 
+use crate::tasks::labelled::dataset::ROW_MARKS;
 use crate::tasks::pairs::hold_out::HELD_OUT;
 use crate::tasks::pairs::reader::split_name;
 use crate::{Corpora, Error, LabelledConfig, MaskedConfig, Result, RunningTextConfig};
@@ -327,6 +328,15 @@ impl DataConfig {
         }
         if !(0.0..1.0).contains(&self.text.hold_out) {
             return wrong("data.text.hold_out", "must be at least 0 and below 1");
+        }
+        if !(self.masked.rate > 0.0 && self.masked.rate < 1.0) {
+            return wrong("data.masked.rate", "must be above 0 and below 1");
+        }
+        if self.labelled.max_tokens <= ROW_MARKS {
+            return wrong(
+                "data.labelled.max_tokens",
+                "must leave room for a token between the marks of a row: at least 3",
+            );
         }
         if self.batching.max_tokens == 0 {
             return wrong("data.batching.max_tokens", "must be at least 1");

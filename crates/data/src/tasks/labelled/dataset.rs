@@ -14,7 +14,7 @@ use crate::{
 /// The key of the draws that order texts.
 const PURPOSE: u64 = 8;
 /// The marks of a row: `<cls>` before, `<sep>` after.
-const ROW_MARKS: usize = 2;
+pub(crate) const ROW_MARKS: usize = 2;
 
 /// Refuses what cannot work for classification.
 ///
@@ -30,9 +30,6 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     }
     if (1..labels.len()).any(|at| labels[..at].contains(&labels[at])) {
         return wrong("data.labelled.labels", "lists a label twice");
-    }
-    if config.labelled.max_tokens <= ROW_MARKS {
-        return wrong("data.labelled.max_tokens", "must leave room for a token between the marks");
     }
     if config.text.hold_out > 0.0 {
         return wrong("data.text.hold_out", "is for running text: name a split in data.validation");

@@ -20,14 +20,9 @@ const SHORTEST_ROW: usize = 8;
 /// [`Error::Config`] with the offending key.
 pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     running_text::validate(config)?;
-    let wrong = |key, message: String| Err(Error::Config { key, message });
-    let rate = config.masked.rate;
-    if !(rate > 0.0 && rate < 1.0) {
-        return wrong("data.masked.rate", format!("is {rate:?}: it must be above 0 and below 1"));
-    }
     if config.text.block_length < SHORTEST_ROW {
         let message = format!("must be at least {SHORTEST_ROW} for a masked language model");
-        return wrong("data.text.block_length", message);
+        return Err(Error::Config { key: "data.text.block_length", message });
     }
     Ok(())
 }
