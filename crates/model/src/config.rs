@@ -144,16 +144,16 @@ impl AttentionConfig {
         positions: Positions,
     ) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
+        for (name, value) in
+            [("block", self.block), ("window", self.window), ("dilation", self.dilation)]
+        {
+            if value == 0 {
+                return refuse(format!("{section}.{name} = 0: it must be at least 1"));
+            }
+        }
         match self.kind {
             AttentionKind::Full => {}
             AttentionKind::Sparse => {
-                for (name, value) in
-                    [("block", self.block), ("window", self.window), ("dilation", self.dilation)]
-                {
-                    if value == 0 {
-                        return refuse(format!("{section}.{name} = 0: it must be at least 1"));
-                    }
-                }
                 if causal && self.global_last > 0 {
                     return refuse(format!(
                         "{section}.global_last = {}: a decoder does not know which tokens are the last, so that it must be 0 there",
