@@ -212,6 +212,7 @@ fn print_json(
     outline: &ParameterStore,
     (cost, layer): (&Cost, &Layer),
     (source, target): Vocabularies,
+    parent: Option<&Parent>,
 ) -> Result<()> {
     let parameters: Vec<_> = outline
         .parameters()
