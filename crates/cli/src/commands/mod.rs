@@ -1,17 +1,14 @@
 //! The commands, one module each.
 
-mod average;
 mod bench;
 mod bleu;
 mod completions;
 mod config;
 mod evaluate;
-mod exchange;
 mod generate;
 mod init;
 mod inspect;
 mod predict;
-mod quantize;
 mod resume;
 mod runs;
 mod score;
@@ -19,6 +16,7 @@ mod tokenizer;
 mod train;
 mod translate;
 mod tune;
+mod weights;
 
 use anyhow::Result;
 
@@ -43,15 +41,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Tune(arguments) => tune::run(arguments),
         Command::Score(arguments) => score::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
-        Command::Import(arguments) => exchange::import(arguments),
-        Command::Export(arguments) => exchange::export(arguments),
+        Command::Import(arguments) => weights::exchange::import(arguments),
+        Command::Export(arguments) => weights::exchange::export(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
         Command::Bench(BenchCommand::Attention(arguments)) => bench::attention::run(arguments),
         Command::Bench(BenchCommand::Decode(arguments)) => bench::decode::run(arguments),
         Command::Bench(BenchCommand::Kernels(arguments)) => bench::kernels::run(arguments),
         Command::Runs(arguments) => runs::run(arguments),
-        Command::Average(arguments) => average::run(arguments),
-        Command::Quantize(arguments) => quantize::run(arguments),
+        Command::Average(arguments) => weights::average::run(arguments),
+        Command::Quantize(arguments) => weights::quantize::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Config(command) => config::run(command),
