@@ -130,16 +130,15 @@ impl Layer {
         };
         let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config));
         let causal = matches!(config.task, Task::Translation | Task::LanguageModel);
-        let kind =
-            &if causal { &config.model.decoder_attention } else { &config.model.encoder_attention }
-                .kind;
-        let of_products = cost.forward_flops.saturating_mul(tokens as u64);
-        let attention_flops = if *kind == AttentionKind::Full {
-            cost.forward_flops_of(tokens) - of_products
+        let (shape, of_tokens) = (&config.model, cost.forward_flops.saturating_mul(tokens as u64));
+        let attention_flops = if shape.attention(causal).kind == AttentionKind::Full {
+            cost.forward_flops_of(tokens) - of_tokens
         } else {
-            UnprojectedAttention::new(&config.model, causal)?.forward_flops(tokens) as u64
+            UnprojectedAttention::new(shape, causal)?.forward_flops(tokens) as u64
         };
-        let forward_flops = of_products.saturating_add(attention_flops);
+        // A kind without scores is counted by the token, and is among them already.
+        let of_pairs = if cost.pair_flops == 0 { 0 } else { attention_flops };
+        let forward_flops = of_tokens.saturating_add(of_pairs);
         Ok(Self { parameters: cost.parameters, tokens, forward_flops, attention_flops })
     }
 }
@@ -240,4 +239,24 @@ fn print_json(
 /// `512 x 2048`.
 fn shape(dimensions: &[usize]) -> String {
     dimensions.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_has_the_same_products_around_attention_of_every_kind() {
+        let around = |kind| {
+            let mut config = RunConfig::default();
+            config.model.decoder_attention.kind = kind;
+            let layer = Layer::of(&config, Some(4096)).expect("a layer");
+            (layer.forward_flops - layer.attention_flops, layer.attention_flops)
+        };
+        let (full, pairs) = around(AttentionKind::Full);
+        let (sparse, seen) = around(AttentionKind::Sparse);
+        let (linear, sums) = around(AttentionKind::Linear);
+        assert!(full == sparse && full == linear, "{full} {sparse} {linear}");
+        assert!(sums < seen && seen < pairs, "{sums} {seen} {pairs}");
+    }
 }

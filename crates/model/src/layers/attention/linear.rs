@@ -39,11 +39,10 @@ impl LinearAttention {
 
     /// Candle keeps each result on the way: of queries, keys and values padded, mapped and divided
     /// into chunks about 24 rows, and of the products within a chunk three.
-    pub(super) fn cost(config: &ModelConfig) -> PartCost {
-        let (width, heads) = (config.d_model as f64, config.heads as f64);
-        // What is summed into S, and what is read from it.
-        let flops = 4.0 * width * (width / heads + 1.0);
-        let kept = 24.0 * width + 3.0 * heads * CHUNK as f64;
+    pub(super) fn cost(config: &ModelConfig, causal: bool) -> PartCost {
+        let kind = Self { heads: config.heads, causal };
+        let flops = kind.flops(config.d_model, 1);
+        let kept = 24.0 * config.d_model as f64 + 3.0 * (config.heads * CHUNK) as f64;
         PartCost { flops, kept, ..PartCost::default() }
     }
 

@@ -110,7 +110,7 @@ fn choose(site: &Site<'_>) -> Arc<dyn Kind> {
 fn cost_of_kind(config: &ModelConfig, causal: bool) -> PartCost {
     match config.attention(causal).kind {
         AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(config),
-        AttentionKind::Linear => LinearAttention::cost(config),
+        AttentionKind::Linear => LinearAttention::cost(config, causal),
     }
 }
 
