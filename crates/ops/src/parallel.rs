@@ -6,6 +6,7 @@
 //! piece is worth the tenth of a microsecond that it costs.
 
 use crate::float::{Float, vectorised};
+use crate::profile::{even, region};
 use rayon::prelude::*;
 
 /// Elements in a piece of an elementwise pass.
@@ -51,7 +52,11 @@ pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
         add_rows(rows, &mut sums);
         sums
     };
-    combined(values.par_chunks((width * ROWS).max(1)).with_max_len(1).map(sums).collect(), width)
+    let piece = (width * ROWS).max(1);
+    let partial = region(even(values.len().div_ceil(piece)), || {
+        values.par_chunks(piece).with_max_len(1).map(sums).collect()
+    });
+    combined(partial, width)
 }
 
 /// The elementwise sum of equally long vectors, in their order.

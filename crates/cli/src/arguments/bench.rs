@@ -1,5 +1,6 @@
 //! Arguments of the commands under `bench`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -55,6 +56,10 @@ pub(crate) struct BenchTrain {
     /// Plain Candle operations and autodiff instead of the fused ones
     #[arg(long)]
     pub(crate) composed: bool,
+    /// Predict what these numbers of cores would give, from the time of each parallel region on
+    /// one thread and the number of its tasks; needs `--threads 1`
+    #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with = "composed")]
+    pub(crate) cores: Vec<NonZeroUsize>,
     /// Print the measurements as JSON
     #[arg(long)]
     pub(crate) json: bool,

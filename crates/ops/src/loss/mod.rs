@@ -16,6 +16,7 @@ mod tiled;
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::products::{Matrix, Packing, Threads, product};
+use crate::profile::{even, region};
 use crate::shared::Write;
 use crate::spec::{CrossEntropySpec, LossSums};
 use crate::sums::{blocked_max, blocked_sum};
@@ -213,17 +214,20 @@ fn compute<T: Float>(
         );
         let scale = if differentiate { Some(T::of(spec.scale)) } else { None };
         let targets = &targets[start..start + chunk];
-        let row_sums: Vec<LossSums> = if spec.is_paired() {
-            let blocks = logits.par_chunks_mut(BLOCK_ROWS * classes);
-            let blocks = blocks.zip(targets.par_chunks(BLOCK_ROWS));
-            blocks
-                .flat_map(|(logits, targets)| pairs(logits, targets, spec, differentiate))
-                .collect()
-        } else {
-            let rows = logits.par_chunks_mut(classes).zip(targets);
-            rows.map(|(row, &target)| loss_row(row, target as usize, spec.smoothing, scale))
-                .collect()
+        let of_rows = || -> Vec<LossSums> {
+            if spec.is_paired() {
+                let blocks = logits.par_chunks_mut(BLOCK_ROWS * classes);
+                let blocks = blocks.zip(targets.par_chunks(BLOCK_ROWS));
+                blocks
+                    .flat_map(|(logits, targets)| pairs(logits, targets, spec, differentiate))
+                    .collect()
+            } else {
+                let rows = logits.par_chunks_mut(classes).zip(targets);
+                rows.map(|(row, &target)| loss_row(row, target as usize, spec.smoothing, scale))
+                    .collect()
+            }
         };
+        let row_sums = region(even(chunk), of_rows);
         row_sums.iter().for_each(|row| sums.add(row));
         if differentiate {
             product(

@@ -10,6 +10,7 @@ use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};
 use crate::float::vectorised;
 use crate::products::{DEPTH, Matrix, PANEL, Packed, PackedProducts, Packing, Threads};
+use crate::profile::{even, region};
 use crate::shared::{Shared, Write};
 use crate::spec::{CrossEntropySpec, LossSums};
 use rayon::prelude::*;
@@ -104,45 +105,41 @@ impl Tiled {
     pub(super) fn forward(&self) -> (LossSums, Vec<Softmax<f32>>) {
         crate::profile::count_product(self.targets.len(), self.width, self.classes);
         let mut softmaxes = vec![Softmax::default(); self.targets.len()];
-        let parts: Vec<LossSums> = softmaxes
-            .par_chunks_mut(TOKENS)
-            .enumerate()
-            .map_init(
-                || self.worker(),
-                |worker, (number, softmaxes)| {
-                    let rows = softmaxes.len();
-                    let mut tokens = vec![Online::<f32>::default(); rows];
-                    for segment in 0..self.segments() {
-                        let block = self.block(number, segment);
-                        self.logits(worker, &block);
-                        let logits =
-                            |row: usize| &worker.logits[row * CLASSES..][..block.classes.len()];
-                        for ((row, token), position) in
-                            tokens.iter_mut().enumerate().zip(block.tokens.clone())
-                        {
-                            let target =
-                                (self.targets[position] as usize).wrapping_sub(block.classes.start);
-                            let other = self.spec.is_paired().then(|| logits(partner(row, rows)));
-                            online(token, logits(row), other, target, block.classes.start);
-                        }
-                    }
-                    let mut sums = LossSums::default();
-                    for ((row, softmax), position) in
-                        softmaxes.iter_mut().enumerate().zip(number * TOKENS..)
-                    {
-                        *softmax = tokens[row]
-                            .softmax(self.spec.is_paired().then(|| &tokens[partner(row, rows)]));
-                        sums.add(&tokens[row].sums(
-                            softmax,
-                            self.targets[position] as usize,
-                            self.classes,
-                            self.spec.smoothing,
-                        ));
-                    }
-                    sums
-                },
-            )
-            .collect();
+        let of_tokens = |worker: &mut Worker, (number, softmaxes): (usize, &mut [Softmax<f32>])| {
+            let rows = softmaxes.len();
+            let mut tokens = vec![Online::<f32>::default(); rows];
+            for segment in 0..self.segments() {
+                let block = self.block(number, segment);
+                self.logits(worker, &block);
+                let logits = |row: usize| &worker.logits[row * CLASSES..][..block.classes.len()];
+                for ((row, token), position) in
+                    tokens.iter_mut().enumerate().zip(block.tokens.clone())
+                {
+                    let target =
+                        (self.targets[position] as usize).wrapping_sub(block.classes.start);
+                    let other = self.spec.is_paired().then(|| logits(partner(row, rows)));
+                    online(token, logits(row), other, target, block.classes.start);
+                }
+            }
+            let mut sums = LossSums::default();
+            for ((row, softmax), position) in
+                softmaxes.iter_mut().enumerate().zip(number * TOKENS..)
+            {
+                *softmax =
+                    tokens[row].softmax(self.spec.is_paired().then(|| &tokens[partner(row, rows)]));
+                sums.add(&tokens[row].sums(
+                    softmax,
+                    self.targets[position] as usize,
+                    self.classes,
+                    self.spec.smoothing,
+                ));
+            }
+            sums
+        };
+        let parts: Vec<LossSums> = region(even(self.token_blocks()), || {
+            let blocks = softmaxes.par_chunks_mut(TOKENS).enumerate();
+            blocks.map_init(|| self.worker(), of_tokens).collect()
+        });
         let mut sums = LossSums::default();
         parts.iter().for_each(|part| sums.add(part));
         (sums, softmaxes)
@@ -203,29 +200,30 @@ impl Tiled {
             (self.packing, Threads::All),
         );
         let stride = weight.panels() * PANEL;
-        out.par_chunks_mut(TOKENS * self.width).enumerate().for_each_init(
-            || self.worker(),
-            |worker, (number, out)| {
-                let mut sums = std::mem::take(&mut worker.sums);
-                sums.resize(TOKENS * stride, 0.0);
-                for segment in 0..self.segments() {
-                    let block = self.block(number, segment);
-                    self.gradient(worker, &block, softmaxes, scale);
-                    let shape = (block.tokens.len(), block.classes.len());
-                    let write = if segment == 0 { Write::Replace } else { Write::Add };
-                    let left = (worker.logits.as_slice(), Matrix::rows(CLASSES));
-                    worker.products.of_matrix(
-                        left,
-                        shape,
-                        (&weight, block.classes.start / DEPTH),
-                        (&mut sums, stride),
-                        write,
-                    );
-                }
-                write_rows(&sums, stride, out, self.width, write);
-                worker.sums = sums;
-            },
-        );
+        let of_tokens = |worker: &mut Worker, (number, out): (usize, &mut [f32])| {
+            let mut sums = std::mem::take(&mut worker.sums);
+            sums.resize(TOKENS * stride, 0.0);
+            for segment in 0..self.segments() {
+                let block = self.block(number, segment);
+                self.gradient(worker, &block, softmaxes, scale);
+                let shape = (block.tokens.len(), block.classes.len());
+                let write = if segment == 0 { Write::Replace } else { Write::Add };
+                let left = (worker.logits.as_slice(), Matrix::rows(CLASSES));
+                worker.products.of_matrix(
+                    left,
+                    shape,
+                    (&weight, block.classes.start / DEPTH),
+                    (&mut sums, stride),
+                    write,
+                );
+            }
+            write_rows(&sums, stride, out, self.width, write);
+            worker.sums = sums;
+        };
+        region(even(self.token_blocks()), || {
+            let blocks = out.par_chunks_mut(TOKENS * self.width).enumerate();
+            blocks.for_each_init(|| self.worker(), of_tokens);
+        });
     }
 
     /// Adds the gradient by the weights, given the hidden states `(N, D)`.
@@ -246,34 +244,33 @@ impl Tiled {
         );
         let stride = hidden.panels() * PANEL;
         let shared = Shared::new(out);
-        (0..self.segments()).into_par_iter().for_each_init(
-            || self.worker(),
-            |worker, segment| {
-                let mut sums = std::mem::take(&mut worker.sums);
-                sums.resize(CLASSES * stride, 0.0);
-                let mut classes = 0..0;
-                for number in 0..self.token_blocks() {
-                    let block = self.block(number, segment);
-                    self.gradient(worker, &block, softmaxes, scale);
-                    let shape = (block.classes.len(), block.tokens.len());
-                    let write = if number == 0 { Write::Replace } else { Write::Add };
-                    let left = (worker.logits.as_slice(), Matrix::rows(CLASSES).transposed());
-                    worker.products.of_matrix(
-                        left,
-                        shape,
-                        (&hidden, block.tokens.start / DEPTH),
-                        (&mut sums, stride),
-                        write,
-                    );
-                    classes = block.classes;
-                }
-                // SAFETY: segments have disjoint classes, and `out` outlives the loop.
-                let out =
-                    unsafe { shared.range(classes.start * self.width..classes.end * self.width) };
-                write_rows(&sums, stride, out, self.width, write);
-                worker.sums = sums;
-            },
-        );
+        let of_classes = |worker: &mut Worker, segment: usize| {
+            let mut sums = std::mem::take(&mut worker.sums);
+            sums.resize(CLASSES * stride, 0.0);
+            let mut classes = 0..0;
+            for number in 0..self.token_blocks() {
+                let block = self.block(number, segment);
+                self.gradient(worker, &block, softmaxes, scale);
+                let shape = (block.classes.len(), block.tokens.len());
+                let write = if number == 0 { Write::Replace } else { Write::Add };
+                let left = (worker.logits.as_slice(), Matrix::rows(CLASSES).transposed());
+                worker.products.of_matrix(
+                    left,
+                    shape,
+                    (&hidden, block.tokens.start / DEPTH),
+                    (&mut sums, stride),
+                    write,
+                );
+                classes = block.classes;
+            }
+            // SAFETY: segments have disjoint classes, and `out` outlives the loop.
+            let out = unsafe { shared.range(classes.start * self.width..classes.end * self.width) };
+            write_rows(&sums, stride, out, self.width, write);
+            worker.sums = sums;
+        };
+        region(even(self.segments()), || {
+            (0..self.segments()).into_par_iter().for_each_init(|| self.worker(), of_classes);
+        });
     }
 }
 

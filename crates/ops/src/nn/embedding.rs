@@ -5,6 +5,7 @@ use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::nn::dropout::drop_in_place;
 use crate::parallel::CHUNK;
+use crate::profile::{even, region};
 use crate::shared::{Shared, Write, filled};
 use crate::spec::EmbeddingSpec;
 use crate::tape::{Slot, Tape, is_fused};
@@ -69,8 +70,10 @@ fn forward<T: Float>(
         let (table, positions, spec) = (Slot::from(table), positions.map(Slot::from), spec.clone());
         tape.record::<T>("embedding", &inputs, &out, move |mut adjoint, adjoints| {
             if spec.dropout.is_active() {
-                adjoint.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| {
-                    drop_in_place(part, chunk * CHUNK, spec.dropout);
+                region(even(adjoint.len().div_ceil(CHUNK)), || {
+                    adjoint.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| {
+                        drop_in_place(part, chunk * CHUNK, spec.dropout);
+                    });
                 });
             }
             adjoints.add_with(table, |out: &mut [T], write| {
@@ -123,7 +126,9 @@ fn look_up<T: Float>(
     // SAFETY: the chunks have all rows between them.
     unsafe {
         filled(spec.ids.len() * width, |to| {
-            (0..chunks).into_par_iter().for_each(|chunk| some_rows(chunk, to))
+            region(even(chunks), || {
+                (0..chunks).into_par_iter().for_each(|chunk| some_rows(chunk, to));
+            });
         })
         .0
     }
@@ -142,10 +147,12 @@ fn scatter<T: Float>(
     write: Write,
 ) -> Result<()> {
     if write == Write::Replace {
-        out.par_chunks_mut(CHUNK).for_each(|out| out.fill(T::default()));
+        region(even(out.len().div_ceil(CHUNK)), || {
+            out.par_chunks_mut(CHUNK).for_each(|out| out.fill(T::default()));
+        });
     }
     let shared = Shared::new(out);
-    (0..width.div_ceil(COLUMNS)).into_par_iter().for_each(|task| {
+    let some_columns = |task: usize| {
         let columns = task * COLUMNS..((task + 1) * COLUMNS).min(width);
         for (row, adjoint) in rows.iter().zip(adjoint.chunks_exact(width)) {
             let start = *row as usize * width;
@@ -155,6 +162,8 @@ fn scatter<T: Float>(
                 *out += *adjoint * scale;
             }
         }
-    });
+    };
+    let tasks = width.div_ceil(COLUMNS);
+    region(even(tasks), || (0..tasks).into_par_iter().for_each(some_columns));
     Ok(())
 }

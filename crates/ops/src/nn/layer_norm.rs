@@ -6,6 +6,7 @@
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::parallel::{ROWS, combined};
+use crate::profile::{even, region};
 use crate::shared::Write;
 use crate::sums::blocked_sum;
 use crate::tape::{Adjoints, Slot, Tape, is_fused};
@@ -76,10 +77,12 @@ fn normalised<T: Float>(
     let piece = ROWS * weights.len();
     let mut out = Vec::with_capacity(values.len());
     let room = &mut out.spare_capacity_mut()[..values.len()];
-    room.par_chunks_mut(piece)
-        .zip(values.par_chunks(piece))
-        .with_max_len(1)
-        .for_each(|(out, x)| forward_rows(x, weights, biases, out, epsilon));
+    region(even(values.len().div_ceil(piece)), || {
+        room.par_chunks_mut(piece)
+            .zip(values.par_chunks(piece))
+            .with_max_len(1)
+            .for_each(|(out, x)| forward_rows(x, weights, biases, out, epsilon));
+    });
     // SAFETY: the rows have been written.
     unsafe { out.set_len(values.len()) };
     Tensor::from_vec(out, x.shape(), x.device())
@@ -98,17 +101,19 @@ fn backward<T: Float>(
     let (width, piece) = (weights.len(), ROWS * weights.len());
     let mut sums = Vec::new();
     let mut back = |out: &mut [T], write| {
-        let partial: Vec<Vec<T>> = out
-            .par_chunks_mut(piece)
-            .zip(values.par_chunks(piece))
-            .zip(adjoint.par_chunks(piece))
-            .with_max_len(1)
-            .map(|((out, x), adjoint)| {
-                let mut sums = vec![T::default(); 2 * width];
-                backward_rows(x, weights, adjoint, out, write == Write::Add, &mut sums, epsilon);
-                sums
-            })
-            .collect();
+        let of_rows = |((out, x), adjoint): ((&mut [T], &[T]), &[T])| {
+            let mut sums = vec![T::default(); 2 * width];
+            backward_rows(x, weights, adjoint, out, write == Write::Add, &mut sums, epsilon);
+            sums
+        };
+        let partial: Vec<Vec<T>> = region(even(values.len().div_ceil(piece)), || {
+            out.par_chunks_mut(piece)
+                .zip(values.par_chunks(piece))
+                .zip(adjoint.par_chunks(piece))
+                .with_max_len(1)
+                .map(of_rows)
+                .collect()
+        });
         sums = combined(partial, 2 * width);
         Ok(())
     };

@@ -6,6 +6,7 @@ use crate::host::{Host, for_float};
 use crate::packed_weights::{PackedWeight, PackedWeights};
 use crate::parallel::{ROWS, add, add_rows, column_sums, combined};
 use crate::products::{Matrix, Right, Threads, product, product_then};
+use crate::profile::{even, region};
 use crate::shared::{Shared, filled};
 use crate::spec::{Activation, Dropout, LinearSpec};
 use crate::tape::{Adjoints, Kept, Slot, Tape, is_fused};
@@ -255,14 +256,11 @@ impl Back {
             }
             sums
         };
-        combined(
-            (0..adjoint.len().div_ceil(piece.max(1)))
-                .into_par_iter()
-                .with_max_len(1)
-                .map(sums)
-                .collect(),
-            width,
-        )
+        let pieces = adjoint.len().div_ceil(piece.max(1));
+        let partial = region(even(pieces), || {
+            (0..pieces).into_par_iter().with_max_len(1).map(sums).collect()
+        });
+        combined(partial, width)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
+use crate::profile::{even, region};
 use crate::spec::angles;
 use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
@@ -74,6 +75,9 @@ struct Rotary {
     inverse: bool,
 }
 
+/// Tokens that one task turns at least.
+const TOKENS: usize = 32;
+
 impl Rotary {
     fn apply<T: Float>(&self, x: &[T], width: usize) -> Vec<T> {
         // Decoding has one position at a time.
@@ -85,21 +89,24 @@ impl Rotary {
         let sines: Vec<T> = sines.into_iter().map(|sine| T::of(sign * sine)).collect();
         let half = self.head / 2;
         let mut out = vec![T::default(); x.len()];
-        out.par_chunks_mut(width)
-            .zip(x.par_chunks(width))
-            .zip(self.positions.par_iter())
-            .with_min_len(32)
-            .for_each(|((out, x), &position)| {
-                out[self.turned..].copy_from_slice(&x[self.turned..]);
-                let place = position as usize - first;
-                let range = place * half..(place + 1) * half;
-                turn(
-                    &x[..self.turned],
-                    &mut out[..self.turned],
-                    &cosines[range.clone()],
-                    &sines[range],
-                );
-            });
+        let one = |((out, x), &position): ((&mut [T], &[T]), &u32)| {
+            out[self.turned..].copy_from_slice(&x[self.turned..]);
+            let place = position as usize - first;
+            let range = place * half..(place + 1) * half;
+            turn(
+                &x[..self.turned],
+                &mut out[..self.turned],
+                &cosines[range.clone()],
+                &sines[range],
+            );
+        };
+        region(even(self.positions.len().div_ceil(TOKENS)), || {
+            out.par_chunks_mut(width)
+                .zip(x.par_chunks(width))
+                .zip(self.positions.par_iter())
+                .with_min_len(TOKENS)
+                .for_each(one);
+        });
         out
     }
 }

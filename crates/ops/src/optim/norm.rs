@@ -3,6 +3,7 @@
 use crate::float::vectorised;
 use crate::host::Host;
 use crate::parallel::CHUNK;
+use crate::profile::{even, region};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
@@ -36,7 +37,9 @@ pub fn sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
     let host = Host::new(flat)?;
     let values = host.elements::<f32>()?;
     Ok(crate::profile::time("gradient norm", || {
-        values.par_chunks(NORM_CHUNK).map(squares::<f32>).collect()
+        region(even(values.len().div_ceil(NORM_CHUNK)), || {
+            values.par_chunks(NORM_CHUNK).map(squares::<f32>).collect()
+        })
     }))
 }
 

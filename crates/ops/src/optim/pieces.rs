@@ -2,8 +2,9 @@
 
 use crate::host::{Host, update_elements};
 use crate::parallel::CHUNK;
+use crate::profile::{even, region};
 use crate::shared::Shared;
-use crate::tape::ParameterStore;
+use crate::tape::{Parameter, ParameterStore};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -67,7 +68,7 @@ pub fn update_pieces(
     crate::profile::time(name, || {
         lend(state, &mut Vec::new(), &mut |state| {
             // Most parameters are too small to be shared between threads: they go to one each.
-            store.parameters().par_iter().with_max_len(1).try_for_each(|parameter| {
+            let of_parameter = |parameter: &Parameter| {
                 let first = parameter.offset().max(range.start);
                 let end = (parameter.offset() + parameter.len()).min(range.end);
                 if first >= end {
@@ -92,6 +93,9 @@ pub fn update_pieces(
                     });
                     Ok(())
                 })
+            };
+            region(even(range.len().div_ceil(CHUNK)), || {
+                store.parameters().par_iter().with_max_len(1).try_for_each(of_parameter)
             })
         })
     })

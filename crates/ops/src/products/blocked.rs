@@ -8,6 +8,7 @@ use super::operand::{DEPTH, Line, Operand, PANEL, Results};
 use super::packed::Packed;
 use super::packing::{Multiply, Packing};
 use super::{Finish, Threads};
+use crate::profile::{even, region};
 use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::cell::Cell;
@@ -149,29 +150,54 @@ unsafe fn multiply(
         (0..blocks).for_each(|block| whole_rows(share(left.panels(), block, blocks)));
         return true;
     }
-    // Enough pieces for every thread to end at about the same time. A wide result is shared by
-    // columns, so that each panel of them is read once for all rows; another by rows, or where
-    // there are hardly any, by columns too, at the price of packing the rows again.
-    let threads = rayon::current_num_threads();
-    let is_wide = panels >= WIDE * left.panels();
-    let blocks = if is_wide {
-        blocks
-    } else {
-        blocks.next_multiple_of(threads).max(4 * threads).min(left.panels())
-    };
-    if blocks >= threads && !is_wide {
-        (0..blocks)
-            .into_par_iter()
-            .with_max_len(1)
-            .for_each(|block| whole_rows(share(left.panels(), block, blocks)));
+    let divided = |threads| Pieces::new((left.panels(), panels), blocks, threads);
+    let longest = |threads| even(divided(threads).count())(threads);
+    let pieces @ Pieces { blocks, groups } = divided(rayon::current_num_threads());
+    if groups == 1 {
+        region(&longest, || {
+            (0..blocks)
+                .into_par_iter()
+                .with_max_len(1)
+                .for_each(|block| whole_rows(share(left.panels(), block, blocks)));
+        });
         return true;
     }
-    let groups = (if is_wide { 4 * threads } else { 2 * threads }).div_ceil(blocks).min(panels);
-    (0..blocks * groups).into_par_iter().with_max_len(1).for_each(|piece| {
-        let (block, group) = (piece / groups, piece % groups);
-        job.run(share(left.panels(), block, blocks), share(panels, group, groups), &shared);
+    region(&longest, || {
+        (0..pieces.count()).into_par_iter().with_max_len(1).for_each(|piece| {
+            let (block, group) = (piece / groups, piece % groups);
+            job.run(share(left.panels(), block, blocks), share(panels, group, groups), &shared);
+        });
     });
     false
+}
+
+/// Into what a product is divided for threads: blocks of panels of rows, and each of them into
+/// groups of panels of columns.
+#[derive(Clone, Copy)]
+struct Pieces {
+    blocks: usize,
+    groups: usize,
+}
+
+impl Pieces {
+    /// Enough for every thread to end at about the same time; `least` blocks fit the cache. A wide
+    /// result is shared by columns, so that each panel of them is read once for all rows; another
+    /// by rows, or where there are hardly any, by columns too, at the price of packing the rows
+    /// again.
+    fn new((rows, columns): (usize, usize), least: usize, threads: usize) -> Self {
+        let is_wide = columns >= WIDE * rows;
+        if is_wide {
+            return Self { blocks: least, groups: (4 * threads).div_ceil(least).min(columns) };
+        }
+        let blocks = least.next_multiple_of(threads).max(4 * threads).min(rows);
+        let groups =
+            if blocks >= threads { 1 } else { (2 * threads).div_ceil(blocks).min(columns) };
+        Self { blocks, groups }
+    }
+
+    const fn count(self) -> usize {
+        self.blocks * self.groups
+    }
 }
 
 /// A product with few results and a long summed dimension, as gradients of weights are: tasks take
@@ -186,7 +212,7 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     let count = left.depth.div_ceil(stretch);
     let mut sums = Vec::with_capacity(count * rows * columns);
     let parts = Shared::spare(&mut sums, count * rows * columns);
-    (0..count).into_par_iter().with_max_len(1).for_each(|index| {
+    let one_stretch = |index: usize| {
         let start = index * stretch;
         let to = Destination {
             values: parts,
@@ -204,10 +230,13 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
                 None,
             )
         };
+    };
+    region(even(count), || {
+        (0..count).into_par_iter().with_max_len(1).for_each(one_stretch);
     });
     // SAFETY: the tasks have written all of them.
     unsafe { sums.set_len(count * rows * columns) };
-    (0..rows).into_par_iter().with_min_len((1 << 14) / columns.max(1) + 1).for_each(|row| {
+    let one_row = |row: usize| {
         let start = to.offset + row * to.stride;
         let part = |index: usize| &sums[(index * rows + row) * columns..][..columns];
         let skipped = usize::from(to.write == Write::Replace);
@@ -218,6 +247,10 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
         // SAFETY: as above; what is not replaced is initialised, and the rest is now.
         let out = unsafe { to.values.range(start..start + columns) };
         (skipped..count).for_each(|index| crate::parallel::add(out, part(index)));
+    };
+    let some = (1 << 14) / columns.max(1) + 1;
+    region(even(rows.div_ceil(some)), || {
+        (0..rows).into_par_iter().with_min_len(some).for_each(one_row);
     });
 }
 
@@ -254,7 +287,9 @@ pub(super) fn pack(
     };
     match threads {
         Threads::One => outer.for_each(pack_outer),
-        Threads::All => outer.into_par_iter().with_min_len(2).with_max_len(4).for_each(pack_outer),
+        Threads::All => region(even(outer.len().div_ceil(2)), || {
+            outer.into_par_iter().with_min_len(2).with_max_len(4).for_each(pack_outer);
+        }),
     }
 }
 

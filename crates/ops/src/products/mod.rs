@@ -42,6 +42,7 @@ mod vector;
 
 use crate::float::Float;
 use crate::parallel::CHUNK;
+use crate::profile::{even, region};
 use crate::shared::{Shared, Write, filled};
 use candle_core::{DType, Device};
 use fallback::matmul;
@@ -160,9 +161,11 @@ pub(crate) fn product_then<T: Float>(
     };
     if let Some(finish) = finish.filter(|_| !is_finished) {
         let rows = (CHUNK / n.max(1)).max(1);
-        out.par_chunks_mut(rows * n.max(1))
-            .enumerate()
-            .for_each(|(chunk, out)| finish(chunk * rows, out));
+        region(even(m.div_ceil(rows)), || {
+            out.par_chunks_mut(rows * n.max(1))
+                .enumerate()
+                .for_each(|(chunk, out)| finish(chunk * rows, out));
+        });
     }
     out
 }

@@ -2,6 +2,7 @@
 
 use super::parameters::{Parameter, ParameterStore};
 use crate::parallel::CHUNK;
+use crate::profile::{even, region};
 use candle_core::{DType, Result, Tensor, backprop::GradStore};
 use rayon::prelude::*;
 
@@ -110,10 +111,12 @@ impl Gradients {
         let host = crate::host::Host::new(other.flat()?)?;
         let values = host.elements::<f32>()?;
         crate::host::update_elements(&self.flat, |total| {
-            total
-                .par_chunks_mut(CHUNK)
-                .zip(values.par_chunks(CHUNK))
-                .for_each(|(total, values)| crate::parallel::add(total, values));
+            region(even(values.len().div_ceil(CHUNK)), || {
+                total
+                    .par_chunks_mut(CHUNK)
+                    .zip(values.par_chunks(CHUNK))
+                    .for_each(|(total, values)| crate::parallel::add(total, values));
+            });
             Ok(())
         })
     }

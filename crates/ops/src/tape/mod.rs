@@ -20,6 +20,7 @@ pub use parameters::{Parameter, ParameterStore};
 use crate::float::Float;
 use crate::host::for_float;
 use crate::parallel::CHUNK;
+use crate::profile::{even, region};
 use crate::shared::Write;
 use candle_core::{CpuStorage, DType, Result, Tensor, TensorId, WithDType};
 use rayon::prelude::*;
@@ -297,12 +298,14 @@ impl Adjoints<'_> {
             return Ok(());
         }
         self.add_with(slot, |total: &mut [T], write| {
-            total.par_chunks_mut(CHUNK).zip(adjoint.par_chunks(CHUNK)).for_each(
-                |(total, adjoint)| match write {
-                    Write::Replace => total.copy_from_slice(adjoint),
-                    Write::Add => crate::parallel::add(total, adjoint),
-                },
-            );
+            region(even(adjoint.len().div_ceil(CHUNK)), || {
+                total.par_chunks_mut(CHUNK).zip(adjoint.par_chunks(CHUNK)).for_each(
+                    |(total, adjoint)| match write {
+                        Write::Replace => total.copy_from_slice(adjoint),
+                        Write::Add => crate::parallel::add(total, adjoint),
+                    },
+                );
+            });
             Ok(())
         })
     }

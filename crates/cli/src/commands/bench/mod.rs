@@ -2,6 +2,7 @@
 //! kernels.
 
 pub(crate) mod attention;
+mod cores;
 pub(crate) mod decode;
 pub(crate) mod kernels;
 pub(crate) mod train;

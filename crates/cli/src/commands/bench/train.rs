@@ -7,10 +7,11 @@ use anyhow::{Context, Result, bail};
 use candle_core::DType;
 use safetensors::SafeTensors;
 use taper_model::{Batch, ModelConfig, Sequences, Transformer};
-use taper_ops::profile::{self, Profile};
+use taper_ops::profile::{self, Prediction, Profile};
 use taper_ops::{Kernel, Products};
 use taper_trainer::{OptimizerConfig, TrainingConfig};
 
+use super::cores;
 use crate::arguments::{BenchTrain, Preset};
 use crate::text::print_line;
 use taper_run::checks::cost::bytes;
@@ -26,6 +27,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     if arguments.steps == 0 {
         bail!("--steps 0: there is nothing to measure");
     }
+    cores::check(&arguments.cores)?;
     taper_ops::allocator::keep_freed_pages();
     let batches = read_batches(&arguments.batches, arguments.vocab)?;
     let device = device::open(&arguments.device)?;
@@ -54,6 +56,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     for index in 0..arguments.warmup {
         step(index)?;
     }
+    cores::start(&arguments.cores);
     profile::start();
     let start = Instant::now();
     let (mut loss, mut tokens) = (0.0, 0);
@@ -71,6 +74,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         loss,
         tokens,
         profile: profile::stop(),
+        regions: profile::predicted(),
         parameters: model.parameters().len(),
         dtype,
         kernel,
@@ -89,6 +93,8 @@ struct Report {
     /// Target tokens of all steps.
     tokens: u64,
     profile: Profile,
+    /// The parallel regions, where numbers of cores are asked for.
+    regions: Prediction,
     parameters: usize,
     /// What was computed in, also where that was left open.
     dtype: DType,
@@ -120,6 +126,7 @@ impl Report {
             "peak_memory_mib": memory::peak().map(|bytes| bytes >> 20),
             "last_loss": round(self.loss, 6),
             "time": shares,
+            "cores": self.cores(arguments).json(),
         })
     }
 
@@ -148,7 +155,17 @@ impl Report {
         for (name, share) in self.shares() {
             print_line(&format!("  {name:<16} {:>5.1} %", 100.0 * share))?;
         }
-        Ok(())
+        self.cores(arguments).print()
+    }
+
+    fn cores<'a>(&'a self, arguments: &'a BenchTrain) -> cores::Table<'a> {
+        cores::Table {
+            cores: &arguments.cores,
+            profile: &self.profile,
+            regions: &self.regions,
+            seconds: self.seconds,
+            steps: arguments.steps,
+        }
     }
 
     /// Each operation's share of the time, and of what is between them.
@@ -163,7 +180,7 @@ impl Report {
     }
 }
 
-fn round(value: f64, digits: i32) -> f64 {
+pub(super) fn round(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor
 }

@@ -7,6 +7,7 @@ use crate::float::Float;
 use crate::nn::dropout::mask_rows;
 use crate::parallel::{combined, multiply};
 use crate::products::{Matrix, Products, Threads, product, raw_product};
+use crate::profile::{longest_of, region};
 use crate::shared::{Shared, Write};
 use crate::spec::{Sight, mask_index};
 use rayon::prelude::*;
@@ -14,6 +15,9 @@ use rayon::prelude::*;
 /// Pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with heads of 32
 /// and of 64.
 const ROUNDED: usize = 48 * 48;
+
+/// Sequences that one task attends to at most.
+const SOME: usize = 4;
 
 impl Layout {
     /// `softmax(scale · Q Kᵀ + biases) V` of each sequence and head, and the softmax's results
@@ -92,11 +96,14 @@ impl Layout {
                 };
             }
         };
-        let spans = self.spans.par_iter().with_max_len(4);
-        spans.for_each_init(Vec::new, |dropped, span| {
-            if !span.is_long() {
-                one_sequence(dropped, span, out, weights);
-            }
+        let sizes = || self.spans.chunks(SOME).map(|some| some.iter().map(pairs).sum());
+        region(longest_of(sizes), || {
+            let spans = self.spans.par_iter().with_max_len(SOME);
+            spans.for_each_init(Vec::new, |dropped, span| {
+                if !span.is_long() {
+                    one_sequence(dropped, span, out, weights);
+                }
+            });
         });
     }
 
@@ -134,118 +141,115 @@ impl Layout {
         let bias_shape = bias.map(|(bias, size, row)| (bias.len(), size, row));
         // A group has a sum of its own for the bias.
         let group = self.spans.len().div_ceil(if bias.is_some() { 16 } else { 64 }).max(1);
-        let partial: Vec<Vec<T>> = self
-            .spans
-            .par_chunks(group)
-            .with_max_len(1)
-            .map(|spans| {
-                let mut bias_sum = vec![T::default(); bias_shape.map_or(0, |(count, ..)| count)];
-                let (mut mask, mut probs, mut scores) = (Vec::new(), Vec::new(), Vec::new());
-                for span in spans.iter().filter(|span| !span.is_long()) {
-                    let (tq, tk) = (span.queries, span.keys);
-                    if tq == 0 || tk == 0 {
-                        if write == Write::Replace {
-                            at[QUERY].clear(to[QUERY], span.query, tq, width);
-                            at[KEY].clear(to[KEY], span.key, tk, width);
-                            at[VALUE].clear(to[VALUE], span.key, tk, width);
-                        }
-                        continue;
+        let of_group = |spans: &[Span]| {
+            let mut bias_sum = vec![T::default(); bias_shape.map_or(0, |(count, ..)| count)];
+            let (mut mask, mut probs, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+            for span in spans.iter().filter(|span| !span.is_long()) {
+                let (tq, tk) = (span.queries, span.keys);
+                if tq == 0 || tk == 0 {
+                    if write == Write::Replace {
+                        at[QUERY].clear(to[QUERY], span.query, tq, width);
+                        at[KEY].clear(to[KEY], span.key, tk, width);
+                        at[VALUE].clear(to[VALUE], span.key, tk, width);
                     }
-                    let (square, how) = (Matrix::rows(tk), self.how(span));
-                    for head in 0..heads {
-                        let head_at = |part: usize| {
-                            at[part].head(
-                                if part == QUERY { span.query } else { span.key },
-                                head,
-                                dh,
-                            )
-                        };
-                        let of = |part: usize| (values[part], head_at(part));
-                        let to = |part: usize| (to[part], head_at(part));
-                        let weights = &saved
-                            [span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
-                        let grad_at = Matrix::rows(width).at(span.query * width + head * dh);
-                        let mask = self
-                            .spec
-                            .dropout
-                            .is_active()
-                            .then(|| &*self.mask(&mut mask, span, head));
-                        let used: &[T] = match mask {
-                            Some(mask) => {
-                                let used = room(&mut probs, tq * tk);
-                                used.copy_from_slice(mask);
-                                multiply(used, weights);
-                                used
-                            }
-                            None => weights,
-                        };
-                        // SAFETY: here and below: sequences have disjoint rows, and each is handled
-                        // by one task.
-                        unsafe {
-                            raw_product(
-                                (tk, tq, dh),
-                                (used, square.transposed()),
-                                (grad, grad_at),
-                                to(VALUE),
-                                write,
-                                how,
-                                None,
-                            )
-                        };
-                        let scores = room(&mut scores, tq * tk);
-                        let (value, value_at) = of(VALUE);
-                        product(
-                            (tq, dh, tk),
+                    continue;
+                }
+                let (square, how) = (Matrix::rows(tk), self.how(span));
+                for head in 0..heads {
+                    let head_at = |part: usize| {
+                        at[part].head(if part == QUERY { span.query } else { span.key }, head, dh)
+                    };
+                    let of = |part: usize| (values[part], head_at(part));
+                    let to = |part: usize| (to[part], head_at(part));
+                    let weights =
+                        &saved[span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
+                    let grad_at = Matrix::rows(width).at(span.query * width + head * dh);
+                    let mask =
+                        self.spec.dropout.is_active().then(|| &*self.mask(&mut mask, span, head));
+                    let used: &[T] = match mask {
+                        Some(mask) => {
+                            let used = room(&mut probs, tq * tk);
+                            used.copy_from_slice(mask);
+                            multiply(used, weights);
+                            used
+                        }
+                        None => weights,
+                    };
+                    // SAFETY: here and below: sequences have disjoint rows, and each is handled
+                    // by one task.
+                    unsafe {
+                        raw_product(
+                            (tk, tq, dh),
+                            (used, square.transposed()),
                             (grad, grad_at),
-                            (value, value_at.transposed()),
-                            (scores, square),
-                            Write::Replace,
+                            to(VALUE),
+                            write,
                             how,
+                            None,
+                        )
+                    };
+                    let scores = room(&mut scores, tq * tk);
+                    let (value, value_at) = of(VALUE);
+                    product(
+                        (tq, dh, tk),
+                        (grad, grad_at),
+                        (value, value_at.transposed()),
+                        (scores, square),
+                        Write::Replace,
+                        how,
+                    );
+                    if let Some(mask) = mask {
+                        multiply(scores, mask);
+                    }
+                    // The adjoint of the biased scores; that of the products is `scale` times
+                    // it.
+                    if let Some((_, size, bias_row)) = bias_shape {
+                        softmax_backward(weights, scores, tk, T::of(1.0));
+                        for (i, row) in scores.chunks_exact(tk).enumerate() {
+                            let start = head * size + i * bias_row;
+                            crate::parallel::add(&mut bias_sum[start..start + tk], row);
+                        }
+                        let scale = self.scale::<T>();
+                        scores.iter_mut().for_each(|score| *score *= scale);
+                    } else {
+                        softmax_backward(weights, scores, tk, self.scale());
+                    }
+                    // SAFETY: as above.
+                    unsafe {
+                        raw_product(
+                            (tq, tk, dh),
+                            (scores, square),
+                            of(KEY),
+                            to(QUERY),
+                            write,
+                            how,
+                            None,
                         );
-                        if let Some(mask) = mask {
-                            multiply(scores, mask);
-                        }
-                        // The adjoint of the biased scores; that of the products is `scale` times
-                        // it.
-                        if let Some((_, size, bias_row)) = bias_shape {
-                            softmax_backward(weights, scores, tk, T::of(1.0));
-                            for (i, row) in scores.chunks_exact(tk).enumerate() {
-                                let start = head * size + i * bias_row;
-                                crate::parallel::add(&mut bias_sum[start..start + tk], row);
-                            }
-                            let scale = self.scale::<T>();
-                            scores.iter_mut().for_each(|score| *score *= scale);
-                        } else {
-                            softmax_backward(weights, scores, tk, self.scale());
-                        }
-                        // SAFETY: as above.
-                        unsafe {
-                            raw_product(
-                                (tq, tk, dh),
-                                (scores, square),
-                                of(KEY),
-                                to(QUERY),
-                                write,
-                                how,
-                                None,
-                            );
-                            raw_product(
-                                (tk, tq, dh),
-                                (scores, square.transposed()),
-                                of(QUERY),
-                                to(KEY),
-                                write,
-                                how,
-                                None,
-                            );
-                        }
+                        raw_product(
+                            (tk, tq, dh),
+                            (scores, square.transposed()),
+                            of(QUERY),
+                            to(KEY),
+                            write,
+                            how,
+                            None,
+                        );
                     }
                 }
-                bias_sum
-            })
-            .collect();
+            }
+            bias_sum
+        };
+        let sizes = || self.spans.chunks(group).map(|some| some.iter().map(pairs).sum());
+        let partial: Vec<Vec<T>> = region(longest_of(sizes), || {
+            self.spans.par_chunks(group).with_max_len(1).map(of_group).collect()
+        });
         bias_shape.map(|(count, ..)| combined(partial, count))
     }
+}
+
+/// What a sequence costs, in relation to others.
+fn pairs(span: &Span) -> usize {
+    if span.is_long() { 0 } else { span.queries * span.keys }
 }
 
 /// Takes the scores of what a query does not see out of its softmax.

@@ -9,6 +9,7 @@ use super::{BLOCK, STEP, chunks, rows, terms};
 use crate::float::Float;
 use crate::parallel::add;
 use crate::products::{Matrix, PANEL};
+use crate::profile::{even, region};
 use crate::shared::{Shared, Write};
 use crate::spec::Sight;
 use crate::sums::blocked_sum;
@@ -76,11 +77,14 @@ pub(super) unsafe fn run<P: TileProducts>(
 ) {
     let heads = layout.spec.heads;
     let spans: Vec<&Span> = layout.long_spans().collect();
-    let ready: Vec<Ready<'_, P>> = (0..spans.len() * heads)
-        .into_par_iter()
-        .with_max_len(1)
-        .map(|i| prepare(products, layout, operands, adjoint, spans[i / heads], i % heads))
-        .collect();
+    let pairs = spans.len() * heads;
+    let ready: Vec<Ready<'_, P>> = region(even(pairs), || {
+        (0..pairs)
+            .into_par_iter()
+            .with_max_len(1)
+            .map(|i| prepare(products, layout, operands, adjoint, spans[i / heads], i % heads))
+            .collect()
+    });
     let most = spans.iter().map(|span| chunks(span.keys)).max().unwrap_or(0);
     let groups = if to.bias.is_some() { 1 } else { spans.len() };
     let tasks: Vec<Task> = (0..groups * heads * most)
@@ -102,25 +106,24 @@ pub(super) unsafe fn run<P: TileProducts>(
     };
     // The gradients of the queries, from each chunk of each head of each sequence.
     let mut parts: Vec<Vec<Vec<P::Value>>> = Vec::new();
-    tasks
-        .par_iter()
-        .with_max_len(1)
-        .map_init(worker, |worker, task| {
-            let of_sequence = |sequence: usize| {
-                let (span, ready) = (spans[sequence], &ready[sequence * heads + task.head]);
-                let pass = Pass { products, layout, operands, to, span, head: task.head, ready };
-                // SAFETY: a task has keys of its own in the columns of its head, in all sequences
-                // that share a bias.
-                unsafe { pass.keys_of_chunk(worker, task.chunk) }
-            };
-            task.sequences.clone().map(of_sequence).collect()
-        })
-        .collect_into_vec(&mut parts);
+    let one_task = |worker: &mut Worker<P>, task: &Task| {
+        let of_sequence = |sequence: usize| {
+            let (span, ready) = (spans[sequence], &ready[sequence * heads + task.head]);
+            let pass = Pass { products, layout, operands, to, span, head: task.head, ready };
+            // SAFETY: a task has keys of its own in the columns of its head, in all sequences
+            // that share a bias.
+            unsafe { pass.keys_of_chunk(worker, task.chunk) }
+        };
+        task.sequences.clone().map(of_sequence).collect()
+    };
+    region(even(tasks.len()), || {
+        tasks.par_iter().with_max_len(1).map_init(worker, one_task).collect_into_vec(&mut parts);
+    });
     let part = |sequence: usize, head: usize, chunk: usize| {
         let (group, within) = if groups == 1 { (0, sequence) } else { (sequence, 0) };
         &parts[(group * heads + head) * most + chunk][within]
     };
-    (0..spans.len() * heads).into_par_iter().with_max_len(1).for_each(|i| {
+    let combine = |i: usize| {
         let (sequence, head) = (i / heads, i % heads);
         let (span, dh) = (spans[sequence], layout.head_width);
         for query in 0..span.queries {
@@ -133,7 +136,8 @@ pub(super) unsafe fn run<P: TileProducts>(
             // SAFETY: each head of each sequence has elements of its own.
             unsafe { to.put(QUERY, at, span.query + query, head, &sum) };
         }
-    });
+    };
+    region(even(pairs), || (0..pairs).into_par_iter().with_max_len(1).for_each(combine));
 }
 
 fn prepare<'a, P: TileProducts>(

@@ -8,6 +8,7 @@ use super::products::{Tile, TileProducts, stride};
 use super::{BLOCK, STEP, rows, terms};
 use crate::float::Float;
 use crate::products::{Matrix, PANEL};
+use crate::profile::{even, longest_of, region};
 use crate::shared::{Shared, Write};
 use crate::spec::Sight;
 use rayon::prelude::*;
@@ -51,15 +52,15 @@ pub(super) unsafe fn run<P: TileProducts>(
     let heads = layout.spec.heads;
     let long: Vec<(&Span, usize)> =
         layout.long_spans().flat_map(|span| (0..heads).map(move |head| (span, head))).collect();
-    let ready: Vec<Ready<'_, P>> = long
-        .par_iter()
-        .with_max_len(1)
-        .map(|(span, head)| {
-            let keys = |part| rows(operands, part, layout, (span, *head), 0..span.keys);
-            let (key, value) = (products.left(keys(KEY)), products.summed(keys(VALUE)));
-            Ready { key, value, sight: Sight::new(&layout.spec, *head, span.keys) }
-        })
-        .collect();
+    let prepare = |(span, head): &(&Span, usize)| {
+        let keys = |part| rows(operands, part, layout, (span, *head), 0..span.keys);
+        let (key, value) = (products.left(keys(KEY)), products.summed(keys(VALUE)));
+        Ready { key, value, sight: Sight::new(&layout.spec, *head, span.keys) }
+    };
+    let ready: Vec<Ready<'_, P>> =
+        region(longest_of(|| long.iter().map(|(span, _)| span.keys)), || {
+            long.par_iter().with_max_len(1).map(prepare).collect()
+        });
     let tasks: Vec<Task<'_>> = long
         .iter()
         .enumerate()
@@ -75,10 +76,13 @@ pub(super) unsafe fn run<P: TileProducts>(
         tile: Tile::new(STEP),
         sums: vec![P::Value::default(); BLOCK * stride(layout.head_width)],
     };
-    tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, task| {
+    let one_task = |worker: &mut Worker<P>, task: &Task<'_>| {
         let statistics = attend(products, layout, operands, worker, task, &ready[task.keys]);
         // SAFETY: a task has rows of its own in the columns of its head, by the caller's promise.
         unsafe { finish(layout, worker, task, &statistics, out, log_sums) };
+    };
+    region(even(tasks.len()), || {
+        tasks.par_iter().with_max_len(1).for_each_init(worker, one_task);
     });
 }
 

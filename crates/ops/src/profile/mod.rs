@@ -2,6 +2,11 @@
 //!
 //! Off unless [`start`] was called, and then one clock reading at each end of an operation.
 
+mod regions;
+
+pub use regions::{Prediction, Regions, predict, predicted};
+pub(crate) use regions::{even, longest_of, region};
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,7 +49,7 @@ pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
         return work();
     }
     let start = Instant::now();
-    let result = work();
+    let result = regions::within(name, work);
     if let Ok(mut times) = TIMES.lock() {
         *times.entry(name).or_default() += start.elapsed();
     }

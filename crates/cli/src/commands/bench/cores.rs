@@ -1,0 +1,156 @@
+//! What more cores would give a training step: a model, from what one thread takes.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use taper_ops::profile::{self, Prediction, Profile, Regions};
+
+use crate::text::print_line;
+
+/// What it takes for threads that are awake to be handed tasks and to wait for the last one: an
+/// empty loop took 2 to 4 µs on two cores.
+const MEETING: Duration = Duration::from_micros(4);
+
+/// Refuses to predict from what several threads take.
+///
+/// # Errors
+/// When numbers of cores are given, and the pool has more than one thread.
+pub(super) fn check(cores: &[NonZeroUsize]) -> Result<()> {
+    let threads = rayon::current_num_threads();
+    if !cores.is_empty() && threads != 1 {
+        bail!(
+            "--cores predicts from the time on one thread, and there are {threads}: add --threads 1"
+        );
+    }
+    Ok(())
+}
+
+/// Starts to measure, if there is anything to predict.
+pub(super) fn start(cores: &[NonZeroUsize]) {
+    if !cores.is_empty() {
+        profile::predict(&cores.iter().map(|cores| cores.get()).collect::<Vec<_>>());
+    }
+}
+
+/// The time of a step, by operation, on each number of cores.
+pub(super) struct Table<'a> {
+    pub(super) cores: &'a [NonZeroUsize],
+    pub(super) profile: &'a Profile,
+    pub(super) regions: &'a Prediction,
+    /// Of all steps.
+    pub(super) seconds: f64,
+    pub(super) steps: usize,
+}
+
+/// One operation, in all steps.
+struct Row<'a> {
+    name: &'static str,
+    seconds: f64,
+    regions: Option<&'a Regions>,
+}
+
+impl Row<'_> {
+    /// What no second thread takes part in.
+    fn serial(&self) -> f64 {
+        let parallel = self.regions.map_or(0.0, |regions| regions.time.as_secs_f64());
+        (self.seconds - parallel).max(0.0)
+    }
+
+    /// The time on the given one of the numbers of cores.
+    fn on(&self, index: usize, cores: usize) -> f64 {
+        let Some(regions) = self.regions else { return self.seconds };
+        let meetings = if cores == 1 { 0.0 } else { regions.count as f64 };
+        self.serial()
+            + regions.predicted.get(index).map_or(0.0, Duration::as_secs_f64)
+            + meetings * MEETING.as_secs_f64()
+    }
+}
+
+impl Table<'_> {
+    fn rows(&self) -> Vec<Row<'_>> {
+        let regions: BTreeMap<_, _> =
+            self.regions.iter().map(|(name, found)| (*name, found)).collect();
+        let known: f64 = self.profile.times.iter().map(|(_, time)| time.as_secs_f64()).sum();
+        let between = ("other", (self.seconds - known).max(0.0));
+        self.profile
+            .times
+            .iter()
+            .map(|(name, time)| (*name, time.as_secs_f64()))
+            .chain([between])
+            .map(|(name, seconds)| Row { name, seconds, regions: regions.get(name).copied() })
+            .collect()
+    }
+
+    /// How well the cores are used: the time on one, over the time on all of them together.
+    fn efficiencies(&self) -> Vec<(usize, f64, f64)> {
+        let rows = self.rows();
+        self.cores
+            .iter()
+            .enumerate()
+            .map(|(index, cores)| {
+                let seconds: f64 = rows.iter().map(|row| row.on(index, cores.get())).sum();
+                (cores.get(), seconds, self.seconds / seconds / cores.get() as f64)
+            })
+            .collect()
+    }
+
+    pub(super) fn json(&self) -> serde_json::Value {
+        let steps = self.steps as f64;
+        self.efficiencies()
+            .into_iter()
+            .map(|(cores, seconds, efficiency)| {
+                serde_json::json!({
+                    "cores": cores,
+                    "s_per_step": super::train::round(seconds / steps, 6),
+                    "efficiency": super::train::round(efficiency, 4),
+                })
+            })
+            .collect()
+    }
+
+    pub(super) fn print(&self) -> Result<()> {
+        if self.cores.is_empty() {
+            return Ok(());
+        }
+        let milliseconds = |seconds: f64| 1e3 * seconds / self.steps as f64;
+        let names: String =
+            self.cores.iter().map(|cores| format!("{:>10}", format!("{cores} cores"))).collect();
+        print_line("")?;
+        print_line(&format!("ms a step         regions   1 core    serial{names}"))?;
+        for row in self.rows() {
+            let count = row.regions.map_or(0, |regions| regions.count);
+            let predicted: String = self
+                .cores
+                .iter()
+                .enumerate()
+                .map(|(index, cores)| format!("{:>10.3}", milliseconds(row.on(index, cores.get()))))
+                .collect();
+            print_line(&format!(
+                "  {:<16}{:>7.1}{:>9.2}{:>10.3}{predicted}",
+                row.name,
+                count as f64 / self.steps as f64,
+                milliseconds(row.seconds),
+                milliseconds(row.serial()),
+            ))?;
+        }
+        let of_all: String = self
+            .efficiencies()
+            .iter()
+            .map(|(_, seconds, _)| format!("{:>10.3}", milliseconds(*seconds)))
+            .collect();
+        let used: String = self
+            .efficiencies()
+            .iter()
+            .map(|(.., used)| format!("{:>8.1} %", 100.0 * used))
+            .collect();
+        print_line(&format!(
+            "  {:<23}{:>9.2}{:>10}{of_all}",
+            "all",
+            milliseconds(self.seconds),
+            ""
+        ))?;
+        print_line(&format!("  {:<42}{used}", "efficiency"))
+    }
+}
