@@ -134,8 +134,11 @@ fn look_up<T: Float>(
     }
 }
 
-/// Columns of a table that one task adds to.
-const COLUMNS: usize = 64;
+/// Columns of a table that one task adds to: as many as there are for each thread, in whole cache
+/// lines, but not so many that a row does not stay in the nearest cache.
+fn columns_of_a_task(width: usize, threads: usize) -> usize {
+    width.div_ceil(threads).next_multiple_of(16).min(64)
+}
 
 /// Adds each row of the adjoint, scaled, to its row of the table, in the order of the tokens.
 fn scatter<T: Float>(
@@ -152,8 +155,10 @@ fn scatter<T: Float>(
         });
     }
     let shared = Shared::new(out);
+    let longest = |threads| even(width.div_ceil(columns_of_a_task(width, threads)))(threads);
+    let count = columns_of_a_task(width, rayon::current_num_threads());
     let some_columns = |task: usize| {
-        let columns = task * COLUMNS..((task + 1) * COLUMNS).min(width);
+        let columns = task * count..((task + 1) * count).min(width);
         for (row, adjoint) in rows.iter().zip(adjoint.chunks_exact(width)) {
             let start = *row as usize * width;
             // SAFETY: each task has its own columns, and `out` outlives the loop.
@@ -163,7 +168,7 @@ fn scatter<T: Float>(
             }
         }
     };
-    let tasks = width.div_ceil(COLUMNS);
-    region(even(tasks), || (0..tasks).into_par_iter().for_each(some_columns));
+    let tasks = width.div_ceil(count);
+    region(longest, || (0..tasks).into_par_iter().for_each(some_columns));
     Ok(())
 }

@@ -202,7 +202,8 @@ impl Pieces {
 
 /// A product with few results and a long summed dimension, as gradients of weights are: tasks take
 /// a stretch of that dimension each, so that none packs what another reads. The stretches depend on
-/// the shape alone, and their sums are added in order.
+/// the shape alone, and their sums are added in order. Where there are more threads than stretches,
+/// the columns of a stretch are shared too, and each task packs its rows.
 ///
 /// # Safety
 /// As [`product`].
@@ -212,27 +213,34 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     let count = left.depth.div_ceil(stretch);
     let mut sums = Vec::with_capacity(count * rows * columns);
     let parts = Shared::spare(&mut sums, count * rows * columns);
-    let one_stretch = |index: usize| {
-        let start = index * stretch;
+    let groups = |threads: usize| match threads {
+        0..=STRETCHES => 1,
+        _ => (2 * threads).div_ceil(count).min(right.panels()),
+    };
+    let longest = |threads| even(count * groups(threads))(threads);
+    let groups = groups(rayon::current_num_threads());
+    let one_piece = |piece: usize| {
+        let (index, group) = (piece / groups, piece % groups);
+        let (start, panels) = (index * stretch, share(right.panels(), group, groups));
         let to = Destination {
             values: parts,
-            offset: index * rows * columns,
+            offset: index * rows * columns + panels.start * PANEL,
             stride: columns,
             write: Write::Replace,
         };
-        // SAFETY: each task has its own part of the room.
+        // SAFETY: each task has its own columns of its own part of the room.
         unsafe {
             product(
                 &left.stretch(start, stretch),
-                &right.stretch(start, stretch),
+                &right.stretch(start, stretch).narrow(&panels),
                 to,
                 (packing, Threads::One),
                 None,
             )
         };
     };
-    region(even(count), || {
-        (0..count).into_par_iter().with_max_len(1).for_each(one_stretch);
+    region(longest, || {
+        (0..count * groups).into_par_iter().with_max_len(1).for_each(one_piece);
     });
     // SAFETY: the tasks have written all of them.
     unsafe { sums.set_len(count * rows * columns) };

@@ -2,6 +2,7 @@
 //! dimension in steps.
 
 use super::Matrix;
+use std::ops::Range;
 
 /// Rows or columns of a panel.
 pub(crate) const PANEL: usize = 32;
@@ -88,6 +89,13 @@ impl<'a> Operand<'a> {
             depth: depth.min(self.depth - start),
             ..*self
         }
+    }
+
+    /// Some panels of it.
+    pub(super) fn narrow(&self, panels: &Range<usize>) -> Self {
+        let first = (panels.start * PANEL).min(self.count);
+        let end = (panels.end * PANEL).min(self.count);
+        Self { offset: self.offset + first * self.outer, count: end - first, ..*self }
     }
 
     pub(super) fn panels(&self) -> usize {

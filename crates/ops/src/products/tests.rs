@@ -156,7 +156,7 @@ fn results_depend_on_their_operands_alone() {
                 pool.install(|| run((m, k, n), (&a, a_at), (&b, b_at), &start, Write::Add, how))
             };
             let one = with(1);
-            for threads in [2, 3, 8] {
+            for threads in [2, 3, 8, 16] {
                 assert!(one == with(threads), "{m}×{k}×{n} {products:?} {kernel:?}: {threads}");
             }
             if kernel == Kernel::Gemm {

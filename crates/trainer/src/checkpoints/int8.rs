@@ -81,7 +81,7 @@ impl Rounded {
     /// The directory cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
         let encode = |_: &Path| self.encode();
-        checkpoints::write_encoded(directory, &self.state, [(MODEL_FILE, encode)].into_iter())
+        super::checkpoint::write_encoded(directory, &self.state, [(MODEL_FILE, encode)].into_iter())
     }
 
     /// The bytes of the safetensors file, which has f32 before int8, and so scales before values.

@@ -13,6 +13,7 @@
 //! of it.
 
 mod average;
+mod checkpoint;
 mod files;
 mod int8;
 mod retention;
@@ -24,17 +25,17 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use candle_core::Tensor;
 use serde_json::{Map, Value};
 use taper_model::Model;
-use taper_ops::{Parameter, ParameterStore};
 
 use self::files::failed;
 use self::retention::{Candidate, to_delete};
-use self::tensors::{Named, Reader};
+use self::tensors::Named;
 use crate::{CheckpointError, Metric};
 
 pub use average::{Averaged, average};
+pub(crate) use checkpoint::{check_tokenizer, open_tensors, replace_state, set_weights, write};
+pub use checkpoint::{load_model, read_state};
 pub(crate) use int8::require_float;
 pub use int8::{Rounded, round_to_int8};
 pub(crate) use state::exact;
@@ -375,159 +376,4 @@ pub fn checkpoint_name(step: u64) -> String {
 
 fn step_of(name: &str) -> Option<u64> {
     name.strip_prefix("step-")?.parse().ok()
-}
-
-/// Writes a checkpoint directory with these files of tensors and the state.
-pub(crate) fn write(
-    path: &Path,
-    state: &State,
-    contents: &[(&str, &[Named])],
-) -> Result<(), CheckpointError> {
-    write_encoded(
-        path,
-        state,
-        contents
-            .iter()
-            .map(|&(name, tensors)| (name, move |file: &Path| tensors::encode(file, tensors))),
-    )
-}
-
-/// As [`write`], with files of bytes that are made one after the other.
-fn write_encoded<'a, F>(
-    path: &Path,
-    state: &State,
-    contents: impl Iterator<Item = (&'a str, F)>,
-) -> Result<(), CheckpointError>
-where
-    F: FnOnce(&Path) -> Result<Vec<u8>, CheckpointError>,
-{
-    let mut state = State { format_version: state.format(), ..state.clone() };
-    state.files.clear();
-    files::commit_directory(path, |directory| {
-        for (name, encode) in contents {
-            let file = directory.join(name);
-            let entry = files::write_synced(&file, &encode(&file)?)?;
-            state.files.insert(name.to_owned(), entry);
-        }
-        let file = directory.join(STATE_FILE);
-        state.checksum = checksum(&file, &state)?;
-        files::write_synced(&file, &encode_state(&file, &state)?).map(|_| ())
-    })
-}
-
-/// Writes the state of the checkpoint in the directory `path` anew; its other files stay.
-pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), CheckpointError> {
-    let file = path.join(STATE_FILE);
-    let mut state = State { format_version: state.format(), ..state.clone() };
-    state.checksum = checksum(&file, &state)?;
-    files::replace(&file, &encode_state(&file, &state)?)
-}
-
-/// Reads and verifies the state of a checkpoint.
-///
-/// # Errors
-/// It is missing, corrupt, or in a newer format.
-pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
-    #[derive(serde::Deserialize)]
-    struct Version {
-        format_version: u32,
-    }
-    let path = checkpoint.join(STATE_FILE);
-    let bytes = files::read(&path)?;
-    let corrupt = |error: serde_json::Error| CheckpointError::Corrupt {
-        path: path.clone(),
-        reason: error.to_string(),
-    };
-    // The version first: a newer format may have other fields.
-    let version: Version = serde_json::from_slice(&bytes).map_err(corrupt)?;
-    if version.format_version > INT8_FORMAT_VERSION {
-        return Err(CheckpointError::NewerFormat {
-            path,
-            found: version.format_version,
-            supported: INT8_FORMAT_VERSION,
-        });
-    }
-    let state: State = serde_json::from_slice(&bytes).map_err(corrupt)?;
-    if checksum(&path, &state)? != state.checksum {
-        let reason = "its content does not match its checksum".to_owned();
-        return Err(CheckpointError::Corrupt { path, reason });
-    }
-    Ok(state)
-}
-
-/// Loads the weights of a checkpoint into `model`, and returns its state.
-///
-/// # Errors
-/// A file is missing, truncated or corrupt; a tensor does not fit the model; `tokenizer_hash` is
-/// not that of the tokenizer the checkpoint was trained with. The model is then unchanged.
-pub fn load_model(
-    checkpoint: &Path,
-    model: &impl Model,
-    tokenizer_hash: &str,
-) -> Result<State, CheckpointError> {
-    let state = read_state(checkpoint)?;
-    check_tokenizer(checkpoint, &state, tokenizer_hash)?;
-    let path = checkpoint.join(MODEL_FILE);
-    let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
-    let set = |_, parameter: &Parameter, values| parameter.set(values).map_err(failed);
-    open_tensors(checkpoint, &state, MODEL_FILE)?.parameters(model.parameters(), &[""], set)?;
-    Ok(state)
-}
-
-/// Refuses a tokenizer that is not the checkpoint's.
-pub(crate) fn check_tokenizer(
-    checkpoint: &Path,
-    state: &State,
-    tokenizer_hash: &str,
-) -> Result<(), CheckpointError> {
-    let expected = &state.identity.tokenizer_hash;
-    if expected == tokenizer_hash {
-        return Ok(());
-    }
-    let path = checkpoint.join(STATE_FILE);
-    Err(CheckpointError::Tokenizer {
-        path,
-        expected: expected.clone(),
-        got: tokenizer_hash.to_owned(),
-    })
-}
-
-/// Sets the parameters from host values in the layout of the store.
-pub(crate) fn set_weights(
-    checkpoint: &Path,
-    store: &ParameterStore,
-    flat: Vec<f32>,
-) -> Result<(), CheckpointError> {
-    let count = flat.len();
-    Tensor::from_vec(flat, count, store.device())
-        .and_then(|flat| store.set_flat(&flat))
-        .map_err(|source| CheckpointError::Tensor { path: checkpoint.join(MODEL_FILE), source })
-}
-
-/// One verified file of a checkpoint.
-pub(crate) fn open_tensors(
-    checkpoint: &Path,
-    state: &State,
-    name: &str,
-) -> Result<Reader, CheckpointError> {
-    let path = checkpoint.join(name);
-    let entry =
-        state.files.get(name).ok_or_else(|| CheckpointError::Missing { path: path.clone() })?;
-    Reader::new(&path, files::open_verified(&path, entry)?)
-}
-
-fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> {
-    let mut bytes = serde_json::to_vec_pretty(state).map_err(|error| CheckpointError::Corrupt {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })?;
-    bytes.push(b'\n');
-    Ok(bytes)
-}
-
-/// The hash of a state with its checksum left empty; numbers come back to the bit, so it can be
-/// recomputed.
-fn checksum(path: &Path, state: &State) -> Result<String, CheckpointError> {
-    let bare = State { checksum: String::new(), ..state.clone() };
-    Ok(files::sha256(&encode_state(path, &bare)?))
 }

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use taper_ops::profile::{self, Prediction, Profile, Regions};
+use taper_ops::threads;
 
 use crate::text::print_line;
-
-/// What it takes for threads that are awake to be handed tasks and to wait for the last one: an
-/// empty loop took 2 to 4 µs on two cores.
-const MEETING: Duration = Duration::from_micros(4);
 
 /// Refuses to predict from what several threads take.
 ///
@@ -42,6 +39,28 @@ pub(super) struct Table<'a> {
     /// Of all steps.
     pub(super) seconds: f64,
     pub(super) steps: usize,
+    /// Seconds that threads take to begin and end a region.
+    pub(super) meeting: f64,
+}
+
+/// What it takes, in seconds, for the threads of this machine, all awake, to be handed a task each
+/// that does nothing and to wait for the last one: a median.
+pub(super) fn meeting() -> f64 {
+    const LOOPS: u32 = 1000;
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build() else { return 0.0 };
+    let mut rounds: Vec<f64> = pool.install(|| {
+        threads::in_waking_pool(|| {
+            let round = |_| {
+                let start = Instant::now();
+                (0..LOOPS).for_each(|_| drop(rayon::broadcast(|_| ())));
+                start.elapsed().as_secs_f64() / f64::from(LOOPS)
+            };
+            (0..9).map(round).collect()
+        })
+    });
+    rounds.sort_by(f64::total_cmp);
+    rounds[rounds.len() / 2]
 }
 
 /// One operation, in all steps.
@@ -58,13 +77,14 @@ impl Row<'_> {
         (self.seconds - parallel).max(0.0)
     }
 
-    /// The time on the given one of the numbers of cores.
-    fn on(&self, index: usize, cores: usize) -> f64 {
+    /// The time on the given one of the numbers of cores, where threads take `meeting` seconds to
+    /// begin and end a region.
+    fn on(&self, index: usize, cores: usize, meeting: f64) -> f64 {
         let Some(regions) = self.regions else { return self.seconds };
         let meetings = if cores == 1 { 0.0 } else { regions.count as f64 };
         self.serial()
             + regions.predicted.get(index).map_or(0.0, Duration::as_secs_f64)
-            + meetings * MEETING.as_secs_f64()
+            + meetings * meeting
     }
 }
 
@@ -90,7 +110,8 @@ impl Table<'_> {
             .iter()
             .enumerate()
             .map(|(index, cores)| {
-                let seconds: f64 = rows.iter().map(|row| row.on(index, cores.get())).sum();
+                let seconds: f64 =
+                    rows.iter().map(|row| row.on(index, cores.get(), self.meeting)).sum();
                 (cores.get(), seconds, self.seconds / seconds / cores.get() as f64)
             })
             .collect()
@@ -118,6 +139,11 @@ impl Table<'_> {
         let names: String =
             self.cores.iter().map(|cores| format!("{:>10}", format!("{cores} cores"))).collect();
         print_line("")?;
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        print_line(&format!(
+            "an empty region takes {:.1} µs on {threads} threads here, which each one is charged",
+            1e6 * self.meeting
+        ))?;
         print_line(&format!("ms a step         regions   1 core    serial{names}"))?;
         for row in self.rows() {
             let count = row.regions.map_or(0, |regions| regions.count);
@@ -125,7 +151,9 @@ impl Table<'_> {
                 .cores
                 .iter()
                 .enumerate()
-                .map(|(index, cores)| format!("{:>10.3}", milliseconds(row.on(index, cores.get()))))
+                .map(|(index, cores)| {
+                    format!("{:>10.3}", milliseconds(row.on(index, cores.get(), self.meeting)))
+                })
                 .collect();
             print_line(&format!(
                 "  {:<16}{:>7.1}{:>9.2}{:>10.3}{predicted}",

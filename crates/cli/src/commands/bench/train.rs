@@ -75,6 +75,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         tokens,
         profile: profile::stop(),
         regions: profile::predicted(),
+        meeting: if arguments.cores.is_empty() { 0.0 } else { cores::meeting() },
         parameters: model.parameters().len(),
         dtype,
         kernel,
@@ -95,6 +96,8 @@ struct Report {
     profile: Profile,
     /// The parallel regions, where numbers of cores are asked for.
     regions: Prediction,
+    /// Seconds that threads take to begin and end one, where that is asked for.
+    meeting: f64,
     parameters: usize,
     /// What was computed in, also where that was left open.
     dtype: DType,
@@ -165,6 +168,7 @@ impl Report {
             regions: &self.regions,
             seconds: self.seconds,
             steps: arguments.steps,
+            meeting: self.meeting,
         }
     }
 

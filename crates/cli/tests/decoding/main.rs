@@ -1,0 +1,48 @@
+//! The options of `translate` and `bench decode`, in the real binary on a small trained run.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod long_lines;
+mod options;
+mod streams;
+
+use common::{Workspace, stderr, stdout};
+use serde_json::Value;
+
+/// The JSON record of each line that `translate` prints for `input`.
+fn records(workspace: &Workspace, arguments: &[&str], input: &str) -> Vec<Value> {
+    let output = workspace
+        .run_with_input(&[&["translate", "run", "--json"], arguments].concat(), input.as_bytes());
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn best(record: &Value) -> &str {
+    record["translations"][0]["text"].as_str().expect("text")
+}
+
+/// One training serves all checks; it takes most of the time.
+#[test]
+fn decoding_options() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let input = "red cat sees\ntwo big dogs run here\n\nred cat sees\n";
+    options::greedy_sampling_and_seeds(&workspace, input);
+    options::prefixes_and_n_best(&workspace, input);
+    options::ensembles(&workspace, input);
+    long_lines::alignments(&workspace, input);
+    long_lines::overlong_lines(&workspace);
+    long_lines::lines_without_blanks(&workspace);
+    #[cfg(target_os = "linux")]
+    long_lines::alignments_of_long_lines_take_little_memory(&workspace);
+    options::bench(&workspace, input);
+    options::options_without_effect(&workspace, input);
+    options::evaluation_draws_as_translate(&workspace);
+    streams::marks_and_pipes(&workspace, input);
+    streams::endless(&workspace, input);
+    streams::windows(&workspace);
+    streams::one_line_at_a_time(&workspace, input);
+    streams::output_files(&workspace, input);
+    options::learned_positions(&workspace, input);
+}

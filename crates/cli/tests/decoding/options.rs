@@ -1,0 +1,314 @@
+//! What options of a search change, and which ones are refused.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::common::{Workspace, refused, stderr, stdout};
+use super::{best, records};
+
+pub(super) fn greedy_sampling_and_seeds(workspace: &Workspace, input: &str) {
+    let greedy = records(workspace, &["--beam", "1"], input);
+    assert_eq!(records(workspace, &["--top-k", "1"], input), greedy);
+    assert_eq!(records(workspace, &["--temperature", "1e-6"], input), greedy);
+    let drawn = records(workspace, &["--temperature", "2", "--seed", "7"], input);
+    // Scores may differ in their last digits, since products of other sizes round otherwise; draws
+    // may not.
+    let one_by_one = records(
+        workspace,
+        &["--temperature", "2", "--seed", "7", "--set", "decoding.batch_rows=1"],
+        input,
+    );
+    assert!(one_by_one.iter().map(best).eq(drawn.iter().map(best)), "{one_by_one:?} {drawn:?}");
+    assert_ne!(records(workspace, &["--temperature", "2", "--seed", "8"], input), drawn);
+    let refused = workspace.run_with_input(&["translate", "run", "--top-p", "0"], input.as_bytes());
+    common::refused(&refused, &["decoding.sampling.top_p = 0"]);
+    let single =
+        records(workspace, &["--no-repeat-ngram", "1", "--beam", "1", "--alignments"], input);
+    for record in single {
+        let tokens =
+            record["translations"][0]["alignment"]["target_tokens"].as_array().expect("tokens");
+        assert!(
+            tokens.iter().enumerate().all(|(place, token)| !tokens[..place].contains(token)),
+            "{record}"
+        );
+    }
+}
+
+pub(super) fn prefixes_and_n_best(workspace: &Workspace, input: &str) {
+    workspace.write("prefixes", "dog\n\nhere\nbig dogs\n");
+    let found = records(workspace, &["--prefix", "prefixes", "--n-best", "3"], input);
+    for (record, prefix) in found.iter().zip(["dog", "", "here", "big dogs"]) {
+        let translations = record["translations"].as_array().expect("translations");
+        assert!(
+            translations.iter().all(|one| one["text"].as_str().expect("text").starts_with(prefix)),
+            "{record}"
+        );
+        let scores: Vec<f64> =
+            translations.iter().map(|one| one["score"].as_f64().expect("score")).collect();
+        assert!(scores.is_sorted_by(|a, b| a >= b), "{record}");
+    }
+    // A blank is no word.
+    workspace.write("prefixes", "  dog \n \nhere \n\tbig dogs\t\n");
+    assert_eq!(records(workspace, &["--prefix", "prefixes", "--n-best", "3"], input), found);
+    let with_prefixes = ["translate", "run", "--prefix", "prefixes"];
+    let output = workspace.run_with_input(&["translate", "run", "--prefix", "-"], input.as_bytes());
+    refused(&output, &["--prefix -"]);
+    workspace.write("prefixes", "dog\n");
+    let output = workspace.run_with_input(&with_prefixes, input.as_bytes());
+    refused(&output, &["prefixes ends after line 1, but standard input has a line 2"]);
+    workspace.write("prefixes", "dog\n".repeat(6));
+    let output = workspace.run_with_input(&with_prefixes, input.as_bytes());
+    refused(&output, &["standard input ends after line 4, but prefixes has a line 5"]);
+    // What cannot be spelled would be left out without a word.
+    workspace.succeed(&[
+        "train",
+        "tiny.toml",
+        "--run",
+        "characters",
+        "--set",
+        "data.tokenizer.byte_fallback=false",
+    ]);
+    workspace.write("prefixes", "dog\n\n\u{6f22} dog\n\n");
+    let output = workspace
+        .run_with_input(&["translate", "characters", "--prefix", "prefixes"], input.as_bytes());
+    refused(&output, &["line 3", "prefix", "vocabulary cannot spell", "leave them out"]);
+    workspace.write("prefixes", "dog\n".repeat(6));
+    // Of files it is known before the model is loaded.
+    workspace.write("in.txt", input);
+    workspace.fail(
+        &["translate", "nowhere", "--prefix", "prefixes", "-i", "in.txt"],
+        &["prefixes has 6 lines, but in.txt has 4"],
+    );
+}
+
+pub(super) fn ensembles(workspace: &Workspace, input: &str) {
+    let alone = records(workspace, &["--checkpoint", "last"], input);
+    let last = std::fs::read_to_string(workspace.path("run/checkpoints/last")).expect("last");
+    let checkpoint = format!("run/checkpoints/{}", last.trim());
+    assert_eq!(
+        records(workspace, &["--checkpoint", "last", "--ensemble", &checkpoint], input),
+        alone
+    );
+    let first = "run/checkpoints/step-00000006";
+    assert_ne!(
+        records(workspace, &["--checkpoint", "last", "--ensemble", first, &checkpoint], input),
+        alone
+    );
+    // One that was trained in another type computes in that of the run.
+    workspace.succeed(&["train", "tiny.toml", "--run", "halves", "--set", "dtype=bf16"]);
+    let both = |dtype: &str| records(workspace, &["--ensemble", "halves", "--set", dtype], input);
+    assert_ne!(both("dtype=f32"), both("dtype=bf16"));
+    let as_run = workspace.run_with_input(&["translate", first], input.as_bytes());
+    refused(&as_run, &[first, "a checkpoint, not a run", "--checkpoint", "--from"]);
+
+    workspace.succeed(&[
+        "train",
+        "tiny.toml",
+        "--run",
+        "other",
+        "--set",
+        "data.tokenizer.vocabulary_size=290",
+    ]);
+    let refused =
+        workspace.run_with_input(&["translate", "run", "--ensemble", "other"], input.as_bytes());
+    common::refused(&refused, &["--ensemble other", "tokenizer"]);
+}
+
+pub(super) fn bench(workspace: &Workspace, input: &str) {
+    workspace.write("in.txt", input);
+    let shown = workspace.succeed(&[
+        "bench",
+        "decode",
+        "run",
+        "--input",
+        "in.txt",
+        "--beam",
+        "2",
+        "--threads",
+        "1",
+        "--repeats",
+        "2",
+        "--json",
+    ]);
+    let report: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(
+        (&report["sentences"], &report["threads"], &report["beam_size"]),
+        (&4.into(), &1.into(), &2.into())
+    );
+    assert_eq!(report["seconds"].as_array().expect("seconds").len(), 2);
+    let drawing = ["--repeats", "1", "--set", "decoding.sampling.temperature=0.7", "--json"];
+    let shown = workspace
+        .succeed(&[&["bench", "decode", "run", "--input", "in.txt"], &drawing[..]].concat());
+    let drawn: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(
+        (&drawn["beam_size"], &drawn["decoding"]["sampling"]["temperature"]),
+        (&Value::Null, &0.7.into())
+    );
+    for rate in ["sentences_per_second", "tokens_per_second", "first_translation_seconds"] {
+        assert!(report[rate].as_f64().expect(rate) > 0.0, "{report}");
+    }
+    // Overlong lines are translated in the parts in which `translate` does it.
+    let long = "red cat sees. two big dogs run here. red cat sees.\ndogs run\n";
+    workspace.write("long.txt", long);
+    let short = ["--set", "data.cleaning.max_tokens=8"];
+    let shown = workspace.succeed(
+        &[
+            &["bench", "decode", "run", "--input", "long.txt", "--repeats", "1", "--json"],
+            &short[..],
+        ]
+        .concat(),
+    );
+    let report: Value = serde_json::from_str(&shown).expect("JSON");
+    let tokens: u64 = records(workspace, &[&["--alignments"], &short[..]].concat(), long)
+        .iter()
+        .map(|record| {
+            let tokens = record["translations"][0]["alignment"]["target_tokens"]
+                .as_array()
+                .expect("tokens")
+                .len() as u64;
+            tokens + record["overlong"]["parts"].as_u64().unwrap_or(1)
+        })
+        .sum();
+    assert_eq!(report["tokens"], tokens);
+    workspace.write("empty.txt", "");
+    workspace.fail(&["bench", "decode", "run", "--input", "empty.txt"], &["empty.txt", "no line"]);
+}
+
+pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
+    for (arguments, name) in [
+        (&["--seed", "7"][..], "--seed"),
+        (&["--temperature", "0", "--sample"], "--sample"),
+        (&["--temperature", "0", "--top-k", "3"], "--top-k"),
+        (&["--top-p", "0.5", "--temperature", "0"], "--top-p"),
+        (&["--sample", "--beam", "3"], "--beam"),
+    ] {
+        let output = workspace
+            .run_with_input(&[&["translate", "run"], arguments].concat(), input.as_bytes());
+        refused(&output, &[name, "no effect where", "drawn"]);
+    }
+    let output = workspace
+        .run_with_input(&["translate", "run", "--sample", "--beam", "3"], input.as_bytes());
+    refused(&output, &["leave it out, or the options of drawing"]);
+    // A run may draw by its recipe.
+    assert_eq!(
+        records(workspace, &["--set", "decoding.sampling.temperature=2", "--seed", "7"], input)
+            .len(),
+        4
+    );
+    workspace.fail(
+        &["evaluate", "run", "--set", "decoding.sampling.temperature=2", "--beam", "3"],
+        &["--beam", "drawn"],
+    );
+    // What cannot be held is refused, and so is what would end in numbers that are none.
+    for (option, value) in [
+        ("--n-best", "18446744073709551615"),
+        ("--repetition-penalty", "1e-50"),
+        ("--repetition-penalty", "1e39"),
+    ] {
+        let output = workspace
+            .run_with_input(&["translate", "run", "--sample", option, value], input.as_bytes());
+        refused(&output, &["decoding."]);
+    }
+    // A split that is not there is told before the others are decoded.
+    workspace.fail(&["evaluate", "run", "--split", "test", "--split", "tset"], &["tset"]);
+}
+
+/// One line has one number, whichever command draws its translation.
+pub(super) fn evaluation_draws_as_translate(workspace: &Workspace) {
+    let drawing = ["--set", "decoding.sampling.temperature=0.7"];
+    let evaluated = |arguments: &[&str]| {
+        let shown = workspace.succeed(&[&["evaluate", "run", "--json"], arguments].concat());
+        let record: Value = serde_json::from_str(&shown).expect("JSON");
+        (record["results"][0]["chrf"]["score"].as_f64().expect("a score"), record)
+    };
+    // Of several draws the best counts.
+    for draws in ["decoding.n_best=1", "decoding.n_best=3"] {
+        let drawing = [&drawing[..], &["--set", draws]].concat();
+        let file = format!("{draws}.txt");
+        workspace.succeed(
+            &[&["translate", "run", "-i", "data/test.aa", "-o", &file], &drawing[..]].concat(),
+        );
+        let scored =
+            workspace.succeed(&["bleu", &file, "data/test.bb", "-m", "chrf", "-b", "-w", "10"]);
+        let (score, record) = evaluated(&drawing);
+        assert_eq!(format!("{score:.10}"), scored.trim(), "{draws}");
+        assert_ne!(
+            score,
+            evaluated(&[&drawing[..], &["--set", "decoding.sampling.seed=2"]].concat()).0
+        );
+        // The record says how they were made.
+        assert_eq!(
+            (&record["beam_size"], &record["decoding"]["sampling"]["temperature"]),
+            (&Value::Null, &0.7.into())
+        );
+    }
+    let (_, searched) = evaluated(&["--set", "decoding.length_reward=0.5"]);
+    assert_eq!(
+        (&searched["beam_size"], &searched["length_penalty"]),
+        (&2.into(), &searched["decoding"]["length_penalty"])
+    );
+    assert_eq!(
+        (&searched["decoding"]["length_reward"], &searched["decoding"]["n_best"]),
+        (&0.5.into(), &1.into())
+    );
+}
+
+/// Outputs end where the positions do, wherever translations are made: in validation, in tests, by
+/// every command.
+pub(super) fn learned_positions(workspace: &Workspace, input: &str) {
+    let long =
+        ["decoding.max_length=200", "decoding.max_length_offset=200", "decoding.min_length=100"];
+    let shape = ["model.positions=learned", "model.max_positions=40"];
+    let set: Vec<&str> = long.into_iter().chain(shape).flat_map(|key| ["--set", key]).collect();
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "learned"], &set[..]].concat());
+    workspace.write("in.txt", input);
+    workspace.succeed(&["evaluate", "learned"]);
+    workspace.succeed(&["bench", "decode", "learned", "--input", "in.txt", "--repeats", "1"]);
+    for arguments in
+        [&["--beam", "1"][..], &["--beam", "3"], &["--sample"], &["--ensemble", "learned"]]
+    {
+        let arguments = [&["translate", "learned", "--json", "--alignments"], arguments].concat();
+        let output = workspace.run_with_input(&arguments, b"red cat sees\n");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let record: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        let tokens =
+            record["translations"][0]["alignment"]["target_tokens"].as_array().expect("tokens");
+        assert_eq!(tokens.len(), 39, "{arguments:?}");
+    }
+    // A line is no longer than each member has positions for.
+    let long_line = "red cat sees. ".repeat(30);
+    let output = workspace
+        .run_with_input(&["translate", "run", "--ensemble", "learned"], long_line.as_bytes());
+    assert!(
+        output.status.success() && stderr(&output).contains("more than 39: translated in"),
+        "{}",
+        stderr(&output)
+    );
+    // Where positions are the limit, no option is advised that cannot raise it.
+    workspace.write("long.aa", &long_line);
+    let strict = [
+        "translate",
+        "learned",
+        "-i",
+        "long.aa",
+        "--overlong",
+        "error",
+        "--max-source-tokens",
+        "50",
+    ];
+    let message = workspace.fail(&strict, &["line 1 has", "more than 39", "model.max_positions"]);
+    assert!(!message.contains("--max-source-tokens"), "{message}");
+    for (source, target) in [("long.aa", "short.bb"), ("short.bb", "long.aa")] {
+        workspace.write("short.bb", "cat\n");
+        let score =
+            ["score", "learned", "--source", source, "--target", target, "--max-tokens", "5000"];
+        workspace.fail(&score, &["long.aa, line 1", "more than 39", "model.max_positions"]);
+    }
+    // An error names the line, however many parts those before it have.
+    workspace.write("prefixes", format!("\n\n{}\n", "dog ".repeat(60)));
+    let input = format!("{long_line}\n\ncat\n");
+    let output = workspace
+        .run_with_input(&["translate", "learned", "--prefix", "prefixes"], input.as_bytes());
+    refused(&output, &["line 3: the prefix of sentence 3 has", "outputs of 39", "shorten it"]);
+}

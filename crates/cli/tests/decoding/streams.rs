@@ -1,0 +1,285 @@
+//! Text that goes in and out as it comes: windows of lines, pipes, files, interruption.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::common::{Workspace, refused, stderr, stdout};
+use super::{best, records};
+
+/// The lines of a window of `translate`.
+const WINDOW: usize = 128 + 256 + 512 + 1024 + 2048;
+
+/// Standard input is read as files are, and a file that can be read only once is not read twice.
+pub(super) fn marks_and_pipes(workspace: &Workspace, input: &str) {
+    let plain = records(workspace, &[], input);
+    let marked = format!("\u{feff}{input}");
+    assert_eq!(records(workspace, &[], &marked), plain);
+    workspace.write("marked.txt", &marked);
+    let from_file = workspace.succeed(&["translate", "run", "--json", "--input", "marked.txt"]);
+    assert_eq!(
+        from_file
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+            .collect::<Vec<_>>(),
+        plain
+    );
+    if cfg!(unix) {
+        assert_eq!(records(workspace, &["--input", "/dev/stdin"], input), plain);
+    }
+}
+
+/// What makes translations of thousands of lines a matter of a second.
+const QUICK: [&str; 6] = ["translate", "run", "--beam", "1", "--set", "decoding.max_length=4"];
+
+/// More lines than a window has, the same four again and again.
+fn many_lines() -> Vec<String> {
+    (0..WINDOW + 300)
+        .map(|line| ["red cat sees", "", "two big dogs", "cat"][line % 4].to_owned())
+        .collect()
+}
+
+/// A translation that never ended is no success to be silent about.
+pub(super) fn endless(workspace: &Workspace, input: &str) {
+    let reward = ["--set", "decoding.length_reward=20", "--set", "decoding.max_length=30"];
+    let output =
+        workspace.run_with_input(&[&["translate", "run"], &reward[..]].concat(), input.as_bytes());
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("warning: 3 of 4 translations (line 1 is the first) reached the maximum"),
+        "{said}"
+    );
+    let records = records(workspace, &reward, input);
+    let truncated = |record: &Value| record["translations"][0]["truncated"] == true;
+    assert_eq!(records.iter().map(truncated).collect::<Vec<_>>(), [true, true, false, true]);
+    let output = workspace.run(&[&["evaluate", "run", "--json"], &reward[..]].concat());
+    assert!(
+        stderr(&output).contains("warning: 12 of 12 translations of test"),
+        "{}",
+        stderr(&output)
+    );
+    let report: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(report["results"][0]["truncated"], 12);
+    // One that may be as long as it likes ends by itself.
+    let long = ["--set", "decoding.max_length=200", "--set", "decoding.max_length_offset=200"];
+    let output = workspace.run_with_input(
+        &[&["translate", "run", "--beam", "1", "--no-repeat-ngram", "1"], &long[..]].concat(),
+        b"cat\n",
+    );
+    assert!(!stderr(&output).contains("warning"), "{}", stderr(&output));
+}
+
+pub(super) fn windows(workspace: &Workspace) {
+    let mut lines = many_lines();
+    let output = workspace
+        .run_with_input(&[&QUICK[..], &["--json"]].concat(), (lines.join("\n") + "\n").as_bytes());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records: Vec<Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(records.len(), lines.len());
+    for (index, (record, line)) in records.iter().zip(&lines).enumerate() {
+        assert_eq!(
+            (&record["line"], &record["source"]),
+            (&(index + 1).into(), &line.as_str().into())
+        );
+        assert_eq!(best(record), best(&records[index % 4]), "line {}", index + 1);
+    }
+    // The same lines are drawn again in the second window, by other numbers.
+    let arguments = ["translate", "run", "--sample", "--set", "decoding.max_length=4"];
+    let drawn = stdout(&workspace.run_with_input(&arguments, (lines.join("\n") + "\n").as_bytes()));
+    assert_eq!(drawn.lines().count(), lines.len());
+    assert!(drawn.lines().skip(WINDOW).ne(drawn.lines().take(lines.len() - WINDOW)));
+
+    // What fails late leaves what was finished.
+    let plain = stdout(&workspace.run_with_input(&QUICK, (lines.join("\n") + "\n").as_bytes()));
+    let mut broken = lines.join("\n").into_bytes();
+    broken.extend_from_slice(b"\n\xff\n");
+    let output = workspace.run_with_input(&QUICK, &broken);
+    refused(&output, &[&format!("standard input, line {}", lines.len() + 1), "UTF-8"]);
+    let finished: String = plain.split_inclusive('\n').take(WINDOW).collect();
+    assert!(stdout(&output) == finished, "{} lines", stdout(&output).lines().count());
+    let output =
+        workspace.run_with_input(&[&QUICK[..], &["--output", "late.txt"]].concat(), &broken);
+    refused(&output, &["standard input, line"]);
+    assert!(
+        stderr(&output)
+            .contains("3968 lines were translated and are in late.txt.part; line 3969 is the next"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!workspace.path("late.txt").exists());
+    assert!(fs::read_to_string(workspace.path("late.txt.part")).expect("read") == finished);
+    // It is not lost to the next attempt.
+    let again =
+        workspace.run_with_input(&[&QUICK[..], &["--output", "late.txt"]].concat(), b"cat\n");
+    refused(&again, &["late.txt.part exists already"]);
+    // Of a file the fault is known before the model is loaded.
+    workspace.write("broken.txt", &broken);
+    workspace.fail(
+        &["translate", "nowhere", "--input", "broken.txt"],
+        &[&format!("broken.txt, line {}", lines.len() + 1), "UTF-8"],
+    );
+
+    // Prefixes keep step with the lines over windows.
+    lines.truncate(WINDOW + 2);
+    workspace.write(
+        "prefixes",
+        lines.iter().map(|line| if line.is_empty() { "\n" } else { "dog\n" }).collect::<String>(),
+    );
+    workspace.write("in.txt", lines.join("\n") + "\n");
+    let prefixed =
+        workspace.succeed(&[&QUICK[..], &["--prefix", "prefixes", "--input", "in.txt"]].concat());
+    assert_eq!(prefixed.lines().count(), lines.len());
+    assert!(
+        prefixed
+            .lines()
+            .zip(&lines)
+            .all(|(found, line)| found.starts_with("dog") != line.is_empty())
+    );
+}
+
+/// A program at the other end of the pipes may wait for each translation before it writes the next
+/// line.
+pub(super) fn one_line_at_a_time(workspace: &Workspace, input: &str) {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::Stdio;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    let mut command = workspace.command(&["translate", "run", "--json", "--window", "1"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let (mut stdin, stdout) =
+        (child.stdin.take().expect("stdin"), child.stdout.take().expect("stdout"));
+    let (sender, answers) = mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(stdout).lines().try_for_each(|line| sender.send(line.expect("UTF-8")))
+    });
+    for (line, record) in input.lines().zip(records(workspace, &[], input)) {
+        writeln!(stdin, "{line}").expect("it reads");
+        // Waits for ever where the program waits for more: better an end with a word.
+        let answer =
+            answers.recv_timeout(Duration::from_secs(120)).expect("an answer before the next line");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!((&answer["line"], best(&answer)), (&record["line"], best(&record)));
+    }
+    drop(stdin);
+    assert!(child.wait().expect("the binary ends").success());
+    workspace.fail(&["translate", "run", "--window", "0"], &["--window"]);
+}
+
+pub(super) fn output_files(workspace: &Workspace, input: &str) {
+    // Before the model is loaded: there is none.
+    workspace.write("in.txt", input);
+    let to = |path: &'static str| ["translate", "nowhere", "--input", "in.txt", "--output", path];
+    workspace.fail(&to("missing/out.txt"), &["missing/out.txt", "no such folder", "make it"]);
+    workspace
+        .fail(&to("in.txt/out.txt"), &["in.txt/out.txt", "cannot be written", "another --output"]);
+    workspace.fail(&to("in.txt"), &["in.txt exists already"]);
+    workspace.fail(&to("new.txt"), &["nowhere", "no such run"]);
+    assert!(
+        !workspace.path("new.txt").exists() && !workspace.path("new.txt.part").exists(),
+        "an empty file was left behind"
+    );
+    #[cfg(unix)]
+    {
+        // What is not a file cannot appear whole, and need not.
+        assert_eq!(
+            workspace.succeed(&["translate", "run", "--input", "in.txt", "--output", "/dev/null"]),
+            ""
+        );
+        let piped =
+            workspace.script(&["sh"], "\"$0\" translate run -i in.txt -o /dev/fd/3 3>&1 | cat");
+        assert_eq!(stdout(&piped), workspace.succeed(&["translate", "run", "--input", "in.txt"]));
+        interrupted(workspace);
+        killed(workspace);
+    }
+}
+
+#[cfg(unix)]
+fn interrupted(workspace: &Workspace) {
+    use std::io::Write;
+    use std::process::Stdio;
+
+    use common::{signal, wait_for};
+
+    let mut command = workspace.command(&[&QUICK[..], &["--output", "stopped.txt"]].concat());
+    let mut child =
+        command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let mut stdin = child.stdin.take().expect("stdin");
+    stdin.write_all((many_lines().join("\n") + "\n").as_bytes()).expect("it reads");
+    // The input is not at its end: after one window it waits for more.
+    let partial = workspace.path("stopped.txt.part");
+    wait_for("a window", || {
+        fs::read_to_string(&partial).unwrap_or_default().lines().count() >= WINDOW
+    });
+    signal("-TERM", &child);
+    let output = child.wait_with_output().expect("the binary ends");
+    assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("3968 lines were translated and are in stopped.txt.part"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
+    assert!(!workspace.path("stopped.txt").exists());
+
+    // It goes on with what it was begun with, to what it would have been.
+    let text = many_lines().join("\n") + "\n";
+    let on = [&QUICK[..], &["--output", "stopped.txt", "--continue"]].concat();
+    let other = workspace.run_with_input(&[&on[..], &["--no-repeat-ngram", "2"]].concat(), b"");
+    refused(&other, &["--continue", "fewer"]);
+    let other =
+        workspace.run_with_input(&[&on[..], &["--no-repeat-ngram", "2"]].concat(), text.as_bytes());
+    refused(&other, &["--continue", "stopped.txt.part.json", "other settings"]);
+    let output = workspace.run_with_input(&on, text.as_bytes());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let whole = stdout(&workspace.run_with_input(&QUICK, text.as_bytes()));
+    assert!(fs::read_to_string(workspace.path("stopped.txt")).expect("read") == whole);
+    assert!(!partial.exists() && !workspace.path("stopped.txt.part.json").exists());
+    workspace.fail(&["translate", "run", "-o", "new.txt", "--continue"], &["no new.txt.part"]);
+    let without_file = workspace.run(&["translate", "run", "--continue"]);
+    refused(&without_file, &["required arguments"]);
+    assert!(stderr(&without_file).contains("--output <FILE>"), "{}", stderr(&without_file));
+}
+
+/// A translation that is killed goes on too, also where its last line is torn, but not of a text
+/// that has changed.
+#[cfg(unix)]
+fn killed(workspace: &Workspace) {
+    use common::{signal, wait_for};
+
+    let text = (many_lines().join("\n") + "\n").repeat(3);
+    workspace.write("long.txt", &text);
+    for (name, form) in [("best", &[][..]), ("list", &["--n-best", "1"]), ("json", &["--json"])] {
+        let to = ["--input", "long.txt", "--output", name];
+        let command = [&QUICK[..], &to, form].concat();
+        let mut child = workspace.spawn(&command);
+        let partial = workspace.path(&format!("{name}.part"));
+        wait_for("a window", || fs::metadata(&partial).is_ok_and(|file| file.len() > 100));
+        let busy = [&command[..], &["--continue"]].concat();
+        workspace.fail(&busy, &["another process is writing"]);
+        signal("-KILL", &child);
+        child.wait().expect("ended");
+        let mut bytes = fs::read(&partial).expect("it was killed in time");
+        bytes.extend_from_slice(b"1");
+        fs::write(&partial, bytes).expect("tear");
+        workspace.write("long.txt", text.replacen("cat", "dog", 1));
+        workspace.fail(&busy, &["of another text"]);
+        workspace.write("long.txt", &text);
+        workspace.succeed(&busy);
+        let whole = workspace.succeed(&[&QUICK[..], &to[..2], form].concat());
+        // Scores may differ in their last digits.
+        let texts = |found: &str| -> Vec<String> {
+            let text = |line: &str| match name {
+                "best" => line.to_owned(),
+                "list" => line.split('\t').nth(2).expect("a text").to_owned(),
+                _ => best(&serde_json::from_str(line).expect("JSON")).to_owned(),
+            };
+            found.lines().map(text).collect()
+        };
+        let found = fs::read_to_string(workspace.path(name)).expect("read");
+        assert!(texts(&found) == texts(&whole), "{name}");
+    }
+}
