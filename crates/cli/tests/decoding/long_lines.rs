@@ -72,7 +72,7 @@ pub(super) fn overlong_lines(workspace: &Workspace) {
         &["translate", "run", "--max-source-tokens", "8", "--overlong", "error"],
         long.as_bytes(),
     );
-    common::refused(&refused, &["line 1 has", "more than 8"]);
+    super::common::refused(&refused, &["line 1 has", "more than 8"]);
     assert!(records(workspace, &[], long)[0].get("overlong").is_none());
 }
 

@@ -22,7 +22,7 @@ pub(super) fn greedy_sampling_and_seeds(workspace: &Workspace, input: &str) {
     assert!(one_by_one.iter().map(best).eq(drawn.iter().map(best)), "{one_by_one:?} {drawn:?}");
     assert_ne!(records(workspace, &["--temperature", "2", "--seed", "8"], input), drawn);
     let refused = workspace.run_with_input(&["translate", "run", "--top-p", "0"], input.as_bytes());
-    common::refused(&refused, &["decoding.sampling.top_p = 0"]);
+    super::common::refused(&refused, &["decoding.sampling.top_p = 0"]);
     let single =
         records(workspace, &["--no-repeat-ngram", "1", "--beam", "1", "--alignments"], input);
     for record in single {
@@ -112,7 +112,7 @@ pub(super) fn ensembles(workspace: &Workspace, input: &str) {
     ]);
     let refused =
         workspace.run_with_input(&["translate", "run", "--ensemble", "other"], input.as_bytes());
-    common::refused(&refused, &["--ensemble other", "tokenizer"]);
+    super::common::refused(&refused, &["--ensemble other", "tokenizer"]);
 }
 
 pub(super) fn bench(workspace: &Workspace, input: &str) {

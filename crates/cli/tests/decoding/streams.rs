@@ -202,7 +202,7 @@ fn interrupted(workspace: &Workspace) {
     use std::io::Write;
     use std::process::Stdio;
 
-    use common::{signal, wait_for};
+    use super::common::{signal, wait_for};
 
     let mut command = workspace.command(&[&QUICK[..], &["--output", "stopped.txt"]].concat());
     let mut child =
@@ -248,7 +248,7 @@ fn interrupted(workspace: &Workspace) {
 /// that has changed.
 #[cfg(unix)]
 fn killed(workspace: &Workspace) {
-    use common::{signal, wait_for};
+    use super::common::{signal, wait_for};
 
     let text = (many_lines().join("\n") + "\n").repeat(3);
     workspace.write("long.txt", &text);

@@ -1,0 +1,54 @@
+//! Registers of i32 sums, as each instruction set has them.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+pub(super) use aarch64::{Neon, NeonDot};
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86_64::{Vnni256, Vnni512, Words256, Words512};
+
+/// Sums for some columns of weights, to which four products a column are added at a time.
+///
+/// # Safety
+/// Every method needs the instructions of its implementation, and is compiled for them where it is
+/// inlined into a function that enables them. Pointers are to as many values as are read or
+/// written, aligned for bytes alone but where i32 is written.
+pub(super) trait Sum: Copy {
+    /// An activation as it is stored.
+    type Activation: Copy;
+    /// Four activations of a row, for each column.
+    type Quad: Copy;
+    /// Four weights of each column.
+    type Weights: Copy;
+    /// Columns of a register.
+    const COLUMNS: usize;
+    /// What is added to each activation when it is stored.
+    const SHIFT: i32;
+
+    /// An activation from the low bits of what it is rounded to.
+    fn stored(bits: u32) -> Self::Activation;
+    /// What the sum of each column begins with: nothing, or for shifted activations what is there.
+    unsafe fn start(from: *const i32) -> Self;
+    unsafe fn quad(from: *const Self::Activation) -> Self::Quad;
+    unsafe fn weights(from: *const i8) -> Self::Weights;
+    /// `self + Σ quad · weights`, exactly.
+    unsafe fn plus(self, quad: Self::Quad, weights: Self::Weights) -> Self;
+    unsafe fn store(self, to: *mut i32);
+
+    /// Writes the sums times the scale of each column, times that of the row.
+    #[inline(always)]
+    unsafe fn scale(self, scales: *const f32, row_scale: f32, to: *mut f32) {
+        const { assert!(Self::COLUMNS <= 16) };
+        let mut sums = [0; 16];
+        // SAFETY: the caller's promise; there is room for the sums.
+        unsafe {
+            self.store(sums.as_mut_ptr());
+            for (column, sum) in sums.into_iter().enumerate().take(Self::COLUMNS) {
+                to.add(column).write(sum as f32 * *scales.add(column) * row_scale);
+            }
+        }
+    }
+}
