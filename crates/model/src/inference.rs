@@ -81,7 +81,7 @@ pub(crate) fn in_blocks(
     let block = (LOGITS / vocabulary).max(1).next_multiple_of(ROWS);
     (0..rows).step_by(block).map(move |first| {
         let hidden = hidden.narrow(0, first, block.min(rows - first))?;
-        taper_ops::threads::in_pool(|| logits(&hidden))
+        taper_ops::threads::in_pool(hidden.device(), || logits(&hidden))
     })
 }
 
@@ -120,7 +120,7 @@ impl Inference {
     /// # Errors
     /// As [`Transformer::encode`].
     pub fn start(&self, source: &Sequences) -> Result<DecodeState, ModelError> {
-        taper_ops::threads::in_pool(|| {
+        taper_ops::threads::in_pool(self.model.device(), || {
             let pass = Pass::infer(&self.packs);
             let encoded = self.model.encode(source, &pass)?;
             let layers = &self.model.decoder.blocks;
@@ -157,7 +157,8 @@ impl Inference {
         if tokens.len() != rows {
             return Err(ModelError::Tokens { tokens: tokens.len(), rows });
         }
-        let hidden = taper_ops::threads::in_pool(|| self.hidden(state, tokens))?;
+        let hidden =
+            taper_ops::threads::in_pool(self.model.device(), || self.hidden(state, tokens))?;
         Ok(in_blocks(hidden, rows, self.model.vocab_target(), |hidden| {
             self.model.logits(hidden, &Pass::infer(&self.packs))
         }))

@@ -172,7 +172,8 @@ impl LanguageModel {
                 answers.len()
             )));
         }
-        let hidden = taper_ops::threads::in_pool(|| self.hidden(text, &Pass::evaluate()))?;
+        let hidden = || self.hidden(text, &Pass::evaluate());
+        let hidden = taper_ops::threads::in_pool(self.store.device(), hidden)?;
         let mut found = Vec::with_capacity(rows);
         let logits = |rows: &Tensor| self.logits(rows, &Pass::evaluate());
         for block in in_blocks(hidden, rows, self.vocabulary, logits) {

@@ -118,7 +118,7 @@ impl TextInference {
             texts: texts.iter().map(|text| self.last(text.as_ref(), self.context - 1)).collect(),
         };
         let rows: Vec<usize> = (0..texts.len()).collect();
-        taper_ops::threads::in_pool(|| self.read(&mut state, &rows))?;
+        taper_ops::threads::in_pool(self.model.device(), || self.read(&mut state, &rows))?;
         Ok(state)
     }
 
@@ -140,7 +140,7 @@ impl TextInference {
         if tokens.len() != rows {
             return Err(ModelError::Tokens { tokens: tokens.len(), rows });
         }
-        let hidden = taper_ops::threads::in_pool(|| {
+        let hidden = taper_ops::threads::in_pool(self.model.device(), || {
             self.make_room(state)?;
             self.hidden(state, tokens)
         })?;

@@ -110,5 +110,5 @@ fn pytorch_agrees() -> TestResult {
 #[test]
 #[cfg(feature = "cuda")]
 fn pytorch_agrees_on_cuda() -> TestResult {
-    all(&Device::new_cuda(0)?)
+    all(&taper_ops::device::cuda(0)?)
 }

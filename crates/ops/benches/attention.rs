@@ -102,7 +102,7 @@ fn measure(length: usize) -> Result<()> {
 fn main() -> Result<()> {
     taper_ops::allocator::keep_freed_pages();
     let lengths = option("--lengths").unwrap_or_else(|| "16,64,256,512,2048,8192".to_owned());
-    taper_ops::threads::in_pool(|| {
+    taper_ops::threads::in_pool(&Device::Cpu, || {
         lengths.split(',').try_for_each(|length| measure(length.parse().expect("a length")))
     })
 }

@@ -21,7 +21,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
     taper_ops::allocator::keep_freed_pages();
-    taper_ops::threads::in_pool(divan::main);
+    taper_ops::threads::in_pool(&Device::Cpu, divan::main);
 }
 
 /// Tokens of a batch, and of each of its sentences.

@@ -16,10 +16,11 @@
 //!
 //! All `unsafe` of the project is here: raw products, threads that write to disjoint parts of a
 //! slice, calls of functions compiled for processor features found at run time, and of those of the
-//! system that no library makes safe.
+//! system and of CUDA that no library makes safe.
 
 pub mod allocator;
 pub mod composed;
+pub mod device;
 mod float;
 
 mod host;

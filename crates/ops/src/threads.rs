@@ -1,16 +1,17 @@
 //! How work enters the pool of threads, and how Candle's own pool is kept out of its way.
 
+use candle_core::Device;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Runs `work` on a thread of the pool, and waits for it.
+/// Runs `work` for `device` on a thread of the pool, and waits for it.
 ///
 /// A parallel operation that is called from outside the pool hands its work over and sleeps until
 /// it is done: two wake-ups, which a small model's step pays hundreds of times. From inside, the
-/// caller takes part.
-pub fn in_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    rayon::scope(|_| work())
+/// caller takes part. Work for a GPU stays on the calling thread, which [owns](crate::device) it.
+pub fn in_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
+    if device.is_cpu() { rayon::scope(|_| work()) } else { work() }
 }
 
 /// As [`in_pool`], and the other threads stay awake until `work` is done: for long work of many
@@ -20,7 +21,10 @@ pub fn in_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 /// long as a small operation. Here it goes on looking, until `work` is done or leaves it without
 /// anything for [`PATIENCE`]. It is always the same thread that does `work` itself, so that its
 /// allocator has what the last step freed.
-pub fn in_waking_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+pub fn in_waking_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
+    if !device.is_cpu() {
+        return work();
+    }
     let caller = rayon::current_thread_index().unwrap_or(0);
     let (work, done, result) = (Mutex::new(Some(work)), AtomicBool::new(false), Mutex::new(None));
     rayon::broadcast(|context| {

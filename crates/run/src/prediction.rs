@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde::Serialize;
 use taper_data::rows_of;
-use taper_model::{Sequences, TextClassifier};
+use taper_model::{Model, Sequences, TextClassifier};
 
 use crate::LoadedRun;
 use crate::evaluation::highest;
@@ -64,7 +64,7 @@ pub fn predict(
 /// # Errors
 /// As [`TextClassifier::logits`].
 pub(crate) fn probabilities(model: &TextClassifier, text: &Sequences) -> Result<Vec<Vec<f64>>> {
-    let logits = taper_ops::threads::in_pool(|| model.logits(text))?;
+    let logits = taper_ops::threads::in_pool(model.device(), || model.logits(text))?;
     let of_row = |row: Vec<f32>| {
         let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let powers: Vec<f64> = row.iter().map(|&x| f64::from(x - highest).exp()).collect();

@@ -57,7 +57,8 @@ pub fn on_tape(
     operation: impl FnOnce(&[Tensor]) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let float: Vec<&Tensor> = inputs.iter().filter(|x| x.dtype().is_float()).copied().collect();
-    let Some(tape) = tape.filter(|_| is_fused(tape, &float)) else {
+    let is_fused = is_fused(tape, &float)?;
+    let Some(tape) = tape.filter(|_| is_fused) else {
         let inputs: Vec<Tensor> = inputs.iter().map(|&x| x.clone()).collect();
         return operation(&inputs)?.contiguous();
     };

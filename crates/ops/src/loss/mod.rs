@@ -61,7 +61,7 @@ pub fn smoothed_cross_entropy(
     if spec.is_paired() && !rows.is_multiple_of(2) {
         candle_core::bail!("cross entropy: {rows} rows are no pairs");
     }
-    if !is_fused(tape, &[hidden, weight]) {
+    if !is_fused(tape, &[hidden, weight])? {
         return crate::composed::smoothed_cross_entropy(hidden, weight, targets, spec);
     }
     let packing = Packing::best(spec.products).filter(|_| hidden.dtype() == DType::F32 && rows > 0);

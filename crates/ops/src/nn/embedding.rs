@@ -46,7 +46,7 @@ pub fn embedding(
         }
     }
     let inputs: Vec<&Tensor> = [table].into_iter().chain(positions).collect();
-    if !is_fused(tape, &inputs) {
+    if !is_fused(tape, &inputs)? {
         return crate::composed::embedding(table, positions, spec);
     }
     for_float!(table, T => forward::<T>(tape, table, positions, spec))

@@ -28,7 +28,7 @@ pub fn layer_norm(
     bias: &Tensor,
     epsilon: f64,
 ) -> Result<Tensor> {
-    if !is_fused(tape, &[x, weight, bias]) {
+    if !is_fused(tape, &[x, weight, bias])? {
         return crate::composed::layer_norm(x, weight, bias, epsilon);
     }
     if x.dims().last() != Some(&weight.elem_count()) || bias.elem_count() != weight.elem_count() {

@@ -41,7 +41,7 @@ pub fn rotary(
             positions.len()
         );
     }
-    if !is_fused(tape, &[x]) {
+    if !is_fused(tape, &[x])? {
         return crate::composed::rotary(x, positions, block / heads, parts * block);
     }
     let turn = Rotary {

@@ -13,6 +13,7 @@ use candle_core::{Result, Tensor};
 /// # Errors
 /// When the buffer's length is not the store's.
 pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Result<()> {
+    crate::device::check(store.device())?;
     if average.elem_count() != store.len() {
         candle_core::bail!(
             "moving average: a buffer of {} values for {} parameters",

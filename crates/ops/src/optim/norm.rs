@@ -31,6 +31,7 @@ pub fn global_norm(flat: &Tensor) -> Result<f64> {
 /// # Errors
 /// When the buffer is not f32.
 pub fn sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
+    crate::device::check(flat.device())?;
     if !flat.device().is_cpu() {
         return composed_sums_of_squares(flat);
     }

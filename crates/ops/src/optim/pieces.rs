@@ -22,13 +22,15 @@ pub struct Piece<'a> {
     pub is_matrix: bool,
 }
 
-/// Refuses buffers that do not have one value for each parameter of a range.
+/// Refuses buffers that do not have one value for each parameter of a range, and a thread that may
+/// not use the device.
 pub(crate) fn check_buffers<'a>(
     name: &str,
     store: &ParameterStore,
     range: &Range<usize>,
     buffers: impl IntoIterator<Item = &'a Tensor>,
 ) -> Result<()> {
+    crate::device::check(store.device())?;
     if range.end > store.len() {
         candle_core::bail!("{name}: parameters {range:?} of {}", store.len());
     }

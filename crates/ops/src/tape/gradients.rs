@@ -74,6 +74,7 @@ impl Gradients {
     /// When a parameter has no gradient: somewhere the graph is cut, and training would go wrong in
     /// silence.
     pub fn accumulate(&mut self, store: &ParameterStore, grads: &GradStore) -> Result<()> {
+        crate::device::check(store.device())?;
         let gradient = |parameter: &Parameter| match grads.get(parameter.var().as_tensor()) {
             Some(gradient) => gradient.flatten_all()?.to_dtype(DType::F32)?.contiguous(),
             None => Err(no_gradient(parameter)),
@@ -103,6 +104,7 @@ impl Gradients {
     /// # Errors
     /// When the device has no memory left.
     pub fn add(&mut self, other: &mut Self) -> Result<()> {
+        crate::device::check(self.flat.device())?;
         if !self.flat.device().is_cpu() {
             self.flat = (&self.flat + &other.flat)?.detach();
             return Ok(());
@@ -126,6 +128,7 @@ impl Gradients {
     /// # Errors
     /// When the device has no memory left.
     pub fn zero(&mut self) -> Result<()> {
+        crate::device::check(self.flat.device())?;
         if self.flat.device().is_cpu() {
             // The first gradient overwrites what is there.
             self.written.fill(false);

@@ -32,10 +32,14 @@ use std::rc::Rc;
 ///
 /// They live on the host and have an element type with kernels. Without a tape nothing may be
 /// tracked by Candle, which could not differentiate a kernel.
-pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> bool {
+///
+/// # Errors
+/// When the calling thread may not use their device.
+pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> Result<bool> {
+    inputs.iter().try_for_each(|x| crate::device::check(x.device()))?;
     let has_kernel =
         |x: &&Tensor| x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64);
-    inputs.iter().all(has_kernel) && (tape.is_some() || !inputs.iter().any(|x| x.track_op()))
+    Ok(inputs.iter().all(has_kernel) && (tape.is_some() || !inputs.iter().any(|x| x.track_op())))
 }
 
 /// How to go back through one operation: from the adjoint of its result to those of its inputs.

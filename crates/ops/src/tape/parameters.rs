@@ -59,6 +59,7 @@ impl Parameter {
     /// # Errors
     /// When they do not fill the shape, or the device has no memory left.
     pub fn set(&self, values: Vec<f32>) -> Result<()> {
+        crate::device::check(self.var.device())?;
         self.var.set(&Tensor::from_vec(values, self.shape(), self.var.device())?)
     }
 
@@ -195,6 +196,7 @@ impl ParameterStore {
     /// # Errors
     /// When the device has no memory left.
     pub fn part(&self, range: Range<usize>) -> Result<Tensor> {
+        crate::device::check(&self.device)?;
         let parts = self.within(&range).map(|(parameter, within)| {
             let values = parameter.var.as_detached_tensor().flatten_all()?;
             values.narrow(0, within.start, within.len())
@@ -223,6 +225,7 @@ impl ParameterStore {
     /// # Errors
     /// When there are more values than the layout has from there on.
     pub fn set_part(&self, start: usize, values: &Tensor) -> Result<()> {
+        crate::device::check(&self.device)?;
         let range = start..start + values.elem_count();
         if range.end > self.total {
             candle_core::bail!("values for {range:?} of {} parameters", self.total);

@@ -19,11 +19,10 @@ pub fn open(name: &str) -> Result<Device> {
         "cpu" => Ok(Device::Cpu),
         "cuda" if !cfg!(feature = "cuda") => bail!(lacking("cuda", name)),
         "metal" if !cfg!(feature = "metal") => bail!(lacking("metal", name)),
-        "cuda" => Device::new_cuda(ordinal)
+        "cuda" => taper_ops::device::cuda(ordinal)
             .with_context(|| format!("device `{name}` does not open; is the driver installed?")),
-        "metal" => {
-            Device::new_metal(ordinal).with_context(|| format!("device `{name}` does not open"))
-        }
+        "metal" => taper_ops::device::metal(ordinal)
+            .with_context(|| format!("device `{name}` does not open")),
         _ => bail!("unknown device `{name}`: expected auto, cpu, cuda, cuda:N, metal or metal:N"),
     }
 }
@@ -71,12 +70,12 @@ fn split(name: &str) -> Result<(&str, usize)> {
 
 pub(crate) fn automatic() -> Device {
     if cfg!(feature = "cuda")
-        && let Ok(device) = Device::new_cuda(0)
+        && let Ok(device) = taper_ops::device::cuda(0)
     {
         return device;
     }
     if cfg!(feature = "metal")
-        && let Ok(device) = Device::new_metal(0)
+        && let Ok(device) = taper_ops::device::metal(0)
     {
         return device;
     }

@@ -121,7 +121,9 @@ impl Updater {
         let store = model.parameters();
         let roll = Roll::call(&mut *self.exchange, batches)?;
         // No thread of the pool may wait for another process: in one process, that might need it.
-        let summed = in_waking_pool(|| self.sum_leaves(model, config, step, &roll, batches, stop));
+        let summed = in_waking_pool(store.device(), || {
+            self.sum_leaves(model, config, step, &roll, batches, stop)
+        });
         // What one process was asked, all of them do.
         let stopped = summed.as_ref().is_err_and(|error| error.is::<Stopped>());
         if everyone(&mut *self.exchange, stopped)?.contains(&true) {
@@ -137,14 +139,14 @@ impl Updater {
             }
         };
         let gradient = self.exchange_sums(store, &roll, &mut sums)?;
-        let squares = in_waking_pool(|| sums_of_squares(&gradient))?;
+        let squares = in_waking_pool(store.device(), || sums_of_squares(&gradient))?;
         let squares = everyone(&mut *self.exchange, squares)?.concat();
         let gradient_norm = squares.iter().sum::<f64>().sqrt();
         let outcome = Measured { gradient_norm, ..measured }.judged(loss_limit);
         if matches!(outcome, Outcome::Made(_)) {
             let gradient_scale = clip(gradient_norm, config.clip_norm);
             let step = Step { number: step, learning_rate, gradient_scale };
-            in_waking_pool(|| {
+            in_waking_pool(store.device(), || {
                 self.optimizer.step(store, self.piece.own(), &gradient, &mut self.state, &step)
             })?;
             self.share_weights(store)?;

@@ -148,7 +148,7 @@ fn measure(
     let start = Instant::now();
     let mut rounds = 0;
     while rounds < 2 || start.elapsed().as_secs_f64() < arguments.seconds {
-        let (there, back) = taper_ops::threads::in_pool(|| -> Result<(f64, f64)> {
+        let (there, back) = taper_ops::threads::in_pool(qkv.device(), || -> Result<(f64, f64)> {
             let pass = Pass::train(1, rounds, 0);
             let begin = Instant::now();
             let out = attention.attend(&qkv, &lengths, &pass)?;

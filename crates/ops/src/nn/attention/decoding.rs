@@ -34,7 +34,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
         Seen::Past { text, blocks, bias, .. } => (text.map(|(text, _)| text), blocks, bias),
     };
     let inputs: Vec<&Tensor> = [query].into_iter().chain(bias).chain(whole).chain(blocks).collect();
-    if !is_fused(None, &inputs) {
+    if !is_fused(None, &inputs)? {
         return crate::composed::decoding_attention(query, seen, heads);
     }
     crate::profile::time(

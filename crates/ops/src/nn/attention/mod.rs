@@ -52,7 +52,7 @@ pub fn self_attention(
     let columns = |column| Columns { stride: 3 * width, column };
     let at = [columns(0), columns(width), columns(2 * width)];
     let inputs = Inputs { query: qkv.clone(), key_value: qkv.clone(), bias: bias.cloned() };
-    if !is_fused(tape, &inputs.tensors()) {
+    if !is_fused(tape, &inputs.tensors())? {
         return composed::self_attention(qkv, bias, spec);
     }
     for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec, width)))
@@ -82,7 +82,7 @@ pub fn cross_attention(
         Columns { stride: 2 * width, column: width },
     ];
     let inputs = Inputs { query: query.clone(), key_value: key_value.clone(), bias: bias.cloned() };
-    if !is_fused(tape, &inputs.tensors()) {
+    if !is_fused(tape, &inputs.tensors())? {
         return composed::cross_attention(query, key_value, bias, spec);
     }
     for_float!(query, T => attend::<T>(tape, inputs, at, Layout::new(spec, width)))

@@ -30,7 +30,7 @@ pub fn relative_bias(
             table.shape()
         );
     }
-    if !is_fused(tape, &[table]) {
+    if !is_fused(tape, &[table])? {
         return crate::composed::relative_bias(table, buckets, queries, keys);
     }
     for_float!(table, T => forward::<T>(tape, table, buckets, (heads, queries, keys)))

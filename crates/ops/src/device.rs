@@ -1,0 +1,145 @@
+//! The GPU of a process: opened once, with one stream, and used by one thread.
+//!
+//! **Decision.** Candle's `Device::new_cuda` queues work on the stream of whichever thread calls,
+//! and orders nothing between two threads: weights that one has queued a step for could be read by
+//! another before it is made, and memory that one frees could be given out again while the other's
+//! kernel still reads it. Here a device has one explicit stream for the whole process, which does
+//! its work in the order in which it was queued, so that nothing has to wait for events: cudarc's
+//! two events for each allocation are turned off before the first. The alternative, events between
+//! streams, costs two driver calls for each tensor of each kernel and gains nothing, since a
+//! training step is one chain.
+//!
+//! The order in which work is queued is that of the program as long as one thread queues all of it.
+//! [`check`] refuses any other; operations, gradients and steps of optimizers call it. The [pool of
+//! threads](crate::threads) therefore leaves work for a GPU on the thread that asks for it.
+
+use candle_core::{Device, DeviceLocation, Result, bail};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::ThreadId;
+
+/// The CUDA device of this number, on the process's one stream. The calling thread is the one that
+/// may use it from then on.
+///
+/// # Errors
+/// When there is none, or this build has no CUDA.
+pub fn cuda(ordinal: usize) -> Result<Device> {
+    opened(DeviceLocation::Cuda { gpu_id: ordinal }, || {
+        let device = Device::new_cuda_with_stream(ordinal)?;
+        #[cfg(feature = "cuda")]
+        // SAFETY: all memory is taken, used and freed on the one stream of this device, in the
+        // order of the program, so that no event has to order anything. None has been taken yet.
+        unsafe {
+            device.as_cuda_device()?.disable_event_tracking();
+        }
+        Ok(device)
+    })
+}
+
+/// The Metal device of this number. The calling thread is the one that may use it from then on.
+///
+/// # Errors
+/// When there is none, or this build has no Metal.
+pub fn metal(ordinal: usize) -> Result<Device> {
+    opened(DeviceLocation::Metal { gpu_id: ordinal }, || Device::new_metal(ordinal))
+}
+
+/// The device at `location`, opened if it has not been: a second one would have a stream of its
+/// own.
+fn opened(location: DeviceLocation, open: impl FnOnce() -> Result<Device>) -> Result<Device> {
+    static OPENED: Mutex<Vec<(DeviceLocation, Device)>> = Mutex::new(Vec::new());
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, device)) = opened.iter().find(|(at, _)| *at == location) {
+        check(device)?;
+        return Ok(device.clone());
+    }
+    let device = open()?;
+    check(&device)?;
+    opened.push((location, device.clone()));
+    Ok(device)
+}
+
+/// Refuses the calling thread where it may not use `device`: a GPU belongs to the thread that opened
+/// it.
+///
+/// # Errors
+/// When another thread has opened a GPU.
+pub fn check(device: &Device) -> Result<()> {
+    static GPUS: OneThread = OneThread::new();
+    if device.is_cpu() { Ok(()) } else { GPUS.check() }
+}
+
+/// Something that one thread uses: the first that asks for it.
+#[derive(Debug, Default)]
+struct OneThread(OnceLock<ThreadId>);
+
+impl OneThread {
+    const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    fn check(&self) -> Result<()> {
+        let caller = std::thread::current();
+        let owner = *self.0.get_or_init(|| caller.id());
+        if owner != caller.id() {
+            bail!(
+                "thread {:?} ({}) used a device that belongs to thread {owner:?}: its work would \
+                 not be ordered with the rest",
+                caller.id(),
+                caller.name().unwrap_or("without a name"),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_thread_uses_is_refused_to_others() {
+        let device = OneThread::new();
+        device.check().expect("the first thread");
+        let other = || std::thread::scope(|scope| scope.spawn(|| device.check()).join());
+        let error = other().expect("no panic").expect_err("another thread");
+        assert!(error.to_string().contains("would not be ordered"), "{error}");
+        device.check().expect("the first thread again");
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("a pool");
+        assert!(pool.install(|| device.check()).is_err(), "a thread of a pool");
+    }
+
+    /// A device that is no CPU, in a build that has no other.
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn work_for_a_gpu_stays_on_the_thread_that_owns_it() {
+        use crate::threads::{in_pool, in_waking_pool};
+        let gpu = Device::Cuda(candle_core::CudaDevice);
+        check(&gpu).expect("the first thread");
+        in_pool(&gpu, || check(&gpu)).expect("short work");
+        in_waking_pool(&gpu, || check(&gpu)).expect("long work");
+        // The same work for the host is done by the pool, whose threads may not use a GPU.
+        in_pool(&Device::Cpu, || check(&gpu)).expect_err("a thread of the pool");
+        in_waking_pool(&Device::Cpu, || check(&gpu)).expect_err("a thread of the pool");
+    }
+
+    #[test]
+    fn any_thread_uses_the_host() {
+        check(&Device::Cpu).expect("this thread");
+        let other = std::thread::spawn(|| check(&Device::Cpu)).join();
+        other.expect("no panic").expect("another thread");
+    }
+
+    #[test]
+    fn a_device_is_opened_once() {
+        let location = DeviceLocation::Metal { gpu_id: 77 };
+        let mut times = 0;
+        for _ in 0..2 {
+            let open = || {
+                times += 1;
+                Ok(Device::Cpu)
+            };
+            opened(location, open).expect("a device");
+        }
+        assert_eq!(times, 1);
+    }
+}
