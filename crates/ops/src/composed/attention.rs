@@ -1,5 +1,6 @@
 //! Attention in Candle's primitives, on padded tensors.
 
+use super::wide;
 use crate::products::Products;
 use crate::spec::{ABSENT, AttentionSpec, Dropout, Seen, Sight, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -34,7 +35,7 @@ pub fn cross_attention(
     attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
 }
 
-/// The attention weights of packed projections, zero for keys beyond their
+/// The attention weights of packed projections in f32 at least, zero for keys beyond their
 /// sequence, before dropout; the rows of queries beyond theirs mean nothing.
 ///
 /// # Shapes
@@ -60,7 +61,7 @@ pub fn attention_weights(
     let head_width = query.dim(1)? / spec.heads;
     let q = (heads(query, &spec.query_lengths)? * (head_width as f64).powf(-0.5))?;
     let k = heads(key, &spec.key_lengths)?;
-    let mut scores = q.matmul(&k.t()?.contiguous()?)?; // (B, H, Tq, Tk)
+    let mut scores = wide(&q.matmul(&k.t()?.contiguous()?)?)?; // (B, H, Tq, Tk)
     let (_, _, queries, keys) = scores.dims4()?;
     scores = scores.broadcast_add(&mask(spec, queries, keys, scores.dtype(), query.device())?)?;
     if let Some(bias) = bias {
@@ -91,6 +92,7 @@ fn attend(
         .reshape((batch, keys, spec.heads, width / spec.heads))?
         .transpose(1, 2)?
         .contiguous()?; // (B, H, Tk, Dh)
+    let weights = weights.to_dtype(value.dtype())?;
     let out = weights.matmul(&value)?.transpose(1, 2)?.contiguous()?; // (B, Tq, H, Dh)
     let queries = out.dim(1)?;
     unpad(&out.reshape((batch * queries, width))?, &spec.query_lengths, queries)

@@ -1,8 +1,9 @@
 //! The linear layer and layer normalisation in Candle's primitives.
 
 use super::dropout::drop;
+use super::{wide, wide_type};
 use crate::spec::{Activation, CUBE, LinearSpec, TWICE_ROOT};
-use candle_core::{D, DType, Result, Tensor};
+use candle_core::{D, Result, Tensor};
 
 /// See [`crate::layer_norm()`]. Statistics are computed in f32 at least.
 ///
@@ -12,8 +13,7 @@ use candle_core::{D, DType, Result, Tensor};
 /// # Errors
 /// When the widths differ.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
-    let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    let values = x.to_dtype(wide)?;
+    let (values, wide) = (wide(x)?, wide_type(x.dtype()));
     let centred = values.broadcast_sub(&values.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
     let normal = centred.broadcast_div(&(variance + epsilon)?.sqrt()?)?;
@@ -23,7 +23,7 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> R
         .to_dtype(x.dtype())
 }
 
-/// See [`crate::linear()`].
+/// See [`crate::linear()`]. What follows the product is computed in f32 at least.
 ///
 /// # Shapes
 /// As [`crate::linear()`].
@@ -37,9 +37,14 @@ pub fn linear(
     residual: Option<&Tensor>,
     spec: &LinearSpec,
 ) -> Result<Tensor> {
-    let mut out = x.matmul(&weight.to_dtype(x.dtype())?.t()?)?;
+    let product = x.matmul(&weight.to_dtype(x.dtype())?.t()?)?;
+    let is_identity = spec.activation == Activation::Identity && !spec.dropout.is_active();
+    if is_identity && bias.is_none() && residual.is_none() {
+        return Ok(product);
+    }
+    let mut out = wide(&product)?;
     if let Some(bias) = bias {
-        out = out.broadcast_add(&bias.to_dtype(x.dtype())?)?;
+        out = out.broadcast_add(&bias.to_dtype(out.dtype())?)?;
     }
     let out = match spec.activation {
         Activation::Identity => out,
@@ -57,9 +62,9 @@ pub fn linear(
         }
         Activation::Swish => out.silu()?,
     };
-    let out = drop(&out, spec.dropout)?;
-    match residual {
-        Some(residual) => residual + out,
-        None => Ok(out),
+    let mut out = drop(&out, spec.dropout)?;
+    if let Some(residual) = residual {
+        out = (wide(residual)? + out)?;
     }
+    out.to_dtype(x.dtype())
 }

@@ -3,6 +3,12 @@
 //! These are the oracles of the fused kernels, and what runs on devices and types without a kernel
 //! (CUDA, Metal, half precision on those). Parameters of another type than the input are converted
 //! to it, differentiably, so that master weights stay in f32.
+//!
+//! **Decision.** In half precision a result is rounded once: matrix products take and give the half
+//! type, and whatever follows one (bias, activation, softmax, loss, dropout) is computed in f32, the
+//! way back included. Candle sums in the type of its input: 256 + 1 is 256 in bf16, so that the
+//! gradient of a bias would stop growing after some hundred rows. The price is that f32 copies are
+//! kept for the way back.
 
 mod adam;
 mod attention;
@@ -13,6 +19,8 @@ mod loss;
 mod on_tape;
 mod positions;
 
+use candle_core::{DType, Result, Tensor};
+
 pub use adam::adam_step;
 pub use attention::{
     attention_weights, cross_attention, decoding_attention, pad, self_attention, unpad,
@@ -22,3 +30,13 @@ pub use linear::{layer_norm, linear};
 pub use loss::smoothed_cross_entropy;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};
+
+/// The type in which sums over elements of `dtype` are taken.
+fn wide_type(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// `x` in the type in which sums over it are taken.
+fn wide(x: &Tensor) -> Result<Tensor> {
+    x.to_dtype(wide_type(x.dtype()))
+}

@@ -1,5 +1,6 @@
 //! Position encodings in Candle's primitives.
 
+use super::wide_type;
 use crate::spec::angles;
 use candle_core::{Device, IndexOp, Result, Tensor};
 
@@ -24,7 +25,8 @@ pub fn relative_bias(
         .contiguous()
 }
 
-/// See [`crate::rotary()`]: heads of `head` elements in the first `turned` columns.
+/// See [`crate::rotary()`]: heads of `head` elements in the first `turned` columns, which turn in
+/// f32 at least.
 ///
 /// # Shapes
 /// `x (N, D)` → the same.
@@ -36,15 +38,16 @@ pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Resu
     let half = head / 2;
     let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
     let (cosines, sines) = angles(0..longest, head);
-    let at = Tensor::from_vec(positions.to_vec(), rows, x.device())?;
+    let (at, wide) =
+        (Tensor::from_vec(positions.to_vec(), rows, x.device())?, wide_type(x.dtype()));
     // Converted on the host: Metal has no f64.
     let table = |values: Vec<f64>| {
-        let all =
-            Tensor::from_vec(values, (longest, 1, half), &Device::Cpu)?.to_dtype(x.dtype())?;
+        let all = Tensor::from_vec(values, (longest, 1, half), &Device::Cpu)?.to_dtype(wide)?;
         all.to_device(x.device())?.index_select(&at, 0)
     };
     let (cosines, sines) = (table(cosines)?, table(sines)?); // (N, 1, Dh/2)
-    let pairs = x.narrow(1, 0, turned)?.contiguous()?.reshape((rows, turned / head, head))?;
+    let pairs = x.narrow(1, 0, turned)?.contiguous()?.to_dtype(wide)?;
+    let pairs = pairs.reshape((rows, turned / head, head))?;
     let (first, second) = (pairs.i((.., .., ..half))?, pairs.i((.., .., half..))?);
     let out = Tensor::cat(
         &[
@@ -53,7 +56,8 @@ pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Resu
         ],
         2,
     )?
-    .reshape((rows, turned))?;
+    .reshape((rows, turned))?
+    .to_dtype(x.dtype())?;
     if turned == width {
         Ok(out)
     } else {
