@@ -12,13 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Packing costs about as much as a product with thirty rows, which a step of decoding would pay
 /// for every weight. It takes the memory of the weight again, more or less: for AMX's f32 products one
 /// and a half times as much, for bf16 products of bf16 kernels half as much, for int8 a quarter, and
-/// nothing on a processor whose kernel does not pack.
+/// nothing on a processor whose kernel does not pack. On a GPU in half precision each is converted
+/// once, which takes half of its memory again.
 ///
 /// What is kept does not follow a weight that changes: training goes on without this.
 #[derive(Debug, Default)]
 pub struct PackedWeights {
     is_int8: bool,
     packed: Mutex<HashMap<(TensorId, Products), PackedWeight>>,
+    /// Where no kernel packs: in the type of the activations.
+    converted: Mutex<HashMap<(TensorId, DType), Tensor>>,
 }
 
 /// One of them.
@@ -63,6 +66,20 @@ impl PackedWeights {
         // here too: the lock must not be held.
         let Some(new) = self.pack(weight, products)? else { return Ok(None) };
         Ok(Some(lock().entry(key).or_insert(new).clone()))
+    }
+
+    /// The weight itself in another type.
+    pub(crate) fn converted(&self, weight: &Tensor, dtype: DType) -> Result<Tensor> {
+        if weight.dtype() == dtype {
+            return Ok(weight.clone());
+        }
+        let mut converted = self.converted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(weight) = converted.get(&(weight.id(), dtype)) {
+            return Ok(weight.clone());
+        }
+        let new = weight.detach().to_dtype(dtype)?;
+        converted.insert((weight.id(), dtype), new.clone());
+        Ok(new)
     }
 
     fn pack(&self, weight: &Tensor, products: Products) -> Result<Option<PackedWeight>> {

@@ -93,12 +93,22 @@ impl Counter {
 #[inline(always)]
 pub(crate) const fn mask_bits(key: u64, index: u32) -> u32 {
     let mut x = index ^ (key as u32);
-    x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
-    x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
-    x ^= x >> 16;
+    x = round(x, ROUNDS[0]);
+    x = round(x, ROUNDS[1]);
+    x = round(x, ROUNDS[2]);
     x = x.wrapping_add((key >> 32) as u32);
-    x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
-    x ^ (x >> 15)
+    x = round(x, ROUNDS[3]);
+    round(x, ROUNDS[4])
+}
+
+/// How far the rounds of [`mask_bits`] shift, and what they multiply by; the second half of the key
+/// is added before the fourth.
+pub(crate) const ROUNDS: [(u32, u32); 5] =
+    [(16, 0x7feb_352d), (15, 0x846c_a68b), (16, 1), (16, 0x7feb_352d), (15, 1)];
+
+#[inline(always)]
+const fn round(x: u32, (shift, factor): (u32, u32)) -> u32 {
+    (x ^ (x >> shift)).wrapping_mul(factor)
 }
 
 #[cfg(test)]

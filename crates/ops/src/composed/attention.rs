@@ -1,9 +1,11 @@
 //! Attention in Candle's primitives, on padded tensors.
 
+use super::recent::Recent;
 use super::wide;
 use crate::products::Products;
-use crate::spec::{ABSENT, AttentionSpec, Dropout, Seen, Sight, mask_index};
+use crate::spec::{ABSENT, AttentionSpec, Dropout, Seen, Sight, Sparse, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
+use std::sync::Arc;
 
 /// See [`crate::self_attention()`].
 ///
@@ -111,13 +113,17 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
     // One row of zeros behind the last token is what padding points at.
     let zero = Tensor::zeros((1, width), x.dtype(), x.device())?;
     let with_zero = Tensor::cat(&[&x.contiguous()?, &zero], 0)?;
-    let mut start = 0u32;
-    let mut index = Vec::with_capacity(lengths.len() * longest);
-    for &length in lengths {
-        index.extend((0..longest).map(|t| if t < length { start + t as u32 } else { rows as u32 }));
-        start += length as u32;
-    }
-    let index = Tensor::from_vec(index, lengths.len() * longest, x.device())?;
+    static INDICES: Recent<(Vec<usize>, usize)> = Recent::new();
+    let index = INDICES.get((lengths.to_vec(), rows), x.device(), || {
+        let mut start = 0u32;
+        let mut index = Vec::with_capacity(lengths.len() * longest);
+        for &length in lengths {
+            let row = |t| if t < length { start + t as u32 } else { rows as u32 };
+            index.extend((0..longest).map(row));
+            start += length as u32;
+        }
+        Tensor::from_vec(index, lengths.len() * longest, x.device())
+    })?;
     with_zero.index_select(&index, 0)?.reshape((lengths.len(), longest, width))
 }
 
@@ -129,20 +135,56 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
 /// # Errors
 /// When there are not `longest` rows for each length.
 pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
-    let index: Vec<u32> = lengths
-        .iter()
-        .enumerate()
-        .flat_map(|(row, &length)| (0..length).map(move |t| (row * longest + t) as u32))
-        .collect();
-    let count = index.len();
-    x.index_select(&Tensor::from_vec(index, count, x.device())?, 0)
+    static INDICES: Recent<(Vec<usize>, usize)> = Recent::new();
+    let index = INDICES.get((lengths.to_vec(), longest), x.device(), || {
+        let rows = lengths.iter().enumerate();
+        let index: Vec<u32> = rows
+            .flat_map(|(row, &length)| (0..length).map(move |t| (row * longest + t) as u32))
+            .collect();
+        let count = index.len();
+        Tensor::from_vec(index, count, x.device())
+    })?;
+    x.index_select(&index, 0)
 }
 
 /// Hidden scores get this: `exp` of it is 0 in every float type, and it is finite in all of them.
 const HIDDEN: f64 = -3.0e4;
 
-/// `(B, H or 1, Tq, Tk)`: [`HIDDEN`] where a key may not be seen, and ALiBi's distances.
+/// What a mask is made of, beside its device.
+#[derive(PartialEq)]
+struct MaskKey {
+    key_lengths: Arc<[usize]>,
+    causal: bool,
+    sparse: Option<Sparse>,
+    slopes: Option<Arc<[f64]>>,
+    shape: (usize, usize, usize),
+    query_start: usize,
+    dtype: DType,
+}
+
+/// `(B, H or 1, Tq, Tk)`: [`HIDDEN`] where a key may not be seen, and ALiBi's distances. Made once
+/// for all layers of a pass.
 fn mask(
+    spec: &AttentionSpec,
+    queries: usize,
+    keys: usize,
+    dtype: DType,
+    device: &Device,
+) -> Result<Tensor> {
+    static MASKS: Recent<MaskKey> = Recent::new();
+    let key = MaskKey {
+        key_lengths: spec.key_lengths.clone(),
+        causal: spec.causal,
+        sparse: spec.sparse,
+        slopes: spec.slopes.clone(),
+        shape: (spec.heads, queries, keys),
+        query_start: spec.query_start,
+        dtype,
+    };
+    MASKS.get(key, device, || new_mask(spec, queries, keys, dtype, device))
+}
+
+fn new_mask(
     spec: &AttentionSpec,
     queries: usize,
     keys: usize,
@@ -174,30 +216,20 @@ fn mask(
         .to_device(device)
 }
 
-/// The dropout mask of the attention weights, element for element that of the fused kernel.
+/// The dropout mask of the attention weights, element for element that of the fused kernel: rows of
+/// queries are packed there.
 fn weight_mask(
     spec: &AttentionSpec,
     shape: (usize, usize, usize, usize),
     dtype: DType,
     device: &Device,
 ) -> Result<Tensor> {
-    let (_, heads, queries, keys) = shape;
-    let factor = spec.dropout.kernel::<f64>();
-    let mut values = Vec::with_capacity(shape.0 * heads * queries * keys);
-    let mut start = 0;
-    for &length in spec.query_lengths.iter() {
-        for head in 0..heads {
-            for query in 0..queries {
-                values.extend(
-                    (0..keys).map(|key| {
-                        factor(mask_index(start + query, heads, head, keys, key) as u32)
-                    }),
-                );
-            }
-        }
-        start += length;
-    }
-    Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
+    let (batch, heads, queries, keys) = shape;
+    let rows: usize = spec.query_lengths.iter().sum();
+    let width = mask_index(1, heads, 0, keys, 0);
+    let packed = spec.dropout.mask(rows * width, dtype, device)?.reshape((rows, width))?;
+    let padded = pad(&packed, &spec.query_lengths)?.reshape((batch, queries, heads, keys))?;
+    padded.transpose(1, 2)?.contiguous() // (B, H, Tq, Tk)
 }
 
 /// See [`crate::decoding_attention()`]: what every query sees is gathered, and each is a sequence

@@ -1,7 +1,15 @@
-//! Dropout in Candle's primitives.
+//! Dropout in Candle's primitives, its mask drawn on the device where the tensor is.
+//!
+//! Candle has no bitwise operations. An exclusive or of two numbers is looked up, nine bits of each
+//! at a time; shifts are products and quotients of powers of two, and a product of 32-bit numbers
+//! wraps around on every device, as the hash wants it. So the bits are those of
+//! [`mask_bits`](crate::rng::mask_bits), which the fused operations draw.
 
+use crate::rng::ROUNDS;
 use crate::spec::Dropout;
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor, bail};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// `x` times the mask of a dropout.
 pub(super) fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
@@ -9,4 +17,153 @@ pub(super) fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
         return Ok(x.clone());
     }
     x.mul(&dropout.mask(x.elem_count(), x.dtype(), x.device())?.reshape(x.shape())?)
+}
+
+/// The factors of `count` elements, `(count,)`: `kept` where an element's bits reach `threshold`, and
+/// 0 elsewhere.
+pub(crate) fn mask_on_device(
+    (key, threshold, kept): (u64, u32, f64),
+    count: usize,
+    dtype: DType,
+    device: &Device,
+) -> Result<Tensor> {
+    let bits = Words::on(device)?.bits(key, count)?;
+    let threshold = Tensor::full(threshold, 1, device)?;
+    // `1 · kept` is exact in every type.
+    bits.broadcast_ge(&threshold)?.to_dtype(dtype)? * kept
+}
+
+/// Bits of a piece of the table's index, and entries of the table on a side.
+const PIECE: u32 = 9;
+const SIDE: u32 = 1 << PIECE;
+/// Elements whose numbers differ in the lower half alone.
+const BLOCK: usize = 1 << 16;
+
+/// What computes with 32-bit words on one device.
+struct Words {
+    device: Device,
+    /// `x ^ y` at `SIDE · x + y`: `(SIDE²,)`.
+    xor: Tensor,
+    /// Numbers that words are multiplied with or divided by, each `(1,)`.
+    constants: HashMap<u32, Tensor>,
+}
+
+impl Words {
+    /// Those of a device, which are made once.
+    fn on(device: &Device) -> Result<Arc<Self>> {
+        static ALL: Mutex<Vec<Arc<Words>>> = Mutex::new(Vec::new());
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(words) = all.iter().find(|words| words.device.same_device(device)) {
+            return Ok(words.clone());
+        }
+        let xor: Vec<u32> = (0..SIDE * SIDE).map(|at| (at / SIDE) ^ (at % SIDE)).collect();
+        let powers = [8, PIECE, 15, 16, 17].map(|power| 1 << power);
+        let factors = ROUNDS.iter().map(|round| round.1).chain(powers);
+        let constants = factors.map(|value| Ok((value, Tensor::full(value, 1, device)?)));
+        let words = Arc::new(Self {
+            device: device.clone(),
+            xor: Tensor::from_vec(xor, (SIDE * SIDE) as usize, device)?,
+            constants: constants.collect::<Result<_>>()?,
+        });
+        all.push(words.clone());
+        Ok(words)
+    }
+
+    fn constant(&self, value: u32) -> Result<&Tensor> {
+        match self.constants.get(&value) {
+            Some(constant) => Ok(constant),
+            None => bail!("{value} is no constant of the hash"),
+        }
+    }
+
+    fn times(&self, x: &Tensor, factor: u32) -> Result<Tensor> {
+        x.broadcast_mul(self.constant(factor)?)
+    }
+
+    fn over(&self, x: &Tensor, divisor: u32) -> Result<Tensor> {
+        x.broadcast_div(self.constant(divisor)?)
+    }
+
+    /// [`mask_bits`] of `key` for the numbers below `count`: `(count,)`.
+    fn bits(&self, key: u64, count: usize) -> Result<Tensor> {
+        let [(_, factor), second, third, fourth, fifth] = ROUNDS;
+        let mut x = self.first_round(key as u32, factor, count)?;
+        x = self.round(&self.round(&x, second)?, third)?;
+        x = x.broadcast_add(&Tensor::full((key >> 32) as u32, 1, &self.device)?)?;
+        self.round(&self.round(&x, fourth)?, fifth)
+    }
+
+    /// `(x ^ x >> 16) · factor` of `x = key ^ i` for each `i` below `count`.
+    ///
+    /// Within a block of 2¹⁶ numbers the upper half is one, so that each byte of the lower half
+    /// becomes another whatever the other bytes are. A product is the sum of those of its parts:
+    /// the whole round is a sum of two tables.
+    fn first_round(&self, key: u32, factor: u32, count: usize) -> Result<Tensor> {
+        let blocks = count.div_ceil(BLOCK);
+        let (mut upper, mut lower) = (Vec::new(), Vec::new());
+        for block in 0..blocks as u32 {
+            let high = block ^ (key >> 16);
+            let change = (key & 0xffff) ^ high;
+            upper.extend(
+                (0..256u32).map(|byte| {
+                    ((high << 16) | ((byte ^ (change >> 8)) << 8)).wrapping_mul(factor)
+                }),
+            );
+            lower.extend((0..256u32).map(|byte| (byte ^ (change & 0xff)).wrapping_mul(factor)));
+        }
+        let upper = Tensor::from_vec(upper, (blocks, 256, 1), &self.device)?;
+        let lower = Tensor::from_vec(lower, (blocks, 1, 256), &self.device)?;
+        upper.broadcast_add(&lower)?.flatten_all()?.narrow(0, 0, count)?.contiguous()
+    }
+
+    /// `(x ^ x >> shift) · factor`.
+    fn round(&self, x: &Tensor, (shift, factor): (u32, u32)) -> Result<Tensor> {
+        // What is shifted meets the bits below this one.
+        let width = 32 - shift;
+        let half = 1 << width.div_ceil(2);
+        let above = self.times(&self.over(x, 1 << width)?, 1 << width)?;
+        let (low, moved) = ((x - &above)?, self.over(x, 1 << shift)?);
+        let index = (self.times(&low, SIDE)? + &moved)?;
+        let upper = (self.times(&self.over(&low, half)?, SIDE)? + self.over(&moved, half)?)?;
+        // Of both numbers the part below `half`.
+        let lower = (index - self.times(&upper, half)?)?;
+        let looked_up = |index: &Tensor| self.xor.index_select(index, 0);
+        let out = (above + self.times(&looked_up(&upper)?, half)?)?.add(&looked_up(&lower)?)?;
+        if factor == 1 { Ok(out) } else { self.times(&out, factor) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::mask_bits;
+
+    // Candle's products of integers do not wrap around where overflow is checked.
+    #[cfg_attr(debug_assertions, ignore = "needs wrapping products")]
+    #[test]
+    fn the_device_draws_the_bits_that_the_host_draws() {
+        let words = Words::on(&Device::Cpu).unwrap();
+        for key in [0, 1, 0x1234_5678_9abc_def0, u64::MAX, crate::rng::mix(3, &[7])] {
+            for count in [0, 1, 255, BLOCK, 3 * BLOCK + 77] {
+                let bits = words.bits(key, count).unwrap().to_vec1::<u32>().unwrap();
+                let expected: Vec<u32> = (0..count as u32).map(|i| mask_bits(key, i)).collect();
+                assert_eq!(bits, expected, "{key:x}, {count}");
+            }
+        }
+    }
+
+    #[cfg_attr(debug_assertions, ignore = "needs wrapping products")]
+    #[test]
+    fn the_device_drops_what_the_host_drops() {
+        for (rate, key) in [(0.1, 5), (0.3, u64::MAX / 3), (0.5, 0), (0.999, 17)] {
+            let dropout = Dropout::new(rate, key);
+            for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
+                let ours = dropout.mask_on_device(100_003, dtype, &Device::Cpu).unwrap();
+                let host = dropout.mask(100_003, dtype, &Device::Cpu).unwrap();
+                let values = |x: Tensor| x.to_dtype(DType::F64).unwrap().to_vec1::<f64>().unwrap();
+                assert_eq!(ours.dtype(), dtype);
+                assert_eq!(values(ours), values(host), "{rate} in {dtype:?}");
+            }
+        }
+    }
 }

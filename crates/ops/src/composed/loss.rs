@@ -1,9 +1,18 @@
-//! Label-smoothed cross entropy in Candle's primitives.
+//! Label-smoothed cross entropy in Candle's primitives, some rows of logits at a time.
+//!
+//! Candle's autodiff would keep all logits, and several tensors as large, until the way back. So the
+//! gradients of `hidden` and `weight` are computed with the loss, block by block, as
+//! [the other way](crate::smoothed_cross_entropy()) does where logits are not computed twice; the
+//! graph gets them through [`with_gradients`].
 
+use super::wide;
 use crate::spec::{CrossEntropySpec, LossSums};
-use candle_core::{DType, Device, IndexOp, Result, Tensor};
+use candle_core::{D, DType, Device, Result, Tensor};
 
-/// See [`crate::smoothed_cross_entropy()`]; holds all logits.
+/// Logits of a block: 64 MiB in f32, a few of which exist at a time.
+const LOGITS: usize = 1 << 24;
+
+/// See [`crate::smoothed_cross_entropy()`].
 ///
 /// # Shapes
 /// As [`crate::smoothed_cross_entropy()`].
@@ -16,31 +25,214 @@ pub fn smoothed_cross_entropy(
     targets: &[u32],
     spec: &CrossEntropySpec,
 ) -> Result<(Tensor, LossSums)> {
-    let CrossEntropySpec { smoothing, r_drop, scale, .. } = *spec;
-    let wide = if hidden.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    let logits = hidden.matmul(&weight.to_dtype(hidden.dtype())?.t()?)?.to_dtype(wide)?; // (N, V)
-    let (rows, classes) = logits.dims2()?;
-    let largest = logits.detach().max_keepdim(1)?;
-    let shifted = logits.broadcast_sub(&largest)?;
-    let log_total = shifted.exp()?.sum_keepdim(1)?.log()?; // (N, 1)
-    let log_probs = shifted.broadcast_sub(&log_total)?;
-    let index = Tensor::from_vec(targets.to_vec(), (rows, 1), hidden.device())?;
-    let nll = log_probs.gather(&index, 1)?.neg()?.sum_all()?;
-    let uniform = (log_probs.sum_all()?.neg()? / classes as f64)?;
-    let smoothed = ((&nll * (1.0 - smoothing))? + (uniform * smoothing)?)?;
-    let predictions = logits.argmax(1)?.to_vec1::<u32>()?;
-    let correct =
-        predictions.iter().zip(targets).filter(|(prediction, target)| prediction == target).count();
-    // On the host: Metal has no f64.
-    let number = |x: &Tensor| x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_scalar::<f64>();
-    let mut sums =
-        LossSums { smoothed: number(&smoothed)?, nll: number(&nll)?, correct, divergence: 0.0 };
-    if r_drop > 0.0 {
-        let (p, q) = (log_probs.i(..rows / 2)?, log_probs.i(rows / 2..)?);
-        // KL(p‖q) + KL(q‖p)
-        let divergence = ((p.exp()? - q.exp()?)? * (p - q)?)?.sum_all()?;
-        sums.divergence = number(&divergence)?;
-        return Ok((((smoothed + (divergence * r_drop)?)? * scale)?, sums));
+    blocked(hidden, weight, targets, spec, (LOGITS / weight.dim(0)?.max(1)).max(1))
+}
+
+/// The same with so many rows, or pairs of rows, in a block.
+fn blocked(
+    hidden: &Tensor,
+    weight: &Tensor,
+    targets: &[u32],
+    spec: &CrossEntropySpec,
+    block: usize,
+) -> Result<(Tensor, LossSums)> {
+    let differentiate = hidden.track_op() || weight.track_op();
+    let matrix = weight.detach().to_dtype(hidden.dtype())?;
+    let rows = Rows { hidden: &hidden.detach(), targets, paired: spec.is_paired() };
+    let (mut sums, mut of_hidden, mut of_weight) = (Vec::new(), Vec::new(), None);
+    for first in (0..rows.len()).step_by(block) {
+        let (hidden, targets) = rows.block(first, block.min(rows.len() - first))?;
+        let logits = wide(&hidden.matmul(&matrix.t()?)?)?; // (R, V)
+        let (of_block, gradient) = of_logits(&logits, &targets, spec, differentiate)?;
+        sums.push(of_block);
+        if let Some(gradient) = gradient {
+            let gradient = gradient.to_dtype(hidden.dtype())?;
+            of_hidden.push(gradient.matmul(&matrix)?);
+            // Blocks are added up in f32, whatever the type of the products.
+            let here = wide(&gradient.t()?.matmul(&hidden)?)?;
+            of_weight = Some(match of_weight {
+                Some(sum) => (sum + here)?,
+                None => here,
+            });
+        }
     }
-    Ok(((smoothed * scale)?, sums))
+    let sums = read(&sums)?;
+    let loss = Tensor::new(spec.total(&sums), &Device::Cpu)?;
+    let loss = loss.to_dtype(super::wide_type(hidden.dtype()))?.to_device(hidden.device())?;
+    match of_weight {
+        Some(of_weight) => {
+            let of_hidden = rows.restored(&of_hidden)?;
+            Ok((with_gradients(&loss, &[(hidden, of_hidden), (weight, of_weight)])?, sums))
+        }
+        None => Ok((loss, sums)),
+    }
+}
+
+/// Rows of a loss, of which the second half may be the partners of the first.
+struct Rows<'a> {
+    hidden: &'a Tensor,
+    targets: &'a [u32],
+    paired: bool,
+}
+
+impl Rows<'_> {
+    /// Rows, or pairs.
+    fn len(&self) -> usize {
+        if self.paired { self.targets.len() / 2 } else { self.targets.len() }
+    }
+
+    /// Some of them with their targets: of pairs the first rows and then their partners.
+    fn block(&self, first: usize, count: usize) -> Result<(Tensor, Tensor)> {
+        let part = |from: usize| self.hidden.narrow(0, from, count);
+        let (hidden, targets) = if self.paired {
+            let partner = self.len() + first;
+            let targets = [first, partner].map(|from| &self.targets[from..from + count]);
+            (Tensor::cat(&[part(first)?, part(partner)?], 0)?, targets.concat())
+        } else {
+            (part(first)?.contiguous()?, self.targets[first..first + count].to_vec())
+        };
+        let shape = (targets.len(), 1);
+        Ok((hidden, Tensor::from_vec(targets, shape, self.hidden.device())?))
+    }
+
+    /// What blocks have one row each of, in the order of all rows.
+    fn restored(&self, blocks: &[Tensor]) -> Result<Tensor> {
+        if !self.paired {
+            return Tensor::cat(blocks, 0);
+        }
+        let half = |second: usize| {
+            blocks.iter().map(move |block| {
+                let count = block.dim(0)? / 2;
+                block.narrow(0, second * count, count)
+            })
+        };
+        Tensor::cat(&half(0).chain(half(1)).collect::<Result<Vec<_>>>()?, 0)
+    }
+}
+
+/// The sums of a block of rows, `(4,)`, still on the device: smoothed, nll, correct, divergence. And
+/// the gradient of the loss by its logits, if wanted.
+///
+/// # Shapes
+/// `logits (R, V)`, `targets (R, 1)` → `(4,)` and `(R, V)`.
+fn of_logits(
+    logits: &Tensor,
+    targets: &Tensor,
+    spec: &CrossEntropySpec,
+    differentiate: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let CrossEntropySpec { smoothing, r_drop, scale, .. } = *spec;
+    let (rows, classes) = logits.dims2()?;
+    let shifted = logits.broadcast_sub(&logits.max_keepdim(1)?)?;
+    let log_total = shifted.exp()?.sum_keepdim(1)?.log()?; // (R, 1)
+    let log_probs = shifted.broadcast_sub(&log_total)?;
+    let nll = log_probs.gather(targets, 1)?.neg()?.sum_all()?;
+    let uniform = (log_probs.sum(1)?.sum_all()?.neg()? / classes as f64)?;
+    let smoothed = ((&nll * (1.0 - smoothing))? + (uniform * smoothing)?)?;
+    let hits = logits.argmax_keepdim(1)?.eq(targets)?;
+    let correct = hits.to_dtype(logits.dtype())?.sum_all()?;
+    let mut probabilities = differentiate.then(|| log_probs.exp()).transpose()?;
+    let mut divergence = nll.zeros_like()?;
+    if spec.is_paired() {
+        let pairs = rows / 2;
+        let half = |x: &Tensor, second: usize| x.narrow(0, second * pairs, pairs);
+        // (R/2, V): ln p - ln q
+        let apart = (half(&log_probs, 0)? - half(&log_probs, 1)?)?;
+        let all = match &probabilities {
+            Some(all) => all.clone(),
+            None => log_probs.exp()?,
+        };
+        let (p, q) = (half(&all, 0)?, half(&all, 1)?);
+        let own = |p: &Tensor, apart: &Tensor| p.mul(apart)?.sum_keepdim(D::Minus1);
+        let (of_p, of_q) = (own(&p, &apart)?, own(&q, &apart.neg()?)?); // KL(p‖q), KL(q‖p)
+        divergence = (of_p.sum_all()? + of_q.sum_all()?)?;
+        if differentiate {
+            // p + r (p (s - KL(p‖q)) + p - q), where s = ln p - ln q: see `loss/pairs.rs`.
+            let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, own: &Tensor| {
+                let drawn = (p.mul(&apart.broadcast_sub(own)?)? + (p - q)?)?;
+                p + (drawn * r_drop)?
+            };
+            let first = weighed(&p, &q, &apart, &of_p)?;
+            let second = weighed(&q, &p, &apart.neg()?, &of_q)?;
+            probabilities = Some(Tensor::cat(&[first, second], 0)?);
+        }
+    }
+    let sums = Tensor::stack(&[smoothed, nll, correct, divergence], 0)?;
+    let gradient = probabilities.map(|weighed| {
+        let even = ((weighed * scale)? - scale * smoothing / classes as f64)?;
+        let of_targets = Tensor::ones((rows, 1), even.dtype(), even.device())?;
+        even.scatter_add(targets, &(of_targets * (-scale * (1.0 - smoothing)))?, 1)
+    });
+    Ok((sums, gradient.transpose()?))
+}
+
+/// The sums of all blocks, in one read from the device.
+fn read(blocks: &[Tensor]) -> Result<LossSums> {
+    let mut sums = LossSums::default();
+    if blocks.is_empty() {
+        return Ok(sums);
+    }
+    // On the host: Metal has no f64.
+    let all = Tensor::stack(blocks, 0)?.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;
+    for block in all.to_vec2::<f64>()? {
+        sums.add(&LossSums {
+            smoothed: block[0],
+            nll: block[1],
+            correct: block[2] as usize,
+            divergence: block[3],
+        });
+    }
+    Ok(sums)
+}
+
+/// `value`, whose gradient by each of the tensors is the one beside it: Candle differentiates the
+/// sum of their products with constants, of which the value has nothing.
+fn with_gradients(value: &Tensor, gradients: &[(&Tensor, Tensor)]) -> Result<Tensor> {
+    let mut out = value.clone();
+    for (tensor, gradient) in gradients {
+        let gradient = wide(gradient)?.detach();
+        let inner = wide(tensor)?.mul(&gradient)?.sum_all()?;
+        out = (out + (&inner - inner.detach())?)?;
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::products::Products;
+    use candle_core::Var;
+
+    fn random(shape: (usize, usize), factor: f64) -> Var {
+        let values: Vec<f64> = (0..shape.0 * shape.1).map(|i| (i as f64 * factor).sin()).collect();
+        Var::from_tensor(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn blocks_of_any_size_give_the_loss_and_gradients_of_one() {
+        let (hidden, weight) = (random((14, 5), 0.7), random((9, 5), 1.3));
+        let targets: Vec<u32> = (0..14).map(|row| row * 4 % 9).collect();
+        for r_drop in [0.0, 0.8] {
+            let spec =
+                CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.3, products: Products::F32 };
+            let run = |block: usize| {
+                let (loss, sums) = blocked(&hidden, &weight, &targets, &spec, block).unwrap();
+                let gradients = loss.backward().unwrap();
+                let mut all = vec![loss.to_scalar::<f64>().unwrap(), sums.nll, sums.divergence];
+                for var in [&hidden, &weight] {
+                    let gradient = gradients.get(var).unwrap().flatten_all().unwrap();
+                    all.extend(gradient.to_vec1::<f64>().unwrap());
+                }
+                (all, sums.correct)
+            };
+            let (whole, correct) = run(14);
+            for block in [1, 3, 7] {
+                let (blocks, of_blocks) = run(block);
+                assert_eq!(of_blocks, correct);
+                for (ours, theirs) in blocks.iter().zip(&whole) {
+                    assert!((ours - theirs).abs() < 1e-12, "blocks of {block}: {ours}, {theirs}");
+                }
+            }
+        }
+    }
 }

@@ -18,6 +18,7 @@ mod linear;
 mod loss;
 mod on_tape;
 mod positions;
+mod recent;
 
 use candle_core::{DType, Result, Tensor};
 
@@ -25,6 +26,7 @@ pub use adam::adam_step;
 pub use attention::{
     attention_weights, cross_attention, decoding_attention, pad, self_attention, unpad,
 };
+pub(crate) use dropout::mask_on_device;
 pub use embedding::embedding;
 pub use linear::{layer_norm, linear};
 pub use loss::smoothed_cross_entropy;

@@ -1,8 +1,9 @@
 //! Position encodings in Candle's primitives.
 
+use super::recent::Recent;
 use super::wide_type;
 use crate::spec::angles;
-use candle_core::{Device, IndexOp, Result, Tensor};
+use candle_core::{DType, Device, IndexOp, Result, Tensor};
 
 /// See [`crate::relative_bias()`].
 ///
@@ -36,16 +37,19 @@ pub fn relative_bias(
 pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     let half = head / 2;
-    let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
-    let (cosines, sines) = angles(0..longest, head);
-    let (at, wide) =
-        (Tensor::from_vec(positions.to_vec(), rows, x.device())?, wide_type(x.dtype()));
-    // Converted on the host: Metal has no f64.
-    let table = |values: Vec<f64>| {
-        let all = Tensor::from_vec(values, (longest, 1, half), &Device::Cpu)?.to_dtype(wide)?;
-        all.to_device(x.device())?.index_select(&at, 0)
-    };
-    let (cosines, sines) = (table(cosines)?, table(sines)?); // (N, 1, Dh/2)
+    let wide = wide_type(x.dtype());
+    // Cosines and sines of all tokens, (2, N, 1, Dh/2): the same in all layers.
+    static TABLES: Recent<(Vec<u32>, usize, DType)> = Recent::new();
+    let tables = TABLES.get((positions.to_vec(), half, wide), x.device(), || {
+        let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
+        let (cosines, sines) = angles(0..longest, head);
+        let at = Tensor::from_slice(positions, rows, x.device())?;
+        // Converted on the host: Metal has no f64.
+        let all = [cosines, sines].concat();
+        let all = Tensor::from_vec(all, (2, longest, 1, half), &Device::Cpu)?.to_dtype(wide)?;
+        all.to_device(x.device())?.index_select(&at, 1)
+    })?;
+    let (cosines, sines) = (tables.i(0)?, tables.i(1)?); // (N, 1, Dh/2)
     let pairs = x.narrow(1, 0, turned)?.contiguous()?.to_dtype(wide)?;
     let pairs = pairs.reshape((rows, turned / head, head))?;
     let (first, second) = (pairs.i((.., .., ..half))?, pairs.i((.., .., half..))?);

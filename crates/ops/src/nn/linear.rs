@@ -53,6 +53,10 @@ pub fn packed_linear(
 fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result<Tensor> {
     let Node { x, weight, bias, residual, spec } = &node;
     if !is_fused(tape, &node.inputs())? {
+        let weight = match packs {
+            Some(packs) => &packs.converted(weight, x.dtype())?,
+            None => weight,
+        };
         return crate::composed::linear(x, weight, bias.as_ref(), residual.as_ref(), spec);
     }
     let ((rows, width), (outputs, weight_width)) = (x.dims2()?, weight.dims2()?);

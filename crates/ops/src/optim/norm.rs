@@ -49,15 +49,19 @@ fn composed_sums_of_squares(flat: &Tensor) -> Result<Vec<f64>> {
     let whole = flat.elem_count() / NORM_CHUNK;
     let rest = flat.elem_count() - whole * NORM_CHUNK;
     let squares = flat.sqr()?;
-    let mut sums: Vec<f32> = Vec::with_capacity(whole + 1);
+    let mut sums = Vec::with_capacity(2);
     if whole > 0 {
         let chunks = squares.narrow(0, 0, whole * NORM_CHUNK)?.reshape((whole, NORM_CHUNK))?;
-        sums.extend(chunks.sum(1)?.to_vec1::<f32>()?);
+        sums.push(chunks.sum(1)?);
     }
     if rest > 0 {
-        sums.push(squares.narrow(0, whole * NORM_CHUNK, rest)?.sum_all()?.to_scalar()?);
+        sums.push(squares.narrow(0, whole * NORM_CHUNK, rest)?.sum_keepdim(0)?);
     }
-    Ok(sums.into_iter().map(f64::from).collect())
+    if sums.is_empty() {
+        return Ok(Vec::new());
+    }
+    // One read from the device.
+    Ok(Tensor::cat(&sums, 0)?.to_vec1::<f32>()?.into_iter().map(f64::from).collect())
 }
 
 vectorised! {

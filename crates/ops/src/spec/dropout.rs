@@ -49,18 +49,31 @@ impl Dropout {
         move |index| if mask_bits(key, index) >= threshold { kept } else { dropped }
     }
 
-    /// The mask as a tensor: what the composed paths multiply by.
+    /// The mask as a tensor: what the composed paths multiply by. Every device drops the same
+    /// elements, and draws them itself.
     ///
     /// # Shapes
     /// → `(count,)`.
     ///
-    /// It is drawn on the host, so that every device drops the same elements.
-    ///
     /// # Errors
     /// When the device has no memory for it.
     pub fn mask(&self, count: usize, dtype: DType, device: &Device) -> Result<Tensor> {
+        if !device.is_cpu() {
+            return self.mask_on_device(count, dtype, device);
+        }
         let factor = self.kernel::<f64>();
         let mask: Vec<f64> = (0..count).map(|index| factor(index as u32)).collect();
-        Tensor::from_vec(mask, count, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
+        Tensor::from_vec(mask, count, device)?.to_dtype(dtype)
+    }
+
+    /// The same of Candle's operations alone.
+    pub(crate) fn mask_on_device(
+        &self,
+        count: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Tensor> {
+        let drawn = (self.key, self.threshold(), 1.0 / (1.0 - self.rate));
+        crate::composed::mask_on_device(drawn, count, dtype, device)
     }
 }

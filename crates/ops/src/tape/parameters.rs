@@ -7,6 +7,7 @@ use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A trainable tensor, kept in f32.
 #[derive(Debug, Clone)]
@@ -78,6 +79,8 @@ pub struct ParameterStore {
     total: usize,
     device: Device,
     is_outline: bool,
+    /// What [`ParameterStore::matrices`] has last made, with its range.
+    matrices: Arc<Mutex<Option<(Range<usize>, Tensor)>>>,
 }
 
 impl ParameterStore {
@@ -90,6 +93,7 @@ impl ParameterStore {
             total: 0,
             device: device.clone(),
             is_outline: false,
+            matrices: Arc::default(),
         }
     }
 
@@ -123,6 +127,7 @@ impl ParameterStore {
         let var = Var::from_tensor(&values)?;
         let tensor = var.as_tensor().clone();
         let (offset, shape) = (self.total, shape.to_vec());
+        self.matrices = Arc::default();
         self.total += shape.iter().product::<usize>();
         self.indices.insert(tensor.id(), self.parameters.len());
         self.parameters.push(Parameter { name: name.to_owned(), shape, var, offset });
@@ -246,11 +251,23 @@ impl ParameterStore {
     }
 
     /// 1 for each element of a matrix in `range` of the flat layout, and 0 for the others: where
-    /// weight decay applies.
+    /// weight decay applies. Kept for the next step, which asks for the same range.
     ///
     /// # Errors
     /// When the device has no memory left.
     pub fn matrices(&self, range: Range<usize>) -> Result<Tensor> {
+        let mut kept = self.matrices.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*kept {
+            Some((of, matrices)) if *of == range => Ok(matrices.clone()),
+            _ => {
+                let matrices = self.new_matrices(range.clone())?;
+                *kept = Some((range, matrices.clone()));
+                Ok(matrices)
+            }
+        }
+    }
+
+    fn new_matrices(&self, range: Range<usize>) -> Result<Tensor> {
         let of = |(parameter, within): (&Parameter, Range<usize>)| {
             std::iter::repeat_n(if parameter.is_matrix() { 1f32 } else { 0.0 }, within.len())
         };

@@ -1,0 +1,58 @@
+//! Tensors that the layers of a pass have in common: made for the first, and there for the others.
+
+use candle_core::{Device, Result, Tensor};
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// The tensors that were made last, each under what it was made of. A few are enough: a batch has
+/// two or three kinds of sequences, and the next batch others.
+pub(super) struct Recent<K>(Mutex<VecDeque<(K, Tensor)>>);
+
+/// How many are kept.
+const CAPACITY: usize = 4;
+
+impl<K: PartialEq> Recent<K> {
+    pub(super) const fn new() -> Self {
+        Self(Mutex::new(VecDeque::new()))
+    }
+
+    /// What was made of `key` on `device`; or else what `make` makes now.
+    pub(super) fn get(
+        &self,
+        key: K,
+        device: &Device,
+        make: impl FnOnce() -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |(of, tensor): &&(K, Tensor)| *of == key && tensor.device().same_device(device);
+        if let Some((_, tensor)) = lock().iter().find(is_it) {
+            return Ok(tensor.clone());
+        }
+        let tensor = make()?;
+        let mut kept = lock();
+        kept.truncate(CAPACITY - 1);
+        kept.push_front((key, tensor.clone()));
+        Ok(tensor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_is_made_once_for_each_of_the_last_few_keys() {
+        let recent = Recent::new();
+        let mut made = Vec::new();
+        let mut ask = |key: usize| {
+            let make = || {
+                made.push(key);
+                Tensor::new(key as u32, &Device::Cpu)
+            };
+            let tensor = recent.get(key, &Device::Cpu, make).expect("memory");
+            assert_eq!(tensor.to_scalar::<u32>().expect("a number") as usize, key);
+        };
+        [1, 2, 1, 3, 2, 4, 1, 5, 5, 1].into_iter().for_each(&mut ask);
+        assert_eq!(made, [1, 2, 3, 4, 5, 1]);
+    }
+}
