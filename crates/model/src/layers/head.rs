@@ -21,10 +21,11 @@ impl Head {
         Self { weight, products }
     }
 
-    /// The product, without its matrix, which may be shared. Logits and their gradient are kept but
-    /// for the CPU, whose loss is computed some rows at a time.
+    /// The product, without its matrix, which may be shared. Logits are not kept: the loss is
+    /// computed some rows at a time. But for the CPU its gradient by the hidden rows is, and what
+    /// Candle makes of it.
     pub(crate) fn cost(config: &ModelConfig, classes: usize, device: &Device) -> PartCost {
-        let kept = if device.is_cpu() { 0.0 } else { 2.0 * classes as f64 };
+        let kept = if device.is_cpu() { 0.0 } else { 4.0 * config.d_model as f64 };
         let product = PartCost::linear(config.d_model, classes, false);
         PartCost { parameters: 0.0, kept, ..product }
     }

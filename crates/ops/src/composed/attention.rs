@@ -2,6 +2,7 @@
 
 use super::recent::Recent;
 use super::wide;
+use crate::device::check_count;
 use crate::products::Products;
 use crate::spec::{ABSENT, AttentionSpec, Dropout, Seen, Sight, Sparse, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -60,6 +61,10 @@ pub fn attention_weights(
             .transpose(1, 2)?
             .contiguous() // (B, H, T, Dh)
     };
+    let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
+    let pairs = longest(&spec.query_lengths) * longest(&spec.key_lengths);
+    let scores = spec.heads * spec.key_lengths.len() * pairs;
+    check_count(query.device(), "scores of attention", scores)?;
     let head_width = query.dim(1)? / spec.heads;
     let q = (heads(query, &spec.query_lengths)? * (head_width as f64).powf(-0.5))?;
     let k = heads(key, &spec.key_lengths)?;

@@ -2,6 +2,7 @@
 
 use super::dropout::drop;
 use super::{wide, wide_type};
+use crate::device::check_count;
 use crate::spec::{Activation, CUBE, LinearSpec, TWICE_ROOT};
 use candle_core::{D, Result, Tensor};
 
@@ -37,6 +38,7 @@ pub fn linear(
     residual: Option<&Tensor>,
     spec: &LinearSpec,
 ) -> Result<Tensor> {
+    check_count(x.device(), "the result of a layer", x.dim(0)? * weight.dim(0)?)?;
     let product = x.matmul(&weight.to_dtype(x.dtype())?.t()?)?;
     let is_identity = spec.activation == Activation::Identity && !spec.dropout.is_active();
     if is_identity && bias.is_none() && residual.is_none() {

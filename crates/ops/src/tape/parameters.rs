@@ -119,6 +119,9 @@ impl ParameterStore {
         if self.get(name).is_some() {
             candle_core::bail!("parameter {name} exists already");
         }
+        // Gradients and the optimizer's state are flat, as long as all parameters together.
+        let total = self.total + shape.iter().product::<usize>();
+        crate::device::check_count(&self.device, "the parameters", total)?;
         let values = if self.is_outline {
             Tensor::zeros(0, DType::F32, &self.device)?
         } else {
@@ -128,7 +131,7 @@ impl ParameterStore {
         let tensor = var.as_tensor().clone();
         let (offset, shape) = (self.total, shape.to_vec());
         self.matrices = Arc::default();
-        self.total += shape.iter().product::<usize>();
+        self.total = total;
         self.indices.insert(tensor.id(), self.parameters.len());
         self.parameters.push(Parameter { name: name.to_owned(), shape, var, offset });
         Ok(tensor)

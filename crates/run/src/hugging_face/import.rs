@@ -66,7 +66,7 @@ pub fn import(
     }
     let config = run_config(folder, &theirs, model);
     config.validate().with_context(|| source.join(CONFIG).display().to_string())?;
-    memory::require_weights(&config, (theirs.vocab_size, theirs.vocab_size))?;
+    memory::require_weights(&config, (theirs.vocab_size, theirs.vocab_size), &Device::Cpu)?;
     let weights = source.join(WEIGHTS);
     let model = LanguageModel::blank(&config.model, theirs.vocab_size, &Device::Cpu, DType::F32)?;
     let sha256 = fill(&model, &weights).with_context(|| weights.display().to_string())?;

@@ -156,7 +156,7 @@ pub fn build_model<M: TaskModel>(
 ) -> Result<M> {
     let vocabularies = vocabularies(tokenizers);
     let dtype = device::dtype(&config.dtype, device)?;
-    memory::require_weights(config, vocabularies)?;
+    memory::require_weights(config, vocabularies, device)?;
     M::build(config, vocabularies, seed, device, dtype).context("cannot build the model")
 }
 

@@ -40,7 +40,7 @@ impl<M: TaskModel> ReadyRun<M> {
         config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
         let device = open_device(&config, settings)?;
         let mut prepared = prepare_data(folder, &config, &device)?;
-        memory::require_state(&config, &prepared.tokenizers, settings.memory)?;
+        memory::require_state(&config, &prepared.tokenizers, settings.memory, &device)?;
         let model =
             build_model::<M>(&config, &prepared.tokenizers, &device, Some(config.training.seed))?;
         disk::check(

@@ -8,9 +8,10 @@
 mod system;
 mod trial;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use candle_core::Device;
 use taper_data::{AUTO, Prepared, TokenizerPair};
+use taper_ops::device;
 
 use crate::checks::cost::{bytes, grouped, training_state_bytes};
 use crate::config::RunConfig;
@@ -42,7 +43,7 @@ pub fn fit<M: TaskModel>(
     observer: &mut dyn RunObserver,
 ) -> Result<usize> {
     let trial = Trial::new(config, model, prepared)?;
-    let limit = limit(budget);
+    let limit = limit(budget, model.device())?;
     let wanted = config.data.batching.max_tokens;
     if wanted != AUTO {
         // A batch that the text does not have is not tried.
@@ -53,7 +54,18 @@ pub fn fit<M: TaskModel>(
         if fitting == Some(tried) {
             return Ok(wanted);
         }
-        let needed = trial.needed(tried, limit).with_context(|| too_large(wanted))?;
+        let needed = match trial.needed(tried, limit) {
+            Ok(needed) => needed,
+            // A GPU says by an error that its memory does not suffice.
+            Err(error) if !model.device().is_cpu() => {
+                let advice = match trial.largest(limit, tried)? {
+                    Some(tokens) => format!("; data.batching.max_tokens = {tokens} fits"),
+                    None => String::new(),
+                };
+                return Err(error.context(too_large(wanted) + &advice));
+            }
+            Err(error) => return Err(error.context(too_large(wanted))),
+        };
         if needed > limit {
             let advice = match fitting {
                 Some(tokens) => {
@@ -99,23 +111,26 @@ pub fn require_state(
     config: &RunConfig,
     tokenizers: &TokenizerPair,
     budget: Option<u64>,
+    device: &Device,
 ) -> Result<()> {
     let parameters = parameters(config, vocabularies(tokenizers));
-    require_room(
-        parameters,
-        training_state_bytes(config, parameters),
-        "weights, gradients and moments",
-        budget,
-    )
+    let limit = limit(budget, device)?;
+    let needed = training_state_bytes(config, parameters);
+    require_room(parameters, needed, "weights, gradients and moments", limit, origin(budget))
 }
 
 /// Refuses a model whose weights alone do not fit, before memory is taken for them.
 ///
 /// # Errors
 /// With its size and the memory there is.
-pub fn require_weights(config: &RunConfig, vocabularies: Vocabularies) -> Result<()> {
+pub fn require_weights(
+    config: &RunConfig,
+    vocabularies: Vocabularies,
+    device: &Device,
+) -> Result<()> {
     let parameters = parameters(config, vocabularies);
-    require_room(parameters, parameters.saturating_mul(4), "weights", None)
+    let limit = limit(None, device)?;
+    require_room(parameters, parameters.saturating_mul(4), "weights", limit, origin(None))
 }
 
 /// The trained scalars of the model that `config` describes.
@@ -124,25 +139,36 @@ fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> u64 {
 }
 
 /// Refuses a model of so many parameters where the bytes `needed` for `what` exceed what the
-/// process may take.
-fn require_room(parameters: u64, needed: u64, what: &str, budget: Option<u64>) -> Result<()> {
-    let limit = limit(budget);
+/// process may take, which is `limit`.
+fn require_room(parameters: u64, needed: u64, what: &str, limit: u64, origin: &str) -> Result<()> {
     if needed > limit {
         bail!(
             "a model of {} parameters takes {} of memory for {what} alone, but may take {}{}; make [model] or the vocabulary smaller, or use more memory",
             grouped(parameters),
             bytes(needed),
             bytes(limit),
-            origin(budget)
+            origin
         );
     }
     Ok(())
 }
 
-/// The bytes that the process may take. On a system that says nothing the trial alone must do: a
-/// device without memory left fails it.
-fn limit(budget: Option<u64>) -> u64 {
-    budget.or_else(|| available().map(|free| resident().unwrap_or(0) + free)).unwrap_or(u64::MAX)
+/// The bytes that the process may take, on a GPU of its memory. On a system that says nothing the
+/// trial alone must do: a device without memory left fails it.
+fn limit(budget: Option<u64>, device: &Device) -> Result<u64> {
+    if let Some(budget) = budget {
+        return Ok(budget);
+    }
+    Ok(match device::memory(device)? {
+        Some(memory) => memory.in_use.saturating_add(memory.available),
+        None => available().map_or(u64::MAX, |free| resident().unwrap_or(0) + free),
+    })
+}
+
+/// The bytes that the process has now, on a GPU of its memory.
+fn in_use(device: &Device) -> Result<u64> {
+    let of_gpu = device::memory(device)?;
+    Ok(of_gpu.map_or_else(|| resident().unwrap_or(0), |memory| memory.in_use))
 }
 
 /// Where such a limit comes from, in an error.

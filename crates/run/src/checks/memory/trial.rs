@@ -5,10 +5,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use taper_data::{Dataset, Prepared};
 use taper_model::Batch;
-use taper_ops::allocator;
+use taper_ops::{allocator, device};
 use taper_trainer::{TrainingConfig, rehearse};
 
-use super::system::{forget_peak, peak, resident};
+use super::in_use;
+use super::system::{forget_peak, peak};
 use crate::checks::cost::Cost;
 use crate::config::RunConfig;
 use crate::tasks::{TaskModel, vocabularies};
@@ -28,7 +29,7 @@ const KEPT_BY_THREAD: u64 = 8 << 20;
 pub(super) struct Trial<'a, M> {
     model: &'a M,
     training: &'a TrainingConfig,
-    /// Bytes of the process before the first trial.
+    /// Bytes of the process, on a GPU of its memory, before the first trial.
     resident: u64,
     /// What is trained on.
     data: Arc<dyn Dataset>,
@@ -53,7 +54,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         Ok(Self {
             model,
             training: &config.training,
-            resident: resident().unwrap_or(0),
+            resident: in_use(model.device())?,
             data,
             growth,
             state_bytes: cost.training_state_bytes - 2 * weights,
@@ -94,9 +95,12 @@ impl<'a, M: TaskModel> Trial<'a, M> {
     /// A program with another allocator has only that; where the system does not say it either, the
     /// formula must do.
     fn run(&self, tokens: usize) -> Result<u64> {
+        let batch = self.largest_batch(tokens);
+        if !self.model.device().is_cpu() {
+            return self.run_on_gpu(&batch, tokens);
+        }
         allocator::collect();
         forget_peak();
-        let batch = self.largest_batch(tokens);
         let (outcome, most_in_use) =
             allocator::most_in_use(|| rehearse(self.model, self.training, &batch));
         outcome?;
@@ -112,6 +116,19 @@ impl<'a, M: TaskModel> Trial<'a, M> {
             },
         };
         Ok(height.max(self.resident + self.saving_bytes) + self.state_bytes)
+    }
+
+    /// As [`Trial::run`], of the memory of a GPU: its driver counts what is in use, or else the
+    /// formula must do. What does not fit is an error.
+    fn run_on_gpu(&self, batch: &Batch, tokens: usize) -> Result<u64> {
+        let (outcome, height) = device::most_in_use(self.model.device(), || {
+            rehearse(self.model, self.training, batch)
+        })?;
+        outcome?;
+        Ok(match height {
+            Some(bytes) => bytes.max(self.resident + self.saving_bytes) + self.state_bytes,
+            None => self.estimate(tokens),
+        })
     }
 
     /// The largest budget up to `most` whose batches keep the process below `limit` bytes, to a

@@ -12,6 +12,13 @@
 //! The order in which work is queued is that of the program as long as one thread queues all of it.
 //! [`check`] refuses any other; operations, gradients and steps of optimizers call it. The [pool of
 //! threads](crate::threads) therefore leaves work for a GPU on the thread that asks for it.
+//!
+//! [`memory`] is what the driver says of the device's memory, and [`check_count`] keeps tensors
+//! within what kernels can count.
+
+mod memory;
+
+pub use memory::{DeviceMemory, memory, most_in_use};
 
 use candle_core::{Device, DeviceLocation, Result, bail};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -66,6 +73,21 @@ fn opened(location: DeviceLocation, open: impl FnOnce() -> Result<Device>) -> Re
 pub fn check(device: &Device) -> Result<()> {
     static GPUS: OneThread = OneThread::new();
     if device.is_cpu() { Ok(()) } else { GPUS.check() }
+}
+
+/// Refuses a tensor of `count` elements for `what` on a GPU if Candle's kernels could not count them:
+/// they do so in 32 bits, and would leave the rest as it was.
+///
+/// # Errors
+/// From 2³² elements on.
+pub fn check_count(device: &Device, what: &str, count: usize) -> Result<()> {
+    if !device.is_cpu() && u32::try_from(count).is_err() {
+        bail!(
+            "{what} would be {count} numbers in one tensor, and GPU kernels count to 4294967295: \
+             batches of fewer tokens or shorter sequences are needed, or a smaller model"
+        );
+    }
+    Ok(())
 }
 
 /// Something that one thread uses: the first that asks for it.
@@ -127,6 +149,16 @@ mod tests {
         check(&Device::Cpu).expect("this thread");
         let other = std::thread::spawn(|| check(&Device::Cpu)).join();
         other.expect("no panic").expect("another thread");
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn what_kernels_cannot_count_is_refused_on_a_gpu() {
+        let gpu = Device::Cuda(candle_core::CudaDevice);
+        check_count(&gpu, "scores", (1 << 32) - 1).expect("the most");
+        let error = check_count(&gpu, "scores", 1 << 32).expect_err("one more");
+        assert!(error.to_string().contains("scores would be 4294967296"), "{error}");
+        check_count(&Device::Cpu, "scores", 1 << 40).expect("the host counts in 64 bits");
     }
 
     #[test]
