@@ -1,0 +1,243 @@
+//! Every operation on the device that TAPER_TEST_DEVICE names (`cpu`, which it is by default, `cuda`
+//! or `metal`), in each type, on odd shapes, with its gradients: against the same in f64 on the host.
+//!
+//! On the host it is the composed operations that run, as they do on a GPU. A GPU belongs to one
+//! thread, so that all of it is one test.
+
+use candle_core::{DType, Device, Result, Tensor, Var};
+use taper_ops::rng::{Counter, mix};
+use taper_ops::{
+    Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec,
+    ParameterStore, Products, Seen, Sparse, adam_step, cross_attention, decoding_attention, device,
+    embedding, global_norm, layer_norm, linear, relative_bias, rotary, self_attention,
+    smoothed_cross_entropy,
+};
+
+fn test_device() -> Result<Device> {
+    match std::env::var("TAPER_TEST_DEVICE").as_deref() {
+        Ok("cuda") => device::cuda(0),
+        Ok("metal") => device::metal(0),
+        _ => Ok(Device::Cpu),
+    }
+}
+
+/// Values that all types hold exactly.
+fn values(shape: &[usize], key: u64) -> Result<Tensor> {
+    let counter = Counter::new(mix(9, &[key]));
+    let count = shape.iter().product::<usize>() as u64;
+    let values: Vec<f64> = (0..count).map(|i| counter.normal_at(i)).collect();
+    let exact = Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(DType::BF16)?;
+    exact.to_dtype(DType::F16)?.to_dtype(DType::F64)
+}
+
+fn on_host(x: &Tensor) -> Result<Vec<f64>> {
+    x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
+}
+
+/// The largest difference, relative to the largest value; not a number if one of them is none.
+fn distance(ours: &[f64], exact: &[f64]) -> f64 {
+    assert_eq!(ours.len(), exact.len());
+    let largest = exact.iter().fold(1e-3, |largest: f64, x| largest.max(x.abs()));
+    let apart = ours.iter().zip(exact).map(|(ours, exact)| (ours - exact).abs() / largest);
+    apart.fold(0.0, |most, apart| if apart <= most { most } else { apart })
+}
+
+type Operation<'a> = &'a dyn Fn(&[Var]) -> Result<Tensor>;
+
+/// Runs operations on a device in one type.
+struct Check {
+    device: Device,
+    dtype: DType,
+    tolerance: f64,
+}
+
+impl Check {
+    /// The first `halves` inputs are activations, in the type; the others are parameters, in f32.
+    fn operation(
+        &self,
+        name: &str,
+        inputs: &[Tensor],
+        halves: usize,
+        operation: Operation<'_>,
+    ) -> Result<()> {
+        let run = |device: &Device, types: [DType; 2]| -> Result<Vec<Vec<f64>>> {
+            let vars = inputs.iter().enumerate().map(|(index, input)| {
+                let input = input.to_dtype(types[usize::from(index >= halves)])?;
+                Var::from_tensor(&input.to_device(device)?)
+            });
+            let vars = vars.collect::<Result<Vec<_>>>()?;
+            let out = operation(&vars)?;
+            // A weight for each element, so that no gradient can hide.
+            let weights: Vec<f32> =
+                (0..out.elem_count()).map(|i| (i as f32 * 0.7).sin() + 0.3).collect();
+            let weights = Tensor::from_vec(weights, out.shape(), &Device::Cpu)?;
+            let weights = weights.to_dtype(out.dtype())?.to_device(device)?;
+            let gradients = out.mul(&weights)?.to_dtype(types[1])?.sum_all()?.backward()?;
+            let of = |var: &Var| on_host(gradients.get(var).expect("a gradient"));
+            [on_host(&out)].into_iter().chain(vars.iter().map(of)).collect()
+        };
+        let ours = run(&self.device, [self.dtype, DType::F32])?;
+        let exact = run(&Device::Cpu, [DType::F64; 2])?;
+        for (place, (ours, exact)) in ours.iter().zip(&exact).enumerate() {
+            let error = distance(ours, exact);
+            let what = if place == 0 { "result".into() } else { format!("gradient {place}") };
+            assert!(error < self.tolerance, "{name} in {:?}, {what}: {error}", self.dtype);
+        }
+        Ok(())
+    }
+
+    fn layers(&self) -> Result<()> {
+        let (rows, inner, outer) = (37, 19, 23);
+        let inputs = [
+            values(&[rows, inner], 1)?,
+            values(&[rows, outer], 2)?,
+            values(&[outer, inner], 3)?,
+            values(&[outer], 4)?,
+        ];
+        for activation in
+            [Activation::Identity, Activation::Gelu, Activation::GeluTanh, Activation::Swish]
+        {
+            let spec =
+                LinearSpec { activation, dropout: Dropout::new(0.2, 5), ..Default::default() };
+            self.operation(&format!("linear with {activation:?}"), &inputs, 2, &|v| {
+                linear(None, &v[0], &v[2], Some(&v[3]), Some(&v[1]), &spec)
+            })?;
+        }
+        let inputs = [values(&[rows, inner], 1)?, values(&[inner], 2)?, values(&[inner], 3)?];
+        self.operation("layer norm", &inputs, 1, &|v| layer_norm(None, &v[0], &v[1], &v[2], 1e-5))?;
+        let spec = EmbeddingSpec {
+            ids: [3, 0, 7, 3, 3].into(),
+            positions: [0, 1, 0, 1, 2].into(),
+            scale: 2.0,
+            dropout: Dropout::new(0.3, 9),
+        };
+        let tables = [values(&[11, inner], 1)?, values(&[5, inner], 2)?];
+        self.operation("embedding", &tables, 0, &|v| embedding(None, &v[0], Some(&v[1]), &spec))?;
+        let positions = (0..rows as u32).map(|row| row * 13 % 29).collect();
+        let turned = [values(&[rows, 3 * 12], 1)?];
+        self.operation("rotary", &turned, 1, &|v| rotary(None, &v[0], &positions, 2, 12, 2))?;
+        let buckets: Vec<u32> = (0..35).map(|i| i * 3 % 7).collect();
+        self.operation("relative bias", &[values(&[7, 3], 1)?], 0, &|v| {
+            relative_bias(None, &v[0], &buckets.clone().into(), 5, 7)
+        })
+    }
+
+    fn attention(&self) -> Result<()> {
+        let (heads, width) = (3, 21);
+        let (lengths, others) = ([5, 1, 9], [4, 7, 2]);
+        let plain = AttentionSpec {
+            heads,
+            query_lengths: lengths.into(),
+            key_lengths: lengths.into(),
+            causal: false,
+            sparse: None,
+            query_start: 0,
+            slopes: None,
+            dropout: Dropout::none(),
+            products: Products::F32,
+        };
+        let qkv = values(&[15, 3 * width], 1)?;
+        for (name, spec) in [
+            ("attention", plain.clone()),
+            ("causal attention", AttentionSpec { causal: true, ..plain.clone() }),
+            (
+                "attention with dropout",
+                AttentionSpec { dropout: Dropout::new(0.3, 1 << 40), ..plain.clone() },
+            ),
+            (
+                "attention with distances",
+                AttentionSpec { slopes: Some([0.5, 0.25, 0.1].into()), ..plain.clone() },
+            ),
+            (
+                "attention in a window",
+                AttentionSpec { sparse: Some(Sparse::window(2)), ..plain.clone() },
+            ),
+        ] {
+            self.operation(name, &[qkv.clone()], 1, &|v| self_attention(None, &v[0], None, &spec))?;
+        }
+        let biased = [qkv, values(&[heads, 9, 9], 2)?];
+        self.operation("attention with a bias", &biased, 1, &|v| {
+            self_attention(None, &v[0], Some(&v[1]), &plain)
+        })?;
+        let across = AttentionSpec { key_lengths: others.into(), ..plain };
+        let inputs = [values(&[15, width], 3)?, values(&[13, 2 * width], 4)?];
+        self.operation("attention across", &inputs, 2, &|v| {
+            cross_attention(None, &v[0], &v[1], None, &across)
+        })?;
+        // Three hypotheses after two steps, the last two of one parent.
+        let inputs =
+            [values(&[3, width], 5)?, values(&[2, 2 * width], 6)?, values(&[3, 2 * width], 7)?];
+        let history = [vec![0, 1, 1], vec![0, 1, 2]];
+        self.operation("attention to a cache", &inputs, 3, &|v| {
+            let blocks = [v[1].as_tensor().clone(), v[2].as_tensor().clone()];
+            let seen = Seen::Past {
+                text: None,
+                blocks: &blocks,
+                history: &history,
+                bias: None,
+                slopes: None,
+                sparse: None,
+            };
+            decoding_attention(&v[0], seen, heads)
+        })
+    }
+
+    fn loss(&self) -> Result<()> {
+        let (rows, width, classes) = (14, 9, 31);
+        let inputs = [values(&[rows, width], 1)?, values(&[classes, width], 2)?];
+        let targets: Vec<u32> = (0..rows as u32).map(|row| row * 5 % classes as u32).collect();
+        for r_drop in [0.0, 1.5] {
+            let spec =
+                CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.25, products: Products::F32 };
+            self.operation(&format!("loss with R-Drop {r_drop}"), &inputs, 1, &|v| {
+                Ok(smoothed_cross_entropy(None, &v[0], &v[1], &targets, &spec)?.0)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Steps of Adam, and the norm of a gradient, are in f32 whatever activations are.
+    fn optimizer(&self) -> Result<()> {
+        let run = |device: &Device| -> Result<(Vec<f64>, f64)> {
+            let mut store = ParameterStore::new(device);
+            let value = |i: usize| (i as f32 * 0.3).sin();
+            store.add("matrix", &[7, 5], (0..35).map(value).collect())?;
+            store.add("bias", &[3], (0..3).map(value).collect())?;
+            let gradient = (0..38).map(|i| (i as f32 * 0.9).cos()).collect();
+            let gradient = Tensor::from_vec(gradient, 38, device)?;
+            let mut moments = [gradient.zeros_like()?, gradient.zeros_like()?];
+            for step in 1..=4 {
+                let step = AdamStep {
+                    learning_rate: 0.01,
+                    beta1: 0.9,
+                    beta2: 0.98,
+                    epsilon: 1e-9,
+                    weight_decay: 0.1,
+                    step,
+                    gradient_scale: 0.5,
+                    decoupled: true,
+                };
+                adam_step(&store, 0..38, &gradient, &mut moments, &step)?;
+            }
+            Ok((on_host(&store.flat()?)?, global_norm(&gradient)?))
+        };
+        let ((ours, norm), (exact, exact_norm)) = (run(&self.device)?, run(&Device::Cpu)?);
+        let error = distance(&ours, &exact).max((norm / exact_norm - 1.0).abs());
+        assert!(error < 1e-5, "adam and the norm: {error}");
+        Ok(())
+    }
+}
+
+#[test]
+fn every_operation_is_that_of_the_host() -> Result<()> {
+    let device = test_device()?;
+    // A spacing of the type, and what several in a row add up to.
+    for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::BF16, 3e-2), (DType::F16, 4e-3)] {
+        let check = Check { device: device.clone(), dtype, tolerance };
+        check.layers()?;
+        check.attention()?;
+        check.loss()?;
+        check.optimizer()?;
+    }
+    Ok(())
+}
