@@ -1,6 +1,6 @@
 """The model of `taper bench train` in plain PyTorch: one JSON line with its speed on the same batches.
 
-    python pytorch_peer.py --batches FILE --preset tiny|small|base|big --dtype f32|bf16
+    python pytorch_peer.py --batches FILE --preset tiny|small|base|big --dtype f32|bf16 [--device cpu|cuda]
 
 Pre-LN encoder-decoder Transformer, fused query-key-value projections, `scaled_dot_product_attention`, one shared embedding matrix, Adam
 (the fused implementation), gradients clipped to norm 1, label smoothing 0.1. bf16 is `torch.autocast`.
@@ -101,19 +101,21 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     arguments = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(arguments.threads)
     tensors = load_file(arguments.batches)
     count = sum(name.startswith("src.") for name in tensors)
-    batches = [(tensors[f"src.{i}"].long(), tensors[f"tgt.{i}"].long()) for i in range(count)]
-    model = Translator(arguments.vocab, *SHAPES[arguments.preset]).train()
+    device = arguments.device
+    batches = [(tensors[f"src.{i}"].long().to(device), tensors[f"tgt.{i}"].long().to(device)) for i in range(count)]
+    model = Translator(arguments.vocab, *SHAPES[arguments.preset]).train().to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     def step(index):
         source, target = batches[index % count]
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=arguments.dtype == "bf16"):
+        with torch.autocast(device, torch.bfloat16, enabled=arguments.dtype == "bf16"):
             logits = model(source, target[:, :-1])
         wanted = target[:, 1:].flatten()
         loss = F.cross_entropy(logits.float().flatten(0, 1), wanted, ignore_index=PADDING, label_smoothing=0.1)

@@ -1,6 +1,7 @@
 """Counts what a GPU is asked for in a training step: launches, products, copies, memory.
 
     scripts/check/counting_gpu/build.sh && python3 scripts/check/counting_gpu/count.py [PRESET…]
+    python3 scripts/check/counting_gpu/count.py --write FILE     # the batches alone
 
 Runs `taper bench train` on the counting device (driver.c) for a few steps and for one more; what the
 last one takes is the difference. Ends with an error if work was queued on more than one stream or by
@@ -58,6 +59,8 @@ def counts(batches, preset, dtype, steps, folder):
 
 
 def main():
+    if sys.argv[1:2] == ["--write"]:
+        return write_batches(sys.argv[2])
     presets, wrong = sys.argv[1:] or ["tiny", "base", "big"], []
     print("| preset | type | " + " | ".join(SHOWN) + " | most in use |")
     print("|" + "---|" * (len(SHOWN) + 3))
