@@ -153,7 +153,9 @@ impl Check {
                 AttentionSpec { sparse: Some(Sparse::window(2)), ..plain.clone() },
             ),
         ] {
-            self.operation(name, &[qkv.clone()], 1, &|v| self_attention(None, &v[0], None, &spec))?;
+            self.operation(name, std::slice::from_ref(&qkv), 1, &|v| {
+                self_attention(None, &v[0], None, &spec)
+            })?;
         }
         let biased = [qkv, values(&[heads, 9, 9], 2)?];
         self.operation("attention with a bias", &biased, 1, &|v| {

@@ -170,7 +170,7 @@ fn positions_turn_in_f32() -> Result<()> {
     let positions: Vec<u32> = (0..400).map(|row| 5 * row).collect();
     for dtype in HALVES {
         let turn = |v: &[Var]| composed::rotary(&v[0], &positions, 8, 16);
-        for error in errors(dtype, &[x.clone()], 1, &turn)? {
+        for error in errors(dtype, std::slice::from_ref(&x), 1, &turn)? {
             assert!(error < 1.0, "{dtype:?}: {error} spacings");
         }
     }

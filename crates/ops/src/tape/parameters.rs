@@ -71,6 +71,9 @@ impl Parameter {
     }
 }
 
+/// Where weight decay applies, in a range of the flat layout.
+type Matrices = (Range<usize>, Tensor);
+
 /// Parameters in the order in which the model made them.
 #[derive(Debug, Clone)]
 pub struct ParameterStore {
@@ -80,7 +83,7 @@ pub struct ParameterStore {
     device: Device,
     is_outline: bool,
     /// What [`ParameterStore::matrices`] has last made, with its range.
-    matrices: Arc<Mutex<Option<(Range<usize>, Tensor)>>>,
+    matrices: Arc<Mutex<Option<Matrices>>>,
 }
 
 impl ParameterStore {
