@@ -307,6 +307,9 @@ fn report_next(run: &str, task: Task, scored: Option<bool>, ended: Option<(StopR
     if task == Task::Classification {
         lines.push(format!("taper predict {run}            type texts, or pipe a file in"));
     }
+    if task == Task::ImageClassification {
+        lines.push(format!("taper predict {run} IMAGE…     label PNG or JPEG files"));
+    }
     lines.extend(scored.map(|scored| {
         let what = match scored {
             true => "score the test sets again, with other settings",

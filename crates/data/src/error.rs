@@ -67,6 +67,14 @@ pub enum Error {
         /// The files that were read.
         files: String,
     },
+    /// A split has no images.
+    #[error("split {split:?} is empty: {files} hold no image")]
+    EmptyImages {
+        /// The split.
+        split: String,
+        /// The files that were read.
+        files: String,
+    },
     /// Files were written to while they were read.
     #[error("{files}: changed while they were read; repeat the command once they are complete")]
     Changed {

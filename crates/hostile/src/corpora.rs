@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use taper_data::{DataConfig, Format, PairReader, Tokenizer};
+use taper_data::{DataConfig, Dataset, Format, ImageDataset, ImageFormat, PairReader, Tokenizer};
 
 /// Valid lines of text, to be damaged.
 pub const TEXT: &[u8] = "one\r\ntwo ü\n\nthree\n".as_bytes();
@@ -72,6 +72,59 @@ impl Split {
         if let Err(error) = read {
             let message = error.to_string();
             assert!(message.contains("train."), "{message}");
+        }
+    }
+}
+
+/// A split of images, one file of which is damaged again and again.
+#[derive(Debug)]
+pub struct ImageSplit {
+    damaged: PathBuf,
+    config: DataConfig,
+    // Removed with it.
+    _folder: tempfile::TempDir,
+}
+
+/// Height and width of the images of an [`ImageSplit`].
+pub const SIDE: usize = 4;
+
+impl ImageSplit {
+    /// A split in `format` whose file `damaged` is to come, beside one with the `labels` of images.
+    /// Images are of [`SIDE`] pixels in one channel, or of CIFAR's shape.
+    ///
+    /// # Panics
+    /// If there is no place for temporary files.
+    pub fn new(format: ImageFormat, damaged: &str, labels: &[u8]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
+        config.images.format = format;
+        config.images.labels = ["a", "b"].map(str::to_owned).into();
+        config.images.size = SIDE;
+        if format == ImageFormat::Cifar10 {
+            (config.images.size, config.images.channels) = (32, 3);
+            (config.images.mean, config.images.deviation) = (vec![0.5; 3], vec![0.5; 3]);
+        }
+        fs::write(folder.path().join("train-labels-idx1-ubyte"), labels).unwrap();
+        for label in &config.images.labels {
+            fs::create_dir_all(folder.path().join("train").join(label)).unwrap();
+        }
+        Self { damaged: folder.path().join(damaged), config, _folder: folder }
+    }
+
+    /// Reads every image of the split with `bytes` as its damaged file, or the first fault, whose
+    /// message must name a file.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn read(&self, bytes: &[u8]) {
+        fs::write(&self.damaged, bytes).unwrap();
+        let read = ImageDataset::read(&self.config, &self.config.train).and_then(|images| {
+            let plan = std::sync::Arc::new(images).plan(&self.config.batching, 1, 0);
+            (0..plan.batches()).try_for_each(|batch| plan.batch(batch).map(drop))
+        });
+        if let Err(error) = read {
+            let message = error.to_string();
+            assert!(message.contains("train"), "{message}");
         }
     }
 }

@@ -13,8 +13,12 @@ use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use taper_data::{DataConfig, Format, PairReader, Tokenizer, TokenizerConfig, prepare_pairs};
-use taper_hostile::corpora::{COLUMNS, JSON_LINES, Split, TABLE, TEXT, tokenizer_file};
+use taper_data::{
+    DataConfig, Format, ImageFormat, PairReader, Tokenizer, TokenizerConfig, prepare_pairs,
+};
+use taper_hostile::corpora::{
+    COLUMNS, ImageSplit, JSON_LINES, SIDE, Split, TABLE, TEXT, tokenizer_file,
+};
 use taper_hostile::{assault, assault_with_text};
 
 const FEW: u32 = 3_000;
@@ -69,6 +73,35 @@ fn compressed(cases: u32) {
     for (name, seed) in [("train.en.gz", gzip.finish().unwrap()), ("train.en.zst", zstd)] {
         let split = Split::new(Format::Text, name, &text, ["", ""]);
         assault(cases, &[&seed], |bytes| split.read(bytes));
+    }
+}
+
+/// Files of images in each format.
+fn images(cases: u32) {
+    let word = |number: usize| (number as u32).to_be_bytes();
+    let pixels: Vec<u8> = (0..3 * SIDE * SIDE).map(|at| (at * 5) as u8).collect();
+    let header = [[0, 0, 8, 3], word(3), word(SIDE), word(SIDE)].concat();
+    let idx = [header, pixels.clone()].concat();
+    let labels = [&[0, 0, 8, 1][..], &word(3), &[0, 1, 1]].concat();
+    let split = ImageSplit::new(ImageFormat::Idx, "train-images-idx3-ubyte", &labels);
+    assault(cases, &[&idx], |bytes| split.read(bytes));
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&idx).unwrap();
+    let (zipped, name) = (gzip.finish().unwrap(), "train-images-idx3-ubyte.gz");
+    let split = ImageSplit::new(ImageFormat::Idx, name, &labels);
+    assault(cases, &[&zipped], |bytes| split.read(bytes));
+    let cifar = [vec![1], vec![7; 3072], vec![0], vec![9; 3072]].concat();
+    let split = ImageSplit::new(ImageFormat::Cifar10, "train.bin", &[]);
+    assault(cases / 3, &[&cifar], |bytes| split.read(bytes));
+    for (name, format) in [
+        ("train/a/one.png", image::ImageFormat::Png),
+        ("train/b/one.jpg", image::ImageFormat::Jpeg),
+    ] {
+        let picture = image::RgbImage::from_fn(9, 7, |x, y| image::Rgb([30 * x as u8, y as u8, 7]));
+        let mut bytes = std::io::Cursor::new(Vec::new());
+        picture.write_to(&mut bytes, format).unwrap();
+        let split = ImageSplit::new(ImageFormat::Folders, name, &[]);
+        assault(cases, &[bytes.get_ref()], |bytes| split.read(bytes));
     }
 }
 
@@ -177,6 +210,11 @@ fn damaged_text_is_read_or_refused() {
 }
 
 #[test]
+fn damaged_images_are_read_or_refused() {
+    images(FEW);
+}
+
+#[test]
 fn text_of_any_kind_comes_back() {
     lines_come_back(FEW);
     texts_are_encoded(FEW);
@@ -198,6 +236,7 @@ fn a_million_of_each_kind() {
     readers(MANY);
     compressed(MANY);
     parquet(MANY);
+    images(MANY);
     lines_come_back(MANY);
     texts_are_encoded(MANY);
     tokenizer_files(MANY);

@@ -19,7 +19,8 @@ pub enum NormPlacement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Positions {
-    /// Sine and cosine interleaved, added to the embedding (Vaswani et al. 2017, section 3.5).
+    /// Sine and cosine interleaved, added to the embedding (Vaswani et al. 2017, section 3.5); of
+    /// images, half of the width tells the row and half the column.
     #[default]
     Sinusoidal,
     /// Sines in the first half of the width, cosines in the second, as Tensor2Tensor and Marian lay
@@ -48,6 +49,30 @@ pub enum Tied {
     /// Source, target and output share one matrix; needs a joint vocabulary.
     #[default]
     All,
+}
+
+/// What reads the images of a classifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImageEncoder {
+    /// Layers of attention over patches (Dosovitskiy et al. 2021).
+    #[default]
+    Transformer,
+    /// `encoder_layers` convolutions of 3 x 3 pixels, the first with `d_model` channels; each second
+    /// one moves by two pixels and has twice as many. The class is told from the mean of all places.
+    Convolutional,
+}
+
+/// What the class of an image is told from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pooling {
+    /// A token of its own before the patches (Dosovitskiy et al. 2021, section 3.1).
+    #[default]
+    ClassToken,
+    /// The mean of all patches, beside which there is no other token (Beyer et al. 2022, "Better
+    /// plain ViT baselines for ImageNet-1k").
+    Mean,
 }
 
 /// The nonlinearity of the feed-forward layers.
@@ -210,6 +235,10 @@ pub struct ModelConfig {
     /// Longest sequence of a learned position table, in tokens.
     #[schemars(range(min = 1))]
     pub max_positions: usize,
+    /// What reads the images of a classifier.
+    pub image_encoder: ImageEncoder,
+    /// What the class of an image is told from.
+    pub pooling: Pooling,
     /// Which embedding matrices are one.
     pub tied: Tied,
     /// Whether embeddings are multiplied by √d_model (Vaswani et al. 2017, section 3.4).
@@ -247,6 +276,8 @@ impl Default for ModelConfig {
             norm_epsilon: 1e-5,
             positions: Positions::default(),
             max_positions: 1024,
+            image_encoder: ImageEncoder::default(),
+            pooling: Pooling::default(),
             tied: Tied::default(),
             scale_embeddings: true,
             biases: true,

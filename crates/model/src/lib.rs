@@ -42,11 +42,13 @@ mod pass;
 mod sequences;
 mod text_inference;
 mod translation;
+mod vision;
 
 pub use batch::Batch;
 pub use classifier::TextClassifier;
 pub use config::{
-    ActivationKind, AttentionConfig, AttentionKind, ModelConfig, NormPlacement, Positions, Tied,
+    ActivationKind, AttentionConfig, AttentionKind, ImageEncoder, ModelConfig, NormPlacement,
+    Pooling, Positions, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use inference::{DecodeState, Inference};
@@ -59,6 +61,7 @@ pub use pass::{AttentionRecord, Pass};
 pub use sequences::Sequences;
 pub use text_inference::{TextInference, TextState};
 pub use translation::{Encoded, Transformer};
+pub use vision::{ImageClassifier, ImageShape};
 
 /// What can go wrong in a model.
 #[derive(Debug, thiserror::Error)]

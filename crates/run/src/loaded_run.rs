@@ -83,10 +83,10 @@ impl<M: TaskModel> LoadedRun<M> {
         let mut config = folder.load_config(&settings.overrides)?;
         require_task(&config, M::TASK).with_context(|| root.display().to_string())?;
         use_threads(config.threads)?;
-        if !TokenizerPair::exists(root) {
+        if !config.task.has_tokenizers(root) {
             bail!("{}: the run has no tokenizer.json", root.display());
         }
-        let tokenizers = TokenizerPair::load(root)?;
+        let tokenizers = config.task.load_tokenizers(root)?;
         let checkpoint = match &settings.checkpoint {
             Some(name) => {
                 folder.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?
@@ -121,7 +121,7 @@ impl<M: TaskModel> LoadedRun<M> {
     pub fn load_member(&self, path: &Path) -> Result<M> {
         let (folder, checkpoint) = RunFolder::of_weights(path)
             .with_context(|| format!("--ensemble {}", path.display()))?;
-        let tokenizers = TokenizerPair::load(folder.root())?;
+        let tokenizers = M::TASK.load_tokenizers(folder.root())?;
         if tokenizers.hash() != self.tokenizers.hash() {
             bail!(
                 "--ensemble {}: its tokenizer is another, so its tokens do not mean the same",

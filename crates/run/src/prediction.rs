@@ -1,9 +1,12 @@
-//! Labels for texts, by a trained classifier.
+//! Labels for texts and images, by a trained classifier.
+
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use candle_core::Tensor;
 use serde::Serialize;
-use taper_data::rows_of;
-use taper_model::{Model, Sequences, TextClassifier};
+use taper_data::{Pixels, rows_of};
+use taper_model::{ImageClassifier, Model, Sequences, TextClassifier};
 
 use crate::LoadedRun;
 use crate::evaluation::highest;
@@ -11,7 +14,7 @@ use crate::evaluation::highest;
 /// Tokens that pass through the model together, about.
 const TOKENS: usize = 4096;
 
-/// The label of a text.
+/// The label of a text or an image.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// The likeliest label.
@@ -47,13 +50,43 @@ pub fn predict(
         };
         let batch: Vec<&Vec<u32>> = rows[found.len()..].iter().take_while(fits).collect();
         for probabilities in probabilities(&run.model, &Sequences::pack(&batch))? {
-            let best = highest(&probabilities);
-            found.push(Prediction {
-                label: settings.labels.get(best).cloned().unwrap_or_default(),
-                probability: probabilities[best],
-                probabilities,
-            });
+            found.push(Prediction::of(probabilities, &settings.labels));
         }
+        done(found.len());
+    }
+    Ok(found)
+}
+
+impl Prediction {
+    fn of(probabilities: Vec<f64>, labels: &[String]) -> Self {
+        let best = highest(&probabilities);
+        Self {
+            label: labels.get(best).cloned().unwrap_or_default(),
+            probability: probabilities[best],
+            probabilities,
+        }
+    }
+}
+
+/// Labels PNG and JPEG files, and tells `done` of the number so far. They are scaled to the size of
+/// the images that the model was trained on, and taken in their channels.
+///
+/// # Errors
+/// For a file that is no such picture, and when the model fails.
+pub fn predict_images(
+    run: &LoadedRun<ImageClassifier>,
+    files: &[PathBuf],
+    mut done: impl FnMut(usize),
+) -> Result<Vec<Prediction>> {
+    let settings = &run.config.data.images;
+    let mut found = Vec::with_capacity(files.len());
+    for files in files.chunks((TOKENS / settings.tokens()).max(1)) {
+        let read = |path: &PathBuf| -> Result<Vec<u32>> {
+            Ok(Pixels::of_file(path, settings)?.0.into_iter().map(u32::from).collect())
+        };
+        let images = files.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let of_images = image_probabilities(&run.model, &Sequences::pack(&images))?;
+        found.extend(of_images.into_iter().map(|of| Prediction::of(of, &settings.labels)));
         done(found.len());
     }
     Ok(found)
@@ -64,7 +97,22 @@ pub fn predict(
 /// # Errors
 /// As [`TextClassifier::logits`].
 pub(crate) fn probabilities(model: &TextClassifier, text: &Sequences) -> Result<Vec<Vec<f64>>> {
-    let logits = taper_ops::threads::in_pool(model.device(), || model.logits(text))?;
+    normalised(&taper_ops::threads::in_pool(model.device(), || model.logits(text))?)
+}
+
+/// The probabilities of the classes of each image.
+///
+/// # Errors
+/// As [`ImageClassifier::logits`].
+pub(crate) fn image_probabilities(
+    model: &ImageClassifier,
+    images: &Sequences,
+) -> Result<Vec<Vec<f64>>> {
+    normalised(&taper_ops::threads::in_pool(model.device(), || model.logits(images))?)
+}
+
+/// `exp(x) / Σ exp(x)` of each row.
+fn normalised(logits: &Tensor) -> Result<Vec<Vec<f64>>> {
     let of_row = |row: Vec<f32>| {
         let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let powers: Vec<f64> = row.iter().map(|&x| f64::from(x - highest).exp()).collect();

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use taper_data::TokenizerPair;
 use taper_trainer::{MODEL_FILE, checkpoint_name, round_to_int8};
 
 use crate::folder::files::with_suffix;
@@ -45,7 +44,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
         Some(name) => run.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?,
         None => run.checkpoint(None)?,
     };
-    let tokenizers = TokenizerPair::load(root)?;
+    let tokenizers = run.load_config(&[])?.task.load_tokenizers(root)?;
     let rounded = round_to_int8(&checkpoint)?;
     let partial = with_suffix(&target, ".partial");
     if partial.exists() {

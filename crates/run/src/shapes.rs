@@ -3,7 +3,7 @@
 //! A shape is a recipe's task and `[model]` with the size of a vocabulary, no more: what such a
 //! model costs follows from the formulas of its parts.
 
-use taper_data::Task;
+use taper_data::{ImageFormat, ImagesConfig, Task};
 use taper_model::{ActivationKind, ModelConfig, NormPlacement, Positions};
 
 use crate::config::RunConfig;
@@ -42,6 +42,8 @@ pub fn published_shapes() -> Vec<PublishedShape> {
         ),
         bert("bert-base", (12, 768, 12)),
         bert("bert-large", (24, 1024, 16)),
+        vit("vit-b-16", (12, 768, 12)),
+        vit("vit-l-16", (24, 1024, 16)),
     ]
 }
 
@@ -66,6 +68,34 @@ fn bert(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> Pu
     config.data.masked.next_sentence = true;
     let source = "Devlin et al. 2019, section 3";
     PublishedShape { name, source, config, vocabulary: 30_522 }
+}
+
+/// A classifier of images of so many layers, width and heads, with the 1,000 classes of ImageNet.
+fn vit(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> PublishedShape {
+    let model = ModelConfig {
+        d_model: width,
+        d_ff: 4 * width,
+        heads,
+        encoder_layers: layers,
+        activation: ActivationKind::Gelu,
+        norm: NormPlacement::Pre,
+        norm_epsilon: 1e-12,
+        positions: Positions::Learned,
+        ..ModelConfig::default()
+    };
+    let mut config = RunConfig { name: name.to_owned(), model, ..RunConfig::default() };
+    config.task = Task::ImageClassification;
+    config.data.images = ImagesConfig {
+        format: ImageFormat::Folders,
+        labels: (0..1000).map(|class| class.to_string()).collect(),
+        size: 224,
+        channels: 3,
+        patch: 16,
+        mean: vec![0.5; 3],
+        deviation: vec![0.5; 3],
+        ..ImagesConfig::default()
+    };
+    PublishedShape { name, source: "Dosovitskiy et al. 2021, table 1", config, vocabulary: 0 }
 }
 
 /// A decoder of so many layers, width and heads, for so many positions and tokens.

@@ -17,6 +17,8 @@ fn the_published_counts_follow_from_the_formulas() {
         // With the heads of pretraining, whose projection to the vocabulary has biases.
         ("bert-base", 110_106_428),
         ("bert-large", 336_226_108),
+        ("vit-b-16", 86_567_656),
+        ("vit-l-16", 304_326_632),
     ];
     let shapes = published_shapes();
     assert_eq!(shapes.len(), counts.len());

@@ -77,11 +77,12 @@ pub(crate) enum Command {
     /// Log-probabilities that a run's model gives to existing translations, or a language model to
     /// texts and to continuations to choose from
     Score(Score),
-    /// Label texts, with a run whose task is classification
+    /// Label texts or images, with a run whose task is classification or image-classification
     Predict(Predict),
-    /// Make a run of a GPT-2 as the library Transformers keeps it in a folder
+    /// Make a run of a GPT-2 or a ViT as the library Transformers keeps it in a folder
     Import(Import),
-    /// Write a run's language model as a GPT-2 of the library Transformers
+    /// Write a run's language model as a GPT-2 of the library Transformers, its classifier of images
+    /// as a ViT
     Export(Export),
     /// Score a translation against one or more references, as sacreBLEU does
     Bleu(Box<Bleu>),

@@ -11,6 +11,12 @@ use super::Weights;
 pub(crate) struct Predict {
     /// Folder of the run
     pub(crate) run: PathBuf,
+    /// PNG or JPEG files, for a run whose task is image-classification
+    #[arg(value_name = "IMAGE")]
+    pub(crate) images: Vec<PathBuf>,
+    /// Write where the model looks to this folder, one PNG file for each image
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) attention: Option<PathBuf>,
     /// Texts, one a line; - is standard input
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) input: PathBuf,

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::Serialize;
-use taper_data::{Task, TokenizerKind, TokenizerPair};
+use taper_data::{ImagesConfig, Task, TokenizerKind};
 use taper_model::{AttentionKind, MaskedLanguageModel, UnprojectedAttention};
 use taper_ops::ParameterStore;
 use taper_trainer::Parent;
@@ -91,15 +91,17 @@ fn of_target(
             }
             *parent = state.parent;
         }
-        if !TokenizerPair::exists(target) {
+        if !config.task.has_tokenizers(target) {
             bail!("{}: the run has no tokenizer.json", target.display());
         }
-        let tokenizers = TokenizerPair::load(target)?;
+        let tokenizers = config.task.load_tokenizers(target)?;
         Ok((config, vocabularies(&tokenizers)))
     } else {
         let config = RunConfig::load(target, &arguments.overrides.set)?;
         let tokenizer = &config.data.tokenizer;
-        if tokenizer.path.is_some() || tokenizer.kind == TokenizerKind::Char {
+        if !config.task.reads_text() {
+            Ok((config, (0, 0)))
+        } else if tokenizer.path.is_some() || tokenizer.kind == TokenizerKind::Char {
             let tokenizers = config.task.train_tokenizers(&config.data)?;
             Ok((config, vocabularies(&tokenizers)))
         } else {
@@ -126,6 +128,7 @@ impl Layer {
         let usual = match config.task {
             Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
             Task::Classification => config.data.labelled.max_tokens,
+            Task::ImageClassification => config.data.images.tokens(),
             Task::Translation => 512,
         };
         let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config));
@@ -167,7 +170,9 @@ fn summary(
             format!("{} encoder, {} decoder", shape.encoder_layers, shape.decoder_layers)
         }
         Task::LanguageModel => shape.decoder_layers.to_string(),
-        Task::MaskedLanguageModel | Task::Classification => shape.encoder_layers.to_string(),
+        Task::MaskedLanguageModel | Task::Classification | Task::ImageClassification => {
+            shape.encoder_layers.to_string()
+        }
     };
     let (forward, training) =
         (scaled(cost.decoder_flops_per_token), scaled(cost.training_flops_per_token_pair));
@@ -176,9 +181,15 @@ fn summary(
             "layers       {layers}; width {}, feed-forward {}, {} heads",
             shape.d_model, shape.d_ff, shape.heads
         ),
-        match translates {
-            true => format!("vocabulary   {source} source, {target} target"),
-            false => format!("vocabulary   {target}"),
+        match config.task {
+            Task::Translation => format!("vocabulary   {source} source, {target} target"),
+            Task::ImageClassification => {
+                let ImagesConfig { size, channels, patch, .. } = config.data.images;
+                format!(
+                    "images       {size} x {size} pixels in {channels} channel(s), patches of {patch} x {patch}"
+                )
+            }
+            _ => format!("vocabulary   {target}"),
         },
         parameters_line(config, target, cost.parameters),
         format!(

@@ -26,6 +26,9 @@ fn train(arguments: &TokenizerTrain) -> Result<()> {
             folder.display()
         );
     }
+    if !config.task.reads_text() {
+        bail!("the task is {}, which has no text to make a tokenizer of", config.task);
+    }
     let tokenizers = config.task.train_tokenizers(&config.data)?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     tokenizers.save(folder)?;

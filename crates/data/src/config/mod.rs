@@ -14,7 +14,9 @@ pub use columns::FieldsConfig;
 use crate::tasks::labelled::dataset::ROW_MARKS;
 use crate::tasks::pairs::hold_out::HELD_OUT;
 use crate::tasks::pairs::reader::split_name;
-use crate::{Corpora, Error, LabelledConfig, MaskedConfig, Result, RunningTextConfig};
+use crate::{
+    Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, Result, RunningTextConfig,
+};
 
 /// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many
 /// as it is asked for.
@@ -66,6 +68,8 @@ pub struct DataConfig {
     pub masked: MaskedConfig,
     /// What classifiers are trained on.
     pub labelled: LabelledConfig,
+    /// What models of images are trained on.
+    pub images: ImagesConfig,
     /// Which pairs are left out.
     pub cleaning: CleaningConfig,
     /// How text becomes ids.
@@ -93,6 +97,7 @@ impl Default for DataConfig {
             text: RunningTextConfig::default(),
             masked: MaskedConfig::default(),
             labelled: LabelledConfig::default(),
+            images: ImagesConfig::default(),
             cleaning: CleaningConfig::default(),
             tokenizer: TokenizerConfig::default(),
             batching: BatchingConfig::default(),
@@ -344,6 +349,7 @@ impl DataConfig {
         if !(0.0..=1.0).contains(&self.batching.length_noise) {
             return wrong("data.batching.length_noise", "must lie between 0 and 1");
         }
+        self.images.validate()?;
         self.validate_tokenizer()
     }
 

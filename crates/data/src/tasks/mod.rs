@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::fingerprint;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, DataReport, Result, TextReport,
-    TokenizerPair,
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, DataReport, ImageReport, Result,
+    TextReport, TokenizerPair,
 };
 
+pub(crate) mod images;
 pub(crate) mod labelled;
 pub(crate) mod masked;
 pub(crate) mod pairs;
@@ -35,6 +36,8 @@ pub enum Task {
     MaskedLanguageModel,
     /// The label of a text.
     Classification,
+    /// The label of an image.
+    ImageClassification,
 }
 
 impl fmt::Display for Task {
@@ -44,6 +47,7 @@ impl fmt::Display for Task {
             Self::LanguageModel => "language-model",
             Self::MaskedLanguageModel => "masked-language-model",
             Self::Classification => "classification",
+            Self::ImageClassification => "image-classification",
         })
     }
 }
@@ -61,6 +65,7 @@ impl Task {
             Self::LanguageModel => running_text::prepare::validate(config),
             Self::MaskedLanguageModel => masked::prepare::validate(config),
             Self::Classification => labelled::dataset::validate(config),
+            Self::ImageClassification => images::dataset::validate(config),
         }
     }
 
@@ -70,6 +75,7 @@ impl Task {
             Self::Translation => config.hold_out > 0,
             Self::LanguageModel | Self::MaskedLanguageModel => config.text.hold_out > 0.0,
             Self::Classification => false,
+            Self::ImageClassification => config.images.hold_out > 0,
         }
     }
 
@@ -98,6 +104,7 @@ impl Task {
                 running_text::reader::files(config, split)
             }
             Self::Classification => labelled::reader::files(config, split),
+            Self::ImageClassification => crate::images::files(config, split),
         }
     }
 
@@ -112,7 +119,27 @@ impl Task {
             Self::LanguageModel => running_text::prepare::train_tokenizer(config),
             Self::MaskedLanguageModel => masked::prepare::train_tokenizer(config),
             Self::Classification => labelled::reader::train_tokenizer(config),
+            Self::ImageClassification => Ok(TokenizerPair::none()),
         }
+    }
+
+    /// Whether there is text in it, which needs a tokenizer.
+    pub fn reads_text(self) -> bool {
+        self != Self::ImageClassification
+    }
+
+    /// Whether the folder of a run has the tokenizers that the task needs.
+    pub fn has_tokenizers(self, run: &Path) -> bool {
+        !self.reads_text() || TokenizerPair::exists(run)
+    }
+
+    /// The tokenizers of the run in this folder; of a task that reads no text there are none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tokenizer::load`](crate::Tokenizer::load).
+    pub fn load_tokenizers(self, run: &Path) -> Result<TokenizerPair> {
+        if self.reads_text() { TokenizerPair::load(run) } else { Ok(TokenizerPair::none()) }
     }
 
     /// Readies the training and validation splits of a run.
@@ -131,6 +158,7 @@ impl Task {
             Self::LanguageModel => crate::prepare_text(config, run).map(Prepared::of_any),
             Self::MaskedLanguageModel => crate::prepare_masked(config, run).map(Prepared::of_any),
             Self::Classification => crate::prepare_labelled(config, run).map(Prepared::of_any),
+            Self::ImageClassification => crate::prepare_images(config, run).map(Prepared::of_any),
         }
     }
 
@@ -182,6 +210,8 @@ pub enum Report<'a> {
     Pairs(&'a DataReport),
     /// Of running text.
     Text(&'a TextReport),
+    /// Of images.
+    Images(&'a ImageReport),
 }
 
 /// A tokenised split, from which batches are made.

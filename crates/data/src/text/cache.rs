@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use crate::files::Partial;
+use crate::files::{Partial, read_at};
 use crate::{Error, Result};
 
 /// Changes with the format, so that a cache of another version is rebuilt.
@@ -159,29 +159,6 @@ impl Read for Digested<'_> {
         self.digest.update(&buffer[..count]);
         Ok(count)
     }
-}
-
-/// Fills `bytes` from a place in the file; any number of threads may at once.
-#[cfg(unix)]
-fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
-}
-
-/// Fills `bytes` from a place in the file; any number of threads may at once.
-#[cfg(windows)]
-fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, bytes, at) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(count) => {
-                bytes = &mut bytes[count..];
-                at += count as u64;
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// The integer at a place; the caller has checked the length.

@@ -1,4 +1,4 @@
-//! The tokenizers of a run: one, or one for each side of pairs.
+//! The tokenizers of a run: one, or one for each side of pairs, or none where there is no text.
 
 use std::path::Path;
 
@@ -13,19 +13,28 @@ const TARGET_FILE: &str = "tokenizer.target.json";
 /// The tokenizers of both sides, which may be one and the same.
 #[derive(Debug, Clone)]
 pub struct TokenizerPair {
-    source: Tokenizer,
+    /// None of a task that reads no text.
+    source: Option<Tokenizer>,
     target: Option<Tokenizer>,
 }
 
+/// The hash of no tokenizer.
+const NONE: &str = "none";
+
 impl TokenizerPair {
+    /// Those of a task that reads no text.
+    pub fn none() -> Self {
+        Self { source: None, target: None }
+    }
+
     /// One tokenizer, and so one vocabulary, for both sides.
     pub fn joint(tokenizer: Tokenizer) -> Self {
-        Self { source: tokenizer, target: None }
+        Self { source: Some(tokenizer), target: None }
     }
 
     /// A tokenizer for each side.
     pub fn separate(source: Tokenizer, target: Tokenizer) -> Self {
-        Self { source, target: Some(target) }
+        Self { source: Some(source), target: Some(target) }
     }
 
     /// Whether a folder holds tokenizers.
@@ -56,23 +65,40 @@ impl TokenizerPair {
     /// If a file cannot be written.
     pub fn save(&self, directory: &Path) -> Result<()> {
         std::fs::create_dir_all(directory).map_err(|source| Error::io(directory, source))?;
-        match &self.target {
-            None => self.source.save(&directory.join(FILE)),
-            Some(target) => {
-                self.source.save(&directory.join(SOURCE_FILE))?;
+        match (&self.source, &self.target) {
+            (None, _) => Ok(()),
+            (Some(both), None) => both.save(&directory.join(FILE)),
+            (Some(source), Some(target)) => {
+                source.save(&directory.join(SOURCE_FILE))?;
                 target.save(&directory.join(TARGET_FILE))
             }
         }
     }
 
     /// The tokenizer of the source side.
+    ///
+    /// # Panics
+    ///
+    /// If the task reads no text.
     pub fn source(&self) -> &Tokenizer {
-        &self.source
+        self.source.as_ref().expect("a task that reads text")
     }
 
     /// The tokenizer of the target side.
+    ///
+    /// # Panics
+    ///
+    /// If the task reads no text.
     pub fn target(&self) -> &Tokenizer {
-        self.target.as_ref().unwrap_or(&self.source)
+        self.target.as_ref().unwrap_or_else(|| self.source())
+    }
+
+    /// The sizes of the vocabularies of source and target; 0 where there is no text.
+    pub fn vocabulary_sizes(&self) -> (usize, usize) {
+        match &self.source {
+            None => (0, 0),
+            Some(source) => (source.vocabulary_size(), self.target().vocabulary_size()),
+        }
     }
 
     /// Whether both sides share one vocabulary.
@@ -82,10 +108,11 @@ impl TokenizerPair {
 
     /// What tells these tokenizers from others: the hash of the one, or of both hashes.
     pub fn hash(&self) -> String {
-        match &self.target {
-            None => self.source.hash().to_owned(),
-            Some(target) => {
-                let both = format!("{}\n{}", self.source.hash(), target.hash());
+        match (&self.source, &self.target) {
+            (None, _) => NONE.to_owned(),
+            (Some(both), None) => both.hash().to_owned(),
+            (Some(source), Some(target)) => {
+                let both = format!("{}\n{}", source.hash(), target.hash());
                 hexadecimal(&Sha256::digest(both.as_bytes()))
             }
         }

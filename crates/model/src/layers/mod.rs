@@ -4,9 +4,11 @@
 
 pub(crate) mod attention;
 pub(crate) mod block;
+pub(crate) mod convolutions;
 pub(crate) mod embedding;
 pub(crate) mod head;
 pub mod positions;
 pub(crate) mod stack;
 pub(crate) mod text_encoder;
+pub(crate) mod vision_encoder;
 pub(crate) mod weight;

@@ -2,7 +2,7 @@
 
 use crate::cost::PartCost;
 use crate::{ModelConfig, Pass};
-use candle_core::{Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 use taper_ops::rng::{Counter, mix, name_key};
 use taper_ops::{Activation, Dropout, ParameterStore, Products};
 
@@ -127,6 +127,11 @@ impl Linear {
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.run(x, None, Activation::Identity, Dropout::none(), pass)
+    }
+
+    /// Where it computes.
+    pub(crate) fn device(&self) -> &Device {
+        self.weight.detached.device()
     }
 
     /// `dropout(activation(x Wᵀ + b))`.

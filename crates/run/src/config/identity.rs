@@ -81,11 +81,18 @@ fn measured_by(metric: Metric) -> &'static [&'static str] {
             "data.text",
             "data.masked",
             "data.labelled",
+            "data.images.hold_out",
+            "data.images.seed",
             "training.label_smoothing",
         ],
-        Metric::Perplexity | Metric::Accuracy => {
-            &["data.cleaning", "data.text", "data.masked", "data.labelled"]
-        }
+        Metric::Perplexity | Metric::Accuracy => &[
+            "data.cleaning",
+            "data.text",
+            "data.masked",
+            "data.labelled",
+            "data.images.hold_out",
+            "data.images.seed",
+        ],
         Metric::Bleu | Metric::Chrf => &[
             "data.cleaning.max_tokens",
             "data.lowercase",

@@ -47,7 +47,8 @@ const MOST_BYTES: u64 = 1 << 24;
 pub struct RunConfig {
     /// A name for reports; empty: the name of the recipe's file.
     pub name: String,
-    /// What is trained: translation, language-model, masked-language-model or classification.
+    /// What is trained: translation, language-model, masked-language-model,
+    /// classification or image-classification.
     pub task: Task,
     /// What computes: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:N` or `metal`.
     pub device: String,

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 use taper_data::{Format, Task, TokenizerKind};
-use taper_model::{Positions, Tied};
+use taper_model::{ImageEncoder, Positions, Tied};
 use taper_trainer::{OptimizerKind, ScheduleKind};
 
 use super::RunConfig;
@@ -55,11 +55,15 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
     ];
     let task = config.task;
     let translates = task == Task::Translation;
-    let encodes = matches!(task, Task::MaskedLanguageModel | Task::Classification);
+    let (of_images, classifies) = (
+        task == Task::ImageClassification,
+        matches!(task, Task::Classification | Task::ImageClassification),
+    );
+    let encodes = classifies || task == Task::MaskedLanguageModel;
     let is_char = data.tokenizer.kind == TokenizerKind::Char;
     let mut rules: Vec<(bool, &'static str, &'static [&'static str])> = vec![
         (
-            matches!(task, Task::Translation | Task::Classification),
+            translates || classifies,
             "the task has no running text",
             &["data.text.block_length", "data.text.hold_out", "data.text.documents"],
         ),
@@ -74,13 +78,67 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             "task is not \"classification\"",
             &["data.labelled.labels", "data.labelled.max_tokens"],
         ),
+        (
+            !of_images,
+            "task is not \"image-classification\"",
+            &[
+                "data.images.format",
+                "data.images.labels",
+                "data.images.size",
+                "data.images.channels",
+                "data.images.patch",
+                "data.images.mean",
+                "data.images.deviation",
+                "data.images.crop_padding",
+                "data.images.flip",
+                "data.images.hold_out",
+                "data.images.fraction",
+                "data.images.seed",
+                "model.image_encoder",
+                "model.pooling",
+            ],
+        ),
+        (
+            of_images && model.image_encoder == ImageEncoder::Convolutional,
+            "model.image_encoder is \"convolutional\"",
+            &[
+                "model.d_ff",
+                "model.heads",
+                "model.norm",
+                "model.positions",
+                "model.pooling",
+                "model.attention_dropout",
+                "model.embedding_dropout",
+                "model.feed_forward_dropout",
+            ],
+        ),
+        (
+            of_images,
+            "the task has no text",
+            &[
+                "data.nfkc",
+                "data.lowercase",
+                "data.tokenizer.kind",
+                "data.tokenizer.vocabulary_size",
+                "data.tokenizer.byte_fallback",
+                "data.tokenizer.character_coverage",
+                "data.tokenizer.max_pairs",
+                "data.tokenizer.dropout",
+                "data.tokenizer.sampling_alpha",
+                "data.tokenizer.path",
+                "data.tokenizer.target_path",
+                "model.scale_embeddings",
+            ],
+        ),
+        (of_images, "an image has as many positions as patches", &["model.max_positions"]),
+        (
+            data.images.hold_out == 0 && data.images.fraction == 1.0,
+            "data.images.hold_out is 0 and data.images.fraction 1, so that nothing is drawn",
+            &["data.images.seed"],
+        ),
         (encodes, "the model has no decoder", &["model.decoder_layers"]),
         (task == Task::LanguageModel, "the model has no encoder", &["model.encoder_layers"]),
-        (
-            task == Task::Classification,
-            "a classifier has no projection to the vocabulary",
-            &["model.tied"],
-        ),
+        (classifies, "a classifier has no projection to the vocabulary", &["model.tied"]),
         (
             !translates,
             "task is not \"translation\"",

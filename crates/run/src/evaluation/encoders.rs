@@ -1,15 +1,15 @@
-//! What encoders of texts are measured to be: masked language models and classifiers.
+//! What encoders are measured to be: masked language models, and classifiers of texts and images.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use taper_data::{Dataset, LabelledDataset};
-use taper_model::TextClassifier;
+use taper_data::{Dataset, ImageDataset, LabelledDataset};
+use taper_model::{ImageClassifier, Sequences, TextClassifier};
 use taper_trainer::TeacherForced;
 
 use crate::config::RunConfig;
-use crate::prediction::probabilities;
+use crate::prediction::{image_probabilities, probabilities};
 use crate::training::in_order;
 
 /// Bins of confidence by which calibration is measured.
@@ -55,13 +55,24 @@ impl MaskedTestSet {
     }
 }
 
-/// Texts that a classifier has given labels.
+/// How many examples a classifier has labelled.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Labelled {
+    /// So many texts.
+    Texts(usize),
+    /// So many images.
+    Images(usize),
+}
+
+/// Texts or images that a classifier has given labels.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClassifiedTestSet {
     /// The split's name.
     pub split: String,
-    /// Texts.
-    pub texts: usize,
+    /// How many, and of what.
+    #[serde(flatten)]
+    pub examples: Labelled,
     /// The share of labels that are right.
     pub accuracy: f64,
     /// Mean negative log-likelihood of the right label, in nats.
@@ -86,19 +97,37 @@ impl ClassifiedTestSet {
         texts: Arc<LabelledDataset>,
         config: &RunConfig,
     ) -> Result<Self> {
-        let labels = config.data.labelled.labels.clone();
-        let right = texts.classes().to_vec();
-        let dataset: Arc<dyn Dataset> = texts;
-        let mut found = Vec::with_capacity(right.len());
-        for batch in in_order(&dataset, &config.data.batching) {
-            let batch = batch.map_err(anyhow::Error::from_boxed)?;
-            let text = batch.streams.first().context("a batch without text")?;
-            found.extend(probabilities(model, text)?);
-        }
+        let (labels, right) = (&config.data.labelled.labels, texts.classes().to_vec());
+        let found = of_all(texts, config, |text| probabilities(model, text))?;
+        Ok(Self::of_probabilities(split, Labelled::Texts(right.len()), (labels, &right), &found))
+    }
+
+    /// Has `model` label the images, of which the `right` classes are known.
+    ///
+    /// # Errors
+    /// When the images cannot be read or computed.
+    pub(crate) fn of_images(
+        split: &str,
+        model: &ImageClassifier,
+        images: Arc<ImageDataset>,
+        (labels, right): (&[String], &[u32]),
+        config: &RunConfig,
+    ) -> Result<Self> {
+        let found = of_all(images, config, |images| image_probabilities(model, images))?;
+        Ok(Self::of_probabilities(split, Labelled::Images(right.len()), (labels, right), &found))
+    }
+
+    /// Counts what was `found` for each example against what is `right`.
+    fn of_probabilities(
+        split: &str,
+        examples: Labelled,
+        (labels, right): (&[String], &[u32]),
+        found: &[Vec<f64>],
+    ) -> Self {
         let mut confusion = vec![vec![0; labels.len()]; labels.len()];
         let (mut loss, mut correct) = (0.0, 0_u64);
         let mut bins = [(0.0, 0.0); BINS];
-        for (probabilities, &class) in found.iter().zip(&right) {
+        for (probabilities, &class) in found.iter().zip(right) {
             let class = class as usize;
             let given = highest(probabilities);
             confusion[class][given] += 1;
@@ -110,22 +139,26 @@ impl ClassifiedTestSet {
             bin.1 += f64::from(u8::from(given == class));
         }
         let count = right.len() as f64;
-        Ok(Self {
+        Self {
             split: split.to_owned(),
-            texts: right.len(),
+            examples,
             accuracy: correct as f64 / count,
             loss: loss / count,
             calibration_error: bins.iter().map(|(sum, right)| (sum - right).abs()).sum::<f64>()
                 / count,
-            labels,
+            labels: labels.to_vec(),
             confusion,
-        })
+        }
     }
 
     /// The lines that a reader wants.
     pub(super) fn lines(&self) -> Vec<String> {
+        let examples = match self.examples {
+            Labelled::Texts(count) => format!("{count} texts"),
+            Labelled::Images(count) => format!("{count} images"),
+        };
         let mut lines = vec![
-            format!("{} ({} texts)", self.split, self.texts),
+            format!("{} ({examples})", self.split),
             format!(
                 "  accuracy     {:.2} %; loss {:.4} nats; calibration error {:.3}",
                 100.0 * self.accuracy,
@@ -144,6 +177,20 @@ impl ClassifiedTestSet {
         }));
         lines
     }
+}
+
+/// What `probabilities` gives of every example of a split, in order.
+fn of_all(
+    dataset: Arc<dyn Dataset>,
+    config: &RunConfig,
+    probabilities: impl Fn(&Sequences) -> Result<Vec<Vec<f64>>>,
+) -> Result<Vec<Vec<f64>>> {
+    let mut found = Vec::new();
+    for batch in in_order(&dataset, &config.data.batching) {
+        let batch = batch.map_err(anyhow::Error::from_boxed)?;
+        found.extend(probabilities(batch.streams.first().context("a batch of nothing")?)?);
+    }
+    Ok(found)
 }
 
 /// The place of the highest value; of equal ones the first.

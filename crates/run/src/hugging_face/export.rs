@@ -1,4 +1,4 @@
-//! A run as a folder of GPT-2.
+//! A run as a folder of the library Transformers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use candle_core::Tensor;
 use safetensors::Dtype;
 use safetensors::tensor::View;
+use serde_json::Value;
 use taper_model::{LanguageModel, Model};
 
 use super::gpt2::{Gpt2Config, counterpart};
@@ -25,28 +26,45 @@ pub fn export(run: &LoadedRun<LanguageModel>, folder: &Path) -> Result<()> {
     let tokenizer = run.tokenizers.target();
     let config = Gpt2Config::of(run.model.config(), run.model.vocabulary(), tokenizer.end())
         .context("cannot be exported as a GPT-2")?;
+    write(folder, &tensors(&run.model)?, &serde_json::to_value(&config)?, |folder| {
+        Ok(tokenizer.save(&folder.join(TOKENIZER))?)
+    })
+}
+
+/// Writes weights, what `others` writes, and `config.json` into a folder that is not there yet or is
+/// empty.
+pub(super) fn write(
+    folder: &Path,
+    tensors: &[Named],
+    config: &Value,
+    others: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
     if folder.exists() && fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some())
     {
         bail!("{} exists already and is left as it is", folder.display());
     }
-    let tensors = tensors(&run.model)?;
     let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let weights = safetensors::serialize(views, Some(metadata))
         .context("the weights cannot be written as safetensors")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     write_atomically(&folder.join(WEIGHTS), &weights)?;
-    tokenizer.save(&folder.join(TOKENIZER))?;
-    let mut json = serde_json::to_vec_pretty(&serde_json::to_value(&config)?)?;
-    json.push(b'\n');
-    write_atomically(&folder.join(CONFIG), &json)
+    others(folder)?;
+    write_json(&folder.join(CONFIG), config)
 }
 
-/// A tensor under its name in GPT-2.
-struct Named {
-    name: String,
-    shape: Vec<usize>,
-    values: Vec<f32>,
+/// Writes a file of JSON.
+pub(super) fn write_json(path: &Path, value: &Value) -> Result<()> {
+    let mut json = serde_json::to_vec_pretty(value)?;
+    json.push(b'\n');
+    write_atomically(path, &json)
+}
+
+/// A tensor under its name in Transformers.
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) shape: Vec<usize>,
+    pub(super) values: Vec<f32>,
 }
 
 impl View for &Named {

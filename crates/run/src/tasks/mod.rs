@@ -4,6 +4,7 @@
 //! [`TaskModel`] is what a task adds, and [`with_model`] the one place that names every model.
 
 mod classification;
+mod image_classification;
 mod language_model;
 mod masked;
 mod translation;
@@ -23,13 +24,14 @@ use crate::config::RunConfig;
 use crate::evaluation::TestSetResult;
 use crate::event::RunObserver;
 
-/// Sizes of the vocabularies of source and target; of one text, the same twice.
+/// Sizes of the vocabularies of source and target; of one text, the same twice; 0 where there is no
+/// text.
 pub type Vocabularies = (usize, usize);
 
 /// The sizes of the vocabularies of tokenizers.
 #[must_use]
 pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
-    (tokenizers.source().vocabulary_size(), tokenizers.target().vocabulary_size())
+    tokenizers.vocabulary_sizes()
 }
 
 /// A model as runs of its task have it.
@@ -73,6 +75,11 @@ pub trait TaskModel: Model + Sized {
         dataset: Arc<dyn Dataset>,
         tokenizers: &TokenizerPair,
     ) -> Result<Box<dyn Validate<Self>>>;
+
+    /// The most positions that a row may have; none where there is no such limit.
+    fn most_positions(config: &RunConfig) -> Option<usize> {
+        config.model.longest_sequence()
+    }
 
     /// The setting that keeps rows to so many positions, as `key = value`.
     fn shorter_rows(positions: usize) -> String;
@@ -130,6 +137,10 @@ macro_rules! with_model {
             }
             taper_data::Task::Classification => {
                 type $model = taper_model::TextClassifier;
+                $body
+            }
+            taper_data::Task::ImageClassification => {
+                type $model = taper_model::ImageClassifier;
                 $body
             }
         }
@@ -193,6 +204,7 @@ pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
             "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of it"
         }
         Task::Classification => "`taper predict` labels texts, `taper evaluate` measures it",
+        Task::ImageClassification => "`taper predict` labels images, `taper evaluate` measures it",
     };
     bail!("the run's task is {}, and this command is for {wanted}: {instead}", config.task)
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use candle_core::Device;
 use serde::Serialize;
 use taper_data::{
-    BatchingReport, CorpusReport, DataReport, Prepared, Report, SideReport, TextReport,
+    BatchingReport, CorpusReport, DataReport, ImageReport, Prepared, Report, SideReport, TextReport,
 };
 
 use crate::checks::cost::bytes;
@@ -50,11 +50,12 @@ pub(crate) fn save(
 impl<'a> DataSummary<'a> {
     /// The summary of `prepared`, for training on `device`.
     pub(crate) fn of(config: &RunConfig, prepared: &'a Prepared, device: &Device) -> Self {
+        let (source_vocabulary, target_vocabulary) = vocabularies(&prepared.tokenizers);
         Self {
             train: prepared.train.report(),
             validation: prepared.validation.as_ref().map(|set| set.report()),
-            source_vocabulary: prepared.tokenizers.source().vocabulary_size(),
-            target_vocabulary: prepared.tokenizers.target().vocabulary_size(),
+            source_vocabulary,
+            target_vocabulary,
             is_joint: prepared.tokenizers.is_joint(),
             largest_batch_bytes: largest_batch(config, prepared, device),
         }
@@ -77,14 +78,19 @@ impl<'a> DataSummary<'a> {
                 "batches: {} an epoch, of {} blocks of {} tokens; one needs at most about {largest}",
                 batching.batches, batching.largest_sentences, batching.longest_target
             )),
+            Report::Images(ImageReport { batching, .. }) => lines.push(format!(
+                "batches: {} an epoch, of {} images of {} tokens; one needs at most about {largest}",
+                batching.batches, batching.largest_sentences, batching.longest_target
+            )),
         }
-        lines.push(match (self.train, self.is_joint) {
-            (Report::Text(_), _) => format!("vocabulary: {} tokens", self.target_vocabulary),
-            (_, true) => format!("vocabulary: {} tokens, joint", self.source_vocabulary),
-            (_, false) => format!(
+        lines.extend(match (self.train, self.is_joint) {
+            (Report::Images(_), _) => None,
+            (Report::Text(_), _) => Some(format!("vocabulary: {} tokens", self.target_vocabulary)),
+            (_, true) => Some(format!("vocabulary: {} tokens, joint", self.source_vocabulary)),
+            (_, false) => Some(format!(
                 "vocabulary: {} source and {} target tokens",
                 self.source_vocabulary, self.target_vocabulary
-            ),
+            )),
         });
         lines
     }
@@ -115,6 +121,15 @@ fn split_lines(report: Report<'_>) -> Vec<String> {
             lines.extend(several.map(corpus_line));
             lines.extend([source, target].map(side_line));
             lines
+        }
+        Report::Images(report) => {
+            let ImageReport { split, images, of_classes, size, channels, .. } = report;
+            let least = of_classes.iter().min().copied().unwrap_or(0);
+            let most = of_classes.iter().max().copied().unwrap_or(0);
+            vec![format!(
+                "{split}: {images} images of {size} x {size} pixels in {channels} channel(s); {} classes of {least} to {most}",
+                of_classes.len()
+            )]
         }
         Report::Text(report) => {
             let share = |part: u64| part as f64 / report.tokens.max(1) as f64;

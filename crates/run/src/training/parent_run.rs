@@ -51,7 +51,7 @@ impl ParentRun {
         if trained.task != config.task && !becomes_classifier {
             bail!("its task is {}, and this recipe's is {}", trained.task, config.task);
         }
-        let tokenizers = TokenizerPair::load(run.root())?;
+        let tokenizers = trained.task.load_tokenizers(run.root())?;
         if config.data.tokenizer.path.is_some()
             && config.task.train_tokenizers(&config.data)?.hash() != tokenizers.hash()
         {

@@ -65,7 +65,7 @@ impl<M: TaskModel> ReadyRun<M> {
 /// Refuses rows that are longer than the model has positions for, in training or validation, as
 /// they are cut into tokens or may be.
 fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> Result<()> {
-    let Some(positions) = config.model.longest_sequence() else { return Ok(()) };
+    let Some(positions) = M::most_positions(config) else { return Ok(()) };
     let splits = [Some(&prepared.train), prepared.validation.as_ref()];
     let longest = splits.into_iter().flatten().map(|split| split.longest_row()).max().unwrap_or(0);
     let shorter_rows = M::shorter_rows(positions);

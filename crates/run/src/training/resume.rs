@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
-use taper_data::{AUTO, TokenizerPair, hold_out};
+use taper_data::{AUTO, hold_out};
 use taper_trainer::{Checkpoints, LAST, TrainingConfig, checkpoint_name, read_state};
 
 use super::origin::Origin;
@@ -66,7 +66,7 @@ pub fn resume(
     let changes = differences(&trained, config)?;
     let fixed: Vec<&str> =
         changes.iter().map(String::as_str).filter(|change| is_fixed(change)).collect();
-    if TokenizerPair::exists(folder.root()) && !fixed.is_empty() {
+    if config.task.has_tokenizers(folder.root()) && !fixed.is_empty() {
         bail!(
             "{}: the run's tokenizer and seed cannot be changed any more: {}; leave them as they were, or train a new run with --run",
             folder.config().display(),
@@ -83,7 +83,7 @@ pub fn resume(
     let config = &preflight(config, settings, observer)?;
     // A damaged tokenizer is found before anything is written.
     if let Some(origin) = &origin {
-        let tokenizers = TokenizerPair::load(folder.root())?;
+        let tokenizers = config.task.load_tokenizers(folder.root())?;
         if origin.state.identity.tokenizer_hash != tokenizers.hash() {
             bail!(
                 "{}: the tokenizer is not the one that the checkpoints were trained with; put the original tokenizer.json back",
@@ -91,7 +91,7 @@ pub fn resume(
             );
         }
     }
-    if TokenizerPair::exists(folder.root()) {
+    if config.task.has_tokenizers(folder.root()) {
         let changes = config.task.corpus_changes(&config.data, folder.root())?;
         if !changes.is_empty() && !settings.accept_changes {
             bail!(

@@ -1,7 +1,8 @@
 //! `taper import` and `taper export`: models of the library Transformers.
 
 use anyhow::Result;
-use taper_model::LanguageModel;
+use taper_data::Task;
+use taper_model::{ImageClassifier, LanguageModel};
 use taper_run::checks::cost::grouped;
 use taper_run::{LoadedRun, RunEvent, RunFolder, hugging_face};
 
@@ -19,6 +20,19 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
     };
     let imported = hugging_face::import(&arguments.folder, &folder, &mut observer)?;
     let model = &imported.config.model;
+    if imported.config.task == Task::ImageClassification {
+        let images = &imported.config.data.images;
+        return print_line(&format!(
+            "{}: {} parameters in {} layers, {} labels, images of {} x {} pixels; next: taper predict {} IMAGE…",
+            arguments.run.display(),
+            grouped(imported.parameters),
+            model.encoder_layers,
+            images.labels.len(),
+            images.size,
+            images.size,
+            quoted(&arguments.run)
+        ));
+    }
     print_line(&format!(
         "{}: {} parameters in {} layers, {} tokens, {} positions; next: taper generate {} --prompt TEXT",
         arguments.run.display(),
@@ -32,12 +46,19 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
 
 /// Makes a folder of a run.
 pub(crate) fn export(arguments: &Export) -> Result<()> {
-    let run: LoadedRun<LanguageModel> = arguments.weights.load(&arguments.run, &[])?;
-    hugging_face::export(&run, &arguments.folder)?;
+    let task = RunFolder::open(&arguments.run)?.load_config(&[])?.task;
+    let (step, checkpoint) = if task == Task::ImageClassification {
+        let run: LoadedRun<ImageClassifier> = arguments.weights.load(&arguments.run, &[])?;
+        hugging_face::export_vit(&run, &arguments.folder)?;
+        (run.state.step, run.checkpoint)
+    } else {
+        let run: LoadedRun<LanguageModel> = arguments.weights.load(&arguments.run, &[])?;
+        hugging_face::export(&run, &arguments.folder)?;
+        (run.state.step, run.checkpoint)
+    };
     print_line(&format!(
-        "{}: the weights of step {}, {}",
+        "{}: the weights of step {step}, {}",
         arguments.folder.display(),
-        run.state.step,
-        run.checkpoint.display()
+        checkpoint.display()
     ))
 }

@@ -1,0 +1,170 @@
+//! A classifier of images: trained from IDX files and from folders of pictures, resumed, measured,
+//! asked for labels, and taken to the library Transformers and back.
+
+mod common;
+
+use std::fs;
+
+use common::{Workspace, metrics, stderr};
+
+const RECIPE: &str = r#"
+task = "image-classification"
+device = "cpu"
+dtype = "f32"
+
+[data]
+dir = "data"
+train = "shapes"
+validation = ""
+test = "shapes"
+
+[data.images]
+labels = ["row", "column"]
+size = 8
+patch = 4
+crop_padding = 1
+flip = true
+hold_out = 16
+
+[data.batching]
+max_sentences = 16
+
+[model]
+d_model = 16
+d_ff = 32
+heads = 2
+encoder_layers = 2
+activation = "gelu"
+positions = "learned"
+residual_dropout = 0.1
+
+[training]
+label_smoothing = 0.0
+max_updates = 12
+log_every = 4
+validate_every = 6
+
+[training.schedule]
+kind = "constant"
+learning_rate = 3e-3
+warmup = 5
+"#;
+
+/// A bright line across, or down, at a place that follows from the number.
+fn pixels(image: usize) -> Vec<u8> {
+    let line = 1 + image / 2 % 6;
+    let is_line = |at: usize| line == if image % 2 == 0 { at / 8 } else { at % 8 };
+    (0..64).map(|at| if is_line(at) { 200 } else { (image * 7 + at) as u8 % 40 }).collect()
+}
+
+/// A recipe with 96 images in IDX files, and the first four as pictures.
+fn workspace() -> Workspace {
+    let workspace = Workspace::of_text();
+    let word = |number: u32| number.to_be_bytes();
+    let mut images = [[0, 0, 8, 3], word(96), word(8), word(8)].concat();
+    let mut labels = [[0, 0, 8, 1], word(96)].concat();
+    for image in 0..96 {
+        images.extend(pixels(image));
+        labels.push((image % 2) as u8);
+    }
+    workspace.write("data/shapes-images-idx3-ubyte", images);
+    workspace.write("data/shapes-labels-idx1-ubyte", labels);
+    workspace.write("images.toml", RECIPE);
+    for (image, name) in [(0, "row/0"), (1, "column/1"), (2, "row/2"), (3, "column/3")] {
+        let path = workspace.path(&format!("data/pictures/{name}.png"));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        let picture = image::GrayImage::from_raw(8, 8, pixels(image)).expect("an image");
+        picture.save(path).expect("written");
+    }
+    workspace
+}
+
+#[test]
+fn a_classifier_of_images_trains_resumes_and_labels() {
+    let workspace = workspace();
+    for (encoder, more) in [("transformer", ""), ("convolutional", "-convolutional")] {
+        let [whole, parts, alone] = ["whole", "parts", "alone"].map(|run| format!("{run}{more}"));
+        let set = format!("model.image_encoder={encoder}");
+        let train = |run: &str, other: &str| {
+            let first = ["train", "images.toml", "--run", run, "--set", &set, "--set", other];
+            workspace.succeed(&first)
+        };
+        train(&whole, "threads=0");
+        train(&parts, "training.max_updates=6");
+        workspace.succeed(&["resume", &parts, "--set", "training.max_updates=12"]);
+        let weights = |run: &str| {
+            let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
+            fs::read(file).expect("weights")
+        };
+        assert!(weights(&whole) == weights(&parts), "{encoder}: the weights differ");
+        train(&alone, "threads=1");
+        workspace.same_end(&whole, &alone, 12);
+        let last = metrics(&workspace.path(&whole)).pop();
+        assert_eq!(last, metrics(&workspace.path(&parts)).pop());
+    }
+    let inspected = workspace.succeed(&["inspect", "whole"]);
+    assert!(inspected.contains("class_token.weight"), "{inspected}");
+    assert!(inspected.contains("8 x 8 pixels in 1 channel(s), patches of 4 x 4"), "{inspected}");
+
+    // It learns what a row and a column are.
+    let long = ["--set", "training.max_updates=250", "--set", "data.images.flip=false"];
+    let trained = workspace.run(&[&["train", "images.toml", "--run", "long"][..], &long].concat());
+    assert!(trained.status.success(), "{}", stderr(&trained));
+    let json = workspace.succeed(&["evaluate", "long", "--json"]);
+    let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let result = &record["results"][0];
+    assert_eq!(result["images"], 96, "{json}");
+    assert!(result["accuracy"].as_f64().expect("a number") > 0.95, "{json}");
+    let count = |right: usize| -> u64 {
+        let row = result["confusion"][right].as_array().expect("a row");
+        row.iter().map(|count| count.as_u64().expect("a count")).sum()
+    };
+    assert_eq!((count(0), count(1)), (48, 48));
+    assert!(workspace.succeed(&["evaluate", "long"]).contains("(96 images)"));
+
+    let files = ["data/pictures/row/0.png", "data/pictures/column/1.png"];
+    let ask = |run: &str| workspace.succeed(&[&["predict", run][..], &files, &["--json"]].concat());
+    let labels = ask("long");
+    let lines: Vec<serde_json::Value> =
+        labels.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&lines[0]["label"], &lines[1]["label"]), (&"row".into(), &"column".into()));
+    let plain = workspace.succeed(&["predict", "long", files[0], "--attention", "seen"]);
+    assert!(plain.starts_with("data/pictures/row/0.png\trow\t"), "{plain}");
+    let seen = image::open(workspace.path("seen/0.png")).expect("a picture").to_rgb8();
+    assert_eq!(seen.dimensions(), (448, 224));
+    // The patch that counts most is as bright as in the image, the others are darker.
+    let (left, right) = (0..224)
+        .flat_map(|y| (0..224).map(move |x| (x, y)))
+        .map(|(x, y)| (seen.get_pixel(x, y)[0], seen.get_pixel(x + 224, y)[0]))
+        .fold((0_u64, 0_u64), |sums, (a, b)| (sums.0 + u64::from(a), sums.1 + u64::from(b)));
+    assert!(0 < right && right < left, "{left} {right}");
+
+    workspace.succeed(&["export", "long", "folder"]);
+    workspace.succeed(&["import", "folder", "back"]);
+    assert_eq!(ask("back"), labels);
+
+    workspace.fail(&["predict", "long"], &["name PNG or JPEG files"]);
+    workspace.fail(&["predict", "long", "images.toml"], &["images.toml: is no PNG or JPEG"]);
+    workspace.fail(&["generate", "long"], &["task is image-classification", "taper predict"]);
+    workspace.fail(
+        &["predict", "whole-convolutional", files[0], "--attention", "none"],
+        &["no attention weights"],
+    );
+    workspace.fail(&["export", "whole-convolutional", "other"], &["model.image_encoder"]);
+    workspace.fail(&["tokenizer", "train", "images.toml", "-o", "t"], &["has no text"]);
+}
+
+#[test]
+fn folders_of_pictures_are_trained_on_and_damage_is_named() {
+    let workspace = workspace();
+    let set = ["data.train=pictures", "data.test=pictures", "data.images.format=folders"];
+    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+    let train = |run: &'static str| {
+        [&["train", "images.toml", "--run", run, "--set", "data.images.hold_out=1"][..], &set]
+            .concat()
+    };
+    workspace.succeed(&train("run"));
+    workspace.write("data/pictures/row/0.png", b"no picture");
+    workspace.fail(&train("other"), &["pictures/row/0.png: is no PNG or JPEG"]);
+    workspace.fail(&["resume", "run", "--set", "training.max_updates=20"], &["--accept-changes"]);
+}

@@ -1,0 +1,99 @@
+//! The binary format of CIFAR-10 and CIFAR-100 (Krizhevsky 2009): a label, or a coarse and a fine
+//! one, and three planes of 32 x 32 pixels.
+
+use std::path::PathBuf;
+
+use super::Images;
+use super::records::Records;
+use crate::tasks::running_text::reader::files_ending;
+use crate::{Corpora, Corpus, DataConfig, Error, ImageFormat, Result};
+
+const SIDE: usize = 32;
+const PIXELS: usize = 3 * SIDE * SIDE;
+
+/// The file of a corpus.
+///
+/// # Errors
+///
+/// [`Error::Missing`] with the names that were tried.
+pub(super) fn file(config: &DataConfig, corpus: &Corpus) -> Result<PathBuf> {
+    let split = Corpora(vec![corpus.clone()]);
+    let mut files = files_ending(config, &split, &["", ".bin"])?;
+    match (files.pop(), files.pop()) {
+        (Some(file), None) => Ok(file),
+        _ => Err(Error::Config {
+            key: "data.train",
+            message:
+                "names a folder: name each file of it, as in [\"data_batch_1\", \"data_batch_2\"]"
+                    .to_owned(),
+        }),
+    }
+}
+
+/// Images of a file.
+#[derive(Debug)]
+pub(super) struct CifarImages {
+    records: Records,
+    /// Labels before the pixels of an image, of which the last counts.
+    labels: usize,
+    classes: Vec<u32>,
+}
+
+/// Opens the file.
+///
+/// # Errors
+///
+/// If it is missing or of another size than whole images have, images are not to be of 32 x 32
+/// pixels in three channels, or a label is not listed.
+pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<CifarImages> {
+    let settings = &config.images;
+    let path = file(config, corpus)?;
+    let malformed = |message: String| Error::Malformed { path: path.clone(), message };
+    if (settings.size, settings.channels) != (SIDE, 3) {
+        return Err(malformed(format!(
+            "has images of 32 x 32 pixels in 3 channels, but data.images.size is {} and \
+             data.images.channels {}",
+            settings.size, settings.channels
+        )));
+    }
+    let labels = if settings.format == ImageFormat::Cifar100 { 2 } else { 1 };
+    let record = labels + PIXELS;
+    let records = Records::open(&path, record, |_, length| match length {
+        Some(length) if length % record as u64 == 0 => Ok(length),
+        Some(length) => Err(malformed(format!(
+            "has {length} bytes, which is no multiple of the {record} that an image has: it is cut \
+             off, or of another format"
+        ))),
+        None => {
+            Err(malformed("is compressed, and does not say how long it is: unpack it".to_owned()))
+        }
+    })?;
+    let count = (records.length() / record as u64) as usize;
+    let mut classes = Vec::with_capacity(count);
+    let mut label = Vec::with_capacity(1);
+    for image in 0..count {
+        records.read((image * record + labels - 1) as u64, 1, &mut label)?;
+        match usize::from(label[0]) {
+            class if class < settings.labels.len() => classes.push(class as u32),
+            class => {
+                let message = format!(
+                    "has label {class}, but data.images.labels has {}",
+                    settings.labels.len()
+                );
+                return Err(Error::Record { path, unit: "image", line: image as u64 + 1, message });
+            }
+        }
+    }
+    Ok(CifarImages { records, labels, classes })
+}
+
+impl Images for CifarImages {
+    fn classes(&self) -> &[u32] {
+        &self.classes
+    }
+
+    fn read(&self, image: usize, pixels: &mut Vec<u8>) -> Result<()> {
+        let at = image * (self.labels + PIXELS) + self.labels;
+        self.records.read(at as u64, PIXELS, pixels)
+    }
+}

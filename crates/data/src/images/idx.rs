@@ -1,0 +1,152 @@
+//! The IDX format of MNIST (LeCun et al. 1998) and of the data sets that took its place: a file of
+//! images and one of labels.
+
+use std::path::{Path, PathBuf};
+
+use super::Images;
+use super::records::Records;
+use crate::{Corpus, DataConfig, Error, Result};
+
+/// What a file begins with: two zeros, the type of unsigned bytes, the number of dimensions.
+const IMAGES: [u8; 4] = [0, 0, 8, 3];
+const LABELS: [u8; 4] = [0, 0, 8, 1];
+/// Bytes before the first pixel, and before the first label.
+const IMAGES_HEADER: usize = 16;
+const LABELS_HEADER: usize = 8;
+
+/// How the two files of `train` are called after it.
+const NAMES: [[&str; 2]; 2] =
+    [["-images-idx3-ubyte", "-labels-idx1-ubyte"], ["-images.idx3-ubyte", "-labels.idx1-ubyte"]];
+
+/// The files of images and of labels.
+///
+/// # Errors
+///
+/// [`Error::Missing`] with the names that were tried.
+pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<[PathBuf; 2]> {
+    let with = |path: &Path, ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let base =
+        if corpus.stem.is_empty() { corpus.file.clone() } else { config.dir.join(&corpus.stem) };
+    let name = base.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let candidates = NAMES.iter().flat_map(|[images, labels]| {
+        let whole = name
+            .contains(images)
+            .then(|| [base.clone(), base.with_file_name(name.replace(images, labels))]);
+        let of_stem = ["", ".gz"]
+            .map(|end| [images, labels].map(|name| with(&base, &format!("{name}{end}"))));
+        whole.into_iter().chain(of_stem)
+    });
+    let is_there = |pair: &[PathBuf; 2]| pair.iter().all(|path| path.is_file());
+    candidates.into_iter().find(is_there).ok_or_else(|| Error::Missing {
+        path: with(&base, NAMES[0][0]),
+        tried: format!(" with {name}{} beside it (nor either with .gz)", NAMES[0][1]),
+        hint: "set data.dir to the folder with both, and data.train to what stands before \
+               -images; or fetch the images with one of scripts/fetch"
+            .to_owned(),
+    })
+}
+
+/// Images of an IDX file.
+#[derive(Debug)]
+pub(super) struct IdxImages {
+    images: Records,
+    /// Bytes of an image.
+    bytes: usize,
+    classes: Vec<u32>,
+}
+
+/// Opens the two files.
+///
+/// # Errors
+///
+/// If one is missing, cut off or of another format, if they disagree in their number, if images are
+/// not of `data.images.size`, or a label is not listed.
+pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
+    let settings = &config.images;
+    let [images_path, labels_path] = files(config, corpus)?;
+    let malformed =
+        |path: &Path, message: String| Error::Malformed { path: path.to_owned(), message };
+    if settings.channels != 1 {
+        return Err(malformed(
+            &images_path,
+            format!("has one channel: set data.images.channels = 1, not {}", settings.channels),
+        ));
+    }
+    let mut count = 0;
+    let images = Records::open(&images_path, IMAGES_HEADER, |header, _| {
+        require_magic(&images_path, header, IMAGES)?;
+        let [number, rows, columns] = [4, 8, 12].map(|at| word(header, at));
+        if [rows, columns] != [settings.size as u64; 2] {
+            return Err(malformed(
+                &images_path,
+                format!(
+                    "has images of {rows} x {columns} pixels, but data.images.size is {}",
+                    settings.size
+                ),
+            ));
+        }
+        count = number;
+        // Each is below 2^32, and so the product of all below 2^96.
+        let pixels = u128::from(number) * u128::from(rows) * u128::from(columns);
+        u64::try_from(pixels + IMAGES_HEADER as u128)
+            .map_err(|_| malformed(&images_path, "declares more pixels than a file has".to_owned()))
+    })?;
+    let labels = Records::open(&labels_path, LABELS_HEADER, |header, _| {
+        require_magic(&labels_path, header, LABELS)?;
+        let number = word(header, 4);
+        if number != count {
+            return Err(malformed(
+                &labels_path,
+                format!("has {number} labels for the {count} images of {}", images_path.display()),
+            ));
+        }
+        Ok(number + LABELS_HEADER as u64)
+    })?;
+    let mut bytes = Vec::new();
+    // As many as there are images, whose file is that long.
+    labels.read(LABELS_HEADER as u64, count as usize, &mut bytes)?;
+    let class = |(index, &label): (usize, &u8)| match usize::from(label) {
+        listed if listed < settings.labels.len() => Ok(u32::from(label)),
+        _ => Err(Error::Record {
+            path: labels_path.clone(),
+            unit: "label",
+            line: index as u64 + 1,
+            message: format!("is {label}, but data.images.labels has {}", settings.labels.len()),
+        }),
+    };
+    let classes = bytes.iter().enumerate().map(class).collect::<Result<_>>()?;
+    Ok(IdxImages { images, bytes: settings.size * settings.size, classes })
+}
+
+/// Refuses a file that begins otherwise.
+fn require_magic(path: &Path, header: &[u8], expected: [u8; 4]) -> Result<()> {
+    if header.starts_with(&expected) {
+        return Ok(());
+    }
+    let message = format!(
+        "begins with {:02x?}, where an IDX file of bytes in {} dimension(s) has {expected:02x?}",
+        &header[..4],
+        expected[3]
+    );
+    Err(Error::Malformed { path: path.to_owned(), message })
+}
+
+/// The number of four bytes from `at` on, the highest first.
+fn word(header: &[u8], at: usize) -> u64 {
+    header[at..at + 4].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+}
+
+impl Images for IdxImages {
+    fn classes(&self) -> &[u32] {
+        &self.classes
+    }
+
+    fn read(&self, image: usize, pixels: &mut Vec<u8>) -> Result<()> {
+        let at = IMAGES_HEADER as u64 + image as u64 * self.bytes as u64;
+        self.images.read(at, self.bytes, pixels)
+    }
+}

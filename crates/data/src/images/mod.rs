@@ -1,0 +1,112 @@
+//! Images on disk, read one by one: what is larger than the memory stays where it is.
+//!
+//! The readers of `candle-datasets` take whole files into tensors, and only what is not compressed;
+//! this crate knows no tensor. Here a file of records is read where an image lies in it, and an
+//! image of a folder is decoded when a batch wants it. Only what is compressed as a whole is held
+//! in memory, decompressed.
+
+pub(crate) mod augmentation;
+mod cifar;
+mod folders;
+mod idx;
+mod picture;
+mod records;
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+pub use picture::{Pixels, write_png};
+
+use crate::{Corpora, DataConfig, Error, ImageFormat, Result};
+
+/// Images with their classes.
+pub(crate) trait Images: Debug + Send + Sync {
+    /// The class of each, in order.
+    fn classes(&self) -> &[u32];
+
+    /// Reads the image of this number: channel by channel, row by row.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or is none.
+    fn read(&self, image: usize, pixels: &mut Vec<u8>) -> Result<()>;
+}
+
+/// The files of a split.
+///
+/// # Errors
+///
+/// [`Error::Missing`] with the names that were tried.
+pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for corpus in split.iter() {
+        match config.images.format {
+            ImageFormat::Idx => files.extend(idx::files(config, corpus)?),
+            ImageFormat::Cifar10 | ImageFormat::Cifar100 => {
+                files.push(cifar::file(config, corpus)?)
+            }
+            ImageFormat::Folders => {
+                let of_classes = folders::files(config, corpus)?;
+                files.extend(of_classes.into_iter().map(|(path, _)| path));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// The images of a split, one corpus after the other.
+///
+/// # Errors
+///
+/// If a file is missing or is not what the format says, or there is no image.
+pub(crate) fn open(config: &DataConfig, split: &Corpora) -> Result<Split> {
+    let mut corpora: Vec<Box<dyn Images>> = Vec::new();
+    for corpus in split.iter() {
+        corpora.push(match config.images.format {
+            ImageFormat::Idx => Box::new(idx::open(config, corpus)?),
+            ImageFormat::Cifar10 | ImageFormat::Cifar100 => Box::new(cifar::open(config, corpus)?),
+            ImageFormat::Folders => Box::new(folders::open(config, corpus)?),
+        });
+    }
+    let mut split = Split { corpora, classes: Vec::new(), name: split.name() };
+    for corpus in &split.corpora {
+        split.classes.extend_from_slice(corpus.classes());
+    }
+    if split.classes.is_empty() {
+        let files = files(config, &config.split(&split.name))?;
+        let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        return Err(Error::EmptyImages { split: split.name, files: files.join(", ") });
+    }
+    Ok(split)
+}
+
+/// The images of several corpora.
+#[derive(Debug)]
+pub(crate) struct Split {
+    corpora: Vec<Box<dyn Images>>,
+    classes: Vec<u32>,
+    name: String,
+}
+
+impl Split {
+    /// What the split is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Images for Split {
+    fn classes(&self) -> &[u32] {
+        &self.classes
+    }
+
+    fn read(&self, mut image: usize, pixels: &mut Vec<u8>) -> Result<()> {
+        for corpus in &self.corpora {
+            match image.checked_sub(corpus.classes().len()) {
+                None => return corpus.read(image, pixels),
+                Some(further) => image = further,
+            }
+        }
+        unreachable!("an image of the split")
+    }
+}

@@ -1,0 +1,104 @@
+//! Files of records of one size, read where a record lies.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::files::{not_a_file, read_at};
+use crate::text::lines::{is_compressed, open_stream};
+use crate::{Error, Result};
+
+/// A file of records behind a header.
+#[derive(Debug)]
+pub(super) struct Records {
+    path: PathBuf,
+    content: Content,
+    length: u64,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// Of a file that was compressed.
+    Held(Vec<u8>),
+    OnDisk(File),
+}
+
+impl Records {
+    /// Opens `path`. Of a file that is compressed, `length` says by its first `header` bytes how long
+    /// the content is, so that no more of it is taken than there should be.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or decompressed, or is shorter or longer than `length` says.
+    pub(super) fn open(
+        path: &Path,
+        header: usize,
+        length: impl FnOnce(&[u8], Option<u64>) -> Result<u64>,
+    ) -> Result<Self> {
+        let io = |error| Error::io(path, error);
+        if let Some(kind) = not_a_file(path) {
+            let message = format!("is {kind}, where a file of images is expected");
+            return Err(Error::Malformed { path: path.to_owned(), message });
+        }
+        let mut stream = open_stream(path)?;
+        let mut bytes = Vec::with_capacity(header);
+        stream.by_ref().take(header as u64).read_to_end(&mut bytes).map_err(io)?;
+        if bytes.len() < header {
+            let found = bytes.len();
+            return Err(wrong_length(path, &format!("at least {header}"), found as u64));
+        }
+        let (content, found) = if is_compressed(path) {
+            let expected = length(&bytes, None)?;
+            // One byte more tells a file that goes on.
+            let rest = expected.saturating_sub(header as u64).saturating_add(1);
+            stream.take(rest).read_to_end(&mut bytes).map_err(io)?;
+            let found = bytes.len() as u64;
+            if found > expected {
+                return Err(wrong_length(path, &expected.to_string(), found));
+            }
+            (Content::Held(bytes), (expected, found))
+        } else {
+            let file = File::open(path).map_err(io)?;
+            let found = file.metadata().map_err(io)?.len();
+            (Content::OnDisk(file), (length(&bytes, Some(found))?, found))
+        };
+        let (expected, found) = found;
+        if found != expected {
+            return Err(wrong_length(path, &expected.to_string(), found));
+        }
+        Ok(Self { path: path.to_owned(), content, length: expected })
+    }
+
+    /// Bytes of the whole content.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Reads `count` bytes that begin at `at`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read any more.
+    pub(super) fn read(&self, at: u64, count: usize, into: &mut Vec<u8>) -> Result<()> {
+        into.clear();
+        match &self.content {
+            Content::Held(bytes) => {
+                // Within the length that was checked.
+                into.extend_from_slice(&bytes[at as usize..at as usize + count]);
+                Ok(())
+            }
+            Content::OnDisk(file) => {
+                into.resize(count, 0);
+                read_at(file, into, at).map_err(|error| Error::io(&self.path, error))
+            }
+        }
+    }
+}
+
+fn wrong_length(path: &Path, expected: &str, found: u64) -> Error {
+    let message = format!(
+        "has {found} bytes or more where {expected} are expected: it is cut off or damaged, or of \
+         another format; fetch it again, or set data.images.format"
+    );
+    Error::Malformed { path: path.to_owned(), message }
+}

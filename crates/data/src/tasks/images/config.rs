@@ -1,0 +1,150 @@
+//! The `[data.images]` table of a recipe.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// What a model of images is trained on.
+///
+/// A split named `train` is with `format = "idx"` the files `{dir}/train-images-idx3-ubyte` and
+/// `{dir}/train-labels-idx1-ubyte`, which may end in `.gz`; with `"cifar10"` and `"cifar100"` the
+/// file `{dir}/train.bin`; with `"folders"` the folder `{dir}/train`, in which each class has a
+/// folder of PNG and JPEG files.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ImagesConfig {
+    /// How the images are stored.
+    pub format: ImageFormat,
+    /// The labels, in the order of the classes: what the numbers in files mean, and the names of
+    /// folders.
+    pub labels: Vec<String>,
+    /// Height and width in pixels. Pictures in folders are scaled to it, whatever their shape.
+    #[schemars(range(min = 1, max = 4096))]
+    pub size: usize,
+    /// Channels: 1 for grey, 3 for red, green and blue.
+    pub channels: usize,
+    /// The side of the squares that an image is cut into, in pixels; each is a token. It divides
+    /// the size.
+    #[schemars(range(min = 1))]
+    pub patch: usize,
+    /// What is taken off each channel, whose values are from 0 to 1: one number for each.
+    pub mean: Vec<f64>,
+    /// What each channel is divided by then: one number for each.
+    pub deviation: Vec<f64>,
+    /// Training cuts its images out of ones with a black margin of so many pixels, at a place drawn
+    /// anew in each epoch; 0 takes them as they are.
+    pub crop_padding: usize,
+    /// Training turns images round, left to right, in half of the cases, drawn anew in each epoch.
+    pub flip: bool,
+    /// So many training images are drawn to be validated on, and are not trained on; 0 draws none.
+    pub hold_out: usize,
+    /// The share of the training images that is trained on, drawn once those held out are gone: a
+    /// smaller share is part of a larger one.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    pub fraction: f64,
+    /// What `hold_out` and `fraction` are drawn from.
+    pub seed: u64,
+}
+
+/// How images are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageFormat {
+    /// Two files, of images and of labels, as MNIST and Fashion-MNIST have them.
+    Idx,
+    /// Files of labels and colours, as CIFAR-10 has them in its binary version.
+    Cifar10,
+    /// The same with a coarse label before each, which is not read.
+    Cifar100,
+    /// A folder of PNG and JPEG files for each class.
+    Folders,
+}
+
+impl Default for ImagesConfig {
+    fn default() -> Self {
+        Self {
+            format: ImageFormat::Idx,
+            labels: (0..10).map(|digit| digit.to_string()).collect(),
+            size: 28,
+            channels: 1,
+            patch: 4,
+            mean: vec![0.5],
+            deviation: vec![0.5],
+            crop_padding: 0,
+            flip: false,
+            hold_out: 0,
+            fraction: 1.0,
+            seed: 1,
+        }
+    }
+}
+
+/// The largest side of an image, in pixels.
+const LARGEST: usize = 4096;
+
+impl ImagesConfig {
+    /// Tokens of an image: its patches, and one for the class.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        let side = self.size / self.patch.max(1);
+        side * side + 1
+    }
+
+    /// The numbers of an image: one for each pixel and channel.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.channels * self.size * self.size
+    }
+
+    /// Refuses what is no image, whatever the task.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the offending key.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let wrong = |key, message: String| Err(Error::Config { key, message });
+        if !(1..=LARGEST).contains(&self.size) {
+            return wrong("data.images.size", format!("must be from 1 to {LARGEST}"));
+        }
+        if !matches!(self.channels, 1 | 3) {
+            return wrong("data.images.channels", "must be 1 or 3".to_owned());
+        }
+        if self.patch == 0 || !self.size.is_multiple_of(self.patch) {
+            let message = format!("must divide data.images.size = {}", self.size);
+            return wrong("data.images.patch", message);
+        }
+        let [is_mean, is_deviation] =
+            [|x: &f64| x.is_finite(), |x: &f64| *x > 0.0 && x.is_finite()];
+        if self.mean.len() != self.channels || !self.mean.iter().all(is_mean) {
+            let message = format!("must be a list of {} number(s), one a channel", self.channels);
+            return wrong("data.images.mean", message);
+        }
+        if self.deviation.len() != self.channels || !self.deviation.iter().all(is_deviation) {
+            let message =
+                format!("must be a list of {} positive number(s), one a channel", self.channels);
+            return wrong("data.images.deviation", message);
+        }
+        if self.crop_padding > self.size {
+            let message = format!("must be at most data.images.size = {}", self.size);
+            return wrong("data.images.crop_padding", message);
+        }
+        if !(self.fraction > 0.0 && self.fraction <= 1.0) {
+            return wrong("data.images.fraction", "must be above 0 and at most 1".to_owned());
+        }
+        let labels = &self.labels;
+        if labels.len() < 2 {
+            return wrong("data.images.labels", "must list at least two labels".to_owned());
+        }
+        if (1..labels.len()).any(|at| labels[..at].contains(&labels[at])) {
+            return wrong("data.images.labels", "lists a label twice".to_owned());
+        }
+        let is_name = |label: &String| {
+            !label.is_empty() && !label.starts_with('.') && !label.contains(['/', '\\'])
+        };
+        if self.format == ImageFormat::Folders && !labels.iter().all(is_name) {
+            return wrong("data.images.labels", "must be names of folders".to_owned());
+        }
+        Ok(())
+    }
+}

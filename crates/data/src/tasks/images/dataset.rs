@@ -1,0 +1,279 @@
+//! Images with their classes, and batches of them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::report::ImageReport;
+use crate::draws::Draws;
+use crate::images::augmentation::augment;
+use crate::images::{Images, Split, files, open};
+use crate::text::fingerprint::Fingerprint;
+use crate::{
+    Batch, BatchingConfig, BatchingReport, Corpora, Corpus, DataConfig, Dataset, EpochPlan, Error,
+    Format, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
+};
+
+/// The keys of the draws that order images, and that divide the training split.
+const ORDER: u64 = 10;
+const DIVISION: u64 = 11;
+
+/// Refuses what cannot work for images.
+///
+/// # Errors
+///
+/// [`Error::Config`] with the offending key.
+pub(crate) fn validate(config: &DataConfig) -> Result<()> {
+    let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+    if config.hold_out > 0 {
+        return wrong("data.hold_out", "is for sentence pairs; images have data.images.hold_out");
+    }
+    if config.text.hold_out > 0.0 {
+        return wrong(
+            "data.text.hold_out",
+            "is for running text; images have data.images.hold_out",
+        );
+    }
+    if config.images.hold_out > 0 && !config.validation.is_empty() {
+        return wrong(
+            "data.images.hold_out",
+            "draws the validation images from the training split, but data.validation names some: set one of the two to 0 or \"\"",
+        );
+    }
+    for (key, split) in [
+        ("data.train", &config.train),
+        ("data.validation", &config.validation),
+        ("data.test", &config.test),
+    ] {
+        let plain = |corpus: &Corpus| Corpus {
+            stem: corpus.stem.clone(),
+            file: corpus.file.clone(),
+            name: corpus.name.clone(),
+            ..Corpus::default()
+        };
+        if split.iter().any(|corpus| *corpus != plain(corpus)) {
+            return wrong(
+                key,
+                "names what is for sentence pairs; images are a name in data.dir, or { file = \"PATH\" }",
+            );
+        }
+    }
+    if config.format != Format::Text {
+        return wrong("data.format", "is for text; images have data.images.format");
+    }
+    Ok(())
+}
+
+/// A part of a split of images.
+#[derive(Debug)]
+pub struct ImageDataset {
+    images: Arc<Split>,
+    /// The numbers of those that are of this part.
+    part: Vec<usize>,
+    settings: ImagesConfig,
+    /// Whether images are varied: those of training are.
+    varies: bool,
+    report: ImageReport,
+}
+
+/// Readies the training and validation images of a run.
+///
+/// # Errors
+///
+/// Whatever is wrong with configuration, images or disk, as [`Error`] lists it.
+pub fn prepare_images(config: &DataConfig, run: &Path) -> Result<Prepared<ImageDataset>> {
+    config.validate()?;
+    validate(config)?;
+    let fingerprint =
+        |split: &Corpora| Fingerprint::obtain(&files(config, split)?, &split.name(), run);
+    let text = fingerprint(&config.train)?;
+    let images = Arc::new(open(config, &config.train)?);
+    text.still_holds()?;
+    let (train, held_out) = divided(images.classes().len(), &config.images)?;
+    let dataset = |images: &Arc<Split>, part, varies, text: &Fingerprint| {
+        let mut dataset = ImageDataset::of(config, images.clone(), part, varies);
+        dataset.report.text_hash.clone_from(&text.text_hash);
+        Arc::new(dataset)
+    };
+    let validation = if config.validation.is_empty() {
+        (!held_out.is_empty()).then(|| dataset(&images, held_out, false, &text))
+    } else {
+        let text = fingerprint(&config.validation)?;
+        let images = Arc::new(open(config, &config.validation)?);
+        text.still_holds()?;
+        let all = (0..images.classes().len()).collect();
+        Some(dataset(&images, all, false, &text))
+    };
+    let train = dataset(&images, train, true, &text);
+    Ok(Prepared { tokenizers: TokenizerPair::none(), train, validation })
+}
+
+/// The numbers of the images that are trained on, and of those that are held out.
+fn divided(count: usize, settings: &ImagesConfig) -> Result<(Vec<usize>, Vec<usize>)> {
+    if settings.hold_out >= count {
+        return Err(Error::Config {
+            key: "data.images.hold_out",
+            message: format!("is {}, but there are {count} training images", settings.hold_out),
+        });
+    }
+    let mut order: Vec<usize> = (0..count).collect();
+    if settings.hold_out > 0 || settings.fraction < 1.0 {
+        Draws::new(settings.seed, 0, DIVISION).shuffle(&mut order);
+    }
+    let mut train = order.split_off(settings.hold_out);
+    let kept = (settings.fraction * train.len() as f64).ceil() as usize;
+    train.truncate(kept);
+    train.sort_unstable();
+    order.sort_unstable();
+    Ok((train, order))
+}
+
+impl ImageDataset {
+    /// Opens a split whole, to measure a model on.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing or is not what the format says.
+    pub fn read(config: &DataConfig, split: &Corpora) -> Result<Self> {
+        let images = Arc::new(open(config, split)?);
+        let all = (0..images.classes().len()).collect();
+        Ok(Self::of(config, images, all, false))
+    }
+
+    fn of(config: &DataConfig, images: Arc<Split>, part: Vec<usize>, varies: bool) -> Self {
+        let settings = config.images.clone();
+        let mut of_classes = vec![0; settings.labels.len()];
+        for &image in &part {
+            of_classes[images.classes()[image] as usize] += 1;
+        }
+        let mut report = ImageReport {
+            split: images.name().to_owned(),
+            images: part.len(),
+            of_classes,
+            size: settings.size,
+            channels: settings.channels,
+            ..ImageReport::default()
+        };
+        let (most, tokens) = (most_images(&config.batching, &settings), settings.tokens());
+        let largest = most.min(part.len());
+        report.batching = BatchingReport {
+            batches: part.len().div_ceil(most),
+            largest_target_tokens: largest * tokens,
+            largest_sentences: largest,
+            longest_target: tokens,
+            ..BatchingReport::default()
+        };
+        Self { images, part, settings, varies, report }
+    }
+
+    /// The number of images.
+    pub fn len(&self) -> usize {
+        self.part.len()
+    }
+
+    /// Whether there is no image.
+    pub fn is_empty(&self) -> bool {
+        self.part.is_empty()
+    }
+
+    /// The class of each image.
+    pub fn classes(&self) -> Vec<u32> {
+        self.part.iter().map(|&image| self.images.classes()[image]).collect()
+    }
+}
+
+/// The most images of a batch.
+fn most_images(batching: &BatchingConfig, settings: &ImagesConfig) -> usize {
+    let of_tokens = (batching.planned_tokens() / settings.tokens()).max(1);
+    match batching.max_sentences {
+        0 => of_tokens,
+        most => most.min(of_tokens),
+    }
+}
+
+/// Images as a model reads them: their values as ids, from 0 to 255, and the first of each asked for
+/// its class.
+pub fn batch_of_images(images: &[Vec<u8>]) -> Batch {
+    let (mut stream, mut asked) = (Stream::default(), Vec::with_capacity(images.len()));
+    for image in images {
+        asked.push(stream.ids.len() as u32);
+        stream.push(image.iter().map(|&value| u32::from(value)));
+    }
+    let (answers, indices) = (vec![0; images.len()], vec![0; images.len()]);
+    Batch { streams: vec![stream], asked: Some(asked), answers, indices }
+}
+
+impl Dataset for ImageDataset {
+    fn plan(
+        self: Arc<Self>,
+        batching: &BatchingConfig,
+        seed: u64,
+        epoch: u64,
+    ) -> Box<dyn EpochPlan> {
+        let mut order = self.part.clone();
+        if batching.shuffle {
+            Draws::new(seed, epoch, ORDER).shuffle(&mut order);
+        }
+        let most = most_images(batching, &self.settings);
+        Box::new(Plan { data: self, order, most, seed, epoch })
+    }
+
+    fn batching(&self) -> &BatchingReport {
+        &self.report.batching
+    }
+
+    fn report(&self) -> Report<'_> {
+        Report::Images(&self.report)
+    }
+
+    fn longest_row(&self) -> usize {
+        self.settings.tokens()
+    }
+
+    fn most_tokens(&self) -> usize {
+        self.part.len().saturating_mul(self.settings.tokens())
+    }
+
+    fn largest_batch(&self, tokens: usize) -> Batch {
+        let image = vec![0; self.settings.values()];
+        let most = self.report.batching.largest_sentences;
+        let count = (tokens / self.settings.tokens()).clamp(1, most.max(1));
+        batch_of_images(&vec![image; count])
+    }
+}
+
+/// The batches of one epoch.
+struct Plan {
+    data: Arc<ImageDataset>,
+    order: Vec<usize>,
+    most: usize,
+    seed: u64,
+    epoch: u64,
+}
+
+impl EpochPlan for Plan {
+    fn batches(&self) -> usize {
+        self.order.len().div_ceil(self.most)
+    }
+
+    fn batch(&self, batch: usize) -> Result<Batch> {
+        let first = batch * self.most;
+        let images = &self.order[first..self.order.len().min(first + self.most)];
+        let data = &self.data;
+        let read = |&image: &usize| -> Result<Vec<u8>> {
+            let mut pixels = Vec::new();
+            data.images.read(image, &mut pixels)?;
+            if data.varies {
+                augment(&mut pixels, &data.settings, (self.seed, self.epoch, image));
+            }
+            Ok(pixels)
+        };
+        let read: Vec<Vec<u8>> = images.par_iter().map(read).collect::<Result<_>>()?;
+        Ok(Batch {
+            answers: images.iter().map(|&image| data.images.classes()[image]).collect(),
+            indices: images.iter().map(|image| image + 1).collect(),
+            ..batch_of_images(&read)
+        })
+    }
+}

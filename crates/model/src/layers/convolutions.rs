@@ -1,0 +1,175 @@
+//! A convolutional encoder of images, to stand beside the Vision Transformer: what it knows of
+//! neighbours, attention has to learn (Dosovitskiy et al. 2021, section 4.3).
+//!
+//! A convolution is the fused product of this crate: the nine neighbours of each place are gathered
+//! into one row, which a matrix takes to the channels of the next layer.
+
+use super::head::picked;
+use super::positions::to_compute;
+use super::weight::{Builder, LayerNorm, Linear};
+use crate::cost::PartCost;
+use crate::{ImageShape, ModelConfig, Pass, Sequences};
+use candle_core::{DType, Result, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{Activation, Dropout, composed};
+
+/// The neighbours of a place, itself included.
+const NEIGHBOURS: usize = 9;
+
+/// `norm(activation(W [neighbours] + b))`, layer after layer. Each second layer moves by two pixels
+/// and has twice the channels.
+#[derive(Debug, Clone)]
+pub(crate) struct Convolutions {
+    shape: ImageShape,
+    layers: Vec<Convolution>,
+    compute: DType,
+}
+
+#[derive(Debug, Clone)]
+struct Convolution {
+    plan: Plan,
+    linear: Linear,
+    norm: LayerNorm,
+    activation: Activation,
+    dropout: f64,
+    site: u64,
+}
+
+/// The size of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Plan {
+    /// Places on a side, before and after.
+    from: usize,
+    to: usize,
+    stride: usize,
+    inputs: usize,
+    outputs: usize,
+}
+
+/// The layers of a model: the first has `d_model` channels.
+fn plans(config: &ModelConfig, shape: &ImageShape) -> Vec<Plan> {
+    let (mut from, mut inputs, mut outputs) = (shape.size, shape.channels, config.d_model);
+    let mut plans = Vec::with_capacity(config.encoder_layers);
+    for layer in 0..config.encoder_layers {
+        let stride = 1 + layer % 2;
+        if stride == 2 {
+            outputs = outputs.saturating_mul(2);
+        }
+        let to = from.div_ceil(stride);
+        plans.push(Plan { from, to, stride, inputs, outputs });
+        (from, inputs) = (to, outputs);
+    }
+    plans
+}
+
+/// Channels of the last layer.
+pub(crate) fn last_width(config: &ModelConfig, shape: &ImageShape) -> usize {
+    plans(config, shape).last().map_or(config.d_model, |plan| plan.outputs)
+}
+
+impl Convolutions {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        shape: &ImageShape,
+        config: &ModelConfig,
+        compute: DType,
+    ) -> Result<Self> {
+        let layer = |(index, plan): (usize, Plan)| -> Result<Convolution> {
+            let name = format!("convolutions.{index}");
+            Ok(Convolution {
+                plan,
+                linear: Linear::new(build, &name, NEIGHBOURS * plan.inputs, plan.outputs, 1)?,
+                norm: LayerNorm::new(
+                    build,
+                    &format!("{name}_norm"),
+                    plan.outputs,
+                    config.norm_epsilon,
+                )?,
+                activation: config.activation.into(),
+                dropout: config.residual_dropout,
+                site: name_key(&name),
+            })
+        };
+        let layers = plans(config, shape).into_iter().enumerate().map(layer);
+        Ok(Self { layers: layers.collect::<Result<_>>()?, shape: shape.clone(), compute })
+    }
+
+    /// For one token, of which an image has as many as patches.
+    pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
+        let of_layer = |plan: Plan| {
+            let inputs = NEIGHBOURS * plan.inputs;
+            let each = PartCost::linear(inputs, plan.outputs, config.biases)
+                .keeping(inputs + 2 * plan.outputs + plan.inputs);
+            let places = (plan.to * plan.to) as f64 / shape.patches().max(1) as f64;
+            let norm = PartCost::table(2, plan.outputs);
+            PartCost { flops: places * each.flops, kept: places * each.kept, ..each } + norm
+        };
+        plans(config, shape).into_iter().map(of_layer).sum()
+    }
+
+    /// Runs whole images; a row of `images` has the values of one, channel by channel and row by row.
+    ///
+    /// # Shapes
+    /// B images → `(B, D)`, the mean over all places.
+    pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
+        let count = images.lengths.len();
+        let of_pixels = ImageShape { patch: 1, ..self.shape.clone() };
+        let mut x = Tensor::from_vec(
+            of_pixels.patched(&images.ids),
+            (count * of_pixels.patches(), self.shape.channels),
+            self.layers.first().map_or(&candle_core::Device::Cpu, |layer| layer.linear.device()),
+        )?;
+        x = to_compute(x, self.compute)?;
+        for layer in &self.layers {
+            x = layer.forward(&x, count, pass)?; // (B · to · to, D)
+        }
+        let (rows, width) = x.dims2()?;
+        composed::on_tape(pass.tape(), "mean of places", &[&x], |inputs| {
+            inputs[0].reshape((count, rows / count.max(1), width))?.mean(1)
+        })
+    }
+}
+
+impl Convolution {
+    fn forward(&self, x: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
+        let Plan { to, inputs, .. } = self.plan;
+        // What lies outside an image is a row of zeros.
+        let table = composed::on_tape(pass.tape(), "margin", &[x], |inputs| {
+            inputs[0].pad_with_zeros(0, 0, 1)
+        })?;
+        let neighbours = picked(&table, self.plan.neighbours(count), Dropout::none(), pass)?;
+        let rows = count * to * to;
+        let gathered = composed::on_tape(pass.tape(), "neighbours", &[&neighbours], |them| {
+            them[0].reshape((rows, NEIGHBOURS * inputs))
+        })?;
+        let dropout = pass.dropout(self.dropout, self.site);
+        let x = self.linear.activated(&gathered, self.activation, dropout, pass)?;
+        self.norm.forward(&x, pass)
+    }
+}
+
+impl Plan {
+    /// The row of each neighbour of each place of so many images, above before below and left before
+    /// right; the row behind all is for what lies outside.
+    fn neighbours(&self, count: usize) -> Arc<[u32]> {
+        let Self { from, to, stride, .. } = *self;
+        let outside = (count * from * from) as u32;
+        let mut rows = Vec::with_capacity(count * to * to * NEIGHBOURS);
+        for image in 0..count {
+            for (row, column) in (0..to).flat_map(|row| (0..to).map(move |column| (row, column))) {
+                for (down, right) in (0..3).flat_map(|down| (0..3).map(move |right| (down, right)))
+                {
+                    // One further than the place of the neighbour, so that none is below 0.
+                    let (y, x) = (row * stride + down, column * stride + right);
+                    let is_inside = (1..=from).contains(&y) && (1..=from).contains(&x);
+                    rows.push(match is_inside {
+                        true => (image * from * from + (y - 1) * from + x - 1) as u32,
+                        false => outside,
+                    });
+                }
+            }
+        }
+        rows.into()
+    }
+}

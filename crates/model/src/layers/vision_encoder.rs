@@ -1,0 +1,185 @@
+//! The encoder of ViT (Dosovitskiy et al. 2021, section 3.1): patches of images in, a row for each
+//! patch and one for the class out.
+
+use super::head::picked;
+use super::positions::{sinusoids, to_compute};
+use super::stack::{Stack, StackKind};
+use super::text_encoder::first_rows;
+use super::weight::{Builder, Linear, Weight};
+use crate::config::{Pooling, Positions};
+use crate::cost::PartCost;
+use crate::{ImageShape, ModelConfig, ModelError, Pass, Sequences};
+use candle_core::{DType, Result, Tensor};
+use taper_ops::rng::name_key;
+use taper_ops::{Dropout, EmbeddingSpec, composed};
+
+/// `stack(dropout([class; W patch + b] + position))`.
+#[derive(Debug, Clone)]
+pub(crate) struct VisionEncoder {
+    shape: ImageShape,
+    patches: Linear,
+    /// `(1, D)`; none where the class is told from the mean.
+    class_token: Option<Weight>,
+    positions: PatchPositions,
+    dropout: f64,
+    site: u64,
+    stack: Stack,
+    compute: DType,
+}
+
+/// What is added to the row of each token: `(T, D)`.
+#[derive(Debug, Clone)]
+enum PatchPositions {
+    Learned(Weight),
+    Sinusoids(Tensor),
+}
+
+/// Refuses a configuration that this encoder cannot have.
+///
+/// # Errors
+/// Names the key, its value and what it must be.
+pub(crate) fn validate(config: &ModelConfig) -> std::result::Result<(), ModelError> {
+    let refuse = |message: String| Err(ModelError::Config(message));
+    match config.positions {
+        Positions::Learned => Ok(()),
+        Positions::Sinusoidal | Positions::SinusoidalHalves => {
+            if config.d_model.is_multiple_of(4) {
+                return Ok(());
+            }
+            refuse(format!(
+                "sinusoidal model.positions of images need a model.d_model that 4 divides, not {}",
+                config.d_model
+            ))
+        }
+        Positions::T5 | Positions::Rotary | Positions::Alibi => refuse(
+            "model.positions of images must be \"learned\", \"sinusoidal\" or \
+             \"sinusoidal-halves\": the others are for sequences"
+                .to_owned(),
+        ),
+    }
+}
+
+impl VisionEncoder {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        shape: &ImageShape,
+        config: &ModelConfig,
+        compute: DType,
+    ) -> Result<Self> {
+        let width = config.d_model;
+        let patches = Linear::new(build, "patches", shape.patch_values(), width, 1)?;
+        let class_token = match config.pooling {
+            Pooling::ClassToken => Some(build.embedding("class_token.weight", 1, width)?),
+            Pooling::Mean => None,
+        };
+        let tokens = shape.patches() + usize::from(class_token.is_some());
+        let positions = match config.positions {
+            Positions::Learned => PatchPositions::Learned(build.embedding(
+                "encoder.positions.weight",
+                tokens,
+                width,
+            )?),
+            kind => {
+                let halves = kind == Positions::SinusoidalHalves;
+                let side = shape.size / shape.patch;
+                let mut table = vec![0.0; (tokens - side * side) * width];
+                table.extend(grid_sinusoids(side, width, halves));
+                let device = build.store.device();
+                PatchPositions::Sinusoids(Tensor::from_vec(table, (tokens, width), device)?)
+            }
+        };
+        Ok(Self {
+            shape: shape.clone(),
+            patches,
+            class_token,
+            positions,
+            dropout: config.embedding_dropout,
+            site: name_key("encoder.embedding"),
+            stack: Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?,
+            compute,
+        })
+    }
+
+    /// For one token.
+    pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
+        let class_tokens = usize::from(config.pooling == Pooling::ClassToken);
+        let tables = match config.positions {
+            Positions::Learned => shape.patches() + 2 * class_tokens,
+            _ => class_tokens,
+        };
+        // Pixels are kept for the gradient of their projection, which is copied beside the class.
+        PartCost::linear(shape.patch_values(), config.d_model, config.biases)
+            .keeping(shape.patch_values() + 2 * config.d_model)
+            + PartCost::table(tables, config.d_model)
+            + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
+    }
+
+    /// Runs whole images; a row of `images` has the values of one, channel by channel and row by row.
+    ///
+    /// # Shapes
+    /// B images of P patches → `(B·P, D)`, or with tokens for the class `(B·(P + 1), D)`.
+    pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
+        let (count, patches) = (images.lengths.len(), self.shape.patches());
+        let pixels = Tensor::from_vec(
+            self.shape.patched(&images.ids),
+            (count * patches, self.shape.patch_values()),
+            self.patches.device(),
+        )?;
+        let rows = self.patches.forward(&to_compute(pixels, self.compute)?, pass)?; // (B·P, D)
+        let rows = to_compute(rows, DType::F32)?;
+        let (table, first) = match &self.class_token {
+            Some(token) => {
+                let inputs = [token.get(pass), &rows];
+                let join = |inputs: &[Tensor]| Tensor::cat(inputs, 0);
+                (composed::on_tape(pass.tape(), "class token", &inputs, join)?, 1)
+            }
+            None => (rows, 0),
+        };
+        // Before the patches of each image the token of the class, which is row 0.
+        let tokens = patches + first;
+        let id = |image: usize, token: usize| match token.checked_sub(first) {
+            Some(patch) => (first + image * patches + patch) as u32,
+            None => 0,
+        };
+        let ids = (0..count).flat_map(|image| (0..tokens).map(move |token| id(image, token)));
+        let positions = match &self.positions {
+            PatchPositions::Learned(table) => table.get(pass),
+            PatchPositions::Sinusoids(table) => table,
+        };
+        let spec = EmbeddingSpec {
+            ids: ids.collect(),
+            positions: (0..count).flat_map(|_| 0..tokens as u32).collect(),
+            scale: 1.0,
+            dropout: pass.dropout(self.dropout, self.site),
+        };
+        let x = taper_ops::embedding(pass.tape(), &table, Some(positions), &spec)?;
+        let text = Sequences { ids: Vec::new(), lengths: vec![tokens; count] };
+        self.stack.forward(to_compute(x, self.compute)?, &text, None, pass)
+    }
+
+    /// The state of each image, from which its class is told.
+    ///
+    /// # Shapes
+    /// As [`VisionEncoder::forward`] gives them, of B images → `(B, D)`.
+    pub(crate) fn pooled(&self, hidden: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
+        let (rows, width) = hidden.dims2()?;
+        if self.class_token.is_some() {
+            let rows = first_rows(&vec![rows / count.max(1); count]);
+            return picked(hidden, rows, Dropout::none(), pass);
+        }
+        composed::on_tape(pass.tape(), "mean of patches", &[hidden], |inputs| {
+            inputs[0].reshape((count, rows / count.max(1), width))?.mean(1) // (B, D)
+        })
+    }
+}
+
+/// Sinusoids of two dimensions: in the first half of the width those of the row, in the second those
+/// of the column (Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision
+/// Transformers", section 4.2; Transformers' ViTMAE has them so, each in `halves`).
+fn grid_sinusoids(side: usize, width: usize, halves: bool) -> Vec<f32> {
+    let half = width / 2;
+    let line = sinusoids(side, half, halves);
+    let of = |at: usize| &line[at * half..(at + 1) * half];
+    let places = (0..side).flat_map(|row| (0..side).map(move |column| (row, column)));
+    places.flat_map(|(row, column)| [of(row), of(column)].concat()).collect()
+}

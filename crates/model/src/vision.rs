@@ -1,0 +1,347 @@
+//! A classifier of images: a Vision Transformer (Dosovitskiy et al. 2021), whose blocks are those of
+//! text, or a small convolutional network to compare it with.
+//!
+//! **Decision.** An image is a sequence of its values, from 0 to 255, channel by channel and row by
+//! row: ids like those of text, so that batches, their division and the two passes of R-Drop need
+//! not know what they hold. The model cuts patches and takes mean and deviation off. The
+//! alternative, a batch with tensors of its own, would make everything between the corpus and the
+//! model know two kinds.
+
+use crate::config::{ImageEncoder, ModelConfig};
+use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::block::Block;
+use crate::layers::convolutions::{Convolutions, last_width};
+use crate::layers::head::BiasedHead;
+use crate::layers::stack::StackKind;
+use crate::layers::text_encoder::first_rows;
+use crate::layers::vision_encoder::{VisionEncoder, validate};
+use crate::layers::weight::Builder;
+use crate::{AttentionRecord, Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{DType, Device, Tensor};
+use taper_ops::{ParameterStore, Products};
+
+/// What an image is to a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImageShape {
+    /// Height and width, in pixels.
+    pub size: usize,
+    /// Channels.
+    pub channels: usize,
+    /// The side of a patch, in pixels; it divides the size.
+    pub patch: usize,
+    /// What is taken off each channel, whose values are from 0 to 1.
+    pub mean: Vec<f64>,
+    /// What each channel is divided by then.
+    pub deviation: Vec<f64>,
+}
+
+impl ImageShape {
+    /// Patches of an image.
+    #[must_use]
+    pub fn patches(&self) -> usize {
+        let side = self.size / self.patch.max(1);
+        side * side
+    }
+
+    /// Values of an image.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.channels * self.size * self.size
+    }
+
+    /// Values of a patch.
+    #[must_use]
+    pub(crate) fn patch_values(&self) -> usize {
+        self.channels * self.patch * self.patch
+    }
+
+    /// Refuses a shape that no image has.
+    fn validate(&self) -> Result<(), ModelError> {
+        let is_shape = self.channels > 0
+            && self.patch > 0
+            && self.size > 0
+            && self.size.is_multiple_of(self.patch)
+            && [&self.mean, &self.deviation].iter().all(|of| of.len() == self.channels);
+        if is_shape {
+            return Ok(());
+        }
+        Err(ModelError::Config(format!(
+            "images of {} pixels in {} channels with {} means and {} deviations cannot be cut into \
+             patches of {}",
+            self.size,
+            self.channels,
+            self.mean.len(),
+            self.deviation.len(),
+            self.patch
+        )))
+    }
+
+    /// Images as rows of patches, a channel of a patch after the other: `(B·P, C·p·p)`.
+    pub(crate) fn patched(&self, ids: &[u32]) -> Vec<f32> {
+        let (size, patch) = (self.size, self.patch);
+        let scaled = |channel: usize| {
+            let (mean, deviation) = (self.mean[channel], self.deviation[channel]);
+            (0..=255).map(move |value| ((f64::from(value) / 255.0 - mean) / deviation) as f32)
+        };
+        let scales: Vec<Vec<f32>> = (0..self.channels).map(|c| scaled(c).collect()).collect();
+        let mut patches = Vec::with_capacity(ids.len());
+        for image in ids.chunks_exact(self.values().max(1)) {
+            let corners = (0..size).step_by(patch);
+            for (top, left) in corners.clone().flat_map(|y| corners.clone().map(move |x| (y, x))) {
+                for (plane, scale) in image.chunks_exact(size * size).zip(&scales) {
+                    for row in top..top + patch {
+                        let values = &plane[row * size + left..row * size + left + patch];
+                        patches.extend(values.iter().map(|&value| scale[value as usize]));
+                    }
+                }
+            }
+        }
+        patches
+    }
+}
+
+/// A classifier of images with its parameters.
+#[derive(Debug, Clone)]
+pub struct ImageClassifier {
+    config: ModelConfig,
+    shape: ImageShape,
+    store: ParameterStore,
+    classes: usize,
+    compute: DType,
+    encoder: Encoder,
+    head: BiasedHead,
+}
+
+/// What reads the images.
+#[derive(Debug, Clone)]
+enum Encoder {
+    Transformer(VisionEncoder),
+    Convolutional(Convolutions),
+}
+
+/// The width of what the class is told from.
+fn head_width(config: &ModelConfig, shape: &ImageShape) -> usize {
+    match config.image_encoder {
+        ImageEncoder::Transformer => config.d_model,
+        ImageEncoder::Convolutional => last_width(config, shape),
+    }
+}
+
+impl ImageClassifier {
+    /// Makes a model with freshly drawn parameters for so many classes.
+    ///
+    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
+    /// parameters are f32.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        shape: &ImageShape,
+        classes: usize,
+        seed: u64,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        Self::build(config, (shape, classes), Some(seed), ParameterStore::new(device), compute)
+    }
+
+    /// As [`ImageClassifier::new`] with every parameter zero, to be loaded.
+    ///
+    /// # Errors
+    /// As [`ImageClassifier::new`].
+    pub fn blank(
+        config: &ModelConfig,
+        shape: &ImageShape,
+        classes: usize,
+        device: &Device,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        Self::build(config, (shape, classes), None, ParameterStore::new(device), compute)
+    }
+
+    /// The names and shapes of the parameters of such a model, for which no memory is taken.
+    ///
+    /// # Errors
+    /// When the configuration is impossible.
+    pub fn outline(
+        config: &ModelConfig,
+        shape: &ImageShape,
+        classes: usize,
+    ) -> Result<ParameterStore, ModelError> {
+        let store = ParameterStore::outline(&Device::Cpu);
+        Ok(Self::build(config, (shape, classes), None, store, DType::F32)?.store)
+    }
+
+    fn build(
+        config: &ModelConfig,
+        (shape, classes): (&ImageShape, usize),
+        seed: Option<u64>,
+        mut store: ParameterStore,
+        compute: DType,
+    ) -> Result<Self, ModelError> {
+        config.validate(true)?;
+        shape.validate()?;
+        if config.image_encoder == ImageEncoder::Transformer {
+            validate(config)?;
+        }
+        if classes < 2 {
+            return Err(ModelError::Config(format!(
+                "a classifier needs at least two classes, not {classes}"
+            )));
+        }
+        let products = Products::of(compute, store.device());
+        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
+        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let encoder = match config.image_encoder {
+            ImageEncoder::Transformer => {
+                Encoder::Transformer(VisionEncoder::new(build, shape, config, compute)?)
+            }
+            ImageEncoder::Convolutional => {
+                Encoder::Convolutional(Convolutions::new(build, shape, config, compute)?)
+            }
+        };
+        let weight = build.matrix("classes.weight", classes, head_width(config, shape), 1)?;
+        let head = BiasedHead::new(build, "classes", weight, classes)?;
+        let (config, shape) = (config.clone(), shape.clone());
+        Ok(Self { config, shape, store, classes, compute, encoder, head })
+    }
+
+    /// What a model of this shape would cost on `device`, known before memory is taken for it: by
+    /// the token, which is a patch.
+    #[must_use]
+    pub fn cost_of(
+        config: &ModelConfig,
+        shape: &ImageShape,
+        classes: usize,
+        _device: &Device,
+    ) -> Cost {
+        let encoder = match config.image_encoder {
+            ImageEncoder::Transformer => VisionEncoder::cost(config, shape),
+            ImageEncoder::Convolutional => Convolutions::cost(config, shape),
+        };
+        let head = PartCost::table(classes, head_width(config, shape) + 1);
+        Cost::of([("image", encoder + head)])
+    }
+
+    /// What one of its layers costs.
+    #[must_use]
+    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::Encoder))
+    }
+
+    /// The number of classes.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// The architecture.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// What an image is to it.
+    #[must_use]
+    pub fn shape(&self) -> &ImageShape {
+        &self.shape
+    }
+
+    /// Refuses what is no image of the model's shape.
+    fn check(&self, images: &Sequences) -> Result<(), ModelError> {
+        images.check()?;
+        let values = self.shape.values();
+        if let Some(other) = images.lengths.iter().find(|&&length| length != values) {
+            return Err(ModelError::Batch(format!(
+                "an image has {other} values, where the model reads {values}"
+            )));
+        }
+        match images.ids.iter().find(|&&value| value > 255) {
+            Some(value) => Err(ModelError::Batch(format!(
+                "an image has the value {value}: they go from 0 to 255"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The state of each image, from which its class is told.
+    fn pooled(&self, images: &Sequences, pass: &Pass) -> Result<Tensor, ModelError> {
+        Ok(match &self.encoder {
+            Encoder::Transformer(encoder) => {
+                let hidden = encoder.forward(images, pass)?; // (N, D)
+                encoder.pooled(&hidden, images.lengths.len(), pass)? // (B, D)
+            }
+            Encoder::Convolutional(encoder) => encoder.forward(images, pass)?,
+        })
+    }
+
+    /// The logits of the classes of each image, in f32.
+    ///
+    /// # Shapes
+    /// B images → `(B, C)`.
+    ///
+    /// # Errors
+    /// When an image is not of the model's shape, or the device has no memory left.
+    pub fn logits(&self, images: &Sequences) -> Result<Tensor, ModelError> {
+        self.check(images)?;
+        let pass = Pass::evaluate();
+        Ok(self.head.logits(&self.pooled(images, &pass)?, &pass)?)
+    }
+
+    /// The attention weights of all layers over the tokens of each image.
+    ///
+    /// # Errors
+    /// As [`ImageClassifier::logits`], and when the model has no attention with weights.
+    pub fn attention(&self, images: &Sequences) -> Result<Vec<AttentionRecord>, ModelError> {
+        self.check(images)?;
+        let pass = Pass::evaluate_with_attention();
+        self.pooled(images, &pass)?;
+        let layers = pass.into_attention();
+        if layers.len() < self.config.encoder_layers {
+            return Err(ModelError::Config(
+                "the model has no attention weights: its encoder is convolutional, or its \
+                 attention is linear"
+                    .to_owned(),
+            ));
+        }
+        Ok(layers)
+    }
+}
+
+/// Reads one stream, the values of images; the first of each is asked for the class.
+impl Model for ImageClassifier {
+    fn parameters(&self) -> &ParameterStore {
+        &self.store
+    }
+
+    fn activations(&self) -> DType {
+        self.compute
+    }
+
+    fn width(&self) -> usize {
+        self.config.d_model
+    }
+
+    fn cost(&self) -> Cost {
+        Self::cost_of(&self.config, &self.shape, self.classes, self.device())
+    }
+
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        let [images] = batch.read(["image"])?;
+        self.check(images)?;
+        if batch.asked.as_deref() != Some(&*first_rows(&images.lengths)) {
+            return Err(ModelError::Batch(
+                "a classifier is asked for the first value of each image".to_owned(),
+            ));
+        }
+        let pooled = self.pooled(images, pass)?;
+        Ok(self.head.loss(&pooled, &batch.answers, objective, scale, pass)?)
+    }
+}

@@ -1,0 +1,261 @@
+//! Classifiers of images: a ViT of the parts that the library Transformers has, and what holds
+//! whatever the numbers are. Golden files of `scripts/golden/vit.py`, whose class tokens are compared
+//! where folders of Transformers are read (`run/tests/vit.rs`).
+
+mod common;
+
+use candle_core::{DType, Device, Tensor};
+use common::{golden, ids, largest_difference, relative};
+use taper_model::{
+    ActivationKind, Batch, ImageClassifier, ImageEncoder, ImageShape, Model, ModelConfig,
+    NormPlacement, Objective, Pass, Pooling, Positions, Sequences,
+};
+use taper_ops::Gradients;
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// The shape of the golden file.
+fn small() -> ModelConfig {
+    ModelConfig {
+        d_model: 16,
+        d_ff: 24,
+        heads: 4,
+        encoder_layers: 2,
+        activation: ActivationKind::Gelu,
+        norm_epsilon: 1e-12,
+        positions: Positions::SinusoidalHalves,
+        pooling: Pooling::Mean,
+        embedding_dropout: 0.0,
+        attention_dropout: 0.0,
+        feed_forward_dropout: 0.0,
+        residual_dropout: 0.0,
+        ..Default::default()
+    }
+}
+
+/// The same as a convolutional network.
+fn convolutional() -> ModelConfig {
+    ModelConfig { image_encoder: ImageEncoder::Convolutional, ..small() }
+}
+
+fn shape() -> ImageShape {
+    ImageShape {
+        size: 12,
+        channels: 3,
+        patch: 4,
+        mean: vec![0.4, 0.5, 0.45],
+        deviation: vec![0.25, 0.3, 0.2],
+    }
+}
+
+fn model(config: &ModelConfig) -> ImageClassifier {
+    ImageClassifier::new(config, &shape(), 5, 7, &Device::Cpu, DType::F32).unwrap()
+}
+
+/// Images of the model's size, whose values follow from `seed`.
+fn images(count: usize, seed: u32) -> Sequences {
+    let value = move |at: u32| (at.wrapping_mul(2_654_435_761).wrapping_add(seed * 97) >> 11) % 256;
+    let values = shape().values();
+    let image = |image: usize| (0..values as u32).map(move |at| value(at + 5000 * image as u32));
+    let rows: Vec<Vec<u32>> = (0..count).map(|at| image(at).collect()).collect();
+    Sequences::pack(&rows)
+}
+
+fn batch(images: Sequences, answers: Vec<u32>) -> Batch {
+    of_size(images, answers, shape().values())
+}
+
+/// Images of so many values.
+fn of_size(images: Sequences, answers: Vec<u32>, values: usize) -> Batch {
+    let asked = (0..answers.len()).map(|image| (image * values) as u32).collect();
+    Batch { asked: Some(asked), ..Batch::new(vec![images], answers) }
+}
+
+/// Loss and gradients of a training pass, which without dropout is deterministic.
+fn trained(model: &ImageClassifier, batch: &Batch, composed: bool) -> (f64, Tensor) {
+    let scale = 1.0 / batch.tokens() as f64;
+    let pass = Pass::train(1, 1, 0);
+    let pass = if composed { pass.composed() } else { pass };
+    let output = model.loss(batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
+    let mut gradients = Gradients::new(model.parameters()).unwrap();
+    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+    (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
+}
+
+#[test]
+fn transformers_agrees_on_the_mean_of_patches_with_sinusoids_of_two_dimensions() -> TestResult {
+    agrees(&model(&small()), "vit-mean")
+}
+
+#[test]
+fn torch_agrees_on_convolutions() -> TestResult {
+    let shape = ImageShape { size: 7, patch: 1, ..shape() };
+    let config = ModelConfig {
+        d_model: 6,
+        heads: 2,
+        encoder_layers: 3,
+        norm_epsilon: 1e-5,
+        ..convolutional()
+    };
+    let model = ImageClassifier::new(&config, &shape, 4, 7, &Device::Cpu, DType::F32)?;
+    agrees(&model, "convolutions")
+}
+
+/// Logits, loss and gradients against a golden file with the model's parameters.
+fn agrees(model: &ImageClassifier, name: &str) -> TestResult {
+    let file = golden(name);
+    for parameter in model.parameters().parameters() {
+        parameter.var().set(&file[parameter.name()])?;
+    }
+    let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
+    assert_eq!(stored, model.parameters().parameters().len(), "the file has other parameters");
+    let classes = ids(&file["classes"]);
+    let values = model.shape().values();
+    let images = Sequences { ids: ids(&file["images"]), lengths: vec![values; classes.len()] };
+    let error = relative(&model.logits(&images)?, &file["logits"]);
+    assert!(error < 1e-5, "logits {error}");
+    for composed in [false, true] {
+        let batch = of_size(images.clone(), classes.clone(), values);
+        let (loss, gradients) = trained(model, &batch, composed);
+        let theirs = f64::from(file["loss"].to_scalar::<f32>()?);
+        assert!((loss / theirs - 1.0).abs() < 1e-5, "loss {loss} {theirs}");
+        for parameter in model.parameters().parameters() {
+            let ours = gradients
+                .narrow(0, parameter.offset(), parameter.len())?
+                .reshape(parameter.shape())?;
+            let error = relative(&ours, &file[&format!("grad.{}", parameter.name())]);
+            assert!(error < 1e-5, "gradient of {}: {error} ({composed})", parameter.name());
+        }
+    }
+    Ok(())
+}
+
+/// Every kind that a classifier of images can be.
+fn kinds() -> Vec<ModelConfig> {
+    let mut kinds = vec![convolutional()];
+    for pooling in [Pooling::ClassToken, Pooling::Mean] {
+        for positions in [Positions::Learned, Positions::Sinusoidal, Positions::SinusoidalHalves] {
+            for norm in [NormPlacement::Pre, NormPlacement::Post] {
+                kinds.push(ModelConfig { pooling, positions, norm, ..small() });
+            }
+        }
+    }
+    kinds
+}
+
+#[test]
+fn a_batch_is_its_images_and_each_patch_counts_where_it_stands() -> TestResult {
+    for config in kinds() {
+        let model = model(&config);
+        let together = images(3, 1);
+        let logits = model.logits(&together)?;
+        for (image, values) in together.ids.chunks(shape().values()).enumerate() {
+            let alone = model.logits(&Sequences::pack(&[values]))?;
+            let difference = largest_difference(&alone, &logits.narrow(0, image, 1)?);
+            assert!(difference < 2e-5, "{config:?}");
+        }
+        // Two patches in each other's place: rows 0 to 3 for rows 4 to 7 of each channel.
+        let mut turned = together.clone();
+        for plane in turned.ids.chunks_mut(12 * 12) {
+            let (first, second) = plane[..96].split_at_mut(48);
+            first.swap_with_slice(second);
+        }
+        assert!(largest_difference(&model.logits(&turned)?, &logits) > 1e-4, "{config:?}");
+    }
+    Ok(())
+}
+
+/// `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own gradient.
+#[test]
+fn gradients_are_finite_differences() -> TestResult {
+    let of_token = ModelConfig { pooling: Pooling::ClassToken, ..small() };
+    for config in [of_token, small(), convolutional()] {
+        let config = ModelConfig { positions: Positions::Learned, ..config };
+        let (model, batch) = (model(&config), batch(images(3, 2), vec![4, 0, 2]));
+        let (_, gradients) = trained(&model, &batch, false);
+        for parameter in model.parameters().parameters() {
+            let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
+            let of = of.reshape(parameter.shape())?;
+            let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+            assert!(norm > 0.0, "nothing reaches {}", parameter.name());
+            // The steps that a loss in f32 resolves.
+            if norm < 1e-3 {
+                continue;
+            }
+            let before = parameter.var().as_tensor().copy()?;
+            let (h, direction) = (1e-2, (&of / norm)?);
+            let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
+                parameter.var().set(&(&before + (&direction * step)?)?)?;
+                Ok(trained(&model, &batch, false).0)
+            };
+            let slope = (loss_at(h)? - loss_at(-h)?) / (2.0 * h);
+            parameter.var().set(&before)?;
+            let error = (slope - norm).abs() / norm;
+            assert!(error < 3e-2, "{}: {slope} for {norm}", parameter.name());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_cost_is_known_before_the_model_is_made() -> TestResult {
+    for config in kinds() {
+        for biases in [true, false] {
+            let config = ModelConfig { biases, ..config.clone() };
+            let made = model(&config).parameters().len();
+            let cost = ImageClassifier::cost_of(&config, &shape(), 5, &Device::Cpu);
+            assert_eq!(cost.parameters, made as u64, "{config:?}");
+            assert_eq!(ImageClassifier::outline(&config, &shape(), 5)?.len(), made);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_of_each_token_sums_to_one() -> TestResult {
+    let model = model(&ModelConfig { pooling: Pooling::ClassToken, ..small() });
+    let layers = model.attention(&images(2, 3))?;
+    assert_eq!(layers.len(), 2);
+    for layer in layers {
+        assert_eq!(layer.weights.dims(), [2, 4, 10, 10]);
+        let sums = layer.weights.sum(3)?;
+        assert!(largest_difference(&sums, &sums.ones_like()?) < 1e-5, "{}", layer.layer);
+    }
+    let none = self::model(&convolutional()).attention(&images(1, 3));
+    assert!(none.unwrap_err().to_string().contains("no attention weights"));
+    Ok(())
+}
+
+#[test]
+fn what_is_no_image_of_the_model_is_refused() {
+    let model = model(&small());
+    let refused = |batch: &Batch| {
+        let loss = model.loss(batch, &Objective::default(), 1.0, &Pass::evaluate());
+        loss.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let whole = batch(images(2, 1), vec![1, 2]);
+    assert_eq!(refused(&whole), "");
+    let short = of_size(Sequences::pack(&[vec![0; 100], vec![0; 100]]), vec![1, 2], 100);
+    assert!(refused(&short).contains("100 values, where the model reads 432"));
+    let mut bright = whole.clone();
+    bright.streams[0].ids[7] = 256;
+    assert!(refused(&bright).contains("the value 256"));
+    let other = Batch { asked: Some(vec![0, 1]), ..whole };
+    assert!(refused(&other).contains("first value of each image"));
+    let error = |config: ModelConfig, shape: ImageShape, classes| {
+        let built = ImageClassifier::new(&config, &shape, classes, 1, &Device::Cpu, DType::F32);
+        built.expect_err("refused").to_string()
+    };
+    assert!(error(small(), shape(), 1).contains("at least two classes"));
+    let rotary = ModelConfig { positions: Positions::Rotary, ..small() };
+    assert!(error(rotary, shape(), 5).contains("model.positions of images"));
+    let narrow = ModelConfig { d_model: 18, heads: 2, ..small() };
+    assert!(error(narrow, shape(), 5).contains("that 4 divides"));
+    for other in [
+        ImageShape { patch: 5, ..shape() },
+        ImageShape { patch: 0, ..shape() },
+        ImageShape { mean: vec![0.5], ..shape() },
+    ] {
+        assert!(error(small(), other, 5).contains("cannot be cut into"));
+    }
+}

@@ -1,0 +1,91 @@
+//! Where a Vision Transformer looks, as a picture.
+//!
+//! Attention is rolled out over the layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
+//! Transformers", section 3), as Dosovitskiy et al. 2021 show it (appendix D.8): of each layer the
+//! mean of the heads, half of which is what the residual connection keeps, times that of the layer
+//! before. The row of the class, or of a model without one the mean of all rows, says how much each
+//! patch counts.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use candle_core::DType;
+use taper_data::Pixels;
+use taper_model::{ImageClassifier, Sequences};
+
+use crate::LoadedRun;
+
+/// A picture is enlarged to be at least so many pixels high.
+const LEAST_HEIGHT: usize = 224;
+
+/// How much each patch of an image counts, row by row; together 1.
+///
+/// # Errors
+/// When the image is not of the model's shape, or the model has no attention weights.
+pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
+    let values: Vec<u32> = image.iter().map(|&value| u32::from(value)).collect();
+    let images = Sequences::pack(&[values]);
+    let layers = taper_ops::threads::in_pool(|| model.attention(&images))?;
+    let mut flow: Option<Vec<Vec<f64>>> = None;
+    for layer in layers {
+        let of_heads = layer.weights.to_dtype(DType::F64)?.get(0)?; // (H, T, T)
+        let mut mixed: Vec<Vec<f64>> = of_heads.mean(0)?.to_vec2()?;
+        for (token, row) in mixed.iter_mut().enumerate() {
+            row.iter_mut().for_each(|weight| *weight *= 0.5);
+            row[token] += 0.5;
+        }
+        flow = Some(match flow {
+            None => mixed,
+            Some(before) => product(&mixed, &before),
+        });
+    }
+    let flow = flow.context("a model without layers")?;
+    let patches = model.shape().patches();
+    let counted = match flow.len() - patches {
+        0 => (0..patches).map(|patch| flow.iter().map(|row| row[patch]).sum()).collect(),
+        first => flow[0][first..].to_vec(),
+    };
+    let sum: f64 = counted.iter().sum();
+    Ok(counted.into_iter().map(|weight| weight / sum).collect())
+}
+
+/// The product of two square matrices.
+fn product(left: &[Vec<f64>], right: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let of_row = |row: &Vec<f64>| {
+        let mut out = vec![0.0; row.len()];
+        for (weight, other) in row.iter().zip(right) {
+            out.iter_mut().zip(other).for_each(|(sum, value)| *sum += weight * value);
+        }
+        out
+    };
+    left.iter().map(of_row).collect()
+}
+
+/// Writes a PNG with the image on the left, and on the right the image as bright as the model looks
+/// at each patch.
+///
+/// # Errors
+/// When the image cannot be read, the model has no attention weights, or the file cannot be written.
+pub fn draw_attention(run: &LoadedRun<ImageClassifier>, image: &Path, to: &Path) -> Result<()> {
+    let settings = &run.config.data.images;
+    let pixels = Pixels::of_file(image, settings)?;
+    let weights = rolled_out(&run.model, &pixels.0)?;
+    let brightest = weights.iter().copied().fold(0.0, f64::max);
+    let (size, side) = (settings.size, settings.size / settings.patch);
+    let zoom = LEAST_HEIGHT.div_ceil(size);
+    let (height, width) = (size * zoom, 2 * size * zoom);
+    let mut picture = Vec::with_capacity(3 * height * width);
+    for (row, column) in (0..height).flat_map(|row| (0..width).map(move |column| (row, column))) {
+        let (y, x) = (row / zoom, column / zoom % size);
+        let light = match column >= size * zoom {
+            true => weights[y / settings.patch * side + x / settings.patch] / brightest,
+            false => 1.0,
+        };
+        for colour in 0..3 {
+            let channel = if settings.channels == 3 { colour } else { 0 };
+            let value = pixels.0[(channel * size + y) * size + x];
+            picture.push((f64::from(value) * light).round() as u8);
+        }
+    }
+    Ok(taper_data::write_png(to, width as u32, height as u32, &picture)?)
+}

@@ -1,0 +1,346 @@
+//! A ViT: what its `config.json` says, what its tensors are called, and both ways between a folder
+//! and a run.
+//!
+//! Mean and deviation of the images are in a file of their own, `preprocessor_config.json`; a folder
+//! without one has 0.5 for both, which is what Transformers takes for a ViT then.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use candle_core::{DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use taper_data::{Corpora, ImageFormat, ImagesConfig, Task, TokenizerPair};
+use taper_model::{
+    ActivationKind, ImageClassifier, ImageShape, Model, ModelConfig, NormPlacement, Pooling,
+    Positions,
+};
+
+use super::export::{Named, write, write_json};
+use super::import::{Read, read_keys, read_tensors, take};
+use super::{CONFIG, WEIGHTS};
+use crate::LoadedRun;
+use crate::checks::memory;
+use crate::config::RunConfig;
+
+/// The file of what becomes of images before a model sees them.
+const PREPROCESSOR: &str = "preprocessor_config.json";
+/// The projections of attention there, which are one here, in its order.
+const PROJECTIONS: [&str; 3] = ["query", "key", "value"];
+
+/// The keys of `config.json` that shape a ViT; others change nothing here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct VitConfig {
+    model_type: String,
+    #[serde(default)]
+    architectures: Vec<String>,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    intermediate_size: usize,
+    #[serde(default = "gelu")]
+    hidden_act: String,
+    #[serde(default)]
+    hidden_dropout_prob: f64,
+    #[serde(default)]
+    attention_probs_dropout_prob: f64,
+    #[serde(default = "usual_epsilon")]
+    layer_norm_eps: f64,
+    image_size: usize,
+    patch_size: usize,
+    num_channels: usize,
+    #[serde(default = "yes")]
+    qkv_bias: bool,
+    #[serde(default)]
+    id2label: BTreeMap<usize, String>,
+    #[serde(default)]
+    label2id: BTreeMap<String, usize>,
+}
+
+fn gelu() -> String {
+    "gelu".to_owned()
+}
+
+fn usual_epsilon() -> f64 {
+    1e-12
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The keys of `preprocessor_config.json` that change what a model sees.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Preprocessor {
+    image_mean: Vec<f64>,
+    image_std: Vec<f64>,
+    do_normalize: bool,
+    do_rescale: bool,
+    rescale_factor: f64,
+}
+
+impl Default for Preprocessor {
+    fn default() -> Self {
+        let (image_mean, image_std) = (vec![0.5; 3], vec![0.5; 3]);
+        let rescale_factor = 1.0 / 255.0;
+        Self { image_mean, image_std, do_normalize: true, do_rescale: true, rescale_factor }
+    }
+}
+
+impl VitConfig {
+    /// The model that these keys describe.
+    fn model(&self) -> Result<ModelConfig> {
+        if !self.qkv_bias {
+            bail!("qkv_bias is false, which this model cannot have");
+        }
+        let activation = match self.hidden_act.as_str() {
+            "gelu" => ActivationKind::Gelu,
+            "gelu_new" | "gelu_pytorch_tanh" => ActivationKind::GeluTanh,
+            "relu" => ActivationKind::Relu,
+            "silu" | "swish" => ActivationKind::Swish,
+            other => bail!("hidden_act = {other:?}: expected gelu, gelu_new, relu or silu"),
+        };
+        Ok(ModelConfig {
+            d_model: self.hidden_size,
+            d_ff: self.intermediate_size,
+            heads: self.num_attention_heads,
+            encoder_layers: self.num_hidden_layers,
+            activation,
+            norm: NormPlacement::Pre,
+            norm_epsilon: self.layer_norm_eps,
+            positions: Positions::Learned,
+            pooling: Pooling::ClassToken,
+            embedding_dropout: self.hidden_dropout_prob,
+            attention_dropout: self.attention_probs_dropout_prob,
+            feed_forward_dropout: 0.0,
+            residual_dropout: self.hidden_dropout_prob,
+            ..ModelConfig::default()
+        })
+    }
+
+    /// The images that it reads, with the labels that it gives.
+    fn images(&self, preprocessor: &Preprocessor) -> Result<ImagesConfig> {
+        let Preprocessor { do_normalize, do_rescale, rescale_factor, .. } = preprocessor;
+        if !do_rescale || (rescale_factor * 255.0 - 1.0).abs() > 1e-9 {
+            bail!("{PREPROCESSOR}: do_rescale is false or rescale_factor is not 1/255");
+        }
+        let channels = self.num_channels;
+        let (mean, deviation) = match do_normalize {
+            true => (preprocessor.image_mean.clone(), preprocessor.image_std.clone()),
+            false => (vec![0.0; channels], vec![1.0; channels]),
+        };
+        // One number for three channels that are all alike is one for each.
+        let of_channels = |mut of: Vec<f64>| {
+            let alike = of.windows(2).all(|pair| pair[0] == pair[1]);
+            if alike && let Some(&first) = of.first() {
+                of = vec![first; channels];
+            }
+            of
+        };
+        if !self.id2label.keys().copied().eq(0..self.id2label.len()) || self.id2label.is_empty() {
+            bail!("id2label has not the labels from 0 on: a ViT without classes is no classifier");
+        }
+        Ok(ImagesConfig {
+            format: ImageFormat::Folders,
+            labels: self.id2label.values().cloned().collect(),
+            size: self.image_size,
+            channels,
+            patch: self.patch_size,
+            mean: of_channels(mean),
+            deviation: of_channels(deviation),
+            ..ImagesConfig::default()
+        })
+    }
+
+    /// The keys of a model of ours.
+    fn of(model: &ModelConfig, images: &ImagesConfig) -> Result<Self> {
+        let activation = match model.activation {
+            ActivationKind::Gelu => "gelu",
+            ActivationKind::GeluTanh => "gelu_new",
+            ActivationKind::Relu => "relu",
+            ActivationKind::Swish => "silu",
+        };
+        let labels = || images.labels.iter().cloned().enumerate();
+        let config = Self {
+            model_type: "vit".to_owned(),
+            architectures: vec!["ViTForImageClassification".to_owned()],
+            hidden_size: model.d_model,
+            num_hidden_layers: model.encoder_layers,
+            num_attention_heads: model.heads,
+            intermediate_size: model.d_ff,
+            hidden_act: activation.to_owned(),
+            hidden_dropout_prob: model.residual_dropout,
+            attention_probs_dropout_prob: model.attention_dropout,
+            layer_norm_eps: model.norm_epsilon,
+            image_size: images.size,
+            patch_size: images.patch,
+            num_channels: images.channels,
+            qkv_bias: true,
+            id2label: labels().collect(),
+            label2id: labels().map(|(index, label)| (label, index)).collect(),
+        };
+        // What a ViT has no key for must be as it is there. Dropout shapes no weights.
+        let expressed = ModelConfig {
+            decoder_layers: model.decoder_layers,
+            decoder_attention: model.decoder_attention.clone(),
+            max_positions: model.max_positions,
+            tied: model.tied,
+            scale_embeddings: model.scale_embeddings,
+            embedding_dropout: model.embedding_dropout,
+            feed_forward_dropout: model.feed_forward_dropout,
+            ..config.model()?
+        };
+        let (expressed, ours) = (serde_json::to_value(&expressed)?, serde_json::to_value(model)?);
+        for (key, value) in ours.as_object().into_iter().flatten() {
+            if expressed[key] != *value {
+                bail!("model.{key} = {value}: a ViT has {}", expressed[key]);
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// What a ViT calls the parameter `name`, or the parts that it is made of, and their shape.
+fn counterparts(
+    name: &str,
+    shape: &[usize],
+    images: &ImageShape,
+) -> Option<(Vec<String>, Vec<usize>)> {
+    let own = |name: &str, shape: Vec<usize>| Some((vec![name.to_owned()], shape));
+    let patch = images.patch;
+    match name {
+        "class_token.weight" => return own("vit.embeddings.cls_token", vec![1, 1, shape[1]]),
+        "encoder.positions.weight" => {
+            return own("vit.embeddings.position_embeddings", vec![1, shape[0], shape[1]]);
+        }
+        "patches.weight" => {
+            let shape = vec![shape[0], images.channels, patch, patch];
+            return own("vit.embeddings.patch_embeddings.projection.weight", shape);
+        }
+        "patches.bias" => {
+            return own("vit.embeddings.patch_embeddings.projection.bias", shape.to_vec());
+        }
+        "encoder.final_norm.weight" => return own("vit.layernorm.weight", shape.to_vec()),
+        "encoder.final_norm.bias" => return own("vit.layernorm.bias", shape.to_vec()),
+        "classes.weight" => return own("classifier.weight", shape.to_vec()),
+        "classes.bias" => return own("classifier.bias", shape.to_vec()),
+        _ => {}
+    }
+    let (layer, part) = name.strip_prefix("encoder.layers.")?.split_once('.')?;
+    let (module, kind) = part.rsplit_once('.')?;
+    let theirs = |module: &str| format!("vit.encoder.layer.{layer}.{module}.{kind}");
+    if module == "self_attention.qkv" {
+        let mut of_each = shape.to_vec();
+        of_each[0] /= PROJECTIONS.len();
+        let names = PROJECTIONS.map(|one| theirs(&format!("attention.attention.{one}")));
+        return Some((names.into(), of_each));
+    }
+    let module = match module {
+        "self_attention_norm" => "layernorm_before",
+        "self_attention.out" => "attention.output.dense",
+        "feed_forward_norm" => "layernorm_after",
+        "feed_forward.up" => "intermediate.dense",
+        "feed_forward.down" => "output.dense",
+        _ => return None,
+    };
+    Some((vec![theirs(module)], shape.to_vec()))
+}
+
+/// The ViT of a folder, as a run called `name`.
+///
+/// # Errors
+/// When a file is missing or damaged, the model is not one of ours, or the tensors are not those of
+/// `config.json`.
+pub(super) fn read(source: &Path, name: String, keys: Value) -> Result<Read<ImageClassifier>> {
+    let path = source.join(CONFIG);
+    let shown = || path.display().to_string();
+    let theirs: VitConfig = serde_json::from_value(keys)
+        .with_context(|| format!("{}: not the config.json of a ViT", path.display()))?;
+    let preprocessor = match source.join(PREPROCESSOR) {
+        path if path.exists() => serde_json::from_value(read_keys(&path)?)
+            .with_context(|| format!("{}: not of an image processor", path.display()))?,
+        _ => Preprocessor::default(),
+    };
+    let model = theirs.model().with_context(shown)?;
+    let mut config =
+        RunConfig { name, task: Task::ImageClassification, model, ..RunConfig::default() };
+    config.data.images = theirs.images(&preprocessor).with_context(shown)?;
+    config.dtype = "f32".to_owned();
+    config.data.validation = Corpora::default();
+    config.data.test = Corpora::default();
+    config.training.label_smoothing = 0.0;
+    config.validate().with_context(shown)?;
+    memory::require_weights(&config, (0, 0))?;
+    let tokenizers = TokenizerPair::none();
+    let model =
+        crate::tasks::build_model::<ImageClassifier>(&config, &tokenizers, &Device::Cpu, None)?;
+    let weights = source.join(WEIGHTS);
+    let sha256 = fill(&model, &weights).with_context(|| weights.display().to_string())?;
+    Ok(Read { config, tokenizers, model, sha256 })
+}
+
+/// A name as it stands.
+fn whole(name: &str) -> &str {
+    name
+}
+
+/// Sets the parameters of `model` from the file `path`, and gives the hash of the file.
+fn fill(model: &ImageClassifier, path: &Path) -> Result<String> {
+    let (mut tensors, sha256) = read_tensors(path, whole)?;
+    for parameter in model.parameters().parameters() {
+        let (name, shape) = (parameter.name(), parameter.shape());
+        let Some((names, theirs)) = counterparts(name, shape, model.shape()) else {
+            bail!("the parameter {name} has no counterpart");
+        };
+        let parts = names
+            .iter()
+            .map(|name| take(&mut tensors, name, whole, &theirs))
+            .collect::<Result<Vec<_>>>()?;
+        parameter.var().set(&Tensor::cat(&parts, 0)?.reshape(shape)?)?;
+    }
+    // Of a model that was saved with a pooler, which a classifier does not use.
+    tensors.retain(|name, _| !name.starts_with("vit.pooler."));
+    if let Some(name) = tensors.keys().min() {
+        bail!("has a tensor {name}, which a ViT of this config.json does not have");
+    }
+    Ok(sha256)
+}
+
+/// Writes the classifier of `run` into `folder` as Transformers' `ViTForImageClassification`, with
+/// the settings of its image processor; it must be no folder yet or an empty one.
+///
+/// # Errors
+/// When a ViT cannot be such a model, or the folder cannot be written.
+pub fn export_vit(run: &LoadedRun<ImageClassifier>, folder: &Path) -> Result<()> {
+    let (model, images) = (&run.model, &run.config.data.images);
+    let config = VitConfig::of(model.config(), images).context("cannot be exported as a ViT")?;
+    let mut tensors = Vec::new();
+    for parameter in model.parameters().parameters() {
+        let (name, shape) = (parameter.name(), parameter.shape());
+        let Some((names, theirs)) = counterparts(name, shape, model.shape()) else {
+            bail!("the parameter {name} has no counterpart in a ViT");
+        };
+        let value = parameter.var().as_detached_tensor().to_dtype(DType::F32)?;
+        let parts = value.chunk(names.len(), 0)?;
+        for (name, part) in names.into_iter().zip(parts) {
+            let values = part.contiguous()?.flatten_all()?.to_vec1()?;
+            tensors.push(Named { name, shape: theirs.clone(), values });
+        }
+    }
+    let processor = json!({
+        "image_processor_type": "ViTImageProcessor",
+        "do_normalize": true,
+        "do_rescale": true,
+        "do_resize": true,
+        "image_mean": images.mean,
+        "image_std": images.deviation,
+        "resample": 2,
+        "rescale_factor": 1.0 / 255.0,
+        "size": { "height": images.size, "width": images.size },
+    });
+    write(folder, &tensors, &serde_json::to_value(&config)?, |folder| {
+        write_json(&folder.join(PREPROCESSOR), &processor)
+    })
+}

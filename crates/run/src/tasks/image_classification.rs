@@ -1,0 +1,101 @@
+//! Classification of images: an encoder measured by the labels that it gives.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use candle_core::{DType, Device};
+use serde_json::Value;
+use taper_data::{Dataset, ImageDataset, ImagesConfig, Task, TokenizerPair};
+use taper_model::{Cost, ImageClassifier, ImageShape, LayerCost, ModelError};
+use taper_ops::ParameterStore;
+use taper_trainer::Validate;
+
+use super::language_model::Validation;
+use super::{TaskModel, Vocabularies};
+use crate::config::RunConfig;
+use crate::evaluation::{ClassifiedTestSet, TestSetResult};
+use crate::event::RunObserver;
+
+/// What the images of a recipe are to a model.
+fn image_shape(images: &ImagesConfig) -> ImageShape {
+    ImageShape {
+        size: images.size,
+        channels: images.channels,
+        patch: images.patch,
+        mean: images.mean.clone(),
+        deviation: images.deviation.clone(),
+    }
+}
+
+impl TaskModel for ImageClassifier {
+    const TASK: Task = Task::ImageClassification;
+
+    fn cost_of(config: &RunConfig, _: Vocabularies, device: &Device) -> Cost {
+        let images = &config.data.images;
+        Self::cost_of(&config.model, &image_shape(images), images.labels.len(), device)
+    }
+
+    fn layer_cost(config: &RunConfig) -> LayerCost {
+        Self::layer_cost(&config.model)
+    }
+
+    fn outline(config: &RunConfig, _: Vocabularies) -> Result<ParameterStore, ModelError> {
+        let images = &config.data.images;
+        Self::outline(&config.model, &image_shape(images), images.labels.len())
+    }
+
+    fn build(
+        config: &RunConfig,
+        _: Vocabularies,
+        seed: Option<u64>,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Self, ModelError> {
+        let images = &config.data.images;
+        let (model, shape, classes) = (&config.model, image_shape(images), images.labels.len());
+        match seed {
+            Some(seed) => Self::new(model, &shape, classes, seed, device, dtype),
+            None => Self::blank(model, &shape, classes, device, dtype),
+        }
+    }
+
+    fn validation(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        _tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>> {
+        Ok(Box::new(Validation::new(config, dataset)))
+    }
+
+    /// Positions are as many as an image has tokens.
+    fn most_positions(_config: &RunConfig) -> Option<usize> {
+        None
+    }
+
+    fn shorter_rows(_positions: usize) -> String {
+        "a larger data.images.patch".to_owned()
+    }
+
+    fn measured_by(config: &RunConfig) -> Value {
+        serde_json::json!({ "size": config.data.images.size })
+    }
+
+    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
+        Self::TASK.files(&config.data, &config.data.split(split))?;
+        Ok(())
+    }
+
+    fn test(
+        &self,
+        split: &str,
+        config: &RunConfig,
+        _tokenizers: &TokenizerPair,
+        _observer: &mut dyn RunObserver,
+    ) -> Result<TestSetResult> {
+        let data = &config.data;
+        let images = Arc::new(ImageDataset::read(data, &data.split(split))?);
+        let (labels, right) = (&data.images.labels, images.classes());
+        let result = ClassifiedTestSet::of_images(split, self, images, (labels, &right), config)?;
+        Ok(TestSetResult::Classified(result))
+    }
+}
