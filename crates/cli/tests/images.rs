@@ -53,7 +53,7 @@ warmup = 5
 /// A bright line across, or down, at a place that follows from the number.
 fn pixels(image: usize) -> Vec<u8> {
     let line = 1 + image / 2 % 6;
-    let is_line = |at: usize| line == if image % 2 == 0 { at / 8 } else { at % 8 };
+    let is_line = |at: usize| line == if image.is_multiple_of(2) { at / 8 } else { at % 8 };
     (0..64).map(|at| if is_line(at) { 200 } else { (image * 7 + at) as u8 % 40 }).collect()
 }
 
@@ -105,6 +105,9 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
     let inspected = workspace.succeed(&["inspect", "whole"]);
     assert!(inspected.contains("class_token.weight"), "{inspected}");
     assert!(inspected.contains("8 x 8 pixels in 1 channel(s), patches of 4 x 4"), "{inspected}");
+
+    let inspected = workspace.succeed(&["inspect", "whole-convolutional"]);
+    assert!(inspected.contains("2 convolutions; first width 16"), "{inspected}");
 
     // It learns what a row and a column are.
     let long = ["--set", "training.max_updates=250", "--set", "data.images.flip=false"];

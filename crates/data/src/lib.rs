@@ -7,6 +7,9 @@
 //! one row of ids, the [`TextDataset`], of which an [`EpochPlan`] gives blocks. [`Task::prepare`]
 //! does all of it up to the data sets; the rest is pulled by the trainer.
 //!
+//! Images stay where they lie, and an [`ImageDataset`] reads those of a batch: their values, from 0
+//! to 255, are its ids.
+//!
 //! # Decisions
 //!
 //! - **Batches are packed, not padded.** A [`Batch`] concatenates its rows and gives their lengths,

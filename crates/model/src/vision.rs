@@ -224,10 +224,15 @@ impl ImageClassifier {
         Cost::of([("image", encoder + head)])
     }
 
-    /// What one of its layers costs.
+    /// What one of its layers costs; of convolutions the last.
     #[must_use]
-    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder))
+    pub fn layer_cost(config: &ModelConfig, shape: &ImageShape) -> LayerCost {
+        LayerCost::of(match config.image_encoder {
+            ImageEncoder::Transformer => Block::cost(config, StackKind::Encoder),
+            ImageEncoder::Convolutional => {
+                Convolutions::layer_costs(config, shape).last().unwrap_or_default()
+            }
+        })
     }
 
     /// The number of classes.

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::Serialize;
 use taper_data::{ImagesConfig, Task, TokenizerKind};
-use taper_model::{AttentionKind, MaskedLanguageModel, UnprojectedAttention};
+use taper_model::{AttentionKind, ImageEncoder, MaskedLanguageModel, UnprojectedAttention};
 use taper_ops::ParameterStore;
 use taper_trainer::Parent;
 
@@ -177,10 +177,15 @@ fn summary(
     let (forward, training) =
         (scaled(cost.decoder_flops_per_token), scaled(cost.training_flops_per_token_pair));
     [
-        format!(
-            "layers       {layers}; width {}, feed-forward {}, {} heads",
-            shape.d_model, shape.d_ff, shape.heads
-        ),
+        match shape.image_encoder {
+            ImageEncoder::Convolutional if config.task == Task::ImageClassification => {
+                format!("layers       {layers} convolutions; first width {}", shape.d_model)
+            }
+            _ => format!(
+                "layers       {layers}; width {}, feed-forward {}, {} heads",
+                shape.d_model, shape.d_ff, shape.heads
+            ),
+        },
         match config.task {
             Task::Translation => format!("vocabulary   {source} source, {target} target"),
             Task::ImageClassification => {

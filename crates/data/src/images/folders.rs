@@ -56,7 +56,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if !path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.') {
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] != b'.') {
             found.push(path);
         }
     }

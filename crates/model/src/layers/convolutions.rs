@@ -97,15 +97,24 @@ impl Convolutions {
 
     /// For one token, of which an image has as many as patches.
     pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
-        let of_layer = |plan: Plan| {
+        Self::layer_costs(config, shape).sum()
+    }
+
+    /// The same of each layer.
+    pub(crate) fn layer_costs(
+        config: &ModelConfig,
+        shape: &ImageShape,
+    ) -> impl Iterator<Item = PartCost> {
+        let (biases, patches) = (config.biases, shape.patches().max(1) as f64);
+        let of_layer = move |plan: Plan| {
             let inputs = NEIGHBOURS * plan.inputs;
-            let each = PartCost::linear(inputs, plan.outputs, config.biases)
+            let each = PartCost::linear(inputs, plan.outputs, biases)
                 .keeping(inputs + 2 * plan.outputs + plan.inputs);
-            let places = (plan.to * plan.to) as f64 / shape.patches().max(1) as f64;
+            let places = (plan.to * plan.to) as f64 / patches;
             let norm = PartCost::table(2, plan.outputs);
             PartCost { flops: places * each.flops, kept: places * each.kept, ..each } + norm
         };
-        plans(config, shape).into_iter().map(of_layer).sum()
+        plans(config, shape).into_iter().map(of_layer)
     }
 
     /// Runs whole images; a row of `images` has the values of one, channel by channel and row by row.

@@ -36,7 +36,7 @@ impl TaskModel for ImageClassifier {
     }
 
     fn layer_cost(config: &RunConfig) -> LayerCost {
-        Self::layer_cost(&config.model)
+        Self::layer_cost(&config.model, &image_shape(&config.data.images))
     }
 
     fn outline(config: &RunConfig, _: Vocabularies) -> Result<ParameterStore, ModelError> {

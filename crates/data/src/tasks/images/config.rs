@@ -23,14 +23,17 @@ pub struct ImagesConfig {
     #[schemars(range(min = 1, max = 4096))]
     pub size: usize,
     /// Channels: 1 for grey, 3 for red, green and blue.
+    #[schemars(range(min = 1, max = 3))]
     pub channels: usize,
     /// The side of the squares that an image is cut into, in pixels; each is a token. It divides
     /// the size.
     #[schemars(range(min = 1))]
     pub patch: usize,
     /// What is taken off each channel, whose values are from 0 to 1: one number for each.
+    #[schemars(extend("x-values" = "a list of numbers"))]
     pub mean: Vec<f64>,
     /// What each channel is divided by then: one number for each.
+    #[schemars(extend("x-values" = "a list of numbers"))]
     pub deviation: Vec<f64>,
     /// Training cuts its images out of ones with a black margin of so many pixels, at a place drawn
     /// anew in each epoch; 0 takes them as they are.
