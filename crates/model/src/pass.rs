@@ -12,6 +12,8 @@ use taper_ops::{Dropout, Gradients, PackedWeights, ParameterStore, Tape};
 pub struct Pass {
     /// The dropout key of this pass; none when evaluating.
     dropout_key: Option<u64>,
+    /// The update of this pass; none when evaluating.
+    step: Option<u64>,
     /// What the fused operations note on the way, when training.
     tape: Option<Tape>,
     /// Weights that do not change, in the layout of the matrix kernels.
@@ -44,6 +46,7 @@ impl Pass {
     pub fn train(seed: u64, step: u64, micro_batch: u64) -> Self {
         Self {
             dropout_key: Some(mix(seed, &[0x6472_6f70, step, micro_batch])),
+            step: Some(step),
             tape: Some(Tape::new()),
             ..Self::default()
         }
@@ -90,6 +93,11 @@ impl Pass {
     #[must_use]
     pub fn is_training(&self) -> bool {
         self.dropout_key.is_some()
+    }
+
+    /// The number of the update that this pass is for; none when evaluating.
+    pub(crate) fn updates(&self) -> Option<u64> {
+        self.step
     }
 
     /// Where the fused operations of this pass note how to go back; none when evaluating.

@@ -26,6 +26,7 @@ struct Kinds {
 }
 
 const ADDED: &[Positions] = &[Positions::Sinusoidal, Positions::Learned];
+const ADDED_OR_ROTARY: &[Positions] = &[Positions::Sinusoidal, Positions::Rotary];
 
 fn kinds() -> Vec<Kinds> {
     let sparse =
@@ -37,12 +38,26 @@ fn kinds() -> Vec<Kinds> {
     let dilated = AttentionConfig { dilation: 2, global_first: 1, ..sparse.clone() };
     let drawn = AttentionConfig { block: 2, window: 1, random: 1, ..sparse.clone() };
     let linear = AttentionConfig { kind: AttentionKind::Linear, ..AttentionConfig::default() };
+    let performer = AttentionConfig {
+        kind: AttentionKind::Performer,
+        features: 20,
+        redraw_every: 1,
+        ..AttentionConfig::default()
+    };
+    let linformer = AttentionConfig {
+        kind: AttentionKind::Linformer,
+        rank: 3,
+        length: 9,
+        ..AttentionConfig::default()
+    };
     let with_last = AttentionConfig { global_last: 1, ..dilated.clone() };
     vec![
         both("window", sparse.clone(), &ALL_POSITIONS),
         Kinds { encoder: with_last, ..both("dilated", dilated, &ALL_POSITIONS) },
         both("drawn", drawn, &ALL_POSITIONS),
         both("linear", linear.clone(), ADDED),
+        both("performer", performer.clone(), ADDED_OR_ROTARY),
+        Kinds { encoder: linformer, ..both("linformer and performer", performer, ADDED) },
         Kinds { encoder: linear, ..both("linear and sparse", sparse, ADDED) },
     ]
 }
@@ -149,7 +164,9 @@ fn kinds_have_the_parameters_of_full_attention() -> TestResult {
         };
         let (model, full) = (transformer(config), transformer(&full));
         let names = |model: &Transformer| -> Vec<String> {
-            model.parameters().parameters().iter().map(|it| it.name().to_owned()).collect()
+            let names = model.parameters().parameters().iter().map(|it| it.name().to_owned());
+            // A Linformer has two matrices more.
+            names.filter(|name| !name.contains("_sums.")).collect()
         };
         assert_eq!(names(&model), names(&full), "{name}");
         assert_eq!(model.cost().parameters, model.parameters().len() as u64, "{name}");
@@ -377,6 +394,24 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         assert!(error.starts_with("model.encoder_attention.kind = \"linear\" has no scores"));
         assert!(error.contains(&format!("model.positions = \"{name}\"")), "{error}");
     }
+    let performer = || AttentionConfig { kind: AttentionKind::Performer, ..full() };
+    let error = refused(full(), performer(), Positions::Alibi);
+    assert!(error.starts_with("model.decoder_attention.kind = \"performer\" has no scores of"));
+    assert!(error.ends_with("or \"rotary\""), "{error}");
+    let linformer = || AttentionConfig { kind: AttentionKind::Linformer, ..full() };
+    let error = refused(full(), linformer(), Positions::Sinusoidal);
+    assert!(error.contains("of which a decoder must not see what follows"), "{error}");
+    let error = refused(linformer(), full(), Positions::Rotary);
+    assert!(error.contains("sums keys over all positions before they meet a query"), "{error}");
+    let wide = AttentionConfig { rank: 9, length: 8, ..linformer() };
+    let error = refused(wide, full(), Positions::Sinusoidal);
+    assert!(error.starts_with("model.encoder_attention.rank = 9 is more than the 8"), "{error}");
+    // A sequence that is longer than it has weights for.
+    let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
+    let kinds = Kinds { name: "", encoder: short, decoder: full(), positions: ADDED };
+    let model = transformer(&config(&kinds, Positions::Sinusoidal));
+    let error = full_logits(&model, &SOURCES, &TARGETS).unwrap_err().to_string();
+    assert!(error.contains("a sequence of 8 tokens is longer than the 7"), "{error}");
 }
 
 /// Arithmetic by formula against what the products count, and by hand.
@@ -389,8 +424,8 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
         let model = ModelConfig {
             d_model: 64,
             heads: 2,
-            encoder_attention: own.clone(),
-            decoder_attention: own.clone(),
+            encoder_attention: if causal { full.clone() } else { own.clone() },
+            decoder_attention: if causal { own.clone() } else { full.clone() },
             ..Default::default()
         };
         UnprojectedAttention::new(&model, causal).unwrap()
@@ -402,6 +437,13 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     let pairs = n * 512.0 - 512.0 * 511.0 / 2.0;
     assert_eq!(of(&sparse, true).forward_flops(4096), 4.0 * pairs * 64.0);
     assert_eq!(of(&linear, false).forward_flops(4096), 2.0 * 4.0 * n * 32.0 * 33.0);
+    let random = AttentionConfig { kind: AttentionKind::Performer, features: 50, ..full.clone() };
+    let (vectors, sums) = (2.0 * 2.0 * 50.0 * 32.0, 2.0 * 2.0 * 50.0 * 33.0);
+    assert_eq!(of(&random, false).forward_flops(4096), 2.0 * n * (vectors + sums));
+    let within = 2.0 * 64.0 * (50.0 + 33.0);
+    assert_eq!(of(&random, true).forward_flops(4096), 2.0 * n * (vectors + sums + within));
+    let low = AttentionConfig { kind: AttentionKind::Linformer, rank: 10, ..full.clone() };
+    assert_eq!(of(&low, false).forward_flops(512), 4.0 * 2.0 * 512.0 * 10.0 * 64.0);
     // Products count the whole of a tile, of which at the edge some is hidden. Other tests multiply
     // meanwhile, but far less.
     let wide = AttentionConfig { window: 2048, ..sparse };

@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use candle_core::DType;
 use taper_data::Pixels;
-use taper_model::{ImageClassifier, Sequences};
+use taper_model::{ImageClassifier, Model, Sequences};
 
 use crate::LoadedRun;
 
@@ -25,7 +25,7 @@ const LEAST_HEIGHT: usize = 224;
 pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
     let values: Vec<u32> = image.iter().map(|&value| u32::from(value)).collect();
     let images = Sequences::pack(&[values]);
-    let layers = taper_ops::threads::in_pool(|| model.attention(&images))?;
+    let layers = taper_ops::threads::in_pool(model.device(), || model.attention(&images))?;
     let mut flow: Option<Vec<Vec<f64>>> = None;
     for layer in layers {
         let of_heads = layer.weights.to_dtype(DType::F64)?.get(0)?; // (H, T, T)

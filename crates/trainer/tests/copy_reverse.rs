@@ -42,19 +42,22 @@ fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
 }
 
 fn learns(task: Task, norm: NormPlacement, positions: Positions) {
-    learns_with(task, norm, positions, &AttentionConfig::default());
-}
-
-fn learns_with(task: Task, norm: NormPlacement, positions: Positions, attention: &AttentionConfig) {
-    let directory = tempfile::tempdir().unwrap();
     // ALiBi's bias is symmetric in the encoder: one layer sees how far the end is, but not which
     // side of a word is which, and copying needs the distance from the start. A second layer
     // can infer it.
     let (encoder_layers, max_updates) =
         if positions == Positions::Alibi { (2, 1500) } else { (1, 900) };
-    let (encoder_attention, decoder_attention) = (attention.clone(), attention.clone());
-    let size = ModelConfig { d_model: 64, d_ff: 128, encoder_layers, ..tiny(0.0) };
-    let shape = ModelConfig { norm, positions, encoder_attention, decoder_attention, ..size };
+    let shape = ModelConfig { norm, positions, encoder_layers, ..tiny(0.0) };
+    learns_with(task, shape, max_updates);
+}
+
+fn learns_with(task: Task, shape: ModelConfig, max_updates: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let shape = ModelConfig { d_model: 64, d_ff: 128, ..shape };
+    let described = format!(
+        "{task:?} with {:?} norm, {:?} positions and {:?} attention",
+        shape.norm, shape.positions, shape.encoder_attention.kind
+    );
     let model =
         Transformer::new(&shape, VOCABULARY, VOCABULARY, 1, &Device::Cpu, DType::F32).unwrap();
     let config = TrainingConfig {
@@ -85,8 +88,7 @@ fn learns_with(task: Task, norm: NormPlacement, positions: Positions, attention:
     let share = exact as f64 / held_out.len() as f64;
     assert!(
         share >= 0.99,
-        "{task:?} with {norm:?} norm, {positions:?} positions and {:?} attention: {:.1} % exact",
-        attention.kind,
+        "{described}: {:.1} % exact",
         100.0 * share
     );
 }
@@ -128,13 +130,19 @@ learns! {
     alibi: Alibi;
 }
 
-/// Windows of up to seven tokens, and a sum in place of a softmax. (Attention to the encoder is full.)
+/// Windows of up to seven tokens, sums in place of a softmax, and sums of keys. (Attention to the
+/// encoder is full.)
 mod kinds {
     use super::*;
 
+    fn shape(encoder: AttentionConfig, decoder: AttentionConfig) -> ModelConfig {
+        let (encoder_attention, decoder_attention) = (encoder, decoder);
+        ModelConfig { encoder_layers: 1, encoder_attention, decoder_attention, ..tiny(0.0) }
+    }
+
     fn learns_both(attention: AttentionConfig) {
         for task in [Task::Copy, Task::Reverse] {
-            learns_with(task, NormPlacement::Pre, Positions::Sinusoidal, &attention);
+            learns_with(task, shape(attention.clone(), attention.clone()), 900);
         }
     }
 
@@ -147,5 +155,14 @@ mod kinds {
     #[test]
     fn linear() {
         learns_both(AttentionConfig { kind: AttentionKind::Linear, ..AttentionConfig::default() });
+    }
+
+    /// No decoder can be a Linformer.
+    #[test]
+    fn linformer_and_performer() {
+        let of = |kind| AttentionConfig { kind, ..AttentionConfig::default() };
+        let encoder = AttentionConfig { rank: 6, length: 9, ..of(AttentionKind::Linformer) };
+        let decoder = AttentionConfig { features: 16, ..of(AttentionKind::Performer) };
+        learns_with(Task::Reverse, shape(encoder, decoder), 450);
     }
 }

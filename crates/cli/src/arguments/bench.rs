@@ -124,8 +124,13 @@ pub(crate) struct BenchKernels {
 /// Arguments of `bench attention`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchAttention {
-    /// The kinds: full, sparse (a window), linear
-    #[arg(long, value_name = "KIND", value_delimiter = ',', default_value = "full,sparse,linear")]
+    /// The kinds: full, sparse (a window), linear, performer; without --causal, linformer
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_delimiter = ',',
+        default_value = "full,sparse,linear,performer"
+    )]
     pub(crate) kinds: Vec<String>,
     /// Tokens of a sequence; a batch of shorter ones has 2048 tokens
     #[arg(

@@ -12,7 +12,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// `x` times the mask of a dropout.
-pub(super) fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
+///
+/// # Shapes
+/// That of `x` stays.
+///
+/// # Errors
+/// When the device has no memory left.
+pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
     if !dropout.is_active() {
         return Ok(x.clone());
     }

@@ -26,6 +26,7 @@ pub use adam::adam_step;
 pub use attention::{
     attention_weights, cross_attention, decoding_attention, pad, self_attention, unpad,
 };
+pub use dropout::drop;
 pub(crate) use dropout::mask_on_device;
 pub use embedding::embedding;
 pub use linear::{layer_norm, linear};

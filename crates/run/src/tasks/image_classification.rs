@@ -68,7 +68,7 @@ impl TaskModel for ImageClassifier {
     }
 
     /// Positions are as many as an image has tokens.
-    fn most_positions(_config: &RunConfig) -> Option<usize> {
+    fn most_positions(_config: &RunConfig) -> Option<(usize, &'static str)> {
         None
     }
 

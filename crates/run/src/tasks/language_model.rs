@@ -59,6 +59,10 @@ impl TaskModel for LanguageModel {
         text_test_sets(config)
     }
 
+    fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
+        config.model.longest_sequence().map(|most| (most, "model.max_positions"))
+    }
+
     fn shorter_rows(positions: usize) -> String {
         format!("data.text.block_length = {positions}")
     }

@@ -76,9 +76,10 @@ pub trait TaskModel: Model + Sized {
         tokenizers: &TokenizerPair,
     ) -> Result<Box<dyn Validate<Self>>>;
 
-    /// The most positions that a row may have; none where there is no such limit.
-    fn most_positions(config: &RunConfig) -> Option<usize> {
-        config.model.longest_sequence()
+    /// The most positions that a row may have, with the key that says so; none where there is no
+    /// such limit.
+    fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
+        config.model.longest_encoded()
     }
 
     /// The setting that keeps rows to so many positions, as `key = value`.

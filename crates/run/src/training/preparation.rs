@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use candle_core::Device;
-use taper_data::{Corpus, Prepared, hold_out};
+use taper_data::{Corpus, Prepared, Task, hold_out};
 
 use super::{TrainSettings, data_report};
 use crate::checks::computation::{AUTO_DTYPE, DtypeChoice};
@@ -65,13 +65,13 @@ impl<M: TaskModel> ReadyRun<M> {
 /// Refuses rows that are longer than the model has positions for, in training or validation, as
 /// they are cut into tokens or may be.
 fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> Result<()> {
-    let Some(positions) = M::most_positions(config) else { return Ok(()) };
+    let Some((positions, key)) = M::most_positions(config) else { return Ok(()) };
     let splits = [Some(&prepared.train), prepared.validation.as_ref()];
     let longest = splits.into_iter().flatten().map(|split| split.longest_row()).max().unwrap_or(0);
     let shorter_rows = M::shorter_rows(positions);
     if longest > positions {
         bail!(
-            "the longest sentence has {longest} tokens, with </s> and what subword sampling may add, but learned positions end at model.max_positions = {positions}: raise it, or set {shorter_rows}"
+            "the longest sentence has {longest} tokens, with </s> and what subword sampling may add, but positions end at {key} = {positions}: raise it, or set {shorter_rows}"
         );
     }
     Ok(())

@@ -57,7 +57,7 @@ impl LineLimit {
     /// The same, and no more than a model of this shape has positions for.
     pub fn within(self, model: &ModelConfig) -> Self {
         // `</s>` takes one of them.
-        match model.longest_sequence().map(|positions| positions.saturating_sub(1)) {
+        match model.longest_encoded().map(|(positions, _)| positions.saturating_sub(1)) {
             Some(most) if most <= self.tokens => Self { tokens: most, by_positions: true, ..self },
             _ => self,
         }
@@ -109,7 +109,7 @@ impl LineLimit {
     /// What allows more tokens: the `option`, unless the model has no positions for them.
     pub fn more_by<'a>(&self, option: &'a str) -> &'a str {
         if self.by_positions {
-            "shorten it: the model has positions for no more (model.max_positions)"
+            "shorten it: the model has positions for no more (model.max_positions, or the length of a Linformer)"
         } else {
             option
         }

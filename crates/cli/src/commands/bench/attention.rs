@@ -89,8 +89,10 @@ pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
 }
 
 fn kind(name: &str) -> Result<AttentionKind> {
-    serde_json::from_value(name.into())
-        .with_context(|| format!("--kinds {name:?}: there are full, sparse and linear"))
+    AttentionKind::ALL.into_iter().find(|kind| kind.name() == name).with_context(|| {
+        let names = AttentionKind::ALL.map(AttentionKind::name);
+        format!("--kinds {name:?}: there are {}", names.join(", "))
+    })
 }
 
 /// Measures in a process of this program, which prints its result.
@@ -128,15 +130,15 @@ fn measure(
 ) -> Result<Measurement> {
     taper_ops::allocator::keep_freed_pages();
     let BenchAttention { heads, head_width, window, causal, .. } = *arguments;
-    let own = AttentionConfig { kind, window, ..AttentionConfig::default() };
-    let config = ModelConfig {
+    let mut config = ModelConfig {
         d_model: heads * head_width,
         heads,
         attention_dropout: 0.0,
-        encoder_attention: own.clone(),
-        decoder_attention: own,
         ..ModelConfig::default()
     };
+    let other = AttentionConfig::default();
+    let own = AttentionConfig { kind, window, length: length.max(other.rank), ..other };
+    *if causal { &mut config.decoder_attention } else { &mut config.encoder_attention } = own;
     let attention = UnprojectedAttention::new(&config, causal)?;
     let sequences = (TOKENS / length).max(1);
     let lengths: Arc<[usize]> = vec![length; sequences].into();
@@ -209,12 +211,12 @@ fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
 
 fn table(found: &[Measurement], growth: &[Growth]) -> Result<()> {
     print_line(&format!(
-        "{:8} {:>7} {:>13} {:>17} {:>12} {:>10}",
+        "{:9} {:>7} {:>13} {:>17} {:>12} {:>10}",
         "kind", "tokens", "forward, ms", "with gradient, ms", "µs a token", "memory"
     ))?;
     for one in found {
         print_line(&format!(
-            "{:8} {:>7} {:>13.2} {:>17.2} {:>12.3} {:>10}",
+            "{:9} {:>7} {:>13.2} {:>17.2} {:>12.3} {:>10}",
             one.kind,
             one.length,
             1e3 * one.forward,

@@ -50,7 +50,7 @@ pub(super) fn meeting() -> f64 {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build() else { return 0.0 };
     let mut rounds: Vec<f64> = pool.install(|| {
-        threads::in_waking_pool(|| {
+        threads::in_waking_pool(&candle_core::Device::Cpu, || {
             let round = |_| {
                 let start = Instant::now();
                 (0..LOOPS).for_each(|_| drop(rayon::broadcast(|_| ())));

@@ -1,4 +1,5 @@
-//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3), in plain Candle.
+//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3), in plain Candle;
+//! with random features in place of elu(x) + 1 it is a Performer ([`super::performer`]).
 //!
 //! ```text
 //! O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε),   φ(x) = elu(x) + 1
@@ -9,46 +10,118 @@
 //! grow with the length alone. Queries and keys are not scaled: φ is no function of their product.
 //!
 //! With a one behind each value, `v' = (v, 1)`, the denominator is the last column of the
-//! numerator. The sums `S = Σ φ(k) v'ᵀ`, `(Dh, Dh + 1)` a head, are all that decoding keeps. Whole
+//! numerator. The sums `S = Σ φ(k) v'ᵀ`, `(M, Dh + 1)` a head of M features, are all that decoding keeps. Whole
 //! sequences go in chunks: within one the products φ(q)·φ(k) are computed as they are, and S
 //! carries what was before.
 
 use super::super::positions::PreparedPositions;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::performer::{self, RandomFeatures};
+use super::{Kind, LayerPast, PastRows, Texts};
+use crate::Pass;
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass};
 use candle_core::{D, DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::composed;
 
-/// Tokens of a chunk: about the width of a head, where both ways to attend take as long.
+/// Tokens of a chunk, at least: about the width of a head, where both ways to attend take as long.
 const CHUNK: usize = 64;
-/// Added to a denominator, as the paper's authors do: φ may underflow to 0.
-const EPSILON: f64 = 1e-6;
 
 #[derive(Debug)]
 pub(super) struct LinearAttention {
     heads: usize,
     causal: bool,
+    features: Features,
 }
 
+/// φ.
+#[derive(Debug)]
+enum Features {
+    /// `elu(x) + 1`, of as many features as a head is wide.
+    Elu,
+    Random(RandomFeatures),
+}
+
+/// φ of queries and keys, `(B, H, T, M)`, and values with a one behind each, `(B, H, T, Dh + 1)`.
+struct Mapped {
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    /// The exponent that was left out of the keys of a head, `(B, H)`.
+    left_out: Option<Tensor>,
+}
+
+/// Sums `S`, `(B, H, M, Dh + 1)`, and the exponent that was left out of them, `(B, H)`.
+pub(super) struct Sums(Tensor, Option<Tensor>);
+
 impl LinearAttention {
-    pub(super) fn new(site: &Site<'_>) -> Self {
-        Self { heads: site.config.heads, causal: site.causal }
+    pub(super) fn new(heads: usize, causal: bool) -> Self {
+        Self { heads, causal, features: Features::Elu }
+    }
+
+    pub(super) fn performer(heads: usize, causal: bool, features: RandomFeatures) -> Self {
+        Self { heads, causal, features: Features::Random(features) }
     }
 
     /// Candle keeps each result on the way: of queries, keys and values padded, mapped and divided
-    /// into chunks about 24 rows, and of the products within a chunk three.
-    pub(super) fn cost(config: &ModelConfig, causal: bool) -> PartCost {
-        let kind = Self { heads: config.heads, causal };
-        let flops = kind.flops(config.d_model, 1);
-        let kept = 24.0 * config.d_model as f64 + 3.0 * (config.heads * CHUNK) as f64;
-        PartCost { flops, kept, ..PartCost::default() }
+    /// into chunks about 24 rows, of random features six more for queries and for keys, and of the
+    /// products within a chunk three.
+    pub(super) fn cost(&self, width: usize) -> PartCost {
+        let features = match &self.features {
+            Features::Elu => 0,
+            Features::Random(features) => 12 * self.heads * features.count(),
+        };
+        let kept = 24 * width + features + 3 * self.heads * self.chunk();
+        PartCost { flops: self.flops(width, 1), ..PartCost::default() }.keeping(kept)
     }
 
-    /// φ of queries and keys, and values with a one behind each: `(B, T, 3·D)` → `(B, H, T, Dh)`
-    /// twice and `(B, H, T, Dh + 1)`. Keys beyond their sequence are zero.
-    fn mapped(&self, padded: &Tensor, lengths: &[usize]) -> Result<[Tensor; 3]> {
+    /// Features of a head of this width.
+    fn count(&self, head: usize) -> usize {
+        match &self.features {
+            Features::Elu => head,
+            Features::Random(features) => features.count(),
+        }
+    }
+
+    /// Tokens of a chunk: about as many as features, where both ways to attend take as long.
+    fn chunk(&self) -> usize {
+        match &self.features {
+            Features::Elu => CHUNK,
+            Features::Random(features) => features.count().next_power_of_two().clamp(CHUNK, 256),
+        }
+    }
+
+    /// Added to a denominator: φ may underflow to 0. As the authors of linear attention do; the
+    /// largest of random features is 1, and the square of this is not yet 0 in f32.
+    fn epsilon(&self) -> f64 {
+        match &self.features {
+            Features::Elu => 1e-6,
+            Features::Random(_) => 1e-18,
+        }
+    }
+
+    /// The vectors of random features outside of training.
+    pub(super) fn own_vectors(&self) -> Result<Option<Tensor>> {
+        match &self.features {
+            Features::Elu => Ok(None),
+            Features::Random(features) => Ok(Some(features.own()?)),
+        }
+    }
+
+    /// The same in a pass.
+    fn vectors_of_pass(&self, pass: &Pass) -> Result<Option<Tensor>> {
+        match &self.features {
+            Features::Elu => Ok(None),
+            Features::Random(features) => Ok(Some(features.of_pass(pass)?)),
+        }
+    }
+
+    /// `padded (B, T, 3·D)`; keys beyond their sequence become zero.
+    fn mapped(
+        &self,
+        padded: &Tensor,
+        lengths: &[usize],
+        vectors: Option<&Tensor>,
+    ) -> Result<Mapped> {
         let (batch, longest, width) = padded.dims3()?;
         let (heads, head) = (self.heads, width / 3 / self.heads);
         let part = |index: usize| {
@@ -62,32 +135,79 @@ impl LinearAttention {
             lengths.iter().flat_map(|&length| (0..longest).map(move |t| f32::from(t < length)));
         let shape = (batch, 1, longest, 1);
         let is_real = Tensor::from_vec(is_real.collect::<Vec<f32>>(), shape, padded.device())?;
-        let key = feature(&part(1)?)?.broadcast_mul(&is_real.to_dtype(padded.dtype())?)?;
-        let value = part(2)?;
+        let is_real = is_real.to_dtype(padded.dtype())?;
+        let (query, key, value) = (part(0)?, part(1)?, part(2)?);
         let ones = Tensor::ones((batch, heads, longest, 1), value.dtype(), value.device())?;
-        Ok([feature(&part(0)?)?, key, Tensor::cat(&[&value, &ones], 3)?])
+        let value = Tensor::cat(&[&value, &ones], 3)?;
+        let (query, key, left_out) = match vectors {
+            None => (feature(&query)?, feature(&key)?.broadcast_mul(&is_real)?, None),
+            Some(vectors) => {
+                let (key, left_out) = performer::of_keys(&key, vectors, &is_real)?;
+                (performer::of_queries(&query, vectors)?, key, Some(left_out))
+            }
+        };
+        Ok(Mapped { query, key, value, left_out })
     }
 
-    /// Whole sequences, and the sums after them: `(N, 3·D)` → `(N, D)`, `(B, H, Dh, Dh + 1)`.
-    fn run(&self, qkv: &Tensor, lengths: &[usize]) -> Result<(Tensor, Tensor)> {
+    /// Whole sequences, and the sums after them: `(N, 3·D)` → `(N, D)`.
+    pub(super) fn run(
+        &self,
+        qkv: &Tensor,
+        lengths: &[usize],
+        vectors: Option<&Tensor>,
+    ) -> Result<(Tensor, Sums)> {
         let mut padded = composed::pad(&wide(qkv)?, lengths)?; // (B, T, 3·D)
-        let longest = padded.dim(1)?;
-        if self.causal && longest > CHUNK {
-            let whole = longest.next_multiple_of(CHUNK);
+        let (longest, chunk) = (padded.dim(1)?, self.chunk());
+        if self.causal && longest > chunk {
+            let whole = longest.next_multiple_of(chunk);
             padded = padded.pad_with_zeros(1, 0, whole - longest)?;
         }
-        let [query, key, value] = self.mapped(&padded, lengths)?;
-        let (batch, heads, longest, head) = query.dims4()?;
+        let Mapped { query, key, value, left_out } = self.mapped(&padded, lengths, vectors)?;
+        let (batch, _, longest, _) = query.dims4()?;
         let (out, sums) = if self.causal {
-            in_chunks(&query, &key, &value)?
+            in_chunks(&query, &key, &value, chunk)?
         } else {
-            let sums = transposed(&key)?.matmul(&value)?; // (B, H, Dh, Dh + 1)
+            let sums = transposed(&key)?.matmul(&value)?; // (B, H, M, Dh + 1)
             (query.matmul(&sums)?, sums)
         };
-        let out = divided(&out)?.transpose(1, 2)?.contiguous()?; // (B, T, H, Dh)
+        let out = self.divided(&out)?.transpose(1, 2)?.contiguous()?; // (B, T, H, Dh)
         let out =
-            composed::unpad(&out.reshape((batch * longest, heads * head))?, lengths, longest)?;
-        Ok((out.to_dtype(qkv.dtype())?, sums))
+            composed::unpad(&out.reshape((batch * longest, qkv.dim(1)? / 3))?, lengths, longest)?;
+        Ok((out.to_dtype(qkv.dtype())?, Sums(sums, left_out)))
+    }
+
+    /// Numerators by the denominators behind them: `(…, Dh + 1)` → `(…, Dh)`.
+    fn divided(&self, sums: &Tensor) -> Result<Tensor> {
+        let head = sums.dim(D::Minus1)? - 1;
+        let denominator = (sums.narrow(D::Minus1, head, 1)? + self.epsilon())?;
+        sums.narrow(D::Minus1, 0, head)?.broadcast_div(&denominator)
+    }
+}
+
+impl Sums {
+    /// As a layer keeps them of each row: `(R, …)`.
+    fn kept(self) -> Result<Tensor> {
+        let sums = self.0.flatten_from(1)?;
+        match self.1 {
+            None => Ok(sums),
+            Some(left_out) => Tensor::cat(&[sums, left_out], 1),
+        }
+    }
+
+    /// These after what was kept.
+    fn after(self, kept: &Tensor) -> Result<Self> {
+        let Self(sums, left_out) = self;
+        let (rows, heads, features, width) = sums.dims4()?;
+        let count = heads * features * width;
+        let past = kept.narrow(1, 0, count)?.reshape((rows, heads, features, width))?;
+        match left_out {
+            None => Ok(Self((past + sums)?, None)),
+            Some(left_out) => {
+                let past = (&past, &kept.narrow(1, count, heads)?);
+                let (sums, left_out) = performer::together(past, (&sums, &left_out))?;
+                Ok(Self(sums, Some(left_out)))
+            }
+        }
     }
 }
 
@@ -108,44 +228,43 @@ fn transposed(x: &Tensor) -> Result<Tensor> {
     x.transpose(D::Minus2, D::Minus1)?.contiguous()
 }
 
-/// Numerators by the denominators behind them: `(…, Dh + 1)` → `(…, Dh)`.
-fn divided(sums: &Tensor) -> Result<Tensor> {
-    let head = sums.dim(D::Minus1)? - 1;
-    let denominator = (sums.narrow(D::Minus1, head, 1)? + EPSILON)?;
-    sums.narrow(D::Minus1, 0, head)?.broadcast_div(&denominator)
-}
-
 /// The causal sums of each query, and those after the last token.
 ///
 /// All chunks go at once, since Candle's way back from a part of a tensor writes the whole of it.
 ///
 /// # Shapes
-/// `query` and `key (B, H, T, Dh)`, `value (B, H, T, Dh + 1)`, T being one chunk or several whole
-/// ones → `(B, H, T, Dh + 1)` and `(B, H, Dh, Dh + 1)`.
-fn in_chunks(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<(Tensor, Tensor)> {
-    let (batch, heads, longest, head) = query.dims4()?;
+/// `query` and `key (B, H, T, M)`, `value (B, H, T, Dh + 1)`, T being one chunk or several whole
+/// ones → `(B, H, T, Dh + 1)` and `(B, H, M, Dh + 1)`.
+fn in_chunks(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    chunk: usize,
+) -> Result<(Tensor, Tensor)> {
+    let (batch, heads, longest, features) = query.dims4()?;
+    let width = value.dim(3)?;
     if longest == 0 {
-        let sums = Tensor::zeros((batch, heads, head, head + 1), key.dtype(), key.device())?;
+        let sums = Tensor::zeros((batch, heads, features, width), key.dtype(), key.device())?;
         return Ok((value.clone(), sums));
     }
-    let count = longest.min(CHUNK);
+    let count = longest.min(chunk);
     let chunks = longest / count;
     // Heads of all sequences are one dimension G: Candle multiplies no more than four.
     let in_chunks = |x: &Tensor, width| x.reshape((batch * heads, chunks, count, width));
-    let (query, key) = (in_chunks(query, head)?, in_chunks(key, head)?); // (G, K, C, Dh)
-    let value = in_chunks(value, head + 1)?; // (G, K, C, Dh + 1)
-    let across = transposed(&key)?; // (G, K, Dh, C)
+    let (query, key) = (in_chunks(query, features)?, in_chunks(key, features)?); // (G, K, C, M)
+    let value = in_chunks(value, width)?; // (G, K, C, Dh + 1)
+    let across = transposed(&key)?; // (G, K, M, C)
     let scores = query.matmul(&across)?.broadcast_mul(&past(count, &query)?)?; // (G, K, C, C)
     let mut out = scores.matmul(&value)?;
-    let of_chunks = across.matmul(&value)?; // (G, K, Dh, Dh + 1)
+    let of_chunks = across.matmul(&value)?; // (G, K, M, Dh + 1)
     let mut sums = of_chunks.narrow(1, chunks - 1, 1)?;
     if chunks > 1 {
         let before = sums_before(&of_chunks)?;
         out = (out + query.matmul(&before)?)?;
         sums = (sums + before.narrow(1, chunks - 1, 1)?)?;
     }
-    let out = out.reshape((batch, heads, longest, head + 1))?;
-    Ok((out, sums.reshape((batch, heads, head, head + 1))?))
+    let out = out.reshape((batch, heads, longest, width))?;
+    Ok((out, sums.reshape((batch, heads, features, width))?))
 }
 
 /// For each chunk the sum over those before it: `(G, K, …)` → the same. Each round adds to a sum the
@@ -180,17 +299,24 @@ impl Kind for LinearAttention {
         _: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
+        let vectors = self.vectors_of_pass(pass)?;
         composed::on_tape(pass.tape(), "linear attention", &[qkv], |inputs| {
-            Ok(self.run(&inputs[0], lengths)?.0)
+            Ok(self.run(&inputs[0], lengths, vectors.as_ref())?.0)
         })
     }
 
     fn flops(&self, width: usize, length: usize) -> f64 {
-        let (length, head) = (length as f64, (width / self.heads) as f64);
+        let (head, features) = (width / self.heads, self.count(width / self.heads));
+        let (length, value) = (length as f64, head as f64 + 1.0);
         // Sums are added to and read from; within a chunk, products are weighed as they are.
-        let sums = 4.0 * length * head * (head + 1.0);
-        let within = 2.0 * length * CHUNK as f64 * (2.0 * head + 1.0);
-        self.heads as f64 * if self.causal { sums + within } else { sums }
+        let sums = 4.0 * length * features as f64 * value;
+        let within = 2.0 * length * self.chunk() as f64 * (features as f64 + value);
+        // Random features are products with as many vectors.
+        let mapped = match &self.features {
+            Features::Elu => 0.0,
+            Features::Random(_) => 4.0 * length * (features * head) as f64,
+        };
+        self.heads as f64 * (mapped + if self.causal { sums + within } else { sums })
     }
 
     fn weights(
@@ -198,15 +324,16 @@ impl Kind for LinearAttention {
         qkv: &Tensor,
         lengths: &Arc<[usize]>,
         _: &PreparedPositions,
-        _: &Pass,
+        pass: &Pass,
     ) -> Result<Tensor> {
         let padded = composed::pad(&wide(qkv)?, lengths)?;
-        let [query, key, _] = self.mapped(&padded, lengths)?;
+        let vectors = self.vectors_of_pass(pass)?;
+        let Mapped { query, key, .. } = self.mapped(&padded, lengths, vectors.as_ref())?;
         let mut weights = query.matmul(&transposed(&key)?)?; // (B, H, T, T)
         if self.causal {
             weights = weights.broadcast_mul(&past(padded.dim(1)?, &weights)?)?;
         }
-        weights.broadcast_div(&(weights.sum_keepdim(D::Minus1)? + EPSILON)?)
+        weights.broadcast_div(&(weights.sum_keepdim(D::Minus1)? + self.epsilon())?)
     }
 
     fn step(
@@ -219,13 +346,16 @@ impl Kind for LinearAttention {
         let (rows, width) = qkv.dims2()?;
         let ones = vec![1; rows];
         // A row is a sequence of one token.
-        let [query, key, value] = self.mapped(&wide(qkv)?.unsqueeze(1)?, &ones)?; // (R, H, 1, ·)
-        let mut sums = transposed(&key)?.matmul(&value)?; // (R, H, Dh, Dh + 1)
+        let padded = wide(qkv)?.unsqueeze(1)?;
+        let Mapped { query, key, value, left_out } =
+            self.mapped(&padded, &ones, self.own_vectors()?.as_ref())?; // (R, H, 1, ·)
+        let mut sums = Sums(transposed(&key)?.matmul(&value)?, left_out);
         if let Some(running) = &past.running {
-            sums = (running.reshape(sums.shape())? + sums)?;
+            sums = sums.after(running)?;
         }
-        past.running = Some(sums.flatten_from(1)?);
-        divided(&query.matmul(&sums)?)?.reshape((rows, width / 3))?.to_dtype(qkv.dtype())
+        let out = self.divided(&query.matmul(&sums.0)?)?;
+        past.running = Some(sums.kept()?);
+        out.reshape((rows, width / 3))?.to_dtype(qkv.dtype())
     }
 
     fn read(
@@ -235,94 +365,8 @@ impl Kind for LinearAttention {
         texts: &Texts<'_>,
         _: &PreparedPositions,
     ) -> Result<Tensor> {
-        let (out, sums) = self.run(qkv, texts.lengths)?;
-        past.put_running(sums.flatten_from(1)?, texts)?;
+        let (out, sums) = self.run(qkv, texts.lengths, self.own_vectors()?.as_ref())?;
+        past.put_running(sums.kept()?, texts)?;
         Ok(out)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use candle_core::{Device, Var};
-    use taper_ops::Tape;
-    use taper_ops::rng::Counter;
-
-    const LENGTHS: [usize; 3] = [70, 1, 150];
-
-    fn random(rows: usize, columns: usize, key: u64) -> Var {
-        let counter = Counter::new(key);
-        let values: Vec<f64> = (0..(rows * columns) as u64).map(|i| counter.normal_at(i)).collect();
-        let x = Tensor::from_vec(values, (rows, columns), &Device::Cpu).unwrap();
-        Var::from_tensor(&x).unwrap()
-    }
-
-    fn kind(causal: bool) -> LinearAttention {
-        LinearAttention { heads: 2, causal }
-    }
-
-    fn attend(kind: &LinearAttention, qkv: &Tensor, tape: Option<&Tape>) -> Tensor {
-        // Without dropout and parameters a pass is its tape.
-        composed::on_tape(tape, "linear attention", &[qkv], |inputs| {
-            Ok(kind.run(&inputs[0], &LENGTHS)?.0)
-        })
-        .unwrap()
-    }
-
-    /// Chunks and sums against all weights, computed one by one in plain Rust.
-    #[test]
-    fn it_is_the_equation() {
-        let (qkv, head) = (random(221, 18, 1), 3);
-        let rows = qkv.to_vec2::<f64>().unwrap();
-        let feature = |x: f64| if x > 0.0 { x + 1.0 } else { x.exp() };
-        for causal in [false, true] {
-            let ours = attend(&kind(causal), &qkv, None).to_vec2::<f64>().unwrap();
-            let mut first = 0;
-            for length in LENGTHS {
-                for i in 0..length {
-                    for column in 0..6 {
-                        let own = column / head * head;
-                        let last = if causal { i + 1 } else { length };
-                        let (mut sum, mut total) = (0.0, EPSILON);
-                        for j in 0..last {
-                            let (query, key) = (&rows[first + i], &rows[first + j]);
-                            let products =
-                                (own..own + head).map(|d| feature(query[d]) * feature(key[6 + d]));
-                            let weight: f64 = products.sum();
-                            sum += weight * key[12 + column];
-                            total += weight;
-                        }
-                        let error = (ours[first + i][column] - sum / total).abs();
-                        assert!(error < 1e-12, "causal {causal}, token {i} of {length}: {error}");
-                    }
-                }
-                first += length;
-            }
-        }
-    }
-
-    /// `Σ gradient ⊙ direction` against the central difference along that direction.
-    #[test]
-    fn gradients_are_finite_differences() {
-        for causal in [false, true] {
-            let (qkv, kind) = (random(221, 18, 2), kind(causal));
-            let (adjoint, direction) = (random(221, 6, 3), random(221, 18, 4));
-            let inner = |left: &Tensor, right: &Tensor| {
-                left.mul(right).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
-            };
-            let tape = Tape::new();
-            let out = attend(&kind, &qkv, Some(&tape));
-            let gradients = tape.differentiate(&out, &adjoint).unwrap();
-            let expected = inner(&gradients.get(&qkv).unwrap().unwrap(), &direction);
-            let at = |step: f64| {
-                let moved = (qkv.as_tensor() + (direction.as_tensor() * step).unwrap()).unwrap();
-                inner(&attend(&kind, &moved, None), &adjoint)
-            };
-            let difference = (at(1e-5) - at(-1e-5)) / 2e-5;
-            assert!(
-                (expected - difference).abs() < 1e-6 * (1.0 + difference.abs()),
-                "causal {causal}: {expected}, finite difference {difference}"
-            );
-        }
     }
 }

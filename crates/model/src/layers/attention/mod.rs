@@ -4,14 +4,17 @@
 //! [`choose`] names. A kind may be written in plain Candle, on the tape through
 //! [`composed::on_tape`](taper_ops::composed::on_tape); [`linear`] is one that is.
 //!
-//! **Decision.** A kind sees packed projections and what its layer remembers, and no parameters:
-//! models of all kinds have the same ones, so that weights trained with one kind can be tried with
-//! another.
+//! **Decision.** A kind sees packed projections and what its layer remembers. All but Linformer have
+//! no parameters of their own, so that weights trained with one kind can be tried with another.
 
 mod cross;
 mod linear;
+mod linformer;
 mod past;
+mod performer;
 mod softmax;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use cross::CrossAttention;
 pub(crate) use past::{LayerPast, PastRows, Texts};
@@ -21,12 +24,14 @@ use super::weight::{Builder, Linear, Residual};
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
 use crate::{ModelError, Pass};
-use candle_core::{Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 use linear::LinearAttention;
+use linformer::Linformer;
+use performer::RandomFeatures;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
-use taper_ops::{Products, rotary};
+use taper_ops::{ParameterStore, Products, rotary};
 
 /// A layer of self-attention that is being built.
 pub(crate) struct Site<'a> {
@@ -99,18 +104,31 @@ pub(crate) trait Kind: Debug + Send + Sync {
 }
 
 /// The kind that the recipe names for this layer.
-fn choose(site: &Site<'_>) -> Arc<dyn Kind> {
-    match site.config.attention(site.causal).kind {
+fn choose(build: &mut Builder<'_>, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
+    Ok(match site.config.attention(site.causal).kind {
         AttentionKind::Full | AttentionKind::Sparse => Arc::new(Softmax::new(site)),
-        AttentionKind::Linear => Arc::new(LinearAttention::new(site)),
-    }
+        AttentionKind::Linear => Arc::new(linear(site)),
+        AttentionKind::Performer => Arc::new(performer(site)),
+        AttentionKind::Linformer => Arc::new(Linformer::new(build, site)?),
+    })
+}
+
+fn linear(site: &Site<'_>) -> LinearAttention {
+    LinearAttention::new(site.config.heads, site.causal)
+}
+
+fn performer(site: &Site<'_>) -> LinearAttention {
+    LinearAttention::performer(site.config.heads, site.causal, RandomFeatures::new(site))
 }
 
 /// What a token costs between the projections.
-fn cost_of_kind(config: &ModelConfig, causal: bool) -> PartCost {
-    match config.attention(causal).kind {
-        AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(config),
-        AttentionKind::Linear => LinearAttention::cost(config, causal),
+fn cost_of_kind(site: &Site<'_>) -> PartCost {
+    let width = site.config.d_model;
+    match site.config.attention(site.causal).kind {
+        AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(site.config),
+        AttentionKind::Linear => linear(site).cost(width),
+        AttentionKind::Performer => performer(site).cost(width),
+        AttentionKind::Linformer => Linformer::cost(site),
     }
 }
 
@@ -131,7 +149,9 @@ impl UnprojectedAttention {
         config.validate_blocks()?;
         let stack = if causal { "decoder" } else { "encoder" };
         let name = &format!("{stack}.layers.0.self_attention");
-        let kind = choose(&Site { config, name, causal, products: Products::F32 });
+        let (mut store, products) = (ParameterStore::new(&Device::Cpu), Products::F32);
+        let build = &mut Builder { store: &mut store, seed: Some(1), biases: false, products };
+        let kind = choose(build, &Site { config, name, causal, products })?;
         Ok(Self { kind, width: config.d_model })
     }
 
@@ -177,11 +197,12 @@ impl SelfAttention {
         causal: bool,
     ) -> Result<Self> {
         let width = config.d_model;
+        let site = Site { config, name, causal, products: build.products };
         Ok(Self {
             qkv: Linear::new(build, &format!("{name}.qkv"), width, 3 * width, 3)?,
             out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
             heads: config.heads,
-            kind: choose(&Site { config, name, causal, products: build.products }),
+            kind: choose(build, &site)?,
             name: name.to_owned(),
         })
     }
@@ -189,8 +210,9 @@ impl SelfAttention {
     /// The three projections, what attention gives, and the projection of that.
     pub(crate) fn cost(config: &ModelConfig, causal: bool) -> PartCost {
         let width = config.d_model;
+        let site = Site { config, name: "", causal, products: Products::F32 };
         PartCost::linear(width, width, config.biases) * 3
-            + cost_of_kind(config, causal)
+            + cost_of_kind(&site)
             + PartCost::linear(width, width, config.biases)
     }
 

@@ -1,5 +1,9 @@
 //! The shape of a model: one type, each field documented, each default stated once.
 
+mod attention;
+
+pub use attention::{AttentionConfig, AttentionKind};
+
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -101,108 +105,6 @@ impl From<ActivationKind> for taper_ops::Activation {
     }
 }
 
-/// A kind of self-attention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
-#[serde(rename_all = "kebab-case")]
-pub enum AttentionKind {
-    /// A softmax over all tokens, or in a decoder all past ones (Vaswani et al. 2017, section 3.2).
-    #[default]
-    Full,
-    /// A softmax over a window, global tokens and blocks drawn from a seed (Beltagy et al. 2020,
-    /// "Longformer"; Zaheer et al. 2020, "Big Bird").
-    Sparse,
-    /// No softmax: elu(q) + 1 times elu(k) + 1 weighs a value, so that a sum stands for all past
-    /// tokens (Katharopoulos et al. 2020). There are no weights for `attention_dropout` to drop.
-    Linear,
-}
-
-/// What kind of self-attention the layers of a stack have. Attention of a decoder to an encoder is
-/// always full.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct AttentionConfig {
-    /// The kind.
-    pub kind: AttentionKind,
-    /// Tokens of a block, in which window, dilation, global and random blocks are counted: 1 for a
-    /// window of tokens, 32 or more where blocks are drawn.
-    #[schemars(range(min = 1))]
-    pub block: usize,
-    /// Blocks at less than this distance are seen, the token's own being at 0: in a decoder that
-    /// many, in an encoder twice as many less one.
-    #[schemars(range(min = 1))]
-    pub window: usize,
-    /// Distance from one block of the window to the next.
-    #[schemars(range(min = 1))]
-    pub dilation: usize,
-    /// Blocks at the beginning of a sequence that see all and are seen by all.
-    pub global_first: usize,
-    /// The same at the end of a sequence; 0 in a decoder.
-    pub global_last: usize,
-    /// Blocks that each block of each head sees besides.
-    pub random: usize,
-    /// What these are drawn from.
-    pub seed: u64,
-}
-
-impl Default for AttentionConfig {
-    fn default() -> Self {
-        Self {
-            kind: AttentionKind::default(),
-            block: 1,
-            window: 256,
-            dilation: 1,
-            global_first: 0,
-            global_last: 0,
-            random: 0,
-            seed: 1,
-        }
-    }
-}
-
-impl AttentionConfig {
-    /// Checks that the kind can be and goes with the rest of the model; `section` is where it
-    /// stands.
-    fn validate(
-        &self,
-        section: &str,
-        causal: bool,
-        positions: Positions,
-    ) -> Result<(), ModelError> {
-        let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in
-            [("block", self.block), ("window", self.window), ("dilation", self.dilation)]
-        {
-            if value == 0 {
-                return refuse(format!("{section}.{name} = 0: it must be at least 1"));
-            }
-        }
-        match self.kind {
-            AttentionKind::Full => {}
-            AttentionKind::Sparse => {
-                if causal && self.global_last > 0 {
-                    return refuse(format!(
-                        "{section}.global_last = {}: a decoder does not know which tokens are the last, so that it must be 0 there",
-                        self.global_last
-                    ));
-                }
-            }
-            AttentionKind::Linear => {
-                if matches!(positions, Positions::T5 | Positions::Rotary | Positions::Alibi) {
-                    return refuse(format!(
-                        "{section}.kind = \"linear\" has no scores, on which model.positions = \"{}\" acts: use positions that are added to embeddings (\"sinusoidal\", \"sinusoidal-halves\" or \"learned\")",
-                        match positions {
-                            Positions::T5 => "t5",
-                            Positions::Rotary => "rotary",
-                            _ => "alibi",
-                        }
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The shape of an encoder-decoder Transformer. The default is the "base" model of Vaswani et al.
 /// 2017, table 3, in Pre-LN.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -298,45 +200,22 @@ impl ModelConfig {
         (self.positions == Positions::Learned).then_some(self.max_positions)
     }
 
+    /// The same of a sequence that an encoder reads, with the key that says so: Linformer has an
+    /// end of its own.
+    #[must_use]
+    pub fn longest_encoded(&self) -> Option<(usize, &'static str)> {
+        let own = &self.encoder_attention;
+        let of_kind = own
+            .has(AttentionKind::Linformer)
+            .then_some((own.length, "model.encoder_attention.length"));
+        let of_positions = self.longest_sequence().map(|most| (most, "model.max_positions"));
+        of_positions.into_iter().chain(of_kind).min_by_key(|&(most, _)| most)
+    }
+
     /// Self-attention of the stacks that are causal, or of those that are not.
     #[must_use]
     pub fn attention(&self, causal: bool) -> &AttentionConfig {
         if causal { &self.decoder_attention } else { &self.encoder_attention }
-    }
-
-    /// Keys of the kinds of attention that change nothing beside others: whether that is so, why,
-    /// and which.
-    #[must_use]
-    pub fn attention_without_effect(&self) -> [(bool, &'static str, &'static [&'static str]); 2] {
-        let is_other = |own: &AttentionConfig| own.kind != AttentionKind::Sparse;
-        [
-            (
-                is_other(&self.encoder_attention),
-                "model.encoder_attention.kind is not \"sparse\"",
-                &[
-                    "model.encoder_attention.block",
-                    "model.encoder_attention.window",
-                    "model.encoder_attention.dilation",
-                    "model.encoder_attention.global_first",
-                    "model.encoder_attention.global_last",
-                    "model.encoder_attention.random",
-                    "model.encoder_attention.seed",
-                ],
-            ),
-            (
-                is_other(&self.decoder_attention),
-                "model.decoder_attention.kind is not \"sparse\"",
-                &[
-                    "model.decoder_attention.block",
-                    "model.decoder_attention.window",
-                    "model.decoder_attention.dilation",
-                    "model.decoder_attention.global_first",
-                    "model.decoder_attention.global_last",
-                    "model.decoder_attention.random",
-                    "model.decoder_attention.seed",
-                ],
-            ),
-        ]
     }
 
     /// Checks that the numbers fit together to an encoder-decoder model.

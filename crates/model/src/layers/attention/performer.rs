@@ -1,0 +1,252 @@
+//! Random features of a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers",
+//! FAVOR+), in plain Candle: with them a softmax over all keys is a sum as that of linear attention.
+//!
+//! ```text
+//! exp(q·k) = E[φ(q)·φ(k)],   φ(x) = exp(ωx − ‖x‖² / 2) / √m   for each of the m rows of ω
+//! ```
+//!
+//! (lemma 1), q and k being divided by the fourth root of a head's width. All features are positive,
+//! so that no denominator is near zero by chance. The rows of ω are normal vectors, in blocks of as
+//! many as a head is wide: those of a block are orthogonal, with the lengths of independent ones
+//! (section 2.4), which makes the error smaller (theorem 2).
+//!
+//! What numerator and denominator have in common is left out: 1/√m, for each query the exponent of
+//! its largest feature, and for all keys of one head of one sequence the largest of theirs. No other
+//! sequence has a part in it: a sentence's result does not depend on its neighbours.
+
+use super::Site;
+use crate::Pass;
+use crate::config::AttentionConfig;
+use candle_core::{D, Device, Result, Tensor};
+use std::sync::OnceLock;
+use taper_ops::rng::{Counter, mix, name_key};
+
+/// Added to exponents of what is not there: `exp` of it is 0 beside anything.
+const NOTHING: f64 = -1e30;
+
+/// The vectors ω of a layer, which all heads share.
+#[derive(Debug)]
+pub(super) struct RandomFeatures {
+    head: usize,
+    count: usize,
+    key: u64,
+    redraw_every: usize,
+    /// Those of all that is not training, `(M, Dh)`, from their first use on.
+    own: OnceLock<Tensor>,
+}
+
+impl RandomFeatures {
+    pub(super) fn new(site: &Site<'_>) -> Self {
+        let AttentionConfig { features, redraw_every, seed, .. } =
+            *site.config.attention(site.causal);
+        let head = site.config.d_model / site.config.heads;
+        Self::of(head, features, mix(seed, &[name_key(site.name)]), redraw_every)
+    }
+
+    fn of(head: usize, count: usize, key: u64, redraw_every: usize) -> Self {
+        Self { head, count, key, redraw_every, own: OnceLock::new() }
+    }
+
+    /// Those of a seed, never drawn anew.
+    #[cfg(test)]
+    pub(super) fn drawn(head: usize, count: usize, key: u64) -> Self {
+        Self::of(head, count, key, 0)
+    }
+
+    /// These vectors, `(M, Dh)`, never drawn anew.
+    #[cfg(test)]
+    pub(super) fn given(vectors: &Tensor) -> Self {
+        let (count, head) = vectors.dims2().unwrap();
+        Self { own: OnceLock::from(vectors.clone()), ..Self::of(head, count, 0, 0) }
+    }
+
+    /// Features of a head.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The vectors ω of a pass, `(M, Dh)`.
+    pub(super) fn of_pass(&self, pass: &Pass) -> Result<Tensor> {
+        match pass.updates() {
+            Some(updates) if self.redraw_every > 0 => {
+                let draw = updates / self.redraw_every as u64;
+                orthogonal(self.count, self.head, mix(self.key, &[draw]))
+            }
+            _ => self.own(),
+        }
+    }
+
+    /// The vectors ω of all that is not training, `(M, Dh)`.
+    pub(super) fn own(&self) -> Result<Tensor> {
+        if let Some(own) = self.own.get() {
+            return Ok(own.clone());
+        }
+        let own = orthogonal(self.count, self.head, self.key)?;
+        Ok(self.own.get_or_init(|| own).clone())
+    }
+}
+
+/// Normal vectors, each block of which is orthogonal: `(count, width)`, f64.
+///
+/// The directions are those of normal vectors after the process of Gram and Schmidt, uniform over
+/// all rotations; the lengths are those of others.
+fn orthogonal(count: usize, width: usize, key: u64) -> Result<Tensor> {
+    let (directions, lengths) = (Counter::new(mix(key, &[0])), Counter::new(mix(key, &[1])));
+    let normal = |counter: &Counter, row: usize| -> Vec<f64> {
+        (0..width).map(|column| counter.normal_at((row * width + column) as u64)).collect()
+    };
+    let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let mut rows: Vec<Vec<f64>> = Vec::with_capacity(count);
+    for index in 0..count {
+        let mut row = normal(&directions, index);
+        for other in &rows[index - index % width..] {
+            let along = inner(&row, other);
+            row.iter_mut().zip(other).for_each(|(x, other)| *x -= along * other);
+        }
+        let length = inner(&row, &row).sqrt();
+        row.iter_mut().for_each(|x| *x /= length);
+        rows.push(row);
+    }
+    let scaled = rows.into_iter().enumerate().flat_map(|(index, row)| {
+        let other = normal(&lengths, index);
+        let length = inner(&other, &other).sqrt();
+        row.into_iter().map(move |x| x * length)
+    });
+    Tensor::from_vec(scaled.collect::<Vec<f64>>(), (count, width), &Device::Cpu)
+}
+
+/// `ωx − ‖x‖² / 2`: `(B, H, T, Dh)` and `(M, Dh)` → `(B, H, T, M)`.
+fn exponents(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
+    let (batch, heads, longest, head) = x.dims4()?;
+    let x = (x * (head as f64).powf(-0.25))?;
+    let omega = omega.to_dtype(x.dtype())?.to_device(x.device())?.t()?.contiguous()?;
+    let along = x.reshape((batch * heads * longest, head))?.matmul(&omega)?;
+    let along = along.reshape((batch, heads, longest, omega.dim(1)?))?;
+    along.broadcast_sub(&(x.sqr()?.sum_keepdim(D::Minus1)? * 0.5)?)
+}
+
+/// φ of queries but for a factor of each: `(B, H, T, Dh)` → `(B, H, T, M)`.
+pub(super) fn of_queries(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
+    let exponents = exponents(x, omega)?;
+    let largest = exponents.max_keepdim(D::Minus1)?.detach();
+    exponents.broadcast_sub(&largest)?.exp()
+}
+
+/// φ of keys, `exp(c)` being left out of those of a head of a sequence, and c.
+///
+/// # Shapes
+/// `x (B, H, T, Dh)`, `is_real (B, 1, T, 1)`, 1 or 0 → `(B, H, T, M)` and `(B, H)`. Keys that are
+/// not real are zero.
+pub(super) fn of_keys(x: &Tensor, omega: &Tensor, is_real: &Tensor) -> Result<(Tensor, Tensor)> {
+    let exponents = exponents(x, omega)?;
+    if exponents.elem_count() == 0 {
+        let (batch, heads, ..) = exponents.dims4()?;
+        let nothing = Tensor::zeros((batch, heads), exponents.dtype(), exponents.device())?;
+        return Ok((exponents, nothing));
+    }
+    let exponents = exponents.broadcast_add(&((1.0 - is_real)? * NOTHING)?)?;
+    let largest = exponents.max_keepdim(D::Minus1)?.max_keepdim(D::Minus2)?.detach();
+    let features = exponents.broadcast_sub(&largest)?.exp()?.broadcast_mul(is_real)?;
+    Ok((features, largest.squeeze(3)?.squeeze(2)?))
+}
+
+/// Sums over the past and over what is new, of which `exp(c)` is left out each: both with the larger
+/// c left out.
+///
+/// # Shapes
+/// `(R, H, M, Dh + 1)` and `(R, H)` twice → the same once.
+pub(super) fn together(
+    (past, at): (&Tensor, &Tensor),
+    (new, new_at): (&Tensor, &Tensor),
+) -> Result<(Tensor, Tensor)> {
+    // The largest feature of a past is 1: its sum is zero only where there is none.
+    let last = past.dim(3)? - 1;
+    let is_empty = past.narrow(3, last, 1)?.sum((2, 3))?.eq(0.0)?.to_dtype(at.dtype())?;
+    let at = (at + (is_empty * NOTHING)?)?;
+    let larger = at.maximum(new_at)?;
+    let scaled = |sums: &Tensor, at: &Tensor| {
+        sums.broadcast_mul(&(at - &larger)?.exp()?.unsqueeze(2)?.unsqueeze(3)?)
+    };
+    Ok(((scaled(past, &at)? + scaled(new, new_at)?)?, larger))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(features: &RandomFeatures) -> Vec<Vec<f64>> {
+        features.own().unwrap().to_vec2().unwrap()
+    }
+
+    fn inner(a: &[f64], b: &[f64]) -> f64 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum()
+    }
+
+    #[test]
+    fn the_vectors_of_a_block_are_orthogonal_and_as_long_as_normal_ones() {
+        let (width, count) = (6, 15);
+        let mut squares = 0.0;
+        for seed in 0..200 {
+            let rows = rows(&RandomFeatures::of(width, count, seed, 0));
+            for (i, row) in rows.iter().enumerate() {
+                squares += inner(row, row);
+                for other in &rows[i - i % width..i] {
+                    assert!(inner(row, other).abs() < 1e-12);
+                }
+            }
+        }
+        // The squared length of a normal vector is χ² of as many degrees of freedom as it is wide.
+        let mean = squares / (200 * count) as f64;
+        assert!((mean - width as f64).abs() < 0.2, "{mean}");
+    }
+
+    /// The mean squared error of m features is that of lemma 2,
+    /// `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with `SM = exp(x·y)`, if they are independent,
+    /// as one alone is; of orthogonal ones it is less by at least that of theorem 2,
+    /// `2 (m − 1) / (m (d + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
+    #[test]
+    fn the_error_of_the_estimate_is_that_of_the_paper() {
+        let (width, draws) = (4, 40_000);
+        let (x, y) = ([0.3, -0.2, 0.5, 0.1], [0.4, 0.3, 0.2, -0.3]);
+        let sum: Vec<f64> = x.iter().zip(y).map(|(x, y)| x + y).collect();
+        let (squares, exact) = (inner(&sum, &sum), inner(&x, &y).exp());
+        let of_one = squares.exp() * exact.powi(2) * (1.0 - (-squares).exp());
+        let gain = (exact - (-(inner(&x, &x) + inner(&y, &y)) / 2.0).exp()).powi(2);
+        for count in [1, 4] {
+            let (mut error, mut mean) = (0.0, 0.0);
+            for seed in 0..draws {
+                let rows = rows(&RandomFeatures::of(width, count, seed, 0));
+                let feature = |row: &[f64], x: &[f64]| (inner(row, x) - inner(x, x) / 2.0).exp();
+                let products = rows.iter().map(|row| feature(row, &x) * feature(row, &y));
+                let estimate = products.sum::<f64>() / count as f64;
+                mean += estimate / draws as f64;
+                error += (estimate - exact).powi(2) / draws as f64;
+            }
+            let m = count as f64;
+            let least_gain = 2.0 * (m - 1.0) / (m * (width as f64 + 2.0)) * gain;
+            let bound = of_one / m - least_gain;
+            assert!((mean / exact - 1.0).abs() < 0.02, "{count}: mean {mean}, exactly {exact}");
+            if count == 1 {
+                assert!((error / bound - 1.0).abs() < 0.1, "{error}, by the formula {bound}");
+            } else {
+                assert!(least_gain > 0.05 * bound, "the bound is not that of independent ones");
+                assert!(error < 1.05 * bound, "{error}, the bound is {bound}");
+                assert!(error > 0.3 * bound, "{error}, the bound is {bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn features_are_drawn_anew_in_training_alone() {
+        let of = |every, pass: &Pass| {
+            let features = RandomFeatures::of(4, 6, 3, every);
+            features.of_pass(pass).unwrap().to_vec2::<f64>().unwrap()
+        };
+        let own = of(0, &Pass::evaluate());
+        assert_eq!(of(0, &Pass::train(1, 70, 0)), own);
+        assert_eq!(of(10, &Pass::evaluate()), own);
+        let at = |step| of(10, &Pass::train(1, step, 0));
+        assert_eq!(at(70), at(79));
+        assert_ne!(at(70), at(80));
+    }
+}

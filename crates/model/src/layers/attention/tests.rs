@@ -1,0 +1,240 @@
+//! Kinds in plain Candle: against their equations, the packages of others (golden files of
+//! `scripts/golden/low_rank_attention.py`) and finite differences.
+
+use super::linear::LinearAttention;
+use super::linformer::Attended;
+use super::performer::RandomFeatures;
+use candle_core::{DType, Device, Result, Tensor, Var};
+use std::collections::HashMap;
+use taper_ops::rng::Counter;
+use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed};
+
+const LENGTHS: [usize; 3] = [70, 1, 150];
+const HEADS: usize = 2;
+
+fn random(rows: usize, columns: usize, key: u64) -> Var {
+    let counter = Counter::new(key);
+    let values: Vec<f64> = (0..(rows * columns) as u64).map(|i| counter.normal_at(i)).collect();
+    let x = Tensor::from_vec(values, (rows, columns), &Device::Cpu).unwrap();
+    Var::from_tensor(&x).unwrap()
+}
+
+fn linear(causal: bool) -> LinearAttention {
+    LinearAttention::new(HEADS, causal)
+}
+
+fn performer(causal: bool, vectors: &Tensor) -> LinearAttention {
+    LinearAttention::performer(HEADS, causal, RandomFeatures::given(vectors))
+}
+
+fn run(kind: &LinearAttention, qkv: &Tensor, lengths: &[usize]) -> Result<Tensor> {
+    Ok(kind.run(qkv, lengths, kind.own_vectors()?.as_ref())?.0)
+}
+
+fn inner(left: &Tensor, right: &Tensor) -> f64 {
+    left.mul(right).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
+}
+
+fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
+    let difference = (ours - theirs).unwrap();
+    (inner(&difference, &difference) / inner(theirs, theirs)).sqrt()
+}
+
+/// Chunks and sums against all weights, computed one by one in plain Rust.
+#[test]
+fn linear_attention_is_the_equation() {
+    let (qkv, head) = (random(221, 18, 1), 3);
+    let rows = qkv.to_vec2::<f64>().unwrap();
+    let feature = |x: f64| if x > 0.0 { x + 1.0 } else { x.exp() };
+    for causal in [false, true] {
+        let ours = run(&linear(causal), &qkv, &LENGTHS).unwrap().to_vec2::<f64>().unwrap();
+        let mut first = 0;
+        for length in LENGTHS {
+            for i in 0..length {
+                for column in 0..6 {
+                    let own = column / head * head;
+                    let last = if causal { i + 1 } else { length };
+                    let (mut sum, mut total) = (0.0, 1e-6);
+                    for j in 0..last {
+                        let (query, key) = (&rows[first + i], &rows[first + j]);
+                        let products =
+                            (own..own + head).map(|d| feature(query[d]) * feature(key[6 + d]));
+                        let weight: f64 = products.sum();
+                        sum += weight * key[12 + column];
+                        total += weight;
+                    }
+                    let error = (ours[first + i][column] - sum / total).abs();
+                    assert!(error < 1e-12, "causal {causal}, token {i} of {length}: {error}");
+                }
+            }
+            first += length;
+        }
+    }
+}
+
+/// `Σ gradient ⊙ direction` against the central difference along that direction, for each input.
+fn check_gradients(name: &str, inputs: &[Var], operation: impl Fn(&[Tensor]) -> Result<Tensor>) {
+    let given: Vec<&Tensor> = inputs.iter().map(Var::as_tensor).collect();
+    let tape = Tape::new();
+    let out = composed::on_tape(Some(&tape), "kind", &given, &operation).unwrap();
+    let adjoint = random(out.dim(0).unwrap(), out.dim(1).unwrap(), 3);
+    let gradients = tape.differentiate(&out, &adjoint).unwrap();
+    for (index, input) in inputs.iter().enumerate() {
+        let (rows, columns) = input.dims2().unwrap();
+        let direction = random(rows, columns, 4);
+        let expected = inner(&gradients.get(input).unwrap().unwrap(), &direction);
+        let at = |step: f64| {
+            let mut moved: Vec<Tensor> = inputs.iter().map(|x| x.detach()).collect();
+            moved[index] = (&moved[index] + (direction.as_tensor() * step).unwrap()).unwrap();
+            inner(&operation(&moved).unwrap(), &adjoint)
+        };
+        let difference = (at(1e-5) - at(-1e-5)) / 2e-5;
+        assert!(
+            (expected - difference).abs() < 1e-6 * (1.0 + difference.abs()),
+            "{name}, input {index}: {expected}, finite difference {difference}"
+        );
+    }
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    let (qkv, vectors) = (random(221, 18, 2), random(7, 3, 5));
+    for causal in [false, true] {
+        for (name, kind) in [("linear", linear(causal)), ("performer", performer(causal, &vectors))]
+        {
+            let name = format!("{name}, causal {causal}");
+            check_gradients(&name, std::slice::from_ref(&qkv), |x| run(&kind, &x[0], &LENGTHS));
+        }
+    }
+    let inputs = [qkv, random(5, 160, 6), random(5, 160, 7)];
+    check_gradients("linformer", &inputs, |x| {
+        Attended::new(&x[0], [&x[1], &x[2]], &LENGTHS, HEADS)?.result(&LENGTHS, Dropout::none())
+    });
+}
+
+/// A file of `tests/golden`, in f64.
+fn golden(name: &str) -> HashMap<String, Tensor> {
+    let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
+    let file = candle_core::safetensors::load(&path, &Device::Cpu)
+        .unwrap_or_else(|error| panic!("{path}: {error}"));
+    file.into_iter().map(|(name, x)| (name, x.to_dtype(DType::F64).unwrap())).collect()
+}
+
+#[test]
+fn performers_of_others_agree() {
+    let file = golden("low-rank-attention");
+    for (case, causal) in [("performer", false), ("performer_causal", true)] {
+        let of = |name: &str| &file[&format!("{case}.{name}")];
+        let qkv = Var::from_tensor(of("qkv")).unwrap();
+        let vectors = RandomFeatures::given(of("omega"));
+        let kind = LinearAttention::performer(4, causal, vectors);
+        let length = qkv.dim(0).unwrap();
+        let tape = Tape::new();
+        let out =
+            composed::on_tape(Some(&tape), "performer", &[&qkv], |x| run(&kind, &x[0], &[length]))
+                .unwrap();
+        let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
+        let error = relative(&out, of("output"));
+        assert!(error < 1e-6, "{case}: {error}");
+        let error = relative(&gradients.get(&qkv).unwrap().unwrap(), of("grad.qkv"));
+        assert!(error < 1e-6, "{case}, gradient: {error}");
+    }
+}
+
+#[test]
+fn linformers_of_others_agree() {
+    let file = golden("low-rank-attention");
+    for case in ["linformer", "linformer_short"] {
+        let of = |name: &str| &file[&format!("{case}.{name}")];
+        let names = ["input", "key_sums", "value_sums"];
+        let inputs = names.map(|name| Var::from_tensor(of(name)).unwrap());
+        let given = [inputs[0].as_tensor(), inputs[1].as_tensor(), inputs[2].as_tensor()];
+        let lengths = [given[0].dim(0).unwrap()];
+        let tape = Tape::new();
+        let out = composed::on_tape(Some(&tape), "linformer", &given, |x| {
+            let qkv = x[0].matmul(&of("qkv.weight").t()?)?;
+            Attended::new(&qkv, [&x[1], &x[2]], &lengths, 4)?.result(&lengths, Dropout::none())
+        })
+        .unwrap();
+        let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
+        let error = relative(&out, of("output"));
+        assert!(error < 1e-6, "{case}: {error}");
+        for (input, name) in given.iter().zip(names) {
+            let gradient = gradients.get(input).unwrap().unwrap();
+            let error = relative(&gradient, of(&format!("grad.{name}")));
+            assert!(error < 1e-6, "{case}, gradient of {name}: {error}");
+        }
+    }
+}
+
+/// E = F = I, on sequences that are as long as that.
+#[test]
+fn a_linformer_that_sums_nothing_is_full_attention() {
+    let (length, heads) = (12, 3);
+    let lengths = [length, length];
+    let qkv = random(2 * length, 36, 8);
+    let identity = Tensor::eye(length, DType::F64, &Device::Cpu).unwrap();
+    let attended = Attended::new(&qkv, [&identity, &identity], &lengths, heads).unwrap();
+    let spec = AttentionSpec {
+        heads,
+        query_lengths: lengths.into(),
+        key_lengths: lengths.into(),
+        causal: false,
+        sparse: None,
+        query_start: 0,
+        slopes: None,
+        dropout: Dropout::none(),
+        products: Products::F32,
+    };
+    let full = composed::self_attention(&qkv, None, &spec).unwrap();
+    let error = relative(&attended.result(&lengths, Dropout::none()).unwrap(), &full);
+    assert!(error < 1e-12, "{error}");
+}
+
+/// A Performer's error falls as one over the square root of its features.
+#[test]
+fn a_performer_nears_full_attention() {
+    let qkv = (random(40, 24, 9).as_tensor() * 0.5).unwrap();
+    let lengths = [40];
+    let spec = AttentionSpec {
+        heads: HEADS,
+        query_lengths: lengths.into(),
+        key_lengths: lengths.into(),
+        causal: true,
+        sparse: None,
+        query_start: 0,
+        slopes: None,
+        dropout: Dropout::none(),
+        products: Products::F32,
+    };
+    let full = composed::self_attention(&qkv, None, &spec).unwrap();
+    let error = |features| {
+        let mean = |seed| {
+            let vectors = RandomFeatures::drawn(4, features, seed);
+            let kind = LinearAttention::performer(HEADS, true, vectors);
+            relative(&run(&kind, &qkv, &lengths).unwrap(), &full)
+        };
+        (0..8).map(mean).sum::<f64>() / 8.0
+    };
+    let (few, many) = (error(16), error(1024));
+    assert!(many < 0.05 && (4.0..16.0).contains(&(few / many)), "{few}, {many}");
+}
+
+/// What is left out of features is of one head of one sequence: keys of a neighbour that are far
+/// larger change nothing.
+#[test]
+fn a_sentence_does_not_depend_on_loud_neighbours() {
+    let (own, loud) = (random(20, 18, 10), (random(30, 18, 11).as_tensor() * 12.0).unwrap());
+    let (own, loud) = (own.to_dtype(DType::F32).unwrap(), loud.to_dtype(DType::F32).unwrap());
+    let vectors = random(8, 3, 12);
+    for causal in [false, true] {
+        let kind = performer(causal, &vectors);
+        let alone = run(&kind, &own, &[20]).unwrap().to_dtype(DType::F64).unwrap();
+        let both = Tensor::cat(&[&own, &loud], 0).unwrap();
+        let both = run(&kind, &both, &[20, 30]).unwrap().to_dtype(DType::F64).unwrap();
+        let error = relative(&both.narrow(0, 0, 20).unwrap(), &alone);
+        assert!(error < 1e-6, "causal {causal}: {error}");
+        let sums = both.sum_all().unwrap().to_scalar::<f64>().unwrap();
+        assert!(sums.is_finite(), "causal {causal}");
+    }
+}
