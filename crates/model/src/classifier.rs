@@ -116,10 +116,10 @@ impl TextClassifier {
         Cost::of([("text", parts)])
     }
 
-    /// What one of its layers costs.
+    /// What one of its layers costs, counted from 0.
     #[must_use]
-    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder))
+    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
     }
 
     /// The number of classes.

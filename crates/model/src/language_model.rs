@@ -111,10 +111,10 @@ impl LanguageModel {
         Cost::of([("text", parts)])
     }
 
-    /// What one of its layers costs.
+    /// What one of its layers costs, counted from 0.
     #[must_use]
-    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::DecoderOnly))
+    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::DecoderOnly, layer))
     }
 
     /// The shape of the model.

@@ -47,8 +47,8 @@ mod vision;
 pub use batch::Batch;
 pub use classifier::TextClassifier;
 pub use config::{
-    ActivationKind, AttentionConfig, AttentionKind, ImageEncoder, ModelConfig, NormPlacement,
-    Pooling, Positions, Tied,
+    ActivationKind, AttentionConfig, AttentionKind, ImageEncoder, LayerKinds, ModelConfig,
+    NormPlacement, Pooling, Positions, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use inference::{DecodeState, Inference};

@@ -168,10 +168,10 @@ impl MaskedLanguageModel {
         (Self::encoder_cost(config, vocabulary) + Pooler::cost(config)).parameters as u64
     }
 
-    /// What one of its layers costs.
+    /// What one of its layers costs, counted from 0.
     #[must_use]
-    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder))
+    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
     }
 
     /// The shape of the model.

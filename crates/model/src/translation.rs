@@ -172,10 +172,10 @@ impl Transformer {
         ])
     }
 
-    /// What a layer of the decoder costs.
+    /// What a layer of the decoder costs, counted from 0.
     #[must_use]
-    pub fn layer_cost(config: &ModelConfig) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Decoder))
+    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::Decoder, layer))
     }
 
     /// The shape of the model.

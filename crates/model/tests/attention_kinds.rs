@@ -6,9 +6,9 @@ mod common;
 use candle_core::{DType, Device, Tensor, Var};
 use common::{ALL_POSITIONS, golden, largest_difference, relative};
 use taper_model::{
-    AttentionConfig, AttentionKind, Batch, DecodeState, Inference, LanguageModel, Model,
-    ModelConfig, ModelError, Objective, Pass, Positions, Sequences, TextInference, TextState,
-    Transformer, UnprojectedAttention,
+    AttentionConfig, AttentionKind, Batch, DecodeState, Inference, LanguageModel, LayerKinds,
+    Model, ModelConfig, ModelError, Objective, Pass, Positions, Sequences, TextInference,
+    TextState, Transformer, UnprojectedAttention,
 };
 use taper_ops::{
     AttentionSpec, Dropout, Gradients, LinearSpec, Products, Sparse, Tape, composed, linear,
@@ -50,6 +50,11 @@ fn kinds() -> Vec<Kinds> {
         length: 9,
         ..AttentionConfig::default()
     };
+    let of_layers = |kinds: &[AttentionKind]| AttentionConfig {
+        layers: LayerKinds::new(kinds),
+        features: 20,
+        ..linformer.clone()
+    };
     let with_last = AttentionConfig { global_last: 1, ..dilated.clone() };
     vec![
         both("window", sparse.clone(), &ALL_POSITIONS),
@@ -57,8 +62,13 @@ fn kinds() -> Vec<Kinds> {
         both("drawn", drawn, &ALL_POSITIONS),
         both("linear", linear.clone(), ADDED),
         both("performer", performer.clone(), ADDED_OR_ROTARY),
-        Kinds { encoder: linformer, ..both("linformer and performer", performer, ADDED) },
-        Kinds { encoder: linear, ..both("linear and sparse", sparse, ADDED) },
+        Kinds { encoder: linformer.clone(), ..both("linformer and performer", performer, ADDED) },
+        Kinds { encoder: linear, ..both("linear and sparse", sparse.clone(), ADDED) },
+        both("layers", of_layers(&[AttentionKind::Performer, AttentionKind::Sparse]), ADDED),
+        Kinds {
+            encoder: of_layers(&[AttentionKind::Full, AttentionKind::Linformer]),
+            ..both("other layers", of_layers(&[AttentionKind::Full, AttentionKind::Linear]), ADDED)
+        },
     ]
 }
 
@@ -344,6 +354,49 @@ fn a_window_as_long_as_the_text_is_full_attention() -> TestResult {
     Ok(())
 }
 
+/// Each layer has the kind that the list names for it: what one kind computes, the layers of it do.
+#[test]
+fn layers_are_of_the_kinds_that_are_named() -> TestResult {
+    let own = |kinds: &[AttentionKind]| AttentionConfig {
+        layers: LayerKinds::new(kinds),
+        window: 2,
+        ..AttentionConfig::default()
+    };
+    let logits = |kinds: &[AttentionKind]| {
+        let full = AttentionConfig::default();
+        let kinds = Kinds { name: "", encoder: full, decoder: own(kinds), positions: ADDED };
+        let model = transformer(&config(&kinds, Positions::Sinusoidal));
+        full_logits(&model, &SOURCES, &TARGETS).unwrap().to_vec2::<f32>().unwrap()
+    };
+    use AttentionKind::{Full, Linear, Sparse};
+    assert_eq!(logits(&[Full, Full]), logits(&[]));
+    let found = [[Full, Full], [Full, Sparse], [Sparse, Full], [Linear, Sparse], [Sparse, Sparse]]
+        .map(|kinds| logits(&kinds));
+    for (i, one) in found.iter().enumerate() {
+        assert!(found[..i].iter().all(|other| other != one), "list {i} is as another");
+    }
+    assert_eq!(own(&[Linear, Linear, Full]).groups(3), [(0, 2), (2, 1)]);
+    assert_eq!(own(&[]).groups(3), [(0, 3)]);
+    Ok(())
+}
+
+#[test]
+fn a_list_of_kinds_is_read_and_written() {
+    use AttentionKind::{Full, Linear};
+    let read = |entries: &[&str]| {
+        let entries: Vec<String> = entries.iter().map(|&entry| entry.to_owned()).collect();
+        LayerKinds::try_from(entries)
+    };
+    let kinds = read(&["2 linear", "full"]).unwrap();
+    assert_eq!(kinds, LayerKinds::new(&[Linear, Linear, Full]));
+    assert_eq!(Vec::<String>::from(kinds), ["2 linear", "full"]);
+    assert_eq!(read(&["linear", "linear", "1 full"]), read(&["2 linear", "full"]));
+    for wrong in ["mambo", "0 linear", "linear 2", "", "-1 full", "99999999999 full"] {
+        let error = read(&["full", wrong]).unwrap_err();
+        assert!(error.starts_with(&format!("{wrong:?} is no kind of attention")), "{error}");
+    }
+}
+
 /// The weights of linear attention are positive and sum to one, and in a decoder are of the past.
 #[test]
 fn linear_attention_has_weights_that_can_be_seen() -> TestResult {
@@ -406,6 +459,16 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let wide = AttentionConfig { rank: 9, length: 8, ..linformer() };
     let error = refused(wide, full(), Positions::Sinusoidal);
     assert!(error.starts_with("model.encoder_attention.rank = 9 is more than the 8"), "{error}");
+    let layers = LayerKinds::new(&[AttentionKind::Full, AttentionKind::Linear]);
+    let mixed = || AttentionConfig { layers: layers.clone(), ..full() };
+    let error = refused(full(), mixed(), Positions::Rotary);
+    assert!(error.starts_with("model.decoder_attention.layers = \"linear\" has no scores"));
+    let three = LayerKinds::new(&[AttentionKind::Full; 3]);
+    let error = refused(AttentionConfig { layers: three, ..full() }, full(), Positions::Alibi);
+    assert!(
+        error.starts_with("model.encoder_attention.layers names the kinds of 3 layers, and model.encoder_layers = 2"),
+        "{error}"
+    );
     // A sequence that is longer than it has weights for.
     let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
     let kinds = Kinds { name: "", encoder: short, decoder: full(), positions: ADDED };
@@ -428,7 +491,7 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
             decoder_attention: if causal { own.clone() } else { full.clone() },
             ..Default::default()
         };
-        UnprojectedAttention::new(&model, causal).unwrap()
+        UnprojectedAttention::new(&model, causal, 0).unwrap()
     };
     let n = 4096.0;
     assert_eq!(of(&full, false).forward_flops(4096), 4.0 * n * n * 64.0);

@@ -37,11 +37,11 @@ fn a_layer_takes_the_arithmetic_of_its_formula() {
     let shapes = published_shapes();
     let gpt1 = &shapes[0].config;
     // 24 n d² + 4 n² d, which `torch.utils.flop_counter.FlopCounterMode` counts too.
-    assert_eq!(layer_cost(gpt1).forward_flops_of(512), 8_053_063_680);
+    assert_eq!(layer_cost(gpt1, 0).forward_flops_of(512), 8_053_063_680);
     for heads in [1, 8] {
         let mut other = gpt1.clone();
         other.model.heads = heads;
-        assert_eq!(layer_cost(&other), layer_cost(gpt1));
+        assert_eq!(layer_cost(&other, 0), layer_cost(gpt1, 0));
     }
 }
 

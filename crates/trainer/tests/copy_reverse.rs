@@ -86,11 +86,7 @@ fn learns_with(task: Task, shape: ModelConfig, max_updates: u64) {
         .filter(|(words, output)| task.answer(words) == **output)
         .count();
     let share = exact as f64 / held_out.len() as f64;
-    assert!(
-        share >= 0.99,
-        "{described}: {:.1} % exact",
-        100.0 * share
-    );
+    assert!(share >= 0.99, "{described}: {:.1} % exact", 100.0 * share);
 }
 
 macro_rules! learns {

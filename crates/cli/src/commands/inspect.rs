@@ -35,9 +35,9 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
         None => device::open(&config.device)?,
     };
     let cost = Cost::of(&config, sizes, &device);
-    let layer = Layer::of(&config, arguments.tokens)?;
+    let layers = Layer::each(&config, arguments.tokens)?;
     if arguments.json {
-        return print_json(&config, &device, &outline, (&cost, &layer), sizes, parent.as_ref());
+        return print_json(&config, &device, &outline, (&cost, &layers), sizes, parent.as_ref());
     }
     let name_width =
         outline.parameters().iter().map(|parameter| parameter.name().len()).max().unwrap_or(0);
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
         ))?;
     }
     print_line("")?;
-    for line in summary(&config, sizes, &cost, &layer) {
+    for line in summary(&config, sizes, &cost, &layers) {
         print_line(&line)?;
     }
     if arguments.shape.is_none() {
@@ -115,6 +115,10 @@ fn of_target(
 /// What a layer of the stack that answers costs for a sequence.
 #[derive(Serialize)]
 struct Layer {
+    /// Layers like this that follow one another.
+    count: usize,
+    /// Their self-attention.
+    attention: AttentionKind,
     parameters: u64,
     tokens: usize,
     forward_flops: u64,
@@ -124,25 +128,43 @@ struct Layer {
 }
 
 impl Layer {
-    fn of(config: &RunConfig, tokens: Option<usize>) -> Result<Self> {
+    /// One for each group of layers that are alike.
+    fn each(config: &RunConfig, tokens: Option<usize>) -> Result<Vec<Self>> {
+        let (causal, shape) = (Self::is_causal(config), &config.model);
+        let layers = if causal { shape.decoder_layers } else { shape.encoder_layers };
+        let groups = shape.attention(causal).groups(layers);
+        groups.into_iter().map(|group| Self::of(config, group, tokens)).collect()
+    }
+
+    fn is_causal(config: &RunConfig) -> bool {
+        matches!(config.task, Task::Translation | Task::LanguageModel)
+    }
+
+    fn of(
+        config: &RunConfig,
+        (layer, count): (usize, usize),
+        tokens: Option<usize>,
+    ) -> Result<Self> {
         let usual = match config.task {
             Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
             Task::Classification => config.data.labelled.max_tokens,
             Task::ImageClassification => config.data.images.tokens(),
             Task::Translation => 512,
         };
-        let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config));
-        let causal = matches!(config.task, Task::Translation | Task::LanguageModel);
+        let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config, layer));
+        let causal = Self::is_causal(config);
         let (shape, of_tokens) = (&config.model, cost.forward_flops.saturating_mul(tokens as u64));
-        let attention_flops = if shape.attention(causal).kind == AttentionKind::Full {
+        let attention = shape.attention(causal).kind_of(layer);
+        let attention_flops = if attention == AttentionKind::Full {
             cost.forward_flops_of(tokens) - of_tokens
         } else {
-            UnprojectedAttention::new(shape, causal)?.forward_flops(tokens) as u64
+            UnprojectedAttention::new(shape, causal, layer)?.forward_flops(tokens) as u64
         };
         // A kind without scores is counted by the token, and is among them already.
         let of_pairs = if cost.pair_flops == 0 { 0 } else { attention_flops };
         let forward_flops = of_tokens.saturating_add(of_pairs);
-        Ok(Self { parameters: cost.parameters, tokens, forward_flops, attention_flops })
+        let parameters = cost.parameters;
+        Ok(Self { count, attention, parameters, tokens, forward_flops, attention_flops })
     }
 }
 
@@ -161,8 +183,8 @@ fn summary(
     config: &RunConfig,
     (source, target): Vocabularies,
     cost: &Cost,
-    layer: &Layer,
-) -> [String; 6] {
+    groups: &[Layer],
+) -> Vec<String> {
     let shape = &config.model;
     let translates = config.task == Task::Translation;
     let layers = match config.task {
@@ -176,7 +198,7 @@ fn summary(
     };
     let (forward, training) =
         (scaled(cost.decoder_flops_per_token), scaled(cost.training_flops_per_token_pair));
-    [
+    let mut lines = vec![
         match shape.image_encoder {
             ImageEncoder::Convolutional if config.task == Task::ImageClassification => {
                 format!("layers       {layers} convolutions; first width {}", shape.d_model)
@@ -197,13 +219,21 @@ fn summary(
             _ => format!("vocabulary   {target}"),
         },
         parameters_line(config, target, cost.parameters),
-        format!(
-            "layer        {} parameters; {} tokens take {} FLOPs forward, {} of them for attention",
+    ];
+    for layer in groups {
+        let which = match groups {
+            [_] => String::new(),
+            _ => format!("{} x {}: ", layer.count, layer.attention.name()),
+        };
+        lines.push(format!(
+            "layer        {which}{} parameters; {} tokens take {} FLOPs forward, {} of them for attention",
             grouped(layer.parameters),
             grouped(layer.tokens as u64),
             grouped(layer.forward_flops),
             grouped(layer.attention_flops)
-        ),
+        ));
+    }
+    lines.extend([
         match translates {
             true => format!(
                 "FLOPs        forward: {} a source token, {forward} a target token; training: {training} a pair of them",
@@ -218,14 +248,15 @@ fn summary(
             config.data.batching.planned_tokens(),
             if translates { " a side" } else { "" }
         ),
-    ]
+    ]);
+    lines
 }
 
 fn print_json(
     config: &RunConfig,
     device: &Device,
     outline: &ParameterStore,
-    (cost, layer): (&Cost, &Layer),
+    (cost, layers): (&Cost, &[Layer]),
     (source, target): Vocabularies,
     parent: Option<&Parent>,
 ) -> Result<()> {
@@ -244,7 +275,8 @@ fn print_json(
         "source_vocabulary": source,
         "target_vocabulary": target,
         "cost": cost,
-        "layer": layer,
+        "layer": layers.first(),
+        "layers": layers,
         "operations": describe_operations(device, &config.dtype),
         "parent": parent,
         "parameters": parameters,
@@ -266,13 +298,14 @@ mod tests {
         let around = |kind| {
             let mut config = RunConfig::default();
             config.model.decoder_attention.kind = kind;
-            let layer = Layer::of(&config, Some(4096)).expect("a layer");
+            let layer = Layer::of(&config, (0, 6), Some(4096)).expect("a layer");
             (layer.forward_flops - layer.attention_flops, layer.attention_flops)
         };
         let (full, pairs) = around(AttentionKind::Full);
         let (sparse, seen) = around(AttentionKind::Sparse);
         let (linear, sums) = around(AttentionKind::Linear);
-        assert!(full == sparse && full == linear, "{full} {sparse} {linear}");
+        let (performer, _) = around(AttentionKind::Performer);
+        assert!(full == sparse && full == linear && full == performer, "{full} {sparse} {linear}");
         assert!(sums < seen && seen < pairs, "{sums} {seen} {pairs}");
     }
 }

@@ -5,6 +5,9 @@ use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The most layers that one entry of a list names.
+const MOST_LAYERS: usize = 10_000;
+
 /// A kind of self-attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
@@ -44,6 +47,53 @@ impl AttentionKind {
     }
 }
 
+/// The kinds of the layers of a stack, first to last.
+///
+/// As text, layers of one kind that follow one another are one entry: `["2 linear", "full"]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+#[schemars(with = "Vec<String>", extend("x-values" = "a list of kinds"))]
+pub struct LayerKinds(Vec<AttentionKind>);
+
+impl LayerKinds {
+    /// These, one for each layer.
+    #[must_use]
+    pub fn new(kinds: &[AttentionKind]) -> Self {
+        Self(kinds.to_vec())
+    }
+}
+
+impl TryFrom<Vec<String>> for LayerKinds {
+    type Error = String;
+
+    fn try_from(entries: Vec<String>) -> Result<Self, String> {
+        let mut kinds = Vec::new();
+        for entry in &entries {
+            let (count, name) = entry.split_once(' ').unwrap_or(("1", entry));
+            let kind = AttentionKind::ALL.into_iter().find(|kind| kind.name() == name.trim());
+            let count = count.parse().ok().filter(|count| (1..=MOST_LAYERS).contains(count));
+            let (Some(kind), Some(count)) = (kind, count) else {
+                return Err(format!(
+                    "{entry:?} is no kind of attention, nor a number of layers and a kind, such as \"2 linear\": there are {}",
+                    AttentionKind::ALL.map(AttentionKind::name).join(", ")
+                ));
+            };
+            kinds.extend(std::iter::repeat_n(kind, count));
+        }
+        Ok(Self(kinds))
+    }
+}
+
+impl From<LayerKinds> for Vec<String> {
+    fn from(kinds: LayerKinds) -> Self {
+        let entry = |same: &[AttentionKind]| match same {
+            [kind] => kind.name().to_owned(),
+            several => format!("{} {}", several.len(), several[0].name()),
+        };
+        kinds.0.chunk_by(|a, b| a == b).map(entry).collect()
+    }
+}
+
 /// What kind of self-attention the layers of a stack have. Attention of a decoder to an encoder is
 /// always full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +101,9 @@ impl AttentionKind {
 pub struct AttentionConfig {
     /// The kind.
     pub kind: AttentionKind,
+    /// The kind of each layer, first to last, where they differ: `["2 linear", "full"]` for three.
+    /// The other keys say for all layers of a kind what it is like. Empty: all are of `kind`.
+    pub layers: LayerKinds,
     /// Tokens of a block, in which window, dilation, global and random blocks are counted: 1 for a
     /// window of tokens, 32 or more where blocks are drawn.
     #[schemars(range(min = 1))]
@@ -88,6 +141,7 @@ impl Default for AttentionConfig {
     fn default() -> Self {
         Self {
             kind: AttentionKind::default(),
+            layers: LayerKinds::default(),
             block: 1,
             window: 256,
             dilation: 1,
@@ -104,18 +158,47 @@ impl Default for AttentionConfig {
 }
 
 impl AttentionConfig {
+    /// The kind of a layer of the stack, counted from 0.
+    #[must_use]
+    pub fn kind_of(&self, layer: usize) -> AttentionKind {
+        self.layers.0.get(layer).copied().unwrap_or(self.kind)
+    }
+
     /// Whether a layer is of this kind.
     #[must_use]
     pub fn has(&self, kind: AttentionKind) -> bool {
-        self.kind == kind
+        match self.layers.0.as_slice() {
+            [] => self.kind == kind,
+            layers => layers.contains(&kind),
+        }
+    }
+
+    /// Layers of one kind that follow one another in a stack of so many: the first of them, counted
+    /// from 0, and their number.
+    #[must_use]
+    pub fn groups(&self, layers: usize) -> Vec<(usize, usize)> {
+        if self.layers.0.is_empty() {
+            return vec![(0, layers)];
+        }
+        let mut first = 0;
+        let group = |same: &[AttentionKind]| {
+            first += same.len();
+            (first - same.len(), same.len())
+        };
+        self.layers.0.chunk_by(|a, b| a == b).map(group).collect()
+    }
+
+    /// What to call the place that says which kind there is.
+    fn key(&self) -> &'static str {
+        if self.layers.0.is_empty() { "kind" } else { "layers" }
     }
 
     /// Checks that the kind can be and goes with the rest of the model; `section` is where it
     /// stands.
     pub(super) fn validate(
         &self,
-        section: &str,
-        causal: bool,
+        (section, causal): (&str, bool),
+        layers: usize,
         positions: Positions,
     ) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
@@ -131,6 +214,13 @@ impl AttentionConfig {
                 return refuse(format!("{section}.{name} = 0: it must be at least 1"));
             }
         }
+        let named = self.layers.0.len();
+        if named > 0 && named != layers {
+            let stack = if causal { "decoder" } else { "encoder" };
+            return refuse(format!(
+                "{section}.layers names the kinds of {named} layers, and model.{stack}_layers = {layers}: let it name as many, or none"
+            ));
+        }
         if self.has(AttentionKind::Sparse) && causal && self.global_last > 0 {
             return refuse(format!(
                 "{section}.global_last = {}: a decoder does not know which tokens are the last, so that it must be 0 there",
@@ -140,7 +230,8 @@ impl AttentionConfig {
         if self.has(AttentionKind::Linformer) {
             if causal {
                 return refuse(format!(
-                    "{section}.kind = \"linformer\" sums keys over the whole sequence, of which a decoder must not see what follows: use \"linear\" or \"performer\" there"
+                    "{section}.{} = \"linformer\" sums keys over the whole sequence, of which a decoder must not see what follows: use \"linear\" or \"performer\" there",
+                    self.key()
                 ));
             }
             if self.rank > self.length {
@@ -168,7 +259,8 @@ impl AttentionConfig {
             if let Some(why) = why(kind) {
                 let rotary = if kind == AttentionKind::Performer { ", or \"rotary\"" } else { "" };
                 return refuse(format!(
-                    "{section}.kind = \"{}\" {why} model.positions = \"{}\" acts: use positions that are added to embeddings (\"sinusoidal\", \"sinusoidal-halves\" or \"learned\"){rotary}",
+                    "{section}.{} = \"{}\" {why} model.positions = \"{}\" acts: use positions that are added to embeddings (\"sinusoidal\", \"sinusoidal-halves\" or \"learned\"){rotary}",
+                    self.key(),
                     kind.name(),
                     match positions {
                         Positions::T5 => "t5",
@@ -215,9 +307,13 @@ impl ModelConfig {
             (&[Linformer], of_both!["kind is not \"linformer\"": "rank", "length"]),
             (&[Sparse, Performer], of_both!["kind draws nothing": "seed"]),
         ];
-        let mut found = Vec::new();
+        let mut found: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();
+        let stacks = [&self.encoder_attention, &self.decoder_attention];
+        for (own, (why, keys)) in stacks.into_iter().zip(of_both!["layers names the kinds": "kind"])
+        {
+            found.push((!own.layers.0.is_empty(), why, keys));
+        }
         for (kinds, of_stacks) in rules {
-            let stacks = [&self.encoder_attention, &self.decoder_attention];
             for (own, (why, keys)) in stacks.into_iter().zip(of_stacks) {
                 found.push((!kinds.iter().any(|&kind| own.has(kind)), why, keys));
             }

@@ -2,7 +2,7 @@
 
 mod attention;
 
-pub use attention::{AttentionConfig, AttentionKind};
+pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
 
 use crate::ModelError;
 use schemars::JsonSchema;
@@ -287,8 +287,12 @@ impl ModelConfig {
                 self.norm_epsilon
             ));
         }
-        self.encoder_attention.validate("model.encoder_attention", false, self.positions)?;
-        self.decoder_attention.validate("model.decoder_attention", true, self.positions)?;
+        for (name, causal, layers) in [
+            ("model.encoder_attention", false, self.encoder_layers),
+            ("model.decoder_attention", true, self.decoder_layers),
+        ] {
+            self.attention(causal).validate((name, causal), layers, self.positions)?;
+        }
         Ok(())
     }
 }

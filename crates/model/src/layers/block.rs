@@ -105,17 +105,18 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// `layer` is its number in the stack, from 0.
     pub(crate) fn new(
         build: &mut Builder<'_>,
         name: &str,
         config: &ModelConfig,
-        kind: StackKind,
+        (kind, layer): (StackKind, usize),
     ) -> Result<Self> {
         let named = |part: &str| format!("{name}.{part}");
         let attention = named("self_attention");
         let self_attention = (
             Sublayer::new(build, &attention, config)?,
-            SelfAttention::new(build, &attention, config, kind.is_causal())?,
+            SelfAttention::new(build, &attention, config, (kind.is_causal(), layer))?,
         );
         let cross_attention = if kind.attends_to_encoder() {
             let name = named("cross_attention");
@@ -130,9 +131,9 @@ impl Block {
     }
 
     /// For one token of the layer's own sequence.
-    pub(crate) fn cost(config: &ModelConfig, kind: StackKind) -> PartCost {
+    pub(crate) fn cost(config: &ModelConfig, kind: StackKind, layer: usize) -> PartCost {
         let cost = Sublayer::cost(config)
-            + SelfAttention::cost(config, kind.is_causal())
+            + SelfAttention::cost(config, kind.is_causal(), layer)
             + Sublayer::cost(config)
             + FeedForward::cost(config);
         match kind.attends_to_encoder() {

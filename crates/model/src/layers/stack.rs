@@ -48,7 +48,7 @@ impl Stack {
     ) -> Result<Self> {
         let relative = Relative::new(build, name, config, kind.is_causal())?;
         let blocks = (0..layers)
-            .map(|i| Block::new(build, &format!("{name}.layers.{i}"), config, kind))
+            .map(|i| Block::new(build, &format!("{name}.layers.{i}"), config, (kind, i)))
             .collect::<Result<_>>()?;
         let final_norm = match config.norm {
             NormPlacement::Pre => Some(LayerNorm::new(
@@ -72,7 +72,11 @@ impl Stack {
             NormPlacement::Pre => LayerNorm::cost(config),
             NormPlacement::Post => PartCost::default(),
         };
-        let own = Relative::cost(config) + Block::cost(config, kind) * layers + final_norm;
+        // Before a recipe is checked it may name more layers than there is time to count.
+        let groups = config.attention(kind.is_causal()).groups(layers);
+        let blocks: PartCost =
+            groups.iter().map(|&(layer, count)| Block::cost(config, kind, layer) * count).sum();
+        let own = Relative::cost(config) + blocks + final_norm;
         (own, Block::encoder_cost(config, kind) * layers)
     }
 

@@ -23,8 +23,8 @@ impl TaskModel for TextClassifier {
         Self::cost_of(&config.model, vocabulary, config.data.labelled.labels.len(), device)
     }
 
-    fn layer_cost(config: &RunConfig) -> LayerCost {
-        Self::layer_cost(&config.model)
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+        Self::layer_cost(&config.model, layer)
     }
 
     fn outline(

@@ -23,8 +23,8 @@ impl TaskModel for LanguageModel {
         Self::cost_of(&config.model, vocabulary, device)
     }
 
-    fn layer_cost(config: &RunConfig) -> LayerCost {
-        Self::layer_cost(&config.model)
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+        Self::layer_cost(&config.model, layer)
     }
 
     fn outline(

@@ -24,8 +24,8 @@ impl TaskModel for MaskedLanguageModel {
         Self::cost_of(&config.model, vocabulary, config.data.masked.next_sentence, device)
     }
 
-    fn layer_cost(config: &RunConfig) -> LayerCost {
-        Self::layer_cost(&config.model)
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+        Self::layer_cost(&config.model, layer)
     }
 
     fn outline(

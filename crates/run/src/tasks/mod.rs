@@ -42,8 +42,8 @@ pub trait TaskModel: Model + Sized {
     /// What a model of `config` costs on `device`.
     fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost;
 
-    /// What a layer of the stack that answers costs.
-    fn layer_cost(config: &RunConfig) -> LayerCost;
+    /// What a layer of the stack that answers costs, counted from 0.
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost;
 
     /// The names and shapes of the parameters of such a model, for which no memory is taken.
     ///
@@ -184,8 +184,8 @@ pub fn outline(config: &RunConfig, vocabularies: Vocabularies) -> Result<Paramet
 
 /// What a layer of a recipe's model costs: of the stack that answers.
 #[must_use]
-pub fn layer_cost(config: &RunConfig) -> LayerCost {
-    with_model!(config.task, M => <M as TaskModel>::layer_cost(config))
+pub fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+    with_model!(config.task, M => <M as TaskModel>::layer_cost(config, layer))
 }
 
 /// Refuses a run of another task than `wanted`.

@@ -27,8 +27,8 @@ impl TaskModel for Transformer {
         Self::cost_of(&config.model, source, target, device)
     }
 
-    fn layer_cost(config: &RunConfig) -> LayerCost {
-        Self::layer_cost(&config.model)
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+        Self::layer_cost(&config.model, layer)
     }
 
     fn outline(

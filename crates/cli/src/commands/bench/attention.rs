@@ -139,7 +139,7 @@ fn measure(
     let other = AttentionConfig::default();
     let own = AttentionConfig { kind, window, length: length.max(other.rank), ..other };
     *if causal { &mut config.decoder_attention } else { &mut config.encoder_attention } = own;
-    let attention = UnprojectedAttention::new(&config, causal)?;
+    let attention = UnprojectedAttention::new(&config, causal, 0)?;
     let sequences = (TOKENS / length).max(1);
     let lengths: Arc<[usize]> = vec![length; sequences].into();
     let (rows, width) = (sequences * length, heads * head_width);

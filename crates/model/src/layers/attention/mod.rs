@@ -38,9 +38,17 @@ pub(crate) struct Site<'a> {
     pub(crate) config: &'a ModelConfig,
     /// The layer's full name, such as `decoder.layers.0.self_attention`.
     pub(crate) name: &'a str,
+    /// Its number in the stack, from 0.
+    pub(crate) layer: usize,
     /// Whether a token sees none after itself.
     pub(crate) causal: bool,
     pub(crate) products: Products,
+}
+
+impl Site<'_> {
+    fn kind(&self) -> AttentionKind {
+        self.config.attention(self.causal).kind_of(self.layer)
+    }
 }
 
 /// A kind of self-attention: what happens between the projections.
@@ -105,7 +113,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
 
 /// The kind that the recipe names for this layer.
 fn choose(build: &mut Builder<'_>, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
-    Ok(match site.config.attention(site.causal).kind {
+    Ok(match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Arc::new(Softmax::new(site)),
         AttentionKind::Linear => Arc::new(linear(site)),
         AttentionKind::Performer => Arc::new(performer(site)),
@@ -124,7 +132,7 @@ fn performer(site: &Site<'_>) -> LinearAttention {
 /// What a token costs between the projections.
 fn cost_of_kind(site: &Site<'_>) -> PartCost {
     let width = site.config.d_model;
-    match site.config.attention(site.causal).kind {
+    match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(site.config),
         AttentionKind::Linear => linear(site).cost(width),
         AttentionKind::Performer => performer(site).cost(width),
@@ -140,18 +148,22 @@ pub struct UnprojectedAttention {
 }
 
 impl UnprojectedAttention {
-    /// That of the decoder's first layer where it is `causal`, and else of the encoder's; products
-    /// are in f32.
+    /// That of a layer of the decoder where it is `causal`, and else of the encoder, counted from
+    /// 0; products are in f32.
     ///
     /// # Errors
     /// When the configuration is impossible.
-    pub fn new(config: &ModelConfig, causal: bool) -> std::result::Result<Self, ModelError> {
+    pub fn new(
+        config: &ModelConfig,
+        causal: bool,
+        layer: usize,
+    ) -> std::result::Result<Self, ModelError> {
         config.validate_blocks()?;
         let stack = if causal { "decoder" } else { "encoder" };
-        let name = &format!("{stack}.layers.0.self_attention");
+        let name = &format!("{stack}.layers.{layer}.self_attention");
         let (mut store, products) = (ParameterStore::new(&Device::Cpu), Products::F32);
         let build = &mut Builder { store: &mut store, seed: Some(1), biases: false, products };
-        let kind = choose(build, &Site { config, name, causal, products })?;
+        let kind = choose(build, &Site { config, name, layer, causal, products })?;
         Ok(Self { kind, width: config.d_model })
     }
 
@@ -194,10 +206,10 @@ impl SelfAttention {
         build: &mut Builder<'_>,
         name: &str,
         config: &ModelConfig,
-        causal: bool,
+        (causal, layer): (bool, usize),
     ) -> Result<Self> {
         let width = config.d_model;
-        let site = Site { config, name, causal, products: build.products };
+        let site = Site { config, name, layer, causal, products: build.products };
         Ok(Self {
             qkv: Linear::new(build, &format!("{name}.qkv"), width, 3 * width, 3)?,
             out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
@@ -208,9 +220,9 @@ impl SelfAttention {
     }
 
     /// The three projections, what attention gives, and the projection of that.
-    pub(crate) fn cost(config: &ModelConfig, causal: bool) -> PartCost {
+    pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
         let width = config.d_model;
-        let site = Site { config, name: "", causal, products: Products::F32 };
+        let site = Site { config, name: "", layer, causal, products: Products::F32 };
         PartCost::linear(width, width, config.biases) * 3
             + cost_of_kind(&site)
             + PartCost::linear(width, width, config.biases)

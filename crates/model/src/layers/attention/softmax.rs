@@ -39,7 +39,7 @@ impl Softmax {
         Self {
             heads: site.config.heads,
             causal: site.causal,
-            sparse: (own.kind == AttentionKind::Sparse).then_some(rule),
+            sparse: (site.kind() == AttentionKind::Sparse).then_some(rule),
             dropout: site.config.attention_dropout,
             products: site.products,
             site: key,
