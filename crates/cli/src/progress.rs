@@ -146,17 +146,31 @@ impl<'a> Reporter<'a> {
 
     fn report(&mut self, event: &Event) {
         match event {
-            Event::Log { step, epoch, loss, nll, divergence, accuracy, learning_rate, timing, .. } => {
+            Event::Log {
+                step,
+                epoch,
+                loss,
+                nll,
+                divergence,
+                experts,
+                accuracy,
+                learning_rate,
+                timing,
+                ..
+            } => {
                 let rate = timing.tokens_per_second.unwrap_or(0.0);
                 let divergence = divergence.map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
+                let experts = experts.map_or_else(String::new, |load| {
+                    format!("  dropped {:.1}%  busiest {:.2}x", 100.0 * load.dropped, load.busiest)
+                });
                 let name = loss_name(*loss, *nll);
                 if self.style == Style::Bar {
-                    self.latest = format!("{name} {loss:.3}{divergence}  lr {learning_rate:.2e}  {rate:.0} tok/s");
+                    self.latest = format!("{name} {loss:.3}{divergence}{experts}  lr {learning_rate:.2e}  {rate:.0} tok/s");
                     self.update(*step, timing.elapsed_seconds);
                 } else {
                     let eta = self.remaining(*step, timing.elapsed_seconds);
                     report_line(&format!(
-                        "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}  ppl {:.2}  accuracy {:.1}%  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
+                        "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}  ppl {:.2}  accuracy {:.1}%{experts}  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
                         nll.exp(),
                         100.0 * accuracy
                     ));

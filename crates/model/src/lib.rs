@@ -47,8 +47,8 @@ mod vision;
 pub use batch::Batch;
 pub use classifier::TextClassifier;
 pub use config::{
-    ActivationKind, AttentionConfig, AttentionKind, ImageEncoder, LayerKinds, ModelConfig,
-    NormPlacement, Pooling, Positions, Tied,
+    ActivationKind, AttentionConfig, AttentionKind, ExpertsConfig, ImageEncoder, LayerKinds,
+    ModelConfig, NormPlacement, Pooling, Positions, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use inference::{DecodeState, Inference};
@@ -57,7 +57,7 @@ pub use layers::attention::UnprojectedAttention;
 pub use layers::positions;
 pub use masked::MaskedLanguageModel;
 pub use model::{LossOutput, Model, Objective};
-pub use pass::{AttentionRecord, Pass};
+pub use pass::{AttentionRecord, Pass, Routing};
 pub use sequences::Sequences;
 pub use text_inference::{TextInference, TextState};
 pub use translation::{Encoded, Transformer};

@@ -1,9 +1,9 @@
 //! What the trainer knows of a model: its parameters, its loss on a batch, and what it costs.
 
 use candle_core::{DType, Device, Tensor};
-use taper_ops::ParameterStore;
+use taper_ops::{ParameterStore, composed};
 
-use crate::{Batch, Cost, ModelError, Pass};
+use crate::{Batch, Cost, ModelError, Pass, Routing};
 
 /// The factor of the loss of f16 models whose gradients are computed. The gradients of single
 /// tokens, which are small by the number of tokens, would otherwise underflow to zero (Micikevicius
@@ -56,13 +56,40 @@ pub struct LossOutput {
     /// pass.
     pub divergence_sum: f64,
     /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the
-    /// divergence.
+    /// divergence; with experts, what their loads add to the loss.
     pub objective_sum: f64,
+    /// How tokens were sent to experts, of a training pass.
+    pub routing: Routing,
     /// Answers whose true class scored highest; with two passes, half of both counts together,
     /// rounded down.
     pub correct: usize,
     /// Answers.
     pub tokens: usize,
+}
+
+impl LossOutput {
+    /// With what layers of the pass add to the loss of each answer, `loss` being `scale` times a sum
+    /// over answers.
+    ///
+    /// A mean over the tokens of an update is then the mean over its micro-batches, each counting as
+    /// much as it has answers.
+    fn with_auxiliary(self, scale: f64, pass: &Pass) -> Result<Self, ModelError> {
+        let (losses, routing) = pass.take_auxiliary();
+        if losses.is_empty() {
+            return Ok(self);
+        }
+        let (tokens, mut sum) = (self.tokens as f64, 0.0);
+        for loss in &losses {
+            sum += loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+        }
+        let inputs: Vec<&Tensor> = [&self.loss].into_iter().chain(&losses).collect();
+        let loss = composed::on_tape(pass.tape(), "auxiliary losses", &inputs, |inputs| {
+            inputs[1..].iter().try_fold(inputs[0].clone(), |total, one| {
+                total + (one.to_dtype(inputs[0].dtype())? * (scale * tokens))?
+            })
+        })?;
+        Ok(Self { loss, objective_sum: self.objective_sum + tokens * sum, routing, ..self })
+    }
 }
 
 /// A model that can be trained.
@@ -120,13 +147,16 @@ pub trait Model: Send + Sync {
         let scale = scale * loss_scale;
         if objective.passes() == 1 {
             let output = self.loss_of_pass(batch, objective, scale, pass)?;
+            let output = output.with_auxiliary(scale, pass)?;
             return Ok(LossOutput { loss_scale, ..output });
         }
         // Elements are dropped by their number in the batch: in one of twice the size, the second
         // pass drops others than the first.
         let output = self.loss_of_pass(&batch.twice(), objective, scale / 2.0, pass)?;
+        let output = output.with_auxiliary(scale / 2.0, pass)?;
         Ok(LossOutput {
             loss_scale,
+            routing: output.routing,
             loss: output.loss,
             smoothed_sum: output.smoothed_sum / 2.0,
             nll_sum: output.nll_sum / 2.0,

@@ -2,7 +2,9 @@
 
 use crate::LossOutput;
 use candle_core::{DType, Result, Tensor};
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use taper_ops::rng::mix;
 use taper_ops::{Dropout, Gradients, PackedWeights, ParameterStore, Tape};
@@ -19,6 +21,37 @@ pub struct Pass {
     /// Weights that do not change, in the layout of the matrix kernels.
     packs: Option<Arc<PackedWeights>>,
     recorder: Option<Recorder>,
+    /// What layers add to the loss, scalars, and how they routed tokens.
+    auxiliary: RefCell<(Vec<Tensor>, Routing)>,
+}
+
+/// How tokens were sent to experts, summed over layers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Routing {
+    /// Tokens times the experts that each was sent to.
+    pub routed: u64,
+    /// Of them, those that were beyond the capacity of an expert and were dropped.
+    pub dropped: u64,
+    /// Those of the busiest expert of each layer, times the number of experts: `routed` where loads
+    /// are even.
+    pub busiest: u64,
+}
+
+impl Routing {
+    /// Whether nothing was routed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.routed == 0
+    }
+}
+
+impl AddAssign for Routing {
+    fn add_assign(&mut self, other: Self) {
+        self.routed += other.routed;
+        self.dropped += other.dropped;
+        self.busiest += other.busiest;
+    }
 }
 
 /// The attention weights that layers have noted.
@@ -93,6 +126,23 @@ impl Pass {
     #[must_use]
     pub fn is_training(&self) -> bool {
         self.dropout_key.is_some()
+    }
+
+    /// Adds a scalar to the loss of each answer, and what was routed to what the pass tells.
+    pub(crate) fn add_auxiliary(&self, loss: Tensor, routing: Routing) {
+        let mut auxiliary = self.auxiliary.borrow_mut();
+        auxiliary.0.push(loss);
+        auxiliary.1 += routing;
+    }
+
+    /// What layers have added to the loss so far, which is not told again.
+    pub(crate) fn take_auxiliary(&self) -> (Vec<Tensor>, Routing) {
+        self.auxiliary.take()
+    }
+
+    /// The key of random numbers of a site; none when evaluating.
+    pub(crate) fn noise(&self, site: u64) -> Option<u64> {
+        self.dropout_key.map(|key| mix(key, &[site]))
     }
 
     /// The number of the update that this pass is for; none when evaluating.

@@ -6,9 +6,9 @@ mod common;
 use candle_core::{DType, Device, Tensor, Var};
 use common::{ALL_POSITIONS, golden, largest_difference, relative};
 use taper_model::{
-    AttentionConfig, AttentionKind, Batch, DecodeState, Inference, LanguageModel, LayerKinds,
-    Model, ModelConfig, ModelError, Objective, Pass, Positions, Sequences, TextInference,
-    TextState, Transformer, UnprojectedAttention,
+    AttentionConfig, AttentionKind, Batch, DecodeState, ExpertsConfig, Inference, LanguageModel,
+    LayerKinds, Model, ModelConfig, ModelError, Objective, Pass, Positions, Sequences,
+    TextInference, TextState, Transformer, UnprojectedAttention,
 };
 use taper_ops::{
     AttentionSpec, Dropout, Gradients, LinearSpec, Products, Sparse, Tape, composed, linear,
@@ -375,8 +375,16 @@ fn layers_are_of_the_kinds_that_are_named() -> TestResult {
     for (i, one) in found.iter().enumerate() {
         assert!(found[..i].iter().all(|other| other != one), "list {i} is as another");
     }
-    assert_eq!(own(&[Linear, Linear, Full]).groups(3), [(0, 2), (2, 1)]);
-    assert_eq!(own(&[]).groups(3), [(0, 3)]);
+    let groups = |kinds: &[AttentionKind], every, layers| {
+        let experts = ExpertsConfig { count: 2, every, ..ExpertsConfig::default() };
+        let model = ModelConfig { decoder_attention: own(kinds), experts, ..Default::default() };
+        model.groups(true, layers)
+    };
+    assert_eq!(groups(&[Linear, Full, Linear], 1, 3), [(0, 2), (1, 1)]);
+    assert_eq!(groups(&[Linear, Full, Linear, Linear], 2, 4), [(0, 2), (1, 1), (3, 1)]);
+    assert_eq!(groups(&[], 1, 3), [(0, 3)]);
+    assert_eq!(groups(&[], 3, 7), [(0, 5), (2, 2)]);
+    assert_eq!(groups(&[], 3, 1_000_000_001), [(0, 666_666_668), (2, 333_333_333)]);
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use taper_model::Routing;
 
 use crate::{BoxError, Scores};
 
@@ -35,6 +36,25 @@ pub enum StopReason {
     Interrupted,
 }
 
+/// How tokens were sent to experts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ExpertLoad {
+    /// The share of what was sent that was beyond the capacity of an expert, and dropped.
+    pub dropped: f64,
+    /// Tokens of the busiest expert of a layer by the even share, a mean over layers and updates: 1
+    /// where loads are even.
+    pub busiest: f64,
+}
+
+impl ExpertLoad {
+    /// None where nothing was sent.
+    pub(crate) fn of(routing: Routing) -> Option<Self> {
+        let share = |count: u64| count as f64 / routing.routed as f64;
+        (!routing.is_empty())
+            .then(|| Self { dropped: share(routing.dropped), busiest: share(routing.busiest) })
+    }
+}
+
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -52,6 +72,9 @@ pub enum Event {
         /// Divergence between the two predictions of a target token, with R-Drop.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         divergence: Option<f64>,
+        /// How tokens were sent to experts, where there are any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        experts: Option<ExpertLoad>,
         /// Share of target tokens predicted right.
         accuracy: f64,
         /// The learning rate of the last update.

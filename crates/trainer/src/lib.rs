@@ -37,7 +37,7 @@ pub use checkpoints::{
 pub use config::{ConfigError, EarlyStoppingConfig, TrainingConfig};
 pub use early_stopping::{Best, EarlyStopping, Metric, Scores};
 pub use error::{BoxError, CheckpointError, TrainError};
-pub use event::{Event, Observer, StopReason, Timing};
+pub use event::{Event, ExpertLoad, Observer, StopReason, Timing};
 pub use exchange::{Alone, Exchange, ExchangeError, InProcess, in_process};
 pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use schedule::{ScheduleConfig, ScheduleKind};

@@ -11,7 +11,8 @@ use std::sync::atomic::AtomicBool;
 use candle_core::{D, DType, Device};
 use common::{END, Generated, START, Task, VOCABULARY, tiny};
 use taper_model::{
-    AttentionConfig, AttentionKind, ModelConfig, NormPlacement, Positions, Sequences, Transformer,
+    AttentionConfig, AttentionKind, ExpertsConfig, ModelConfig, NormPlacement, Positions,
+    Sequences, Transformer,
 };
 use taper_trainer::{
     Event, Identity, NoValidation, Position, ScheduleConfig, ScheduleKind, Trainer, TrainingConfig,
@@ -151,6 +152,14 @@ mod kinds {
     #[test]
     fn linear() {
         learns_both(AttentionConfig { kind: AttentionKind::Linear, ..AttentionConfig::default() });
+    }
+
+    /// Three experts in each layer, of which a token meets one.
+    #[test]
+    fn experts() {
+        let experts = ExpertsConfig { count: 3, capacity: 2.0, ..ExpertsConfig::default() };
+        let full = AttentionConfig::default;
+        learns_with(Task::Copy, ModelConfig { experts, ..shape(full(), full()) }, 600);
     }
 
     /// No decoder can be a Linformer.

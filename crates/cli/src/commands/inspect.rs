@@ -115,10 +115,12 @@ fn of_target(
 /// What a layer of the stack that answers costs for a sequence.
 #[derive(Serialize)]
 struct Layer {
-    /// Layers like this that follow one another.
+    /// Layers like this.
     count: usize,
     /// Their self-attention.
     attention: AttentionKind,
+    /// Their experts; 0 for a feed-forward layer.
+    experts: usize,
     parameters: u64,
     tokens: usize,
     forward_flops: u64,
@@ -132,7 +134,7 @@ impl Layer {
     fn each(config: &RunConfig, tokens: Option<usize>) -> Result<Vec<Self>> {
         let (causal, shape) = (Self::is_causal(config), &config.model);
         let layers = if causal { shape.decoder_layers } else { shape.encoder_layers };
-        let groups = shape.attention(causal).groups(layers);
+        let groups = shape.groups(causal, layers);
         groups.into_iter().map(|group| Self::of(config, group, tokens)).collect()
     }
 
@@ -164,7 +166,8 @@ impl Layer {
         let of_pairs = if cost.pair_flops == 0 { 0 } else { attention_flops };
         let forward_flops = of_tokens.saturating_add(of_pairs);
         let parameters = cost.parameters;
-        Ok(Self { count, attention, parameters, tokens, forward_flops, attention_flops })
+        let experts = if shape.experts.are_in(layer) { shape.experts.count } else { 0 };
+        Ok(Self { count, attention, experts, parameters, tokens, forward_flops, attention_flops })
     }
 }
 
@@ -221,9 +224,13 @@ fn summary(
         parameters_line(config, target, cost.parameters),
     ];
     for layer in groups {
+        let experts = match layer.experts {
+            0 => String::new(),
+            count => format!(", {count} experts"),
+        };
         let which = match groups {
-            [_] => String::new(),
-            _ => format!("{} x {}: ", layer.count, layer.attention.name()),
+            [Layer { experts: 0, .. }] => String::new(),
+            _ => format!("{} x {}{experts}: ", layer.count, layer.attention.name()),
         };
         lines.push(format!(
             "layer        {which}{} parameters; {} tokens take {} FLOPs forward, {} of them for attention",

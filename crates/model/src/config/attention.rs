@@ -61,6 +61,12 @@ impl LayerKinds {
     pub fn new(kinds: &[AttentionKind]) -> Self {
         Self(kinds.to_vec())
     }
+
+    /// Whether no layer is named.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl TryFrom<Vec<String>> for LayerKinds {
@@ -171,21 +177,6 @@ impl AttentionConfig {
             [] => self.kind == kind,
             layers => layers.contains(&kind),
         }
-    }
-
-    /// Layers of one kind that follow one another in a stack of so many: the first of them, counted
-    /// from 0, and their number.
-    #[must_use]
-    pub fn groups(&self, layers: usize) -> Vec<(usize, usize)> {
-        if self.layers.0.is_empty() {
-            return vec![(0, layers)];
-        }
-        let mut first = 0;
-        let group = |same: &[AttentionKind]| {
-            first += same.len();
-            (first - same.len(), same.len())
-        };
-        self.layers.0.chunk_by(|a, b| a == b).map(group).collect()
     }
 
     /// What to call the place that says which kind there is.

@@ -1,8 +1,10 @@
 //! The shape of a model: one type, each field documented, each default stated once.
 
 mod attention;
+mod experts;
 
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
+pub use experts::ExpertsConfig;
 
 use crate::ModelError;
 use schemars::JsonSchema;
@@ -163,6 +165,8 @@ pub struct ModelConfig {
     pub encoder_attention: AttentionConfig,
     /// Self-attention of the decoder.
     pub decoder_attention: AttentionConfig,
+    /// Experts in place of the feed-forward layers.
+    pub experts: ExpertsConfig,
 }
 
 impl Default for ModelConfig {
@@ -189,6 +193,7 @@ impl Default for ModelConfig {
             residual_dropout: 0.1,
             encoder_attention: AttentionConfig::default(),
             decoder_attention: AttentionConfig::default(),
+            experts: ExpertsConfig::default(),
         }
     }
 }
@@ -216,6 +221,33 @@ impl ModelConfig {
     #[must_use]
     pub fn attention(&self, causal: bool) -> &AttentionConfig {
         if causal { &self.decoder_attention } else { &self.encoder_attention }
+    }
+
+    /// Layers that are alike in a stack of so many, which is causal or not: the first of them,
+    /// counted from 0, and their number.
+    #[must_use]
+    pub fn groups(&self, causal: bool, layers: usize) -> Vec<(usize, usize)> {
+        let attention = self.attention(causal);
+        let mut groups: Vec<(usize, usize)> = Vec::new();
+        // Without a list, layers repeat: before a recipe is checked it may name more of them than
+        // there is time to count.
+        let period = self.experts.every.max(1);
+        let counted = if attention.layers.is_empty() { layers.min(period) } else { layers };
+        for layer in 0..counted {
+            let like = |&&mut (other, _): &&mut (usize, usize)| {
+                attention.kind_of(other) == attention.kind_of(layer)
+                    && self.experts.are_in(other) == self.experts.are_in(layer)
+            };
+            let count = match counted == layers {
+                true => 1,
+                false => (layers - layer).div_ceil(period),
+            };
+            match groups.iter_mut().find(like) {
+                Some((_, total)) => *total += count,
+                None => groups.push((layer, count)),
+            }
+        }
+        groups
     }
 
     /// Checks that the numbers fit together to an encoder-decoder model.
@@ -287,6 +319,7 @@ impl ModelConfig {
                 self.norm_epsilon
             ));
         }
+        self.experts.validate()?;
         for (name, causal, layers) in [
             ("model.encoder_attention", false, self.encoder_layers),
             ("model.decoder_attention", true, self.decoder_layers),

@@ -1,16 +1,16 @@
 //! A Transformer layer, for encoders and decoders alike.
 
 use super::attention::{CrossAttention, LayerPast, PastRows, SelfAttention, Texts};
+use super::feed_forward::Inner;
 use super::positions::PreparedPositions;
 use super::stack::StackKind;
-use super::weight::{Builder, LayerNorm, Linear, Residual};
+use super::weight::{Builder, LayerNorm, Residual};
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
 use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
-use taper_ops::Activation;
 use taper_ops::rng::name_key;
 
 /// The frame around every sublayer: layer norm before or after, dropout, and the residual
@@ -55,40 +55,6 @@ impl Sublayer {
     }
 }
 
-/// `W₂ dropout(activation(W₁ x + b₁)) + b₂` (Vaswani et al. 2017, section 3.3).
-#[derive(Debug, Clone)]
-struct FeedForward {
-    up: Linear,
-    down: Linear,
-    activation: Activation,
-    dropout: f64,
-    site: u64,
-}
-
-impl FeedForward {
-    fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
-        Ok(Self {
-            up: Linear::new(build, &format!("{name}.up"), config.d_model, config.d_ff, 1)?,
-            down: Linear::new(build, &format!("{name}.down"), config.d_ff, config.d_model, 1)?,
-            activation: config.activation.into(),
-            dropout: config.feed_forward_dropout,
-            site: name_key(name),
-        })
-    }
-
-    /// Both projections, and the inner layer before its nonlinearity.
-    fn cost(config: &ModelConfig) -> PartCost {
-        PartCost::linear(config.d_model, config.d_ff, config.biases).keeping(config.d_ff)
-            + PartCost::linear(config.d_ff, config.d_model, config.biases)
-    }
-
-    fn forward(&self, x: &Tensor, residual: Residual<'_>, pass: &Pass) -> Result<Tensor> {
-        let inner =
-            self.up.activated(x, self.activation, pass.dropout(self.dropout, self.site), pass)?;
-        self.down.onto(&inner, residual, pass)
-    }
-}
-
 /// What a decoder layer attends to: keys and values of one layer, with the lengths of both sides.
 pub(crate) struct Attended<'a> {
     pub(crate) key_value: &'a Tensor,
@@ -101,7 +67,7 @@ pub(crate) struct Attended<'a> {
 pub(crate) struct Block {
     self_attention: (Sublayer, SelfAttention),
     cross_attention: Option<(Sublayer, CrossAttention)>,
-    feed_forward: (Sublayer, FeedForward),
+    feed_forward: (Sublayer, Inner),
 }
 
 impl Block {
@@ -126,7 +92,7 @@ impl Block {
         };
         let name = named("feed_forward");
         let feed_forward =
-            (Sublayer::new(build, &name, config)?, FeedForward::new(build, &name, config)?);
+            (Sublayer::new(build, &name, config)?, Inner::new(build, &name, config, layer)?);
         Ok(Self { self_attention, cross_attention, feed_forward })
     }
 
@@ -135,7 +101,7 @@ impl Block {
         let cost = Sublayer::cost(config)
             + SelfAttention::cost(config, kind.is_causal(), layer)
             + Sublayer::cost(config)
-            + FeedForward::cost(config);
+            + Inner::cost(config, layer);
         match kind.attends_to_encoder() {
             true => cost + Sublayer::cost(config) + CrossAttention::cost(config),
             false => cost,

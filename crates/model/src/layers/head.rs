@@ -3,7 +3,7 @@
 use super::positions::to_compute;
 use super::weight::{Builder, Weight};
 use crate::cost::PartCost;
-use crate::{Batch, LossOutput, ModelConfig, Objective, Pass};
+use crate::{Batch, LossOutput, ModelConfig, Objective, Pass, Routing};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, Products, composed};
@@ -100,6 +100,7 @@ fn loss_of_rows(
         objective_sum: smoothed + spec.r_drop * divergence,
         correct,
         tokens: answers.len(),
+        routing: Routing::default(),
     })
 }
 

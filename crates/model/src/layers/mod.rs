@@ -6,6 +6,8 @@ pub(crate) mod attention;
 pub(crate) mod block;
 pub(crate) mod convolutions;
 pub(crate) mod embedding;
+pub(crate) mod experts;
+pub(crate) mod feed_forward;
 pub(crate) mod head;
 pub mod positions;
 pub(crate) mod stack;

@@ -72,8 +72,7 @@ impl Stack {
             NormPlacement::Pre => LayerNorm::cost(config),
             NormPlacement::Post => PartCost::default(),
         };
-        // Before a recipe is checked it may name more layers than there is time to count.
-        let groups = config.attention(kind.is_causal()).groups(layers);
+        let groups = config.groups(kind.is_causal(), layers);
         let blocks: PartCost =
             groups.iter().map(|&(layer, count)| Block::cost(config, kind, layer) * count).sum();
         let own = Relative::cost(config) + blocks + final_norm;

@@ -276,6 +276,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         ),
     ];
     rules.extend(model.attention_without_effect());
+    rules.push(model.experts_without_effect());
     rules
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use taper_model::Routing;
 
 use crate::{EarlyStopping, Measured, Position, StopReason, TrainingConfig};
 
@@ -77,6 +78,9 @@ pub struct Window {
     /// Sum of R-Drop's divergence over tokens; not in the file of a run without it.
     #[serde(with = "exact", default, skip_serializing_if = "is_zero")]
     pub divergence_sum: f64,
+    /// How tokens were sent to experts; not in the file of a run without any.
+    #[serde(default, skip_serializing_if = "Routing::is_empty")]
+    pub routing: Routing,
     /// Sum of gradient norms over updates.
     #[serde(with = "exact")]
     pub gradient_norm_sum: f64,
@@ -94,6 +98,7 @@ impl Window {
         self.smoothed_sum += measured.smoothed_sum;
         self.nll_sum += measured.nll_sum;
         self.divergence_sum += measured.divergence_sum;
+        self.routing += measured.routing;
         self.gradient_norm_sum += measured.gradient_norm;
         self.seconds += seconds;
     }

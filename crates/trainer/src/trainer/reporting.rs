@@ -5,7 +5,7 @@ use taper_model::Model;
 use super::{Clock, Trainer};
 use crate::checkpoints::LAST;
 use crate::exchange::{agree, everyone};
-use crate::{Event, Observer, Scores, Timing, TrainError, Validate};
+use crate::{Event, ExpertLoad, Observer, Scores, Timing, TrainError, Validate};
 
 impl<M: Model> Trainer<M> {
     /// Counts a skipped update, and gives up after too many in a row.
@@ -52,6 +52,7 @@ impl<M: Model> Trainer<M> {
             loss: window.smoothed_sum / tokens,
             nll: window.nll_sum / tokens,
             divergence: (self.config.r_drop > 0.0).then(|| window.divergence_sum / tokens),
+            experts: ExpertLoad::of(window.routing),
             accuracy: window.correct as f64 / tokens,
             learning_rate: self.learning_rate,
             gradient_norm: window.gradient_norm_sum / window.updates as f64,

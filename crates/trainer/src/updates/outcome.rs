@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use taper_model::LossOutput;
+use taper_model::{LossOutput, Routing};
 
 use crate::checkpoints::exact;
 
@@ -21,13 +21,15 @@ pub struct Measured {
     #[serde(with = "exact")]
     pub divergence_sum: f64,
     /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the
-    /// divergence.
+    /// divergence; with experts, what their loads add.
     #[serde(with = "exact")]
     pub objective_sum: f64,
     /// Target tokens whose true class scored highest.
     pub correct: u64,
     /// Target tokens.
     pub tokens: u64,
+    /// How tokens were sent to experts.
+    pub routing: Routing,
     /// Euclidean norm of the gradient, before clipping.
     #[serde(with = "exact")]
     pub gradient_norm: f64,
@@ -43,6 +45,7 @@ impl Measured {
             objective_sum: output.objective_sum,
             correct: output.correct as u64,
             tokens: output.tokens as u64,
+            routing: output.routing,
             gradient_norm: 0.0,
         }
     }
@@ -63,6 +66,7 @@ impl Measured {
             total.objective_sum += one.objective_sum;
             total.correct += one.correct;
             total.tokens += one.tokens;
+            total.routing += one.routing;
         }
         Ok(total)
     }

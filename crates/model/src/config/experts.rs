@@ -1,0 +1,118 @@
+//! Mixtures of experts in place of feed-forward layers.
+
+use super::ModelConfig;
+use crate::ModelError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A mixture of experts in place of the feed-forward layers (Fedus et al. 2022, "Switch
+/// Transformers"; Lepikhin et al. 2021, "GShard").
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExpertsConfig {
+    /// Experts of a layer, each a feed-forward layer of `model.d_ff`; 0 for feed-forward layers
+    /// without any.
+    pub count: usize,
+    /// Experts that a token is sent to: 1 as in Switch Transformers, 2 as in GShard.
+    #[schemars(range(min = 1))]
+    pub per_token: usize,
+    /// One layer of this many has experts, the last of them; 1 for all.
+    #[schemars(range(min = 1))]
+    pub every: usize,
+    /// In training an expert takes at most this times its even share of the tokens of a
+    /// micro-batch; what is beyond is dropped. At least 1.
+    #[schemars(range(min = 1.0))]
+    pub capacity: f64,
+    /// What uneven loads add to the loss: 1 adds as many nats a token and layer as there are where
+    /// loads are even, and up to `count` times as many.
+    #[schemars(range(min = 0.0))]
+    pub balance_loss: f64,
+    /// What large scores of the router add to the loss: the mean square of the logarithm of the sum
+    /// of their exponentials counts this much (Zoph et al. 2022, "ST-MoE").
+    #[schemars(range(min = 0.0))]
+    pub z_loss: f64,
+    /// In training the router sees each number times one between 1 less this and 1 and this.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    pub jitter: f64,
+}
+
+impl Default for ExpertsConfig {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            per_token: 1,
+            every: 1,
+            capacity: 1.25,
+            balance_loss: 0.01,
+            z_loss: 0.001,
+            jitter: 0.01,
+        }
+    }
+}
+
+impl ExpertsConfig {
+    /// Whether a layer of a stack has experts, counted from 0.
+    #[must_use]
+    pub fn are_in(&self, layer: usize) -> bool {
+        self.count > 0 && (layer + 1).is_multiple_of(self.every)
+    }
+
+    /// The most of so many tokens that an expert takes in training.
+    #[must_use]
+    pub fn capacity_of(&self, tokens: usize) -> usize {
+        let even = (self.per_token * tokens) as f64 / self.count.max(1) as f64;
+        (self.capacity * even).ceil() as usize
+    }
+
+    pub(super) fn validate(&self) -> Result<(), ModelError> {
+        let refuse = |message: String| Err(ModelError::Config(message));
+        for (name, value) in [("per_token", self.per_token), ("every", self.every)] {
+            if value == 0 {
+                return refuse(format!("model.experts.{name} = 0: it must be at least 1"));
+            }
+        }
+        if self.count > 0 && self.per_token > self.count {
+            return refuse(format!(
+                "model.experts.per_token = {} is more than model.experts.count = {}",
+                self.per_token, self.count
+            ));
+        }
+        if !(self.capacity >= 1.0 && self.capacity.is_finite()) {
+            return refuse(format!(
+                "model.experts.capacity = {:?}: it must be at least 1, or experts would drop tokens of even loads",
+                self.capacity
+            ));
+        }
+        for (name, value) in [("balance_loss", self.balance_loss), ("z_loss", self.z_loss)] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return refuse(format!("model.experts.{name} = {value:?}: it must be at least 0"));
+            }
+        }
+        if !(0.0..1.0).contains(&self.jitter) {
+            return refuse(format!(
+                "model.experts.jitter = {:?}: it must be at least 0 and below 1",
+                self.jitter
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl ModelConfig {
+    /// Keys of experts that change nothing where there are none: whether that is so, why, and which.
+    #[must_use]
+    pub fn experts_without_effect(&self) -> (bool, &'static str, &'static [&'static str]) {
+        (
+            self.experts.count == 0,
+            "model.experts.count is 0",
+            &[
+                "model.experts.per_token",
+                "model.experts.every",
+                "model.experts.capacity",
+                "model.experts.balance_loss",
+                "model.experts.z_loss",
+                "model.experts.jitter",
+            ],
+        )
+    }
+}

@@ -1,0 +1,278 @@
+//! A mixture of experts in place of a feed-forward layer: Switch Transformers (Fedus et al. 2022,
+//! "Switch Transformers", section 2) with one expert a token, GShard (Lepikhin et al. 2021) with
+//! several.
+//!
+//! ```text
+//! p = softmax(W_r x),   y = Σ_e g_e · FFN_e(x)   over the experts of the k largest p
+//! ```
+//!
+//! With one expert a token g is p (Switch, equation 2), with several p over the sum of theirs
+//! (GShard, algorithm 1). The tokens of each expert are gathered and multiplied together, so that
+//! the arithmetic is that of the experts that a token goes to and not of all.
+//!
+//! In training an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch,
+//! first choices before second ones and each in the order of the tokens (Switch, equation 3); what
+//! is beyond is dropped, and the layer adds nothing for it. Otherwise nothing is dropped: what a
+//! token gets does not depend on the other tokens, and a sentence not on its neighbours.
+
+#[cfg(test)]
+mod tests;
+
+use super::feed_forward::FeedForward;
+use super::head::picked;
+use super::weight::{Builder, Residual, Weight};
+use crate::config::ExpertsConfig;
+use crate::cost::PartCost;
+use crate::{ModelConfig, Pass, Routing};
+use candle_core::{D, DType, Device, Result, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::{Counter, name_key};
+use taper_ops::{Dropout, composed};
+
+/// Experts, and the router that chooses among them.
+#[derive(Debug, Clone)]
+pub(crate) struct Experts {
+    router: Weight,
+    experts: Vec<FeedForward>,
+    config: ExpertsConfig,
+    site: u64,
+}
+
+/// Where the tokens of a pass go.
+struct Plan {
+    /// The tokens of each expert.
+    tokens: Vec<Vec<u32>>,
+    /// For each choice, the row of each token among those of all experts, one after the other; the
+    /// row behind the last where it was dropped.
+    rows: Vec<Vec<u32>>,
+    /// For each choice, the expert of each token.
+    experts: Vec<Vec<u32>>,
+    /// Tokens that were dropped, each as often as it was.
+    dropped: usize,
+}
+
+impl Plan {
+    /// `probabilities` are those of each token; an expert takes at most `capacity` tokens.
+    fn new(probabilities: &[Vec<f32>], experts: usize, choices: usize, capacity: usize) -> Self {
+        let ranked = |row: &Vec<f32>| {
+            let mut order: Vec<u32> = (0..experts as u32).collect();
+            // The first of equal ones first.
+            order.sort_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));
+            order
+        };
+        let ranked: Vec<Vec<u32>> = probabilities.iter().map(ranked).collect();
+        let chosen = |choice: usize| ranked.iter().map(|order| order[choice]).collect::<Vec<u32>>();
+        let mut plan = Self {
+            tokens: vec![Vec::new(); experts],
+            rows: Vec::new(),
+            experts: (0..choices).map(chosen).collect(),
+            dropped: 0,
+        };
+        // The place of each token among those of its expert.
+        let mut places = Vec::new();
+        for of_choice in &plan.experts {
+            let mut of_tokens = Vec::with_capacity(of_choice.len());
+            for (token, &expert) in of_choice.iter().enumerate() {
+                let own = &mut plan.tokens[expert as usize];
+                of_tokens.push((own.len() < capacity).then_some(own.len()));
+                if own.len() < capacity {
+                    own.push(token as u32);
+                } else {
+                    plan.dropped += 1;
+                }
+            }
+            places.push(of_tokens);
+        }
+        let mut first = 0;
+        let firsts: Vec<usize> = plan
+            .tokens
+            .iter()
+            .map(|own| {
+                first += own.len();
+                first - own.len()
+            })
+            .collect();
+        for (of_choice, places) in plan.experts.iter().zip(places) {
+            let row = |(&expert, place): (&u32, Option<usize>)| {
+                place.map_or(first, |place| firsts[expert as usize] + place) as u32
+            };
+            plan.rows.push(of_choice.iter().zip(places).map(row).collect());
+        }
+        plan
+    }
+
+    /// The share of the tokens whose first choice each expert is.
+    fn shares(&self) -> Vec<f64> {
+        let mut shares = vec![0.0; self.tokens.len()];
+        let first = &self.experts[0];
+        for &expert in first {
+            shares[expert as usize] += 1.0 / first.len() as f64;
+        }
+        shares
+    }
+
+    fn routing(&self) -> Routing {
+        let mut loads = vec![0u64; self.tokens.len()];
+        for &expert in self.experts.iter().flatten() {
+            loads[expert as usize] += 1;
+        }
+        let busiest = loads.iter().copied().max().unwrap_or(0) * loads.len() as u64;
+        Routing { routed: loads.iter().sum(), dropped: self.dropped as u64, busiest }
+    }
+}
+
+impl Experts {
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+        let own = config.experts.clone();
+        let expert = |build: &mut Builder<'_>, index: usize| {
+            // A single one drops what a dense layer does.
+            let site = name_key(name).wrapping_add(index as u64);
+            FeedForward::new(build, &format!("{name}.experts.{index}"), site, config)
+        };
+        Ok(Self {
+            router: build.matrix(&format!("{name}.router.weight"), own.count, config.d_model, 1)?,
+            experts: (0..own.count).map(|index| expert(build, index)).collect::<Result<_>>()?,
+            config: own,
+            site: name_key(&format!("{name}.router")),
+        })
+    }
+
+    /// All experts, of which a token meets those that it is sent to, and the router. Besides, rows
+    /// are kept as they are gathered, as experts give them, and as they are brought back.
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        let ExpertsConfig { count, per_token, .. } = config.experts;
+        let one = FeedForward::cost(config);
+        let router = PartCost::linear(config.d_model, count, false);
+        let met = one * per_token;
+        PartCost { parameters: (one * count).parameters, ..met }
+            .keeping(per_token * 4 * config.d_model)
+            + router.keeping(4 * count + 2 * config.d_model)
+    }
+
+    /// Probabilities of the experts, and the logarithm of the sum of their exponentials behind them:
+    /// `x (N, D)` → `(N, E + 1)`, in f32 whatever the model is in (Switch, section 2.4).
+    ///
+    /// In training the router sees x times a number near 1 (appendix B), drawn for each element.
+    fn route(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let noise = match pass.noise(self.site) {
+            Some(key) if self.config.jitter > 0.0 => {
+                let (counter, jitter) = (Counter::new(key), self.config.jitter);
+                let of = |i| 1.0 + jitter * (2.0 * counter.f64_at(i) - 1.0);
+                let noise: Vec<f64> = (0..x.elem_count() as u64).map(of).collect();
+                Some(Tensor::from_vec(noise, x.shape(), &Device::Cpu)?)
+            }
+            _ => None,
+        };
+        let inputs = [x, self.router.get(pass)];
+        composed::on_tape(pass.tape(), "router", &inputs, |inputs| {
+            let wide = if inputs[0].dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+            let mut x = inputs[0].to_dtype(wide)?;
+            if let Some(noise) = &noise {
+                x = x.mul(&noise.to_dtype(wide)?.to_device(x.device())?)?;
+            }
+            let logits = x.matmul(&inputs[1].to_dtype(wide)?.t()?)?; // (N, E)
+            let largest = logits.max_keepdim(D::Minus1)?.detach();
+            let exponentials = logits.broadcast_sub(&largest)?.exp()?;
+            let sum = exponentials.sum_keepdim(D::Minus1)?;
+            let probabilities = exponentials.broadcast_div(&sum)?;
+            Tensor::cat(&[probabilities, (sum.log()? + largest)?], 1)
+        })
+    }
+
+    /// `α E Σ f_e P_e + β Σ_t z_t² / N`, with f_e the share of the tokens whose first choice e is,
+    /// P_e the mean of its probability (Switch, equations 4 to 6), and z the logarithm that
+    /// [`Experts::route`] gives (Zoph et al. 2022, "ST-MoE", equation 5).
+    fn auxiliary(&self, routed: &Tensor, plan: &Plan, pass: &Pass) -> Result<()> {
+        let experts = self.experts.len();
+        let shares = Tensor::from_vec(plan.shares(), (1, experts), &Device::Cpu)?;
+        let shares = shares.to_dtype(routed.dtype())?.to_device(routed.device())?;
+        let loss = composed::on_tape(pass.tape(), "balance", &[routed], |inputs| {
+            let rows = inputs[0].dim(0)? as f64;
+            let probabilities = inputs[0].narrow(1, 0, experts)?;
+            let weighed = probabilities.broadcast_mul(&shares)?;
+            let balance = weighed.sum_all()? * (self.config.balance_loss * experts as f64 / rows);
+            let squares = inputs[0].narrow(1, experts, 1)?.sqr()?.sum_all()?;
+            balance + (squares * (self.config.z_loss / rows))?
+        })?;
+        pass.add_auxiliary(loss, plan.routing());
+        Ok(())
+    }
+
+    /// `residual + dropout(y)`.
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`.
+    pub(crate) fn forward(&self, x: &Tensor, onto: Residual<'_>, pass: &Pass) -> Result<Tensor> {
+        let (count, rows) = (self.experts.len(), x.dim(0)?);
+        let routed = self.route(x, pass)?;
+        let probabilities = routed.narrow(1, 0, count)?.to_dtype(DType::F32)?.to_vec2()?;
+        let choices = self.config.per_token;
+        let capacity = match pass.is_training() {
+            true => self.config.capacity_of(rows),
+            false => rows,
+        };
+        let plan = Plan::new(&probabilities, count, choices, capacity);
+        if pass.is_training() {
+            self.auxiliary(&routed, &plan, pass)?;
+        }
+        let brought = self.brought(x, &plan, pass)?;
+        let inputs: Vec<&Tensor> = [onto.x, &routed].into_iter().chain(&brought).collect();
+        composed::on_tape(pass.tape(), "experts", &inputs, |inputs| {
+            let (residual, routed, brought) = (&inputs[0], &inputs[1], &inputs[2..]);
+            let index = |of_choice: &Vec<u32>| {
+                Tensor::from_slice(of_choice.as_slice(), (rows, 1), routed.device())
+            };
+            let gates: Vec<Tensor> = plan
+                .experts
+                .iter()
+                .map(|of_choice| routed.gather(&index(of_choice)?, 1))
+                .collect::<Result<_>>()?; // (N, 1) each
+            let weighed =
+                |gate: &Tensor, own: &Tensor| own.broadcast_mul(&gate.to_dtype(own.dtype())?);
+            let mut sum = weighed(&gates[0], &brought[0])?;
+            if let [first, others @ ..] = gates.as_slice()
+                && !others.is_empty()
+            {
+                let total = others.iter().try_fold(first.clone(), |total, gate| total + gate)?;
+                for (gate, own) in others.iter().zip(&brought[1..]) {
+                    sum = (sum + weighed(gate, own)?)?;
+                }
+                sum = sum.broadcast_div(&total.to_dtype(sum.dtype())?)?;
+            }
+            composed::drop(&sum, onto.dropout)? + residual
+        })
+    }
+
+    /// What each token's experts give for it, zero where it was dropped: `(N, D)` for each choice.
+    fn brought(&self, x: &Tensor, plan: &Plan, pass: &Pass) -> Result<Vec<Tensor>> {
+        let mut results = Vec::with_capacity(self.experts.len());
+        for (expert, tokens) in self.experts.iter().zip(&plan.tokens) {
+            // In training every parameter gets a gradient: for an expert without tokens the first
+            // one is computed in vain, and its gradient is zero.
+            let is_idle = tokens.is_empty();
+            if is_idle && !(pass.is_training() && x.dim(0)? > 0) {
+                continue;
+            }
+            let rows: Arc<[u32]> = if is_idle { [0].into() } else { tokens.as_slice().into() };
+            let own = picked(x, rows, Dropout::none(), pass)?;
+            results.push((expert.alone(&own, pass)?, is_idle));
+        }
+        let (rows, width) = x.dims2()?;
+        if rows == 0 {
+            return Ok(vec![x.clone(); plan.rows.len()]);
+        }
+        // What was computed in vain stands behind the row of zeros.
+        results.sort_by_key(|(_, is_idle)| *is_idle);
+        let busy = results.iter().filter(|(_, is_idle)| !is_idle).count();
+        let inputs: Vec<&Tensor> = results.iter().map(|(own, _)| own).collect();
+        let all = composed::on_tape(pass.tape(), "rows of experts", &inputs, |inputs| {
+            let zeros = Tensor::zeros((1, width), x.dtype(), x.device())?;
+            let (own, idle) = inputs.split_at(busy);
+            let parts: Vec<&Tensor> = own.iter().chain([&zeros]).chain(idle).collect();
+            Tensor::cat(&parts, 0)
+        })?;
+        let of_choice =
+            |of_choice: &Vec<u32>| picked(&all, of_choice.as_slice().into(), Dropout::none(), pass);
+        plan.rows.iter().map(of_choice).collect()
+    }
+}

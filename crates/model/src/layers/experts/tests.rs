@@ -1,0 +1,164 @@
+//! A layer of experts by itself: against Transformers' Switch (a golden file of
+//! `scripts/golden/experts.py`), where its tokens go, and what it costs.
+
+use super::*;
+use crate::layers::weight::Residual;
+use candle_core::Var;
+use std::collections::HashMap;
+use taper_ops::{ParameterStore, Products};
+
+fn golden() -> HashMap<String, Tensor> {
+    let path = format!("{}/tests/golden/experts.safetensors", env!("CARGO_MANIFEST_DIR"));
+    candle_core::safetensors::load(&path, &Device::Cpu)
+        .unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
+    let norm = |x: &Tensor| {
+        let sum = x.to_dtype(DType::F64).unwrap().sqr().unwrap().sum_all().unwrap();
+        sum.to_scalar::<f64>().unwrap().sqrt()
+    };
+    norm(&(ours - theirs).unwrap()) / norm(theirs)
+}
+
+fn config(d_model: usize, d_ff: usize, experts: ExpertsConfig) -> ModelConfig {
+    ModelConfig { d_model, d_ff, feed_forward_dropout: 0.0, experts, ..Default::default() }
+}
+
+fn layer(config: &ModelConfig) -> (Experts, ParameterStore) {
+    let mut store = ParameterStore::new(&Device::Cpu);
+    let products = Products::F32;
+    let build = &mut Builder { store: &mut store, seed: Some(3), biases: false, products };
+    let experts = Experts::new(build, "layer", config).unwrap();
+    (experts, store)
+}
+
+fn run(experts: &Experts, x: &Tensor, residual: &Tensor, pass: &Pass) -> Tensor {
+    let onto = Residual { x: residual, dropout: Dropout::none() };
+    experts.forward(x, onto, pass).unwrap()
+}
+
+#[test]
+fn switch_transformers_agree() {
+    let file = golden();
+    // An expert takes 5 of 18 tokens.
+    let own = ExpertsConfig {
+        count: 4,
+        capacity: 1.1,
+        balance_loss: 0.5,
+        z_loss: 0.25,
+        jitter: 0.0,
+        ..ExpertsConfig::default()
+    };
+    let (experts, store) = layer(&config(16, 24, own));
+    let named = |name: &str| {
+        let name = name.strip_prefix("layer.").unwrap().strip_suffix(".weight").unwrap();
+        match name.strip_prefix("experts.").and_then(|rest| rest.split_once('.')) {
+            Some((index, matrix)) => format!("{matrix}.{index}"),
+            None => name.to_owned(),
+        }
+    };
+    for parameter in store.parameters() {
+        let values = file[&named(parameter.name())].flatten_all().unwrap().to_vec1().unwrap();
+        parameter.set(values).unwrap();
+    }
+    let x = Var::from_tensor(&file["input"]).unwrap();
+    let pass = Pass::train(1, 1, 0);
+    let out = run(&experts, &x, &x.zeros_like().unwrap(), &pass);
+    let error = relative(&out, &file["output"]);
+    assert!(error < 1e-5, "{error}");
+    let (losses, routing) = pass.take_auxiliary();
+    let theirs = |name: &str| f64::from(file[name].to_scalar::<f32>().unwrap());
+    let expected = 0.5 * theirs("balance") + 0.25 * theirs("z");
+    let loss = f64::from(losses[0].to_scalar::<f32>().unwrap());
+    assert!((loss / expected - 1.0).abs() < 1e-5, "{loss}, theirs {expected}");
+    let zeros = file["output"].sum(1).unwrap().eq(0.0).unwrap().sum_all().unwrap();
+    assert_eq!(
+        routing.dropped,
+        u64::from(zeros.to_dtype(DType::U32).unwrap().to_scalar::<u32>().unwrap())
+    );
+    assert_eq!(routing.routed, 18);
+
+    let inputs = [&out, &file["output_gradient"], &losses[0]];
+    let objective = composed::on_tape(pass.tape(), "objective", &inputs, |inputs| {
+        inputs[0].mul(&inputs[1])?.sum_all()? + &inputs[2]
+    })
+    .unwrap();
+    let one = objective.ones_like().unwrap();
+    let gradients = pass.into_tape().unwrap().differentiate(&objective, &one).unwrap();
+    let check = |variable: &Tensor, name: &str| {
+        let gradient = gradients.get(variable).unwrap().unwrap();
+        let error = relative(&gradient, &file[&format!("grad.{name}")]);
+        assert!(error < 1e-5, "gradient of {name}: {error}");
+    };
+    check(&x, "input");
+    for parameter in store.parameters() {
+        check(parameter.var(), &named(parameter.name()));
+    }
+}
+
+#[test]
+fn first_choices_have_the_first_places() {
+    let rows = [[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.4, 0.4, 0.2]];
+    let rows: Vec<Vec<f32>> = rows.iter().map(|row| row.to_vec()).collect();
+    // Of equal ones the first; the second choices of tokens 0, 1 and 3 find expert 1 full.
+    let plan = Plan::new(&rows, 3, 2, 2);
+    assert_eq!(plan.experts, [[0, 0, 1, 0], [1, 1, 0, 1]]);
+    assert_eq!(plan.tokens, [vec![0, 1], vec![2, 0], vec![]]);
+    // Expert 0 has rows 0 and 1, expert 1 rows 2 and 3, and row 4 is zero.
+    assert_eq!(plan.rows, [[0, 1, 2, 4], [3, 4, 4, 4]]);
+    assert_eq!(plan.dropped, 4);
+    assert_eq!(plan.shares(), [0.75, 0.25, 0.0]);
+    assert_eq!(plan.routing(), Routing { routed: 8, dropped: 4, busiest: 12 });
+}
+
+/// Two experts a token: gates are shares of the two, and nothing is dropped when evaluating.
+#[test]
+fn two_experts_weigh_as_their_shares() {
+    let own = ExpertsConfig { count: 3, per_token: 2, capacity: 1.0, ..ExpertsConfig::default() };
+    let (experts, _) = layer(&config(8, 12, own));
+    let counter = Counter::new(7);
+    let values: Vec<f32> = (0..80).map(|i| counter.normal_at(i) as f32).collect();
+    let x = Tensor::from_vec(values, (10, 8), &Device::Cpu).unwrap();
+    let pass = Pass::evaluate();
+    let out = run(&experts, &x, &x, &pass);
+    assert!(pass.take_auxiliary().0.is_empty());
+    let routed = experts.route(&x, &pass).unwrap().to_vec2::<f32>().unwrap();
+    let each: Vec<Tensor> = experts.experts.iter().map(|it| it.alone(&x, &pass).unwrap()).collect();
+    for (token, row) in routed.iter().enumerate() {
+        let mut order = [0, 1, 2];
+        order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
+        let total = row[order[0]] + row[order[1]];
+        let mut expected = x.get(token).unwrap();
+        for expert in &order[..2] {
+            let gate = f64::from(row[*expert] / total);
+            let own = (each[*expert].get(token).unwrap() * gate).unwrap();
+            expected = (expected + own).unwrap();
+        }
+        let error = relative(&out.get(token).unwrap(), &expected);
+        assert!(error < 1e-6, "token {token}: {error}");
+    }
+}
+
+/// Whatever the number of experts, the products are those of one feed-forward layer a token.
+#[test]
+fn arithmetic_is_that_of_the_experts_that_are_met() {
+    let counted = |count: usize, per_token: usize| {
+        let own = ExpertsConfig { count, per_token, ..ExpertsConfig::default() };
+        let shape = config(64, 256, own);
+        let (experts, _) = layer(&shape);
+        let counter = Counter::new(8);
+        let values: Vec<f32> = (0..1024 * 64).map(|i| counter.normal_at(i) as f32).collect();
+        let x = Tensor::from_vec(values, (1024, 64), &Device::Cpu).unwrap();
+        taper_ops::profile::start();
+        run(&experts, &x, &x, &Pass::evaluate());
+        (taper_ops::profile::stop().flops as f64, 1024.0 * Experts::cost(&shape).flops)
+    };
+    for (count, per_token) in [(1, 1), (8, 1), (8, 2)] {
+        let (counted, formula) = counted(count, per_token);
+        // The router's products are Candle's, and not counted.
+        let dense = (per_token * 1024 * 4 * 64 * 256) as f64;
+        assert!((1.0..1.02).contains(&(counted / dense)), "{count}, {per_token}: {counted}");
+        assert!((1.0..1.05).contains(&(formula / dense)), "{count}, {per_token}: {formula}");
+    }
+}

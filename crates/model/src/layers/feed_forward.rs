@@ -1,0 +1,99 @@
+//! The feed-forward layer: dense, or a mixture of experts.
+
+use super::experts::Experts;
+use super::weight::{Builder, Linear, Residual};
+use crate::cost::PartCost;
+use crate::{ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use taper_ops::Activation;
+use taper_ops::rng::name_key;
+
+/// `W₂ dropout(activation(W₁ x + b₁)) + b₂` (Vaswani et al. 2017, section 3.3).
+#[derive(Debug, Clone)]
+pub(crate) struct FeedForward {
+    up: Linear,
+    down: Linear,
+    activation: Activation,
+    dropout: f64,
+    site: u64,
+}
+
+impl FeedForward {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        site: u64,
+        config: &ModelConfig,
+    ) -> Result<Self> {
+        Ok(Self {
+            up: Linear::new(build, &format!("{name}.up"), config.d_model, config.d_ff, 1)?,
+            down: Linear::new(build, &format!("{name}.down"), config.d_ff, config.d_model, 1)?,
+            activation: config.activation.into(),
+            dropout: config.feed_forward_dropout,
+            site,
+        })
+    }
+
+    /// Both projections, and the inner layer before its nonlinearity.
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        PartCost::linear(config.d_model, config.d_ff, config.biases).keeping(config.d_ff)
+            + PartCost::linear(config.d_ff, config.d_model, config.biases)
+    }
+
+    fn inner(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.up.activated(x, self.activation, pass.dropout(self.dropout, self.site), pass)
+    }
+
+    /// Added to the residual: `(N, D)` → `(N, D)`.
+    fn forward(&self, x: &Tensor, residual: Residual<'_>, pass: &Pass) -> Result<Tensor> {
+        self.down.onto(&self.inner(x, pass)?, residual, pass)
+    }
+
+    /// By itself: `(N, D)` → `(N, D)`.
+    pub(crate) fn alone(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.down.forward(&self.inner(x, pass)?, pass)
+    }
+}
+
+/// What stands in a layer behind attention.
+#[derive(Debug, Clone)]
+pub(crate) enum Inner {
+    Dense(FeedForward),
+    Experts(Experts),
+}
+
+impl Inner {
+    /// That of a layer of a stack, counted from 0.
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        layer: usize,
+    ) -> Result<Self> {
+        Ok(if config.experts.are_in(layer) {
+            Self::Experts(Experts::new(build, name, config)?)
+        } else {
+            Self::Dense(FeedForward::new(build, name, name_key(name), config)?)
+        })
+    }
+
+    pub(crate) fn cost(config: &ModelConfig, layer: usize) -> PartCost {
+        if config.experts.are_in(layer) { Experts::cost(config) } else { FeedForward::cost(config) }
+    }
+
+    /// Added to the residual.
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        match self {
+            Self::Dense(dense) => dense.forward(x, residual, pass),
+            Self::Experts(experts) => experts.forward(x, residual, pass),
+        }
+    }
+}
