@@ -229,9 +229,8 @@ impl ModelConfig {
     pub fn groups(&self, causal: bool, layers: usize) -> Vec<(usize, usize)> {
         let attention = self.attention(causal);
         let mut groups: Vec<(usize, usize)> = Vec::new();
-        // Without a list, layers repeat: before a recipe is checked it may name more of them than
-        // there is time to count.
-        let period = self.experts.every.max(1);
+        // Without a list, layers repeat: a recipe may name more of them than there is time to count.
+        let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
         let counted = if attention.layers.is_empty() { layers.min(period) } else { layers };
         for layer in 0..counted {
             let like = |&&mut (other, _): &&mut (usize, usize)| {

@@ -40,6 +40,18 @@ impl FeedForward {
             + PartCost::linear(config.d_ff, config.d_model, config.biases)
     }
 
+    /// The same in f64, for finite differences.
+    #[cfg(test)]
+    pub(crate) fn in_f64(&self) -> Self {
+        Self { up: self.up.in_f64(), down: self.down.in_f64(), ..self.clone() }
+    }
+
+    /// Both matrices.
+    #[cfg(test)]
+    pub(crate) fn matrices(&self) -> [&super::weight::Weight; 2] {
+        [self.up.weight(), self.down.weight()]
+    }
+
     fn inner(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.up.activated(x, self.activation, pass.dropout(self.dropout, self.site), pass)
     }

@@ -18,6 +18,14 @@ impl Weight {
         if pass.is_training() { &self.tracked } else { &self.detached }
     }
 
+    /// The same values in f64, tracked, for finite differences.
+    #[cfg(test)]
+    pub(crate) fn in_f64(&self) -> Self {
+        let wide = self.tracked.to_dtype(candle_core::DType::F64).unwrap();
+        let tracked = candle_core::Var::from_tensor(&wide.detach()).unwrap().into_inner();
+        Self { detached: tracked.detach(), tracked }
+    }
+
     /// `x Wᵀ` of this matrix, with what `spec` and the rest add to it.
     pub(crate) fn apply(
         &self,
@@ -123,6 +131,19 @@ impl Linear {
             None
         };
         Ok(Self { weight, bias, products: build.products })
+    }
+
+    /// See [`Weight::in_f64`].
+    #[cfg(test)]
+    pub(crate) fn in_f64(&self) -> Self {
+        let bias = self.bias.as_ref().map(Weight::in_f64);
+        Self { weight: self.weight.in_f64(), bias, ..self.clone() }
+    }
+
+    /// The matrix.
+    #[cfg(test)]
+    pub(crate) fn weight(&self) -> &Weight {
+        &self.weight
     }
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {

@@ -112,6 +112,74 @@ fn first_choices_have_the_first_places() {
     assert_eq!(plan.routing(), Routing { routed: 8, dropped: 4, busiest: 12 });
 }
 
+/// `Σ gradient ⊙ direction` of output and losses together, against the central difference along that
+/// direction, in f64: by the input, the router and each expert, with jitter and dropped tokens.
+#[test]
+fn gradients_are_finite_differences() {
+    for per_token in [1, 2] {
+        let own = ExpertsConfig {
+            count: 3,
+            per_token,
+            capacity: 1.0,
+            balance_loss: 0.7,
+            z_loss: 0.3,
+            ..ExpertsConfig::default()
+        };
+        // Of relu the derivative jumps.
+        let activation = crate::ActivationKind::Gelu;
+        let (made, _) = layer(&ModelConfig { activation, ..config(6, 8, own) });
+        let experts = Experts {
+            router: made.router.in_f64(),
+            experts: made.experts.iter().map(FeedForward::in_f64).collect(),
+            ..made
+        };
+        let random = |shape: &[usize], key| {
+            let counter = Counter::new(key);
+            let count = shape.iter().product::<usize>() as u64;
+            let values: Vec<f64> = (0..count).map(|i| counter.normal_at(i)).collect();
+            Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+        };
+        let x = Var::from_tensor(&random(&[9, 6], 1)).unwrap();
+        let adjoint = random(&[9, 6], 2);
+        let objective = |pass: &Pass| {
+            let out = run(&experts, &x, &x, pass);
+            let (losses, routing) = pass.take_auxiliary();
+            assert!(routing.dropped > 0);
+            let inputs = [&out, &losses[0]];
+            composed::on_tape(pass.tape(), "objective", &inputs, |inputs| {
+                inputs[0].mul(&adjoint)?.sum_all()? + &inputs[1]
+            })
+            .unwrap()
+        };
+        let pass = Pass::train(1, 1, 0);
+        let root = objective(&pass);
+        let one = root.ones_like().unwrap();
+        let gradients = pass.into_tape().unwrap().differentiate(&root, &one).unwrap();
+        let train = Pass::train(1, 1, 0);
+        let matrices = experts.experts.iter().flat_map(FeedForward::matrices);
+        let weights = [&experts.router].into_iter().chain(matrices).map(|it| it.get(&train));
+        for (index, variable) in [x.as_tensor()].into_iter().chain(weights).enumerate() {
+            let direction = random(variable.dims(), 3);
+            let gradient = gradients.get(variable).unwrap().unwrap();
+            let along = gradient.mul(&direction).unwrap().sum_all().unwrap();
+            let expected = along.to_scalar::<f64>().unwrap();
+            let variable = Var::from_tensor(variable).unwrap();
+            let start = variable.copy().unwrap();
+            let at = |step: f64| {
+                variable.set(&(&start + (&direction * step).unwrap()).unwrap()).unwrap();
+                let value = objective(&Pass::train(1, 1, 0)).to_scalar::<f64>().unwrap();
+                variable.set(&start).unwrap();
+                value
+            };
+            let difference = (at(1e-6) - at(-1e-6)) / 2e-6;
+            assert!(
+                (expected - difference).abs() < 1e-6 * (1.0 + difference.abs()),
+                "{per_token} a token, input {index}: {expected}, finite difference {difference}"
+            );
+        }
+    }
+}
+
 /// Two experts a token: gates are shares of the two, and nothing is dropped when evaluating.
 #[test]
 fn two_experts_weigh_as_their_shares() {
