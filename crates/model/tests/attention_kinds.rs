@@ -6,9 +6,9 @@ mod common;
 use candle_core::{DType, Device, Tensor, Var};
 use common::{ALL_POSITIONS, golden, largest_difference, relative};
 use taper_model::{
-    AttentionConfig, AttentionKind, Batch, DecodeState, ExpertsConfig, Inference, LanguageModel,
-    LayerKinds, Model, ModelConfig, ModelError, Objective, Pass, Positions, Sequences,
-    TextInference, TextState, Transformer, UnprojectedAttention,
+    AttentionConfig, AttentionKind, Batch, DecodeState, Inference, LanguageModel, LayerKinds,
+    Model, ModelConfig, ModelError, Objective, Pass, Positions, Sequences, TextInference,
+    TextState, Transformer,
 };
 use taper_ops::{
     AttentionSpec, Dropout, Gradients, LinearSpec, Products, Sparse, Tape, composed, linear,
@@ -354,57 +354,6 @@ fn a_window_as_long_as_the_text_is_full_attention() -> TestResult {
     Ok(())
 }
 
-/// Each layer has the kind that the list names for it: what one kind computes, the layers of it do.
-#[test]
-fn layers_are_of_the_kinds_that_are_named() -> TestResult {
-    let own = |kinds: &[AttentionKind]| AttentionConfig {
-        layers: LayerKinds::new(kinds),
-        window: 2,
-        ..AttentionConfig::default()
-    };
-    let logits = |kinds: &[AttentionKind]| {
-        let full = AttentionConfig::default();
-        let kinds = Kinds { name: "", encoder: full, decoder: own(kinds), positions: ADDED };
-        let model = transformer(&config(&kinds, Positions::Sinusoidal));
-        full_logits(&model, &SOURCES, &TARGETS).unwrap().to_vec2::<f32>().unwrap()
-    };
-    use AttentionKind::{Full, Linear, Sparse};
-    assert_eq!(logits(&[Full, Full]), logits(&[]));
-    let found = [[Full, Full], [Full, Sparse], [Sparse, Full], [Linear, Sparse], [Sparse, Sparse]]
-        .map(|kinds| logits(&kinds));
-    for (i, one) in found.iter().enumerate() {
-        assert!(found[..i].iter().all(|other| other != one), "list {i} is as another");
-    }
-    let groups = |kinds: &[AttentionKind], every, layers| {
-        let experts = ExpertsConfig { count: 2, every, ..ExpertsConfig::default() };
-        let model = ModelConfig { decoder_attention: own(kinds), experts, ..Default::default() };
-        model.groups(true, layers)
-    };
-    assert_eq!(groups(&[Linear, Full, Linear], 1, 3), [(0, 2), (1, 1)]);
-    assert_eq!(groups(&[Linear, Full, Linear, Linear], 2, 4), [(0, 2), (1, 1), (3, 1)]);
-    assert_eq!(groups(&[], 1, 3), [(0, 3)]);
-    assert_eq!(groups(&[], 3, 7), [(0, 5), (2, 2)]);
-    assert_eq!(groups(&[], 3, 1_000_000_001), [(0, 666_666_668), (2, 333_333_333)]);
-    Ok(())
-}
-
-#[test]
-fn a_list_of_kinds_is_read_and_written() {
-    use AttentionKind::{Full, Linear};
-    let read = |entries: &[&str]| {
-        let entries: Vec<String> = entries.iter().map(|&entry| entry.to_owned()).collect();
-        LayerKinds::try_from(entries)
-    };
-    let kinds = read(&["2 linear", "full"]).unwrap();
-    assert_eq!(kinds, LayerKinds::new(&[Linear, Linear, Full]));
-    assert_eq!(Vec::<String>::from(kinds), ["2 linear", "full"]);
-    assert_eq!(read(&["linear", "linear", "1 full"]), read(&["2 linear", "full"]));
-    for wrong in ["mambo", "0 linear", "linear 2", "", "-1 full", "99999999999 full"] {
-        let error = read(&["full", wrong]).unwrap_err();
-        assert!(error.starts_with(&format!("{wrong:?} is no kind of attention")), "{error}");
-    }
-}
-
 /// The weights of linear attention are positive and sum to one, and in a decoder are of the past.
 #[test]
 fn linear_attention_has_weights_that_can_be_seen() -> TestResult {
@@ -429,103 +378,5 @@ fn linear_attention_has_weights_that_can_be_seen() -> TestResult {
         }
     }
     assert_eq!(seen, 4);
-    Ok(())
-}
-
-#[test]
-fn what_makes_no_sense_is_refused_with_the_reason() {
-    let refused = |encoder: AttentionConfig, decoder: AttentionConfig, positions| {
-        let kinds = Kinds { name: "", encoder, decoder, positions: ADDED };
-        let config = config(&kinds, positions);
-        let model = Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32);
-        model.map(|_| ()).unwrap_err().to_string()
-    };
-    let full = AttentionConfig::default;
-    let sparse = || AttentionConfig { kind: AttentionKind::Sparse, ..full() };
-    let linear = || AttentionConfig { kind: AttentionKind::Linear, ..full() };
-    let error = refused(AttentionConfig { window: 0, ..sparse() }, full(), Positions::Sinusoidal);
-    assert_eq!(error, "model.encoder_attention.window = 0: it must be at least 1");
-    let last = AttentionConfig { global_last: 2, ..sparse() };
-    let error = refused(full(), last, Positions::Sinusoidal);
-    assert!(error.starts_with("model.decoder_attention.global_last = 2: a decoder does not know"));
-    for (positions, name) in
-        [(Positions::Rotary, "rotary"), (Positions::Alibi, "alibi"), (Positions::T5, "t5")]
-    {
-        let error = refused(linear(), full(), positions);
-        assert!(error.starts_with("model.encoder_attention.kind = \"linear\" has no scores"));
-        assert!(error.contains(&format!("model.positions = \"{name}\"")), "{error}");
-    }
-    let performer = || AttentionConfig { kind: AttentionKind::Performer, ..full() };
-    let error = refused(full(), performer(), Positions::Alibi);
-    assert!(error.starts_with("model.decoder_attention.kind = \"performer\" has no scores of"));
-    assert!(error.ends_with("or \"rotary\""), "{error}");
-    let linformer = || AttentionConfig { kind: AttentionKind::Linformer, ..full() };
-    let error = refused(full(), linformer(), Positions::Sinusoidal);
-    assert!(error.contains("of which a decoder must not see what follows"), "{error}");
-    let error = refused(linformer(), full(), Positions::Rotary);
-    assert!(error.contains("sums keys over all positions before they meet a query"), "{error}");
-    let wide = AttentionConfig { rank: 9, length: 8, ..linformer() };
-    let error = refused(wide, full(), Positions::Sinusoidal);
-    assert!(error.starts_with("model.encoder_attention.rank = 9 is more than the 8"), "{error}");
-    let layers = LayerKinds::new(&[AttentionKind::Full, AttentionKind::Linear]);
-    let mixed = || AttentionConfig { layers: layers.clone(), ..full() };
-    let error = refused(full(), mixed(), Positions::Rotary);
-    assert!(error.starts_with("model.decoder_attention.layers = \"linear\" has no scores"));
-    let three = LayerKinds::new(&[AttentionKind::Full; 3]);
-    let error = refused(AttentionConfig { layers: three, ..full() }, full(), Positions::Alibi);
-    assert!(
-        error.starts_with("model.encoder_attention.layers names the kinds of 3 layers, and model.encoder_layers = 2"),
-        "{error}"
-    );
-    // A sequence that is longer than it has weights for.
-    let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
-    let kinds = Kinds { name: "", encoder: short, decoder: full(), positions: ADDED };
-    let model = transformer(&config(&kinds, Positions::Sinusoidal));
-    let error = full_logits(&model, &SOURCES, &TARGETS).unwrap_err().to_string();
-    assert!(error.contains("a sequence of 8 tokens is longer than the 7"), "{error}");
-}
-
-/// Arithmetic by formula against what the products count, and by hand.
-#[test]
-fn arithmetic_is_counted_before_it_is_done() -> TestResult {
-    let full = AttentionConfig::default();
-    let sparse = AttentionConfig { kind: AttentionKind::Sparse, window: 512, ..full.clone() };
-    let linear = AttentionConfig { kind: AttentionKind::Linear, ..full.clone() };
-    let of = |own: &AttentionConfig, causal| {
-        let model = ModelConfig {
-            d_model: 64,
-            heads: 2,
-            encoder_attention: if causal { full.clone() } else { own.clone() },
-            decoder_attention: if causal { own.clone() } else { full.clone() },
-            ..Default::default()
-        };
-        UnprojectedAttention::new(&model, causal, 0).unwrap()
-    };
-    let n = 4096.0;
-    assert_eq!(of(&full, false).forward_flops(4096), 4.0 * n * n * 64.0);
-    assert_eq!(of(&full, true).forward_flops(4096), 4.0 * n * (n + 1.0) / 2.0 * 64.0);
-    // The first 511 tokens see fewer.
-    let pairs = n * 512.0 - 512.0 * 511.0 / 2.0;
-    assert_eq!(of(&sparse, true).forward_flops(4096), 4.0 * pairs * 64.0);
-    assert_eq!(of(&linear, false).forward_flops(4096), 2.0 * 4.0 * n * 32.0 * 33.0);
-    let random = AttentionConfig { kind: AttentionKind::Performer, features: 50, ..full.clone() };
-    let (vectors, sums) = (2.0 * 2.0 * 50.0 * 32.0, 2.0 * 2.0 * 50.0 * 33.0);
-    assert_eq!(of(&random, false).forward_flops(4096), 2.0 * n * (vectors + sums));
-    let within = 2.0 * 64.0 * (50.0 + 33.0);
-    assert_eq!(of(&random, true).forward_flops(4096), 2.0 * n * (vectors + sums + within));
-    let low = AttentionConfig { kind: AttentionKind::Linformer, rank: 10, ..full.clone() };
-    assert_eq!(of(&low, false).forward_flops(512), 4.0 * 2.0 * 512.0 * 10.0 * 64.0);
-    // Products count the whole of a tile, of which at the edge some is hidden. Other tests multiply
-    // meanwhile, but far less.
-    let wide = AttentionConfig { window: 2048, ..sparse };
-    for (own, causal) in [(&full, false), (&full, true), (&wide, true), (&wide, false)] {
-        let attention = of(own, causal);
-        let qkv = Tensor::zeros((8192, 192), DType::F32, &Device::Cpu)?;
-        taper_ops::profile::start();
-        attention.attend(&qkv, &[8192].into(), &Pass::evaluate())?;
-        let counted = taper_ops::profile::stop().flops as f64;
-        let ratio = counted / attention.forward_flops(8192);
-        assert!((1.0..1.05).contains(&ratio), "{:?}, causal {causal}: {ratio}", own.kind);
-    }
     Ok(())
 }
