@@ -224,11 +224,11 @@ impl ImageClassifier {
         Cost::of([("image", encoder + head)])
     }
 
-    /// What one of its layers costs; of convolutions the last.
+    /// What one of its layers costs, counted from 0; of convolutions the last.
     #[must_use]
-    pub fn layer_cost(config: &ModelConfig, shape: &ImageShape) -> LayerCost {
+    pub fn layer_cost(config: &ModelConfig, shape: &ImageShape, layer: usize) -> LayerCost {
         LayerCost::of(match config.image_encoder {
-            ImageEncoder::Transformer => Block::cost(config, StackKind::Encoder),
+            ImageEncoder::Transformer => Block::cost(config, StackKind::Encoder, layer),
             ImageEncoder::Convolutional => {
                 Convolutions::layer_costs(config, shape).last().unwrap_or_default()
             }

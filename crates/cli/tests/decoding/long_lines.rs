@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::common::{Workspace, refused, stderr, stdout};
+use super::common::{Workspace, stderr, stdout};
 use super::{best, records};
 
 pub(super) fn alignments(workspace: &Workspace, input: &str) {

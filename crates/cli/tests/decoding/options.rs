@@ -1,7 +1,5 @@
 //! What options of a search change, and which ones are refused.
 
-use std::fs;
-
 use serde_json::Value;
 
 use super::common::{Workspace, refused, stderr, stdout};

@@ -154,7 +154,7 @@ unsafe fn multiply(
     let longest = |threads| even(divided(threads).count())(threads);
     let pieces @ Pieces { blocks, groups } = divided(rayon::current_num_threads());
     if groups == 1 {
-        region(&longest, || {
+        region(longest, || {
             (0..blocks)
                 .into_par_iter()
                 .with_max_len(1)
@@ -162,7 +162,7 @@ unsafe fn multiply(
         });
         return true;
     }
-    region(&longest, || {
+    region(longest, || {
         (0..pieces.count()).into_par_iter().with_max_len(1).for_each(|piece| {
             let (block, group) = (piece / groups, piece % groups);
             job.run(share(left.panels(), block, blocks), share(panels, group, groups), &shared);

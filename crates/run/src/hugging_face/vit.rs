@@ -272,7 +272,7 @@ pub(super) fn read(source: &Path, name: String, keys: Value) -> Result<Read<Imag
     config.data.test = Corpora::default();
     config.training.label_smoothing = 0.0;
     config.validate().with_context(shown)?;
-    memory::require_weights(&config, (0, 0))?;
+    memory::require_weights(&config, (0, 0), &Device::Cpu)?;
     let tokenizers = TokenizerPair::none();
     let model =
         crate::tasks::build_model::<ImageClassifier>(&config, &tokenizers, &Device::Cpu, None)?;

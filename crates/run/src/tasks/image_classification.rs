@@ -35,8 +35,8 @@ impl TaskModel for ImageClassifier {
         Self::cost_of(&config.model, &image_shape(images), images.labels.len(), device)
     }
 
-    fn layer_cost(config: &RunConfig) -> LayerCost {
-        Self::layer_cost(&config.model, &image_shape(&config.data.images))
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+        Self::layer_cost(&config.model, &image_shape(&config.data.images), layer)
     }
 
     fn outline(config: &RunConfig, _: Vocabularies) -> Result<ParameterStore, ModelError> {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use candle_core::Device;
-use taper_data::{Corpus, Prepared, Task, hold_out};
+use taper_data::{Corpus, Prepared, hold_out};
 
 use super::{TrainSettings, data_report};
 use crate::checks::computation::{AUTO_DTYPE, DtypeChoice};
