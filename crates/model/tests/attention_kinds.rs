@@ -51,7 +51,7 @@ fn kinds() -> Vec<Kinds> {
         ..AttentionConfig::default()
     };
     let of_layers = |kinds: &[AttentionKind]| AttentionConfig {
-        layers: LayerKinds::new(kinds),
+        kinds: LayerKinds::new(kinds),
         features: 20,
         ..linformer.clone()
     };

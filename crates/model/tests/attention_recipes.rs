@@ -41,7 +41,7 @@ fn logits(model: &Transformer) -> Result<Vec<Vec<f32>>, taper_model::ModelError>
 #[test]
 fn layers_are_of_the_kinds_that_are_named() -> TestResult {
     let own = |kinds: &[AttentionKind]| AttentionConfig {
-        layers: LayerKinds::new(kinds),
+        kinds: LayerKinds::new(kinds),
         window: 2,
         ..AttentionConfig::default()
     };
@@ -118,14 +118,14 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let wide = AttentionConfig { rank: 9, length: 8, ..linformer() };
     let error = refused(wide, full(), Positions::Sinusoidal);
     assert!(error.starts_with("model.encoder_attention.rank = 9 is more than the 8"), "{error}");
-    let layers = LayerKinds::new(&[AttentionKind::Full, AttentionKind::Linear]);
-    let mixed = || AttentionConfig { layers: layers.clone(), ..full() };
+    let kinds = LayerKinds::new(&[AttentionKind::Full, AttentionKind::Linear]);
+    let mixed = || AttentionConfig { kinds: kinds.clone(), ..full() };
     let error = refused(full(), mixed(), Positions::Rotary);
-    assert!(error.starts_with("model.decoder_attention.layers = \"linear\" has no scores"));
+    assert!(error.starts_with("model.decoder_attention.kinds = \"linear\" has no scores"));
     let three = LayerKinds::new(&[AttentionKind::Full; 3]);
-    let error = refused(AttentionConfig { layers: three, ..full() }, full(), Positions::Alibi);
+    let error = refused(AttentionConfig { kinds: three, ..full() }, full(), Positions::Alibi);
     assert!(
-        error.starts_with("model.encoder_attention.layers names the kinds of 3 layers, and model.encoder_layers = 2"),
+        error.starts_with("model.encoder_attention.kinds names the kinds of 3 layers, and model.encoder_layers = 2"),
         "{error}"
     );
     // A sequence that is longer than it has weights for.

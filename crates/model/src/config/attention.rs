@@ -109,7 +109,7 @@ pub struct AttentionConfig {
     pub kind: AttentionKind,
     /// The kind of each layer, first to last, where they differ: `["2 linear", "full"]` for three.
     /// The other keys say for all layers of a kind what it is like. Empty: all are of `kind`.
-    pub layers: LayerKinds,
+    pub kinds: LayerKinds,
     /// Tokens of a block, in which window, dilation, global and random blocks are counted: 1 for a
     /// window of tokens, 32 or more where blocks are drawn.
     #[schemars(range(min = 1))]
@@ -147,7 +147,7 @@ impl Default for AttentionConfig {
     fn default() -> Self {
         Self {
             kind: AttentionKind::default(),
-            layers: LayerKinds::default(),
+            kinds: LayerKinds::default(),
             block: 1,
             window: 256,
             dilation: 1,
@@ -167,13 +167,13 @@ impl AttentionConfig {
     /// The kind of a layer of the stack, counted from 0.
     #[must_use]
     pub fn kind_of(&self, layer: usize) -> AttentionKind {
-        self.layers.0.get(layer).copied().unwrap_or(self.kind)
+        self.kinds.0.get(layer).copied().unwrap_or(self.kind)
     }
 
     /// Whether a layer is of this kind.
     #[must_use]
     pub fn has(&self, kind: AttentionKind) -> bool {
-        match self.layers.0.as_slice() {
+        match self.kinds.0.as_slice() {
             [] => self.kind == kind,
             layers => layers.contains(&kind),
         }
@@ -181,7 +181,7 @@ impl AttentionConfig {
 
     /// What to call the place that says which kind there is.
     fn key(&self) -> &'static str {
-        if self.layers.0.is_empty() { "kind" } else { "layers" }
+        if self.kinds.0.is_empty() { "kind" } else { "kinds" }
     }
 
     /// Checks that the kind can be and goes with the rest of the model; `section` is where it
@@ -205,11 +205,11 @@ impl AttentionConfig {
                 return refuse(format!("{section}.{name} = 0: it must be at least 1"));
             }
         }
-        let named = self.layers.0.len();
+        let named = self.kinds.0.len();
         if named > 0 && named != layers {
             let stack = if causal { "decoder" } else { "encoder" };
             return refuse(format!(
-                "{section}.layers names the kinds of {named} layers, and model.{stack}_layers = {layers}: let it name as many, or none"
+                "{section}.kinds names the kinds of {named} layers, and model.{stack}_layers = {layers}: let it name as many, or none"
             ));
         }
         if self.has(AttentionKind::Sparse) && causal && self.global_last > 0 {
@@ -300,9 +300,10 @@ impl ModelConfig {
         ];
         let mut found: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();
         let stacks = [&self.encoder_attention, &self.decoder_attention];
-        for (own, (why, keys)) in stacks.into_iter().zip(of_both!["layers names the kinds": "kind"])
+        for (own, (why, keys)) in
+            stacks.into_iter().zip(of_both!["kinds names one for each layer": "kind"])
         {
-            found.push((!own.layers.0.is_empty(), why, keys));
+            found.push((!own.kinds.0.is_empty(), why, keys));
         }
         for (kinds, of_stacks) in rules {
             for (own, (why, keys)) in stacks.into_iter().zip(of_stacks) {

@@ -231,7 +231,7 @@ impl ModelConfig {
         let mut groups: Vec<(usize, usize)> = Vec::new();
         // Without a list, layers repeat: a recipe may name more of them than there is time to count.
         let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
-        let counted = if attention.layers.is_empty() { layers.min(period) } else { layers };
+        let counted = if attention.kinds.is_empty() { layers.min(period) } else { layers };
         for layer in 0..counted {
             let like = |&&mut (other, _): &&mut (usize, usize)| {
                 attention.kind_of(other) == attention.kind_of(layer)
