@@ -64,7 +64,7 @@ mod tests {
         let both = settings(1, true);
         let base = varied(&both, 1, 2, 3);
         assert_eq!(base, varied(&both, 1, 2, 3));
-        let others = (0..50).map(|image| varied(&both, 1, 2, image));
+        let others = (0..500).map(|image| varied(&both, 1, 2, image));
         let mut all: Vec<_> = others.collect();
         all.sort();
         all.dedup();

@@ -125,8 +125,6 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
                 "data.tokenizer.max_pairs",
                 "data.tokenizer.dropout",
                 "data.tokenizer.sampling_alpha",
-                "data.tokenizer.path",
-                "data.tokenizer.target_path",
                 "model.scale_embeddings",
             ],
         ),
