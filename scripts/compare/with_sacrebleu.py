@@ -24,7 +24,7 @@ import tempfile
 
 import sacrebleu
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "scores"))
 
 from metrics import MAKERS, perturb  # noqa: E402
 

@@ -1,6 +1,6 @@
 //! Scores against those that sacreBLEU gave the same corpora.
 //!
-//! The files are made by `scripts/golden/metrics.py` and `ter.py`, which record sacreBLEU's
+//! The files are made by `scripts/golden/scores/metrics.py` and `ter.py`, which record sacreBLEU's
 //! version. Scores must be the same doubles, lines and signatures the same text.
 
 mod common;

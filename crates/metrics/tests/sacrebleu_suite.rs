@@ -1,6 +1,6 @@
 //! Each score that sacreBLEU's own test suite computes.
 //!
-//! The file is made by `scripts/golden/sacrebleu_suite.py`, which runs that suite.
+//! The file is made by `scripts/golden/scores/sacrebleu_suite.py`, which runs that suite.
 
 mod common;
 

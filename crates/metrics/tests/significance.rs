@@ -1,6 +1,6 @@
 //! Confidence intervals and p-values against sacreBLEU's, with its seeds.
 //!
-//! The file is made by `scripts/golden/significance.py`.
+//! The file is made by `scripts/golden/scores/significance.py`.
 
 mod common;
 

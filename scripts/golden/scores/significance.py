@@ -2,7 +2,7 @@
 """Confidence intervals and paired tests of made-up systems by sacreBLEU, for the tests of
 taper-metrics to compare with. The output depends only on the versions that it records:
 
-    python scripts/golden/significance.py crates/metrics/tests/golden/significance.json.gz
+    python scripts/golden/scores/significance.py crates/metrics/tests/golden/significance.json.gz
 """
 
 import os

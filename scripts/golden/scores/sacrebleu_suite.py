@@ -5,7 +5,7 @@ taper-metrics to compare with.
 Needs `pytest` and the source distribution, whose version must be the installed one:
 
     pip download sacrebleu==2.6.0 --no-deps --no-binary :all:
-    python scripts/golden/sacrebleu_suite.py sacrebleu-2.6.0.tar.gz crates/metrics/tests/golden/sacrebleu_suite.json.gz
+    python scripts/golden/scores/sacrebleu_suite.py sacrebleu-2.6.0.tar.gz crates/metrics/tests/golden/sacrebleu_suite.json.gz
 """
 
 import functools

@@ -4,7 +4,7 @@
 Needs `sacrebleu` 2.x. Every corpus is invented here from a fixed seed, so the output
 depends only on the versions that it records:
 
-    python scripts/golden/metrics.py crates/metrics/tests/golden/metrics.json.gz
+    python scripts/golden/scores/metrics.py crates/metrics/tests/golden/metrics.json.gz
 """
 
 import gzip

@@ -4,7 +4,7 @@
 The corpora are those of metrics.py, and others at the limits of Tercom's search: its beam,
 the size, distance and number of shifts. The output depends only on the versions that it records:
 
-    python scripts/golden/ter.py crates/metrics/tests/golden/ter.json.gz
+    python scripts/golden/scores/ter.py crates/metrics/tests/golden/ter.json.gz
 """
 
 import random
