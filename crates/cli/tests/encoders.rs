@@ -93,6 +93,7 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
 
     let empty = workspace.run_with_input(&["predict", "classes"], b"red\n\n");
     common::refused(&empty, &["line 2: is empty"]);
+    workspace.fail(&["quantize", "whole"], &["does not decode"]);
     workspace.fail(&["predict", "whole"], &["task is masked-language-model", "--from RUN"]);
     workspace.fail(&["generate", "classes"], &["task is classification", "taper predict"]);
     workspace.fail(

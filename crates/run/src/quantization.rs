@@ -8,6 +8,7 @@ use taper_trainer::{MODEL_FILE, checkpoint_name, round_to_int8};
 
 use crate::folder::files::with_suffix;
 use crate::folder::{RunFolder, quoted};
+use crate::tasks::require_decoding;
 
 /// What [`quantize`] has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,9 +31,12 @@ pub struct Quantized {
 /// all.
 ///
 /// # Errors
-/// When the folder is there, cannot be written, or the weights cannot be loaded or are in int8.
+/// When the model does not decode, the folder is there or cannot be written, or the weights cannot
+/// be loaded or are in int8.
 pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Quantized> {
     let run = RunFolder::open(root)?;
+    let config = run.load_config(&[])?;
+    require_decoding(config.task).with_context(|| root.display().to_string())?;
     let target = match to {
         Some(to) => to.to_owned(),
         None => beside(root)?,
@@ -44,7 +48,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
         Some(name) => run.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?,
         None => run.checkpoint(None)?,
     };
-    let tokenizers = run.load_config(&[])?.task.load_tokenizers(root)?;
+    let tokenizers = config.task.load_tokenizers(root)?;
     let rounded = round_to_int8(&checkpoint)?;
     let partial = with_suffix(&target, ".partial");
     if partial.exists() {
@@ -57,7 +61,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
         for folder in [made.root().to_owned(), made.checkpoints()] {
             fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
-        made.save_config(&run.load_config(&[])?)?;
+        made.save_config(&config)?;
         tokenizers.save(&partial)?;
         let weights = made.checkpoints().join(checkpoint_name(rounded.step()));
         rounded.save(&weights)?;

@@ -18,6 +18,7 @@ use crate::training::in_order;
 
 impl TaskModel for LanguageModel {
     const TASK: Task = Task::LanguageModel;
+    const DECODES: bool = true;
 
     fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, vocabulary, device)

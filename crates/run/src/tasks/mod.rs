@@ -38,6 +38,8 @@ pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
 pub trait TaskModel: Model + Sized {
     /// The task.
     const TASK: Task;
+    /// Whether it writes text, token by token: what int8 weights are for.
+    const DECODES: bool = false;
 
     /// What a model of `config` costs on `device`.
     fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost;
@@ -104,7 +106,7 @@ pub trait TaskModel: Model + Sized {
     /// # Errors
     /// When the model does not decode, or a weight is not finite.
     fn round_to_int8(&mut self) -> Result<()> {
-        bail!("a model of the task {} does not decode: --weights int8 is not for it", Self::TASK)
+        require_decoding(Self::TASK)
     }
 
     /// Measures the model on a test split.
@@ -186,6 +188,17 @@ pub fn outline(config: &RunConfig, vocabularies: Vocabularies) -> Result<Paramet
 #[must_use]
 pub fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
     with_model!(config.task, M => <M as TaskModel>::layer_cost(config, layer))
+}
+
+/// Refuses int8 weights for a model that does not decode.
+///
+/// # Errors
+/// With the task.
+pub fn require_decoding(task: Task) -> Result<()> {
+    if with_model!(task, M => M::DECODES) {
+        return Ok(());
+    }
+    bail!("a model of the task {task} does not decode, which is what int8 weights are for")
 }
 
 /// Refuses a run of another task than `wanted`.

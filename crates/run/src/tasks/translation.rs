@@ -22,6 +22,7 @@ use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
 
 impl TaskModel for Transformer {
     const TASK: Task = Task::Translation;
+    const DECODES: bool = true;
 
     fn cost_of(config: &RunConfig, (source, target): Vocabularies, device: &Device) -> Cost {
         Self::cost_of(&config.model, source, target, device)
