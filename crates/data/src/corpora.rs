@@ -212,6 +212,21 @@ impl Corpora {
     pub(crate) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
         self.iter().try_for_each(|corpus| corpus.validate(key, of_training))
     }
+
+    /// Refuses corpora that say more than which file they are, as those of sentence pairs may.
+    /// `instead` is what this task has.
+    pub(crate) fn require_plain(&self, key: &'static str, instead: &str) -> Result<()> {
+        let plain = |corpus: &Corpus| Corpus {
+            stem: corpus.stem.clone(),
+            file: corpus.file.clone(),
+            name: corpus.name.clone(),
+            ..Corpus::default()
+        };
+        if self.iter().all(|corpus| *corpus == plain(corpus)) {
+            return Ok(());
+        }
+        Err(Error::Config { key, message: format!("names what is for sentence pairs; {instead}") })
+    }
 }
 
 impl Deref for Corpora {

@@ -11,8 +11,8 @@ use crate::images::augmentation::augment;
 use crate::images::{Images, Split, files, open};
 use crate::text::fingerprint::Fingerprint;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Corpora, Corpus, DataConfig, Dataset, EpochPlan, Error,
-    Format, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, EpochPlan, Error, Format,
+    ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
 };
 
 /// The keys of the draws that order images, and that divide the training split.
@@ -41,24 +41,10 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
             "draws the validation images from the training split, but data.validation names some: set one of the two to 0 or \"\"",
         );
     }
-    for (key, split) in [
-        ("data.train", &config.train),
-        ("data.validation", &config.validation),
-        ("data.test", &config.test),
-    ] {
-        let plain = |corpus: &Corpus| Corpus {
-            stem: corpus.stem.clone(),
-            file: corpus.file.clone(),
-            name: corpus.name.clone(),
-            ..Corpus::default()
-        };
-        if split.iter().any(|corpus| *corpus != plain(corpus)) {
-            return wrong(
-                key,
-                "names what is for sentence pairs; images are a name in data.dir, or { file = \"PATH\" }",
-            );
-        }
-    }
+    let instead = "images are a name in data.dir, or { file = \"PATH\" }";
+    config.train.require_plain("data.train", instead)?;
+    config.validation.require_plain("data.validation", instead)?;
+    config.test.require_plain("data.test", instead)?;
     if config.format != Format::Text {
         return wrong("data.format", "is for text; images have data.images.format");
     }

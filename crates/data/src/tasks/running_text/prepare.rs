@@ -10,8 +10,8 @@ use crate::text::cache::{CACHE_FOLDER, CacheWriter, Key};
 use crate::text::fingerprint::Fingerprint;
 use crate::text::segmentation::Layout;
 use crate::{
-    Corpora, Corpus, DataConfig, Error, Format, Prepared, Result, TextDataset, TextReport,
-    Tokenizer, TokenizerPair, split_name,
+    Corpora, DataConfig, Error, Format, Prepared, Result, TextDataset, TextReport, Tokenizer,
+    TokenizerPair, split_name,
 };
 
 /// Passages, and bytes of text, that are read before they are tokenised together, in parallel.
@@ -38,24 +38,10 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
             "is for sentence pairs; running text has data.text.hold_out",
         );
     }
-    for (key, split) in [
-        ("data.train", &config.train),
-        ("data.validation", &config.validation),
-        ("data.test", &config.test),
-    ] {
-        let plain = |corpus: &Corpus| Corpus {
-            stem: corpus.stem.clone(),
-            file: corpus.file.clone(),
-            name: corpus.name.clone(),
-            ..Corpus::default()
-        };
-        if split.iter().any(|corpus| *corpus != plain(corpus)) {
-            return wrong(
-                key,
-                "names what is for sentence pairs; running text is a name in data.dir, or { file = \"text.txt\" }",
-            );
-        }
-    }
+    let instead = "running text is a name in data.dir, or { file = \"text.txt\" }";
+    config.train.require_plain("data.train", instead)?;
+    config.validation.require_plain("data.validation", instead)?;
+    config.test.require_plain("data.test", instead)?;
     if config.format != Format::Text {
         return wrong("data.format", "must be \"text\" for a language model");
     }
