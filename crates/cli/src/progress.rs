@@ -170,7 +170,8 @@ impl<'a> Reporter<'a> {
                 } else {
                     let eta = self.remaining(*step, timing.elapsed_seconds);
                     report_line(&format!(
-                        "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}  ppl {:.2}  accuracy {:.1}%{experts}  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
+                        "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}  ppl {:.2}  \
+                         accuracy {:.1}%{experts}  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
                         nll.exp(),
                         100.0 * accuracy
                     ));

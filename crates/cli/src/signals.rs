@@ -120,7 +120,8 @@ impl Signals {
                     format!("stopped before the first update; continue with: taper resume {run}")
                 }
                 SAVED => format!(
-                    "stopped; the training is complete and saved, and its test is made by: taper resume {run}"
+                    "stopped; the training is complete and saved, and its test is made by: taper \
+                     resume {run}"
                 ),
                 _ if stop.load(Ordering::SeqCst) => {
                     format!("stopped; continue from the last checkpoint with: taper resume {run}")

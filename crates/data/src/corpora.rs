@@ -171,7 +171,8 @@ impl Corpus {
         });
         if !self.tag.is_empty() && !is_mark {
             return wrong(format!(
-                "tag = {:?}: a tag is a word in angle brackets, such as \"<news>\", and no special token",
+                "tag = {:?}: a tag is a word in angle brackets, such as \"<news>\", and no \
+                 special token",
                 self.tag
             ));
         }
@@ -330,7 +331,8 @@ impl<'de> Visitor<'de> for One {
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(
-            "a name in data.dir, { source = \"a.txt\", target = \"b.txt\" }, or { file = \"table.tsv\" }",
+            "a name in data.dir, { source = \"a.txt\", target = \"b.txt\" }, or { file = \
+             \"table.tsv\" }",
         )
     }
 

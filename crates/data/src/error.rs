@@ -38,7 +38,8 @@ pub enum Error {
     },
     /// The two sides of a corpus have different numbers of lines.
     #[error(
-        "{source_path} has {source_lines} lines but {target_path} has {target_lines}; line i of one must translate line i of the other (only \\n ends a line)",
+        "{source_path} has {source_lines} lines but {target_path} has {target_lines}; line i of \
+         one must translate line i of the other (only \\n ends a line)",
         source_path = .source_path.display(), target_path = .target_path.display()
     )]
     UnequalLines {
@@ -83,7 +84,8 @@ pub enum Error {
     },
     /// Cleaning left nothing.
     #[error(
-        "split {split:?}: all {read} pairs were dropped ({reasons}); loosen data.cleaning or check the files"
+        "split {split:?}: all {read} pairs were dropped ({reasons}); loosen data.cleaning or \
+         check the files"
     )]
     AllDropped {
         /// The split.

@@ -73,7 +73,8 @@ pub enum DecodingError {
 
     /// A target to begin with is longer than the model's outputs can be.
     #[error(
-        "the prefix of sentence {sentence} has {tokens} tokens, but the model has positions for outputs of {longest}; shorten it"
+        "the prefix of sentence {sentence} has {tokens} tokens, but the model has positions for \
+         outputs of {longest}; shorten it"
     )]
     LongPrefix {
         /// Which sentence.

@@ -73,7 +73,8 @@ pub enum MetricError {
     },
     /// Two systems to compare do not have the same segments.
     #[error(
-        "system {system} has {found} segments but the baseline has {expected}; compare translations of the same text"
+        "system {system} has {found} segments but the baseline has {expected}; compare \
+         translations of the same text"
     )]
     SegmentCount {
         /// One-based number of the system.

@@ -179,7 +179,8 @@ impl Pass {
             // Its graph would end at the first fused operation, and the gradients before that be
             // lost.
             Some(tape) if !tape.is_empty() => candle_core::bail!(
-                "the loss does not follow from the fused operations before it: use bf16 or f32 on the CPU, or composed operations"
+                "the loss does not follow from the fused operations before it: use bf16 or f32 \
+                 on the CPU, or composed operations"
             ),
             // Devices and types without fused operations: Candle has the graph.
             _ => {

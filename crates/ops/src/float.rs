@@ -158,7 +158,10 @@ macro_rules! vectorised {
         $body:block
     ) => {
         $(#[$meta])*
-        #[allow(clippy::too_many_arguments)]
+        #[allow(
+            clippy::too_many_arguments,
+            reason = "as many as the function that is written has, here and in its copies below"
+        )]
         pub(crate) fn $name<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]

@@ -190,27 +190,34 @@ impl fmt::Display for Notice {
                 write!(formatter, "dtype \"auto\" is {name} for this run, since {reason}")
             }
             Self::SavedOnlyAtTheEnd => formatter.write_str(
-                "warning: nothing is saved before the end: set training.checkpoint_every, or a smaller training.validate_every",
+                "warning: nothing is saved before the end: set training.checkpoint_every, or a \
+                 smaller training.validate_every",
             ),
             Self::NoLocks(folder) => write!(
                 formatter,
-                "warning: the file system of {} has no locks: do not train in it from two processes",
+                "warning: the file system of {} has no locks: do not train in it from two \
+                 processes",
                 folder.display()
             ),
             Self::ProcessKilled(process) => write!(
                 formatter,
-                "process {process}, which trained this run before, ended without saying so; going on from the last checkpoint"
+                "process {process}, which trained this run before, ended without saying so; \
+                 going on from the last checkpoint"
             ),
             Self::NotRemoved { folder, cause } => {
                 write!(formatter, "warning: cannot remove {}: {cause}", folder.display())
             }
             Self::DirectionsOnly { epochs, updates } => write!(
                 formatter,
-                "warning: training ends before the wanted direction is trained alone: data.bidirectional_epochs = {epochs} take {updates} updates; set it lower, or training.max_updates or max_epochs higher"
+                "warning: training ends before the wanted direction is trained alone: \
+                 data.bidirectional_epochs = {epochs} take {updates} updates; set it lower, or \
+                 training.max_updates or max_epochs higher"
             ),
             Self::LooksTokenized(split) => write!(
                 formatter,
-                "warning: translations of {split} look tokenized, so that BLEU is not comparable: train on text as it is written, or say evaluation.tokenize = \"none\""
+                "warning: translations of {split} look tokenized, so that BLEU is not \
+                 comparable: train on text as it is written, or say evaluation.tokenize = \
+                 \"none\""
             ),
             Self::Truncated { split, truncated, of } => write!(
                 formatter,
@@ -219,16 +226,20 @@ impl fmt::Display for Notice {
             ),
             Self::ScoresForgotten { changes, best, step } => write!(
                 formatter,
-                "note: scores of validations cannot be compared with earlier ones ({changes}): the best, {best} after update {step}, and the patience are forgotten"
+                "note: scores of validations cannot be compared with earlier ones ({changes}): \
+                 the best, {best} after update {step}, and the patience are forgotten"
             ),
             Self::SmallBatches { tokens, limit } => write!(
                 formatter,
-                "warning: batches of {tokens} tokens are the largest that fit into {} of memory: training will be slow, and its gradients noisy; give it more memory, or train a smaller model",
+                "warning: batches of {tokens} tokens are the largest that fit into {} of memory: \
+                 training will be slow, and its gradients noisy; give it more memory, or train a \
+                 smaller model",
                 bytes(*limit)
             ),
             Self::RecordSetAside { path, line, aside } => write!(
                 formatter,
-                "warning: {}, line {line}: not a record of a training; the file is kept as {}, and goes on with its records",
+                "warning: {}, line {line}: not a record of a training; the file is kept as {}, \
+                 and goes on with its records",
                 path.display(),
                 aside.display()
             ),
@@ -239,7 +250,9 @@ impl fmt::Display for Notice {
 /// Says that translations never ended, and what to do about it; `which` are meant.
 pub fn truncated_translations(truncated: usize, of: usize, which: &str) -> String {
     format!(
-        "{truncated} of {of} translations{which} reached the maximum length without </s>: a lower decoding.length_reward, a higher decoding.repetition_penalty or longer training may help; decoding.max_length_ratio, max_length_offset and max_length set the maximum"
+        "{truncated} of {of} translations{which} reached the maximum length without </s>: a \
+         lower decoding.length_reward, a higher decoding.repetition_penalty or longer training \
+         may help; decoding.max_length_ratio, max_length_offset and max_length set the maximum"
     )
 }
 

@@ -101,7 +101,8 @@ mod tests {
         let error = anyhow!("file a.toml is\nbroken").context("cannot train");
         assert_eq!(one_line(&error), "cannot train: file a.toml is; broken");
         let error = anyhow!(
-            "no such tensor\n   0: candle_core::error::Error::bt\n             at /src/error.rs:1\n   1: main"
+            "no such tensor\n   0: candle_core::error::Error::bt\n             at \
+             /src/error.rs:1\n   1: main"
         );
         assert_eq!(one_line(&error), "no such tensor");
         let error = anyhow!("inner").context("outer: inner");

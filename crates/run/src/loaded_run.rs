@@ -158,7 +158,8 @@ fn choose_weights(
     let is_set = settings.overrides.iter().any(|one| one.trim_start().starts_with("dtype"));
     let chosen = match (settings.weights, &state.int8_of) {
         (Some(weights), _) if is_set => bail!(
-            "--weights {} and --set dtype=… both say what matrices are multiplied in: leave one out",
+            "--weights {} and --set dtype=… both say what matrices are multiplied in: leave one \
+             out",
             weights.name()
         ),
         (Some(weights), _) => Some(weights),
@@ -194,7 +195,8 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
         .collect();
     if !overridden.is_empty() {
         bail!(
-            "--set would change what the weights were trained with: {}; leave it out, or train a run with it",
+            "--set would change what the weights were trained with: {}; leave it out, or train a \
+             run with it",
             overridden.join("; ")
         );
     }
@@ -224,7 +226,8 @@ pub fn require_unedited(
         return Ok(());
     }
     bail!(
-        "{} is not what the weights were trained with: {}; put it back, or train on with the change: taper resume {} --accept-changes",
+        "{} is not what the weights were trained with: {}; put it back, or train on with the \
+         change: taper resume {} --accept-changes",
         folder.config().display(),
         changes.join("; "),
         quoted(folder.root())

@@ -21,7 +21,8 @@ pub enum TrainError {
     Checkpoint(#[from] CheckpointError),
     /// The run was begun with another seed, so what follows would not continue it.
     #[error(
-        "{} was trained with seed {saved}, but training.seed is {configured}: set it to {saved}, or start a new run",
+        "{} was trained with seed {saved}, but training.seed is {configured}: set it to {saved}, \
+         or start a new run",
         path.display()
     )]
     Seed {
@@ -34,7 +35,8 @@ pub enum TrainError {
     },
     /// There is nothing to train on.
     #[error(
-        "epoch {epoch} has no target tokens from micro-batch {index} on: check the data report for what was dropped"
+        "epoch {epoch} has no target tokens from micro-batch {index} on: check the data report \
+         for what was dropped"
     )]
     NoData {
         /// The pass over the data, from 0.
@@ -125,7 +127,8 @@ pub enum CheckpointError {
     },
     /// A pointer does not name a checkpoint.
     #[error(
-        "{} names {content:?}, which is no checkpoint there: write the name of one into it; there is {available}",
+        "{} names {content:?}, which is no checkpoint there: write the name of one into it; \
+         there is {available}",
         path.display()
     )]
     Pointer {
@@ -230,7 +233,8 @@ pub enum CheckpointError {
     },
     /// The checkpoint was trained with another tokenizer, so its embeddings mean other words.
     #[error(
-        "{} was trained with the tokenizer {expected}, but the one given is {got}: use the tokenizer.json of its run",
+        "{} was trained with the tokenizer {expected}, but the one given is {got}: use the \
+         tokenizer.json of its run",
         path.display()
     )]
     Tokenizer {
@@ -244,7 +248,8 @@ pub enum CheckpointError {
     /// The checkpoint was saved while another optimizer was at work, whose state means nothing to
     /// this one.
     #[error(
-        "{} has no '{missing}', which {kind:?} keeps: the run was trained with another optimizer; set training.optimizer.kind back, or start a new run",
+        "{} has no '{missing}', which {kind:?} keeps: the run was trained with another \
+         optimizer; set training.optimizer.kind back, or start a new run",
         path.display()
     )]
     OtherOptimizer {

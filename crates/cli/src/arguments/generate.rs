@@ -59,7 +59,8 @@ impl Generate {
         settings.decoding.n_best = self.samples.unwrap_or(1);
         if settings.decoding.n_best > 1 && !settings.decoding.sampling.is_active() {
             bail!(
-                "--samples {} would give one text again and again where nothing is drawn: leave it out, or give a --temperature above 0",
+                "--samples {} would give one text again and again where nothing is drawn: leave \
+                 it out, or give a --temperature above 0",
                 settings.decoding.n_best
             );
         }

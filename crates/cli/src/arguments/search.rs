@@ -24,7 +24,9 @@ impl Search {
         if let Some(beam) = self.beam {
             if config.sampling.is_active() {
                 bail!(
-                    "--beam has no effect where translations are drawn: leave it out, or the options of drawing; where the recipe draws, search with --set decoding.sampling.temperature=0"
+                    "--beam has no effect where translations are drawn: leave it out, or the \
+                     options of drawing; where the recipe draws, search with --set \
+                     decoding.sampling.temperature=0"
                 );
             }
             config.beam_size = beam;
@@ -104,7 +106,8 @@ impl Control {
             of_drawing.into_iter().find(|(_, given)| *given && !sampling.is_active())
         {
             bail!(
-                "{name} has no effect where nothing is drawn: leave it out, or give a --temperature above 0, such as 1"
+                "{name} has no effect where nothing is drawn: leave it out, or give a \
+                 --temperature above 0, such as 1"
             );
         }
         set(&mut config.repetition_penalty, self.repetition_penalty);

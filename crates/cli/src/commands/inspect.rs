@@ -216,7 +216,8 @@ fn summary(
             Task::ImageClassification => {
                 let ImagesConfig { size, channels, patch, .. } = config.data.images;
                 format!(
-                    "images       {size} x {size} pixels in {channels} channel(s), patches of {patch} x {patch}"
+                    "images       {size} x {size} pixels in {channels} channel(s), patches of \
+                     {patch} x {patch}"
                 )
             }
             _ => format!("vocabulary   {target}"),
@@ -233,7 +234,8 @@ fn summary(
             _ => format!("{} x {}{experts}: ", layer.count, layer.attention.name()),
         };
         lines.push(format!(
-            "layer        {which}{} parameters; {} tokens take {} FLOPs forward, {} of them for attention",
+            "layer        {which}{} parameters; {} tokens take {} FLOPs forward, {} of them for \
+             attention",
             grouped(layer.parameters),
             grouped(layer.tokens as u64),
             grouped(layer.forward_flops),
@@ -243,13 +245,15 @@ fn summary(
     lines.extend([
         match translates {
             true => format!(
-                "FLOPs        forward: {} a source token, {forward} a target token; training: {training} a pair of them",
+                "FLOPs        forward: {} a source token, {forward} a target token; training: \
+                 {training} a pair of them",
                 scaled(cost.encoder_flops_per_token)
             ),
             false => format!("FLOPs        a token: {forward} forward, {training} in training"),
         },
         format!(
-            "memory       {} for weights, gradients and moments; about {} for a batch of {} tokens{}",
+            "memory       {} for weights, gradients and moments; about {} for a batch of {} \
+             tokens{}",
             bytes(cost.training_state_bytes),
             bytes(cost.activation_bytes),
             config.data.batching.planned_tokens(),

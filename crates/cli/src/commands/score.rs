@@ -149,7 +149,8 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     if asked > 0 {
         let share = |count: u32| 100.0 * f64::from(count) / f64::from(asked);
         say(&format!(
-            "right: {right} of {asked} ({:.1} %), by log-probability a byte {right_per_byte} ({:.1} %)",
+            "right: {right} of {asked} ({:.1} %), by log-probability a byte {right_per_byte} \
+             ({:.1} %)",
             share(right),
             share(right_per_byte)
         ));

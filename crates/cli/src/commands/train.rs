@@ -33,7 +33,8 @@ pub(crate) fn run(arguments: &Train) -> Result<()> {
     }
     if !arguments.resume {
         bail!(
-            "{} exists already and is left as it is: continue it with `taper resume {}`, or train a new run with --run DIR",
+            "{} exists already and is left as it is: continue it with `taper resume {}`, or \
+             train a new run with --run DIR",
             root.display(),
             root.display()
         );
@@ -53,7 +54,8 @@ fn plain(name: &str) -> Result<&str> {
     match (parts.next(), parts.next()) {
         (Some(Component::Normal(_)), None) if !name.contains(['/', '\\', '\0']) => Ok(name),
         _ => bail!(
-            "key `name` = {name:?}: the run would not lie in runs/: use a name without folders, or say where with --run DIR"
+            "key `name` = {name:?}: the run would not lie in runs/: use a name without folders, \
+             or say where with --run DIR"
         ),
     }
 }

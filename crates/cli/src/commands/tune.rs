@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
     }
     let Trial { beam_size, length_penalty, length_reward, .. } = tuning.best;
     let settings = format!(
-        "decoding.beam_size = {beam_size}, length_penalty = {length_penalty}, length_reward = {length_reward}"
+        "decoding.beam_size = {beam_size}, length_penalty = {length_penalty}, length_reward = \
+         {length_reward}"
     );
     let tried = tuning.trials.len();
     print_line(&match (improved, written) {

@@ -303,7 +303,8 @@ impl DataConfig {
         if split_name(&self.train.name()) == split_name(&self.validation.name()) {
             return wrong(
                 "data.validation",
-                "would have the same name in the run's folder as data.train; give one of them another: { name = \"…\", … }",
+                "would have the same name in the run's folder as data.train; give one of them \
+                 another: { name = \"…\", … }",
             );
         }
         let mut names: Vec<String> =
@@ -311,7 +312,8 @@ impl DataConfig {
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             let message = format!(
-                "two test sets are called {:?}; give one of them another name: {{ name = \"…\", … }}",
+                "two test sets are called {:?}; give one of them another name: {{ name = \"…\", \
+                 … }}",
                 twice[0]
             );
             return wrong("data.test", &message);
@@ -319,13 +321,15 @@ impl DataConfig {
         if self.hold_out > 0 && !self.validation.is_empty() && !self.holds_out() {
             return wrong(
                 "data.hold_out",
-                "draws the validation set from the training text, and data.validation names another: leave one of them out",
+                "draws the validation set from the training text, and data.validation names \
+                 another: leave one of them out",
             );
         }
         if self.bidirectional_epochs > 0 && self.train.iter().any(|corpus| !corpus.tag.is_empty()) {
             return wrong(
                 "data.bidirectional_epochs",
-                "turns pairs round, and a tag belongs before a source: set it to 0, or leave the tags out",
+                "turns pairs round, and a tag belongs before a source: set it to 0, or leave the \
+                 tags out",
             );
         }
         if self.text.block_length == 0 {
@@ -380,7 +384,8 @@ impl DataConfig {
             if tokenizer.dropout > 0.0 && !merges {
                 return wrong(
                     "data.tokenizer.dropout",
-                    "is for kind = \"bpe\" or \"bytes\"; with unigram, set data.tokenizer.sampling_alpha",
+                    "is for kind = \"bpe\" or \"bytes\"; with unigram, set \
+                     data.tokenizer.sampling_alpha",
                 );
             }
             if tokenizer.sampling_alpha > 0.0 && tokenizer.kind != TokenizerKind::Unigram {
@@ -400,7 +405,8 @@ impl DataConfig {
         if self.nfkc || self.lowercase {
             return wrong(
                 "data.tokenizer.path",
-                "cannot be combined with data.nfkc or data.lowercase: an existing tokenizer brings its own normalizer",
+                "cannot be combined with data.nfkc or data.lowercase: an existing tokenizer \
+                 brings its own normalizer",
             );
         }
         match (tokenizer.joint, tokenizer.target_path.is_some()) {

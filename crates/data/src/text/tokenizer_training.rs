@@ -128,7 +128,8 @@ fn train_subwords(config: &TokenizerConfig, counts: BTreeMap<String, u64>) -> Re
         config.vocabulary_size,
         fixed.len() + alphabet.len(),
         &format!(
-            "{} special tokens and bytes and {} characters of the text; raise it or lower data.tokenizer.character_coverage",
+            "{} special tokens and bytes and {} characters of the text; raise it or lower \
+             data.tokenizer.character_coverage",
             fixed.len(),
             alphabet.len()
         ),

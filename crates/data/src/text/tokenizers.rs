@@ -81,6 +81,7 @@ impl TokenizerPair {
     ///
     /// If the task reads no text.
     pub fn source(&self) -> &Tokenizer {
+        // Whoever asks has a task that reads text: its own code, not a file, decides that.
         self.source.as_ref().expect("a task that reads text")
     }
 

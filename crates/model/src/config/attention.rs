@@ -80,7 +80,8 @@ impl TryFrom<Vec<String>> for LayerKinds {
             let count = count.parse().ok().filter(|count| (1..=MOST_LAYERS).contains(count));
             let (Some(kind), Some(count)) = (kind, count) else {
                 return Err(format!(
-                    "{entry:?} is no kind of attention, nor a number of layers and a kind, such as \"2 linear\": there are {}",
+                    "{entry:?} is no kind of attention, nor a number of layers and a kind, such \
+                     as \"2 linear\": there are {}",
                     AttentionKind::ALL.map(AttentionKind::name).join(", ")
                 ));
             };
@@ -209,25 +210,29 @@ impl AttentionConfig {
         if named > 0 && named != layers {
             let stack = if causal { "decoder" } else { "encoder" };
             return refuse(format!(
-                "{section}.kinds names the kinds of {named} layers, and model.{stack}_layers = {layers}: let it name as many, or none"
+                "{section}.kinds names the kinds of {named} layers, and model.{stack}_layers = \
+                 {layers}: let it name as many, or none"
             ));
         }
         if self.has(AttentionKind::Sparse) && causal && self.global_last > 0 {
             return refuse(format!(
-                "{section}.global_last = {}: a decoder does not know which tokens are the last, so that it must be 0 there",
+                "{section}.global_last = {}: a decoder does not know which tokens are the last, \
+                 so that it must be 0 there",
                 self.global_last
             ));
         }
         if self.has(AttentionKind::Linformer) {
             if causal {
                 return refuse(format!(
-                    "{section}.{} = \"linformer\" sums keys over the whole sequence, of which a decoder must not see what follows: use \"linear\" or \"performer\" there",
+                    "{section}.{} = \"linformer\" sums keys over the whole sequence, of which a \
+                     decoder must not see what follows: use \"linear\" or \"performer\" there",
                     self.key()
                 ));
             }
             if self.rank > self.length {
                 return refuse(format!(
-                    "{section}.rank = {} is more than the {} tokens of {section}.length: sums of keys are to be fewer than keys",
+                    "{section}.rank = {} is more than the {} tokens of {section}.length: sums of \
+                     keys are to be fewer than keys",
                     self.rank, self.length
                 ));
             }
@@ -241,7 +246,8 @@ impl AttentionConfig {
             }
             (AttentionKind::Linformer, Positions::T5 | Positions::Rotary | Positions::Alibi) => {
                 Some(
-                    "sums keys over all positions before they meet a query, so that it has no distances, on which",
+                    "sums keys over all positions before they meet a query, so that it has no \
+                     distances, on which",
                 )
             }
             _ => None,
@@ -250,7 +256,9 @@ impl AttentionConfig {
             if let Some(why) = why(kind) {
                 let rotary = if kind == AttentionKind::Performer { ", or \"rotary\"" } else { "" };
                 return refuse(format!(
-                    "{section}.{} = \"{}\" {why} model.positions = \"{}\" acts: use positions that are added to embeddings (\"sinusoidal\", \"sinusoidal-halves\" or \"learned\"){rotary}",
+                    "{section}.{} = \"{}\" {why} model.positions = \"{}\" acts: use positions \
+                     that are added to embeddings (\"sinusoidal\", \"sinusoidal-halves\" or \
+                     \"learned\"){rotary}",
                     self.key(),
                     kind.name(),
                     match positions {

@@ -79,7 +79,8 @@ impl ExpertsConfig {
         }
         if !(self.capacity >= 1.0 && self.capacity.is_finite()) {
             return refuse(format!(
-                "model.experts.capacity = {:?}: it must be at least 1, or experts would drop tokens of even loads",
+                "model.experts.capacity = {:?}: it must be at least 1, or experts would drop \
+                 tokens of even loads",
                 self.capacity
             ));
         }

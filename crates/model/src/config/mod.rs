@@ -261,7 +261,8 @@ impl ModelConfig {
         }
         if self.tied == Tied::All && !joint_vocabulary {
             return refuse(
-                "model.tied = \"all\" needs one vocabulary for both languages: set data.tokenizer.joint = true, or model.tied = \"decoder\"",
+                "model.tied = \"all\" needs one vocabulary for both languages: set \
+                 data.tokenizer.joint = true, or model.tied = \"decoder\"",
             );
         }
         Ok(())
@@ -289,7 +290,8 @@ impl ModelConfig {
         let head = self.d_model / self.heads;
         if self.positions == Positions::Rotary && !head.is_multiple_of(2) {
             return refuse(format!(
-                "model.positions = \"rotary\" needs an even width of a head, and model.d_model / model.heads is {head}"
+                "model.positions = \"rotary\" needs an even width of a head, and model.d_model / \
+                 model.heads is {head}"
             ));
         }
         if matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves)

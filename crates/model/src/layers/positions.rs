@@ -110,7 +110,8 @@ impl Added {
             Self::Learned { table, count } => {
                 if longest > *count {
                     candle_core::bail!(
-                        "a sequence of {longest} tokens, but the learned position table ends at max_positions = {count}"
+                        "a sequence of {longest} tokens, but the learned position table ends at \
+                         max_positions = {count}"
                     );
                 }
                 Ok(Some(table.get(pass).clone()))

@@ -161,7 +161,8 @@ mod tests {
         let unknown = Kernel::named("tile", |_| true).unwrap_err().to_string();
         assert_eq!(
             unknown,
-            "TAPER_KERNEL=tile: no such matrix kernel; this processor has tiles, dots, fma512, fma256, neon, gemm"
+            "TAPER_KERNEL=tile: no such matrix kernel; this processor has tiles, dots, fma512, \
+             fma256, neon, gemm"
         );
     }
 

@@ -100,7 +100,8 @@ fn kernels_agree_with_f64() {
                         } * (k as f64).sqrt().max(2.0);
                         assert!(
                             error < bound,
-                            "{m}×{k}×{n} {products:?} {kernel:?} {write:?} {threads:?}: off by {error}, bound {bound}"
+                            "{m}×{k}×{n} {products:?} {kernel:?} {write:?} {threads:?}: off by \
+                             {error}, bound {bound}"
                         );
                     }
                 }

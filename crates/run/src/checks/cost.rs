@@ -49,7 +49,8 @@ impl Cost {
     /// One line for the head of a training run.
     pub fn summary(&self) -> String {
         format!(
-            "model: {} parameters; training takes {} FLOPs a {}, {} for weights, gradients and moments",
+            "model: {} parameters; training takes {} FLOPs a {}, {} for weights, gradients and \
+             moments",
             grouped(self.parameters),
             scaled(self.training_flops_per_token_pair),
             if self.encoder_flops_per_token > 0 { "token pair" } else { "token" },

@@ -35,7 +35,8 @@ pub fn check_names(device: &str, dtype: &str) -> Result<()> {
     let (kind, _) = split(device).context("key `device`")?;
     if !matches!(kind, "auto" | "cpu" | "cuda" | "metal") {
         bail!(
-            "key `device`: unknown device `{device}`: expected auto, cpu, cuda, cuda:N, metal or metal:N"
+            "key `device`: unknown device `{device}`: expected auto, cpu, cuda, cuda:N, metal or \
+             metal:N"
         );
     }
     if dtype == AUTO_DTYPE { Ok(()) } else { parse_dtype(dtype, kind == "cpu").map(drop) }
@@ -47,7 +48,8 @@ fn parse_dtype(name: &str, on_cpu: bool) -> Result<DType> {
         "bf16" => Ok(DType::BF16),
         "f16" if on_cpu => {
             bail!(
-                "key `dtype`: f16 needs a cuda or metal device; the CPU computes in f32, or with bf16 in its matrix products"
+                "key `dtype`: f16 needs a cuda or metal device; the CPU computes in f32, or with \
+                 bf16 in its matrix products"
             )
         }
         "f16" => Ok(DType::F16),
@@ -84,7 +86,8 @@ pub(crate) fn automatic() -> Device {
 
 fn lacking(feature: &str, name: &str) -> String {
     format!(
-        "device `{name}`: this build lacks {feature}; build with `cargo build --release --features {feature}`, or use --device cpu"
+        "device `{name}`: this build lacks {feature}; build with `cargo build --release \
+         --features {feature}`, or use --device cpu"
     )
 }
 

@@ -48,7 +48,9 @@ pub(crate) fn check(
     let Some(free) = available(folder) else { return Ok(()) };
     if free < needed {
         bail!(
-            "{}: the disk has {} free, but the checkpoints of this run need {} more; make room, lower training.keep_last ({}) or training.keep_best ({}), or use another disk with --run",
+            "{}: the disk has {} free, but the checkpoints of this run need {} more; make room, \
+             lower training.keep_last ({}) or training.keep_best ({}), or use another disk with \
+             --run",
             folder.display(),
             bytes(free),
             bytes(needed),

@@ -40,7 +40,8 @@ fn size_pool(origin: &str, threads: usize) -> Result<()> {
     let most = MOST_THREADS.max(4 * cores);
     if threads > most {
         bail!(
-            "{origin} {threads}: at most {most}, since there are {cores} cores; 0 takes one for each"
+            "{origin} {threads}: at most {most}, since there are {cores} cores; 0 takes one for \
+             each"
         );
     }
     match rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {

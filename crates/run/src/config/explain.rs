@@ -59,10 +59,13 @@ fn described(key: &Key) -> String {
 /// The reference of all keys, a page of the manual in Markdown.
 pub fn reference() -> String {
     let mut text = String::from(
-        "# Configuration\n\n<!-- Written by `taper config explain --markdown`; a test compares. -->\n\n",
+        "# Configuration\n\n<!-- Written by `taper config explain --markdown`; a test compares. \
+         -->\n\n",
     );
     text += &wrapped(
-        "Every key of a recipe, as `taper config explain` prints them; `taper config explain KEY` explains one, and `taper config show CONFIG` shows a whole recipe with these words as comments. A key that a recipe does not name has its default.",
+        "Every key of a recipe, as `taper config explain` prints them; `taper config explain \
+         KEY` explains one, and `taper config show CONFIG` shows a whole recipe with these words \
+         as comments. A key that a recipe does not name has its default.",
         "",
         "",
     );

@@ -183,18 +183,21 @@ impl RunConfig {
         if !self.task.validates(&self.data) {
             if watched.patience > 0 {
                 bail!(
-                    "training.early_stopping.patience = {} needs a validation split: set data.validation or data.hold_out, or a patience of 0",
+                    "training.early_stopping.patience = {} needs a validation split: set \
+                     data.validation or data.hold_out, or a patience of 0",
                     watched.patience
                 );
             }
         } else if of_translations && self.task != Task::Translation {
             bail!(
-                "training.early_stopping.metric = \"{}\" is measured on translations, of which this task has none: watch \"loss\" or \"perplexity\"",
+                "training.early_stopping.metric = \"{}\" is measured on translations, of which \
+                 this task has none: watch \"loss\" or \"perplexity\"",
                 watched.metric
             );
         } else if of_translations && self.evaluation.validation_sentences == 0 {
             bail!(
-                "training.early_stopping.metric = \"{}\" is measured on translations: set evaluation.validation_sentences above 0, or watch \"loss\"",
+                "training.early_stopping.metric = \"{}\" is measured on translations: set \
+                 evaluation.validation_sentences above 0, or watch \"loss\"",
                 watched.metric
             );
         }

@@ -229,7 +229,8 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         ),
         (
             schedule == ScheduleKind::Noam,
-            "training.schedule.kind is \"noam\", whose rate follows from model.d_model and training.schedule.scale",
+            "training.schedule.kind is \"noam\", whose rate follows from model.d_model and \
+             training.schedule.scale",
             &["training.schedule.learning_rate"],
         ),
         (

@@ -164,7 +164,8 @@ pub fn tune(
     let config = &run.config;
     if config.decoding.sampling.is_active() {
         bail!(
-            "translations of this run are drawn, not searched for: set decoding.sampling.temperature=0 to tune the search"
+            "translations of this run are drawn, not searched for: set \
+             decoding.sampling.temperature=0 to tune the search"
         );
     }
     let grid = grid.with(&config.decoding);

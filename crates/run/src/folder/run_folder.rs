@@ -42,7 +42,8 @@ impl RunFolder {
             let shown = root.display();
             match Self::around(root) {
                 Some(run) => bail!(
-                    "{shown}: a checkpoint, not a run: name {}, and the checkpoint with --checkpoint, or with --from to resume",
+                    "{shown}: a checkpoint, not a run: name {}, and the checkpoint with \
+                     --checkpoint, or with --from to resume",
                     run.root.display()
                 ),
                 None => bail!("{shown}: not a run: it has no config.toml"),
@@ -230,7 +231,8 @@ impl RunFolder {
                 if let Some(averaged) = checkpoints.find(AVERAGED)? {
                     let state = read_state(&averaged).with_context(|| {
                         format!(
-                            "make the average again with `taper average {}`, or choose other weights with --checkpoint",
+                            "make the average again with `taper average {}`, or choose other \
+                             weights with --checkpoint",
                             self.root.display()
                         )
                     })?;

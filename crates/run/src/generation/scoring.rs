@@ -131,7 +131,8 @@ impl<'a> TextScorer<'a> {
         // The last token is predicted and not read.
         if ids.len() - 1 > most {
             bail!(
-                "has {} tokens, but positions end at model.max_positions = {most}: score it in parts",
+                "has {} tokens, but positions end at model.max_positions = {most}: score it in \
+                 parts",
                 ids.len() - 1
             );
         }

@@ -62,7 +62,8 @@ impl Corpus {
             [file] => match table_format(file) {
                 Some(format) => Ok(Self::Table { file: file.clone(), format, columns }),
                 None => bail!(
-                    "{}: one file has to be a table: .tsv, .csv, .jsonl or .parquet; of text, name two, the sentences and their translations",
+                    "{}: one file has to be a table: .tsv, .csv, .jsonl or .parquet; of text, \
+                     name two, the sentences and their translations",
                     file.display()
                 ),
             },
@@ -210,7 +211,8 @@ fn next_lines(sources: &mut LineReader, targets: &mut LineReader) -> Result<Opti
         _ => {
             let counts = [sources.count_rest()?, targets.count_rest()?];
             bail!(
-                "{} has {} lines, but {} has {}: line i of one must be the translation of line i of the other",
+                "{} has {} lines, but {} has {}: line i of one must be the translation of line i \
+                 of the other",
                 sources.path().display(),
                 counts[0],
                 targets.path().display(),

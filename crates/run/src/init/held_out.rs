@@ -39,7 +39,8 @@ pub(super) fn divide(
     let held_out = size(facts.sources.len());
     if held_out == 0 {
         bail!(
-            "{} pairs are too few to learn from and to be tested with; a model needs some thousands",
+            "{} pairs are too few to learn from and to be tested with; a model needs some \
+             thousands",
             facts.pairs
         );
     }

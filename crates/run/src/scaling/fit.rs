@@ -66,7 +66,8 @@ pub(super) fn logarithms<const K: usize>(points: &[Observation<K>]) -> Result<Ve
     let unknowns = 2 * K + 1;
     ensure!(
         points.len() > unknowns,
-        "a scaling law of {K} inputs has {unknowns} unknowns; {} points are too few for it, at least {} are needed",
+        "a scaling law of {K} inputs has {unknowns} unknowns; {} points are too few for it, at \
+         least {} are needed",
         points.len(),
         unknowns + 1
     );

@@ -212,7 +212,8 @@ pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
     let instead = match config.task {
         Task::Translation => "`taper translate` translates with it, `taper score` scores pairs",
         Task::LanguageModel => {
-            "`taper generate` goes on with text, `taper evaluate` measures it, `taper score --text` scores texts"
+            "`taper generate` goes on with text, `taper evaluate` measures it, `taper score \
+             --text` scores texts"
         }
         Task::MaskedLanguageModel => {
             "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of it"

@@ -75,11 +75,13 @@ impl<'a> DataSummary<'a> {
                 ));
             }
             Report::Text(TextReport { batching, .. }) => lines.push(format!(
-                "batches: {} an epoch, of {} blocks of {} tokens; one needs at most about {largest}",
+                "batches: {} an epoch, of {} blocks of {} tokens; one needs at most about \
+                 {largest}",
                 batching.batches, batching.largest_sentences, batching.longest_target
             )),
             Report::Images(ImageReport { batching, .. }) => lines.push(format!(
-                "batches: {} an epoch, of {} images of {} tokens; one needs at most about {largest}",
+                "batches: {} an epoch, of {} images of {} tokens; one needs at most about \
+                 {largest}",
                 batching.batches, batching.largest_sentences, batching.longest_target
             )),
         }
@@ -127,14 +129,16 @@ fn split_lines(report: Report<'_>) -> Vec<String> {
             let least = of_classes.iter().min().copied().unwrap_or(0);
             let most = of_classes.iter().max().copied().unwrap_or(0);
             vec![format!(
-                "{split}: {images} images of {size} x {size} pixels in {channels} channel(s); {} classes of {least} to {most}",
+                "{split}: {images} images of {size} x {size} pixels in {channels} channel(s); {} \
+                 classes of {least} to {most}",
                 of_classes.len()
             )]
         }
         Report::Text(report) => {
             let share = |part: u64| part as f64 / report.tokens.max(1) as f64;
             vec![format!(
-                "{}: {} characters in {} document(s), {} tokens of {:.2} characters, unknown {:.3} %",
+                "{}: {} characters in {} document(s), {} tokens of {:.2} characters, unknown \
+                 {:.3} %",
                 report.split,
                 report.characters,
                 report.documents,
@@ -165,7 +169,8 @@ fn batches_of_pairs(batching: &BatchingReport) -> String {
         ),
     };
     format!(
-        "batches: {epochs}, at most {} source and {} target tokens, {} sentences; packed, so none is padding (rectangles would cost {:.1} %)",
+        "batches: {epochs}, at most {} source and {} target tokens, {} sentences; packed, so \
+         none is padding (rectangles would cost {:.1} %)",
         batching.largest_source_tokens,
         batching.largest_target_tokens,
         batching.largest_sentences,

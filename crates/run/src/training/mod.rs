@@ -200,7 +200,8 @@ fn train<M: TaskModel>(
             return Err(after_rescue(error.into(), step, folder, saved));
         }
         Err(error @ TrainError::Diverged { .. }) => bail!(
-            "{error}: `taper resume {}{} --set training.schedule.{}=…`; metrics.jsonl has the losses that led here",
+            "{error}: `taper resume {}{} --set training.schedule.{}=…`; metrics.jsonl has the \
+             losses that led here",
             quoted(folder.root()),
             if folder.has_checkpoint()? { " --from CHECKPOINT" } else { "" },
             if config.training.schedule.kind == ScheduleKind::Noam {
@@ -257,12 +258,15 @@ fn after_rescue(
             };
             let run = quoted(run.root());
             anyhow!(
-                "{}; nothing is lost: the state after step {step} is in {run}, continue with `taper resume {run}`{elsewhere}",
+                "{}; nothing is lost: the state after step {step} is in {run}, continue with \
+                 `taper resume {run}`{elsewhere}",
                 one_line(&error)
             )
         }
         Err(cause) => anyhow!(
-            "{}; the state after step {step} could not be saved elsewhere either ({}), so training can go on from the last checkpoint only; --rescue DIR names another place for next time",
+            "{}; the state after step {step} could not be saved elsewhere either ({}), so \
+             training can go on from the last checkpoint only; --rescue DIR names another place \
+             for next time",
             one_line(&error),
             one_line(&cause)
         ),

@@ -56,7 +56,8 @@ impl ParentRun {
             && config.task.train_tokenizers(&config.data)?.hash() != tokenizers.hash()
         {
             bail!(
-                "data.tokenizer.path is another tokenizer than that run's, by which its embeddings would mean other words; leave it out"
+                "data.tokenizer.path is another tokenizer than that run's, by which its \
+                 embeddings would mean other words; leave it out"
             );
         }
         let mut own = config.clone();
@@ -76,7 +77,8 @@ impl ParentRun {
             .collect();
         if !architecture.is_empty() && !accept_changes {
             bail!(
-                "the weights are of another model: {}; leave these keys as they were, or take what fits with --accept-changes",
+                "the weights are of another model: {}; leave these keys as they were, or take \
+                 what fits with --accept-changes",
                 architecture.join("; ")
             );
         }

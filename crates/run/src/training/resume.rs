@@ -46,7 +46,8 @@ pub fn resume(
         && let Some(parent) = read_state(checkpoint)?.int8_of
     {
         bail!(
-            "{} has weights in int8, which are not trained on: resume the run that they were made from, whose checkpoint was {}",
+            "{} has weights in int8, which are not trained on: resume the run that they were \
+             made from, whose checkpoint was {}",
             checkpoint.display(),
             parent.path.display()
         );
@@ -68,14 +69,16 @@ pub fn resume(
         changes.iter().map(String::as_str).filter(|change| is_fixed(change)).collect();
     if config.task.has_tokenizers(folder.root()) && !fixed.is_empty() {
         bail!(
-            "{}: the run's tokenizer and seed cannot be changed any more: {}; leave them as they were, or train a new run with --run",
+            "{}: the run's tokenizer and seed cannot be changed any more: {}; leave them as they \
+             were, or train a new run with --run",
             folder.config().display(),
             fixed.join("; ")
         );
     }
     if !changes.is_empty() && !settings.accept_changes {
         bail!(
-            "{}: [data], [model] or dtype differ: {}; leave them as they were, train a new run with --run, or go on all the same with --accept-changes",
+            "{}: [data], [model] or dtype differ: {}; leave them as they were, train a new run \
+             with --run, or go on all the same with --accept-changes",
             folder.config().display(),
             changes.join("; ")
         );
@@ -86,7 +89,8 @@ pub fn resume(
         let tokenizers = config.task.load_tokenizers(folder.root())?;
         if origin.state.identity.tokenizer_hash != tokenizers.hash() {
             bail!(
-                "{}: the tokenizer is not the one that the checkpoints were trained with; put the original tokenizer.json back",
+                "{}: the tokenizer is not the one that the checkpoints were trained with; put \
+                 the original tokenizer.json back",
                 folder.root().display()
             );
         }
@@ -95,7 +99,8 @@ pub fn resume(
         let changes = config.task.corpus_changes(&config.data, folder.root())?;
         if !changes.is_empty() && !settings.accept_changes {
             bail!(
-                "{}: the text is not what the run {}: {}; put it back, train a new run with --run, or go on with the new text with --accept-changes",
+                "{}: the text is not what the run {}: {}; put it back, train a new run with \
+                 --run, or go on with the new text with --accept-changes",
                 folder.root().display(),
                 if origin.is_some() { "was trained on so far" } else { "made its tokenizer from" },
                 changes.join("; ")
@@ -124,14 +129,16 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
         |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
     if parent(&path) != folder.checkpoints().canonicalize().ok() {
         bail!(
-            "--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder of that run",
+            "--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder \
+             of that run",
             folder.root().display()
         );
     }
     let step = read_state(&path)?.step;
     if path.canonicalize()?.file_name().is_none_or(|file| file != checkpoint_name(step).as_str()) {
         bail!(
-            "--from {name}: training goes on from a checkpoint called step-…; from one that the run has left, in a copy of the run's folder in which it has that name again"
+            "--from {name}: training goes on from a checkpoint called step-…; from one that the \
+             run has left, in a copy of the run's folder in which it has that name again"
         );
     }
     Ok(path)

@@ -96,7 +96,8 @@ impl LineLimit {
                 OverlongRule::Split => {}
                 OverlongRule::Cut => break,
                 OverlongRule::Error => bail!(
-                    "line {number} has {tokens} tokens, more than {}; allow it with --overlong split or --overlong cut, or {}",
+                    "line {number} has {tokens} tokens, more than {}; allow it with --overlong \
+                     split or --overlong cut, or {}",
                     self.tokens,
                     self.more_by("raise --max-source-tokens")
                 ),
@@ -109,7 +110,8 @@ impl LineLimit {
     /// What allows more tokens: the `option`, unless the model has no positions for them.
     pub fn more_by<'a>(&self, option: &'a str) -> &'a str {
         if self.by_positions {
-            "shorten it: the model has positions for no more (model.max_positions, or the length of a Linformer)"
+            "shorten it: the model has positions for no more (model.max_positions, or the length \
+             of a Linformer)"
         } else {
             option
         }

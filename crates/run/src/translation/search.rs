@@ -76,7 +76,8 @@ pub(crate) fn translate<M: StepModel>(
         prefixes.iter().zip(texts).find(|(prefix, _)| prefix.contains(&UNKNOWN))
     {
         bail!(
-            "line {}: its prefix has characters that the target vocabulary cannot spell; leave them out",
+            "line {}: its prefix has characters that the target vocabulary cannot spell; leave \
+             them out",
             text.line
         );
     }

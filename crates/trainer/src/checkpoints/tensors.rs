@@ -243,7 +243,8 @@ impl Reader {
                     let matrix = Int8Matrix::from_parts(values, scales, width);
                     let Some(matrix) = matrix.filter(|matrix| matrix.rows() == rows) else {
                         let reason = format!(
-                            "tensor '{name}' has not the values, or not the scales in '{name}{SCALES}', that rounding to int8 gives"
+                            "tensor '{name}' has not the values, or not the scales in \
+                             '{name}{SCALES}', that rounding to int8 gives"
                         );
                         return Err(CheckpointError::Corrupt { path: self.path, reason });
                     };

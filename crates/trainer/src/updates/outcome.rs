@@ -126,7 +126,8 @@ impl fmt::Display for Fault {
             Self::Spike { loss, limit } => {
                 write!(
                     formatter,
-                    "the loss is {loss:.4}, above the limit of {limit:.4} that training.spike_factor sets"
+                    "the loss is {loss:.4}, above the limit of {limit:.4} that \
+                     training.spike_factor sets"
                 )
             }
         }

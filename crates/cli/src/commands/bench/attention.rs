@@ -228,7 +228,8 @@ fn table(found: &[Measurement], growth: &[Growth]) -> Result<()> {
     for Growth { kind, forward, both, memory } in growth.iter().filter(|it| it.both.is_finite()) {
         let memory = memory.map_or_else(String::new, |memory| format!(", memory {memory:.2}"));
         print_line(&format!(
-            "{kind}: grows with the length to the power of {forward:.2} forward, {both:.2} with gradient{memory}"
+            "{kind}: grows with the length to the power of {forward:.2} forward, {both:.2} with \
+             gradient{memory}"
         ))?;
     }
     Ok(())

@@ -55,7 +55,8 @@ impl Inputs {
             for (index, stream) in streams.iter().enumerate() {
                 if stream.len() != system.lines.len() {
                     bail!(
-                        "{} has {} lines but {} has {}: line i of each must belong to the same sentence",
+                        "{} has {} lines but {} has {}: line i of each must belong to the same \
+                         sentence",
                         system.name,
                         system.lines.len(),
                         references[index.min(references.len() - 1)].display(),
@@ -104,7 +105,8 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
         let fields: Vec<&str> = trim_end(line).split('\t').collect();
         if fields.len() != columns {
             bail!(
-                "standard input, line {}: {} fields separated by tabs where the first line has {columns}",
+                "standard input, line {}: {} fields separated by tabs where the first line has \
+                 {columns}",
                 number + 1,
                 fields.len()
             );

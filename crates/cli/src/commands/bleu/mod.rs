@@ -35,7 +35,8 @@ pub(crate) fn run(arguments: &arguments::Bleu) -> Result<()> {
             if warn && metric.name() == "BLEU" && statistics.look_tokenized() {
                 let name = &system.name;
                 say(&format!(
-                    "warning: {name} looks tokenized; detokenize it, or the score is not comparable (--force if that is meant)"
+                    "warning: {name} looks tokenized; detokenize it, or the score is not \
+                     comparable (--force if that is meant)"
                 ));
             }
             systems.push(statistics);
@@ -95,7 +96,8 @@ fn refuse_absent(arguments: &arguments::Bleu) -> Result<()> {
     ];
     if let Some((name, _)) = named.into_iter().find(|(_, given)| *given) {
         bail!(
-            "{name}: taper carries no test sets; write the references out with `sacrebleu -t … -l … --echo ref` and name the file"
+            "{name}: taper carries no test sets; write the references out with `sacrebleu -t … \
+             -l … --echo ref` and name the file"
         );
     }
     if !["utf-8", "utf8"].contains(&arguments.encoding.to_lowercase().as_str()) {
@@ -139,7 +141,8 @@ fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
             MetricName::Chrf => Box::new(chrf.clone()),
             MetricName::Chrfpp if ![0, 2].contains(&chrf.word_order) => {
                 bail!(
-                    "--metrics chrfpp is chrF with a word order of 2: for another, give chrf and --chrf-word-order"
+                    "--metrics chrfpp is chrF with a word order of 2: for another, give chrf and \
+                     --chrf-word-order"
                 )
             }
             MetricName::Chrfpp => Box::new(Chrf { word_order: 2, ..chrf.clone() }),
@@ -211,7 +214,8 @@ fn sentences(
     };
     if arguments.trials.confidence || arguments.trials.paired_ar || arguments.trials.paired_bs {
         bail!(
-            "--sentence-level: confidence and significance are properties of a corpus; leave one of the options out"
+            "--sentence-level: confidence and significance are properties of a corpus; leave one \
+             of the options out"
         );
     }
     for segment in segments(&system.lines, &inputs.references)? {

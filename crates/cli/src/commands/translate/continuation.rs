@@ -77,7 +77,8 @@ impl Order {
             return Ok(());
         };
         bail!(
-            "--continue: what {} belongs to is a translation {other}; repeat it as it was, or begin anew with another --output",
+            "--continue: what {} belongs to is a translation {other}; repeat it as it was, or \
+             begin anew with another --output",
             path.display()
         )
     }

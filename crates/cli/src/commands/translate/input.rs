@@ -66,7 +66,8 @@ impl Input {
         {
             let (prefixes, text) = (prefixes.lines.path().display(), text.lines.path().display());
             bail!(
-                "{prefixes} has {found} lines, but {text} has {wanted}; give each line its prefix, or an empty line"
+                "{prefixes} has {found} lines, but {text} has {wanted}; give each line its \
+                 prefix, or an empty line"
             );
         }
         let (most, limit) =
@@ -152,7 +153,8 @@ fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
     let (shorter, end, path, line) =
         (ended.path().display(), ended.line(), longer.path().display(), longer.line());
     anyhow!(
-        "{shorter} ends after line {end}, but {path} has a line {line}; give each line its prefix, or an empty line"
+        "{shorter} ends after line {end}, but {path} has a line {line}; give each line its \
+         prefix, or an empty line"
     )
 }
 
@@ -182,7 +184,8 @@ impl Source {
         match self.total {
             Some(counted) if counted != found => {
                 bail!(
-                    "{path} had {counted} lines and now has {found}: it changed while it was read; repeat the command once it is complete"
+                    "{path} had {counted} lines and now has {found}: it changed while it was \
+                     read; repeat the command once it is complete"
                 )
             }
             _ => Ok(()),

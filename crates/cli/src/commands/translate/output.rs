@@ -203,13 +203,15 @@ impl Partial {
         let (path, partial) = Self::names(path)?;
         if path.extension().is_some_and(|extension| extension == "gz" || extension == "zst") {
             bail!(
-                "--output {shown}: the text is not compressed, and would not be read again under this name; choose another"
+                "--output {shown}: the text is not compressed, and would not be read again under \
+                 this name; choose another"
             );
         }
         let file = match File::create_new(&partial) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
-                "{} exists already: another translation to {shown} was stopped, or is going on; go on with it by --continue, move it away, or choose another --output",
+                "{} exists already: another translation to {shown} was stopped, or is going on; \
+                 go on with it by --continue, move it away, or choose another --output",
                 partial.display()
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -262,7 +264,8 @@ impl Partial {
             say(&format!("{path} is complete"));
         } else if lines > 0 {
             say(&format!(
-                "{lines} lines were translated and are in {partial}; line {} is the next: the same command with --continue goes on there",
+                "{lines} lines were translated and are in {partial}; line {} is the next: the \
+                 same command with --continue goes on there",
                 lines + 1
             ));
         } else {

@@ -23,7 +23,8 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
     if imported.config.task == Task::ImageClassification {
         let images = &imported.config.data.images;
         return print_line(&format!(
-            "{}: {} parameters in {} layers, {} labels, images of {} x {} pixels; next: taper predict {} IMAGE…",
+            "{}: {} parameters in {} layers, {} labels, images of {} x {} pixels; next: taper \
+             predict {} IMAGE…",
             arguments.run.display(),
             grouped(imported.parameters),
             model.encoder_layers,
@@ -34,7 +35,8 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
         ));
     }
     print_line(&format!(
-        "{}: {} parameters in {} layers, {} tokens, {} positions; next: taper generate {} --prompt TEXT",
+        "{}: {} parameters in {} layers, {} tokens, {} positions; next: taper generate {} \
+         --prompt TEXT",
         arguments.run.display(),
         grouped(imported.parameters),
         model.decoder_layers,

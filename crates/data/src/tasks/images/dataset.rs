@@ -38,7 +38,8 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     if config.images.hold_out > 0 && !config.validation.is_empty() {
         return wrong(
             "data.images.hold_out",
-            "draws the validation images from the training split, but data.validation names some: set one of the two to 0 or \"\"",
+            "draws the validation images from the training split, but data.validation names \
+             some: set one of the two to 0 or \"\"",
         );
     }
     let instead = "images are a name in data.dir, or { file = \"PATH\" }";

@@ -86,7 +86,8 @@ fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
         return Err(Error::Config {
             key: "data.hold_out",
             message: format!(
-                "is {count}, but the training text has {read} usable pairs: hold out at most half of them"
+                "is {count}, but the training text has {read} usable pairs: hold out at most \
+                 half of them"
             ),
         });
     }

@@ -305,7 +305,8 @@ impl<'a> Builder<'a> {
             return Err(Error::Config {
                 key: "data.train",
                 message: format!(
-                    "split {split:?} has {most:.0} pairs an epoch but at most 2^31 - 1 can be batched; divide it, or weigh it less"
+                    "split {split:?} has {most:.0} pairs an epoch but at most 2^31 - 1 can be \
+                     batched; divide it, or weigh it less"
                 ),
             });
         }

@@ -29,7 +29,8 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     if text.hold_out > 0.0 && !config.validation.is_empty() {
         return wrong(
             "data.text.hold_out",
-            "holds validation text out of the training text, but data.validation names some: set one of the two to 0 or \"\"",
+            "holds validation text out of the training text, but data.validation names some: set \
+             one of the two to 0 or \"\"",
         );
     }
     if config.hold_out > 0 {
@@ -116,7 +117,8 @@ fn require_tokens(config: &DataConfig, train: &TextDataset) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "is {length}, but split {:?} has {} tokens to train on and needs one more than a block: set it to less, or use more text",
+        "is {length}, but split {:?} has {} tokens to train on and needs one more than a block: \
+         set it to less, or use more text",
         config.train.name(),
         train.tokens()
     );

@@ -62,7 +62,9 @@ impl Linformer {
     fn check(&self, lengths: &[usize]) -> Result<()> {
         match lengths.iter().max() {
             Some(&longest) if longest > self.length => bail!(
-                "a sequence of {longest} tokens is longer than the {} that a Linformer has weights for: raise model.encoder_attention.length before training, or cut the text",
+                "a sequence of {longest} tokens is longer than the {} that a Linformer has \
+                 weights for: raise model.encoder_attention.length before training, or cut the \
+                 text",
                 self.length
             ),
             _ => Ok(()),

@@ -77,7 +77,8 @@ pub fn fit<M: TaskModel>(
                 None => "set a smaller data.batching.max_tokens, or \"auto\"".to_owned(),
             };
             bail!(
-                "training takes {} of memory with batches of {wanted} tokens, but may take {}{}; {advice}",
+                "training takes {} of memory with batches of {wanted} tokens, but may take {}{}; \
+                 {advice}",
                 bytes(needed),
                 bytes(limit),
                 origin(budget),
@@ -96,7 +97,8 @@ pub fn fit<M: TaskModel>(
             Ok(tokens)
         }
         None => bail!(
-            "data.batching.max_tokens = \"auto\": not even batches of {LEAST_TOKENS} tokens fit into {} of memory",
+            "data.batching.max_tokens = \"auto\": not even batches of {LEAST_TOKENS} tokens fit \
+             into {} of memory",
             bytes(limit)
         ),
     }
@@ -143,7 +145,8 @@ fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> u64 {
 fn require_room(parameters: u64, needed: u64, what: &str, limit: u64, origin: &str) -> Result<()> {
     if needed > limit {
         bail!(
-            "a model of {} parameters takes {} of memory for {what} alone, but may take {}{}; make [model] or the vocabulary smaller, or use more memory",
+            "a model of {} parameters takes {} of memory for {what} alone, but may take {}{}; \
+             make [model] or the vocabulary smaller, or use more memory",
             grouped(parameters),
             bytes(needed),
             bytes(limit),
@@ -203,7 +206,8 @@ pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
 
 fn too_large(tokens: usize) -> String {
     format!(
-        "the largest batch of data.batching.max_tokens = {tokens} cannot be computed; a smaller value or \"auto\" may help"
+        "the largest batch of data.batching.max_tokens = {tokens} cannot be computed; a smaller \
+         value or \"auto\" may help"
     )
 }
 

@@ -159,7 +159,8 @@ mod tests {
     fn what_is_reserved_and_not_used_counts_as_free() {
         let mapping = |file: &str, size: u64, resident: u64| {
             format!(
-                "7f1c00000000-7f1c08000000 rw-p 00000000 00:00 0 {file}\nSize: {size} kB\nKernelPageSize: 4 kB\nRss: {resident} kB\nVmFlags: rd wr\n"
+                "7f1c00000000-7f1c08000000 rw-p 00000000 00:00 0 {file}\nSize: {size} \
+                 kB\nKernelPageSize: 4 kB\nRss: {resident} kB\nVmFlags: rd wr\n"
             )
         };
         let text = mapping("", 131_072, 1000)

@@ -112,7 +112,9 @@ pub(crate) fn columns(
                 Ok((Columns { source, target }, true))
             }
             _ if looks_like_a_header(first, config) => Err(wrong(format!(
-                "looks like a header ({}); name the columns of both sides, for example data.fields = {{ source = {:?}, target = {:?} }}, or if this is text give their numbers, {{ source = \"1\", target = \"2\" }}",
+                "looks like a header ({}); name the columns of both sides, for example \
+                 data.fields = {{ source = {:?}, target = {:?} }}, or if this is text give their \
+                 numbers, {{ source = \"1\", target = \"2\" }}",
                 first.join(", "),
                 first.first().unwrap_or(&""),
                 first.get(1).unwrap_or(&""),
@@ -132,7 +134,8 @@ pub(crate) fn columns(
         has_header = true;
         first.iter().position(|cell| *cell == field).ok_or_else(|| {
             wrong(format!(
-                "no column {field:?} in the header ({}); set data.fields to a name there or to a column number from 1",
+                "no column {field:?} in the header ({}); set data.fields to a name there or to a \
+                 column number from 1",
                 first.join(", ")
             ))
         })

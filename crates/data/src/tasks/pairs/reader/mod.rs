@@ -268,7 +268,8 @@ fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Re
     }
     if let Some((path, kind)) = other {
         let message = format!(
-            "{kind}, where text is expected; it is read more than once, so it has to be a regular file"
+            "{kind}, where text is expected; it is read more than once, so it has to be a \
+             regular file"
         );
         return Err(Error::Malformed { path, message });
     }
@@ -279,9 +280,11 @@ fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Re
     let hint = if corpus.stem.is_empty() {
         "check the path; one in a recipe is relative to the recipe"
     } else if config.dir.is_dir() {
-        "set data.train, data.validation, data.test and the languages to the names of the files there"
+        "set data.train, data.validation, data.test and the languages to the names of the files \
+         there"
     } else {
-        "that folder does not exist: set data.dir, or fetch the corpus with one of scripts/fetch/*.sh"
+        "that folder does not exist: set data.dir, or fetch the corpus with one of \
+         scripts/fetch/*.sh"
     };
     Err(Error::Missing { path: path.to_owned(), tried: tried.to_owned(), hint: hint.to_owned() })
 }
