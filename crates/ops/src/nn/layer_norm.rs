@@ -147,8 +147,8 @@ vectorised! {
         let width = weight.len();
         for (out, row) in out.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
             let (mean, scale) = moments(row, epsilon);
-            for i in 0..width {
-                out[i].write((row[i] - mean) * scale * weight[i] + bias[i]);
+            for (out, ((x, weight), bias)) in out.iter_mut().zip(row.iter().zip(weight).zip(bias)) {
+                out.write((*x - mean) * scale * *weight + *bias);
             }
         }
     }
@@ -174,12 +174,19 @@ vectorised! {
             let mean_grad = blocked_sum([grad, weight], |[grad, weight]| grad * weight) / count;
             let product = |[grad, weight, x]: [T; 3]| grad * weight * ((x - mean) * scale);
             let mean_product = blocked_sum([grad, weight, row], product) / count;
-            for i in 0..width {
-                let normal = (row[i] - mean) * scale;
-                let old = if add { grad_x[i] } else { T::default() };
-                grad_x[i] = old + scale * (grad[i] * weight[i] - mean_grad - normal * mean_product);
-                sum_weight[i] += grad[i] * normal;
-                sum_bias[i] += grad[i];
+            // Zipped, as indices are checked, which would keep the loops from vectorising.
+            if !add {
+                grad_x.fill(T::default());
+            }
+            let given = row.iter().zip(grad).zip(weight);
+            for (grad_x, ((x, grad), weight)) in grad_x.iter_mut().zip(given) {
+                let normal = (*x - mean) * scale;
+                *grad_x += scale * (*grad * *weight - mean_grad - normal * mean_product);
+            }
+            let sums = sum_weight.iter_mut().zip(sum_bias.iter_mut());
+            for ((sum_weight, sum_bias), (x, grad)) in sums.zip(row.iter().zip(grad)) {
+                *sum_weight += *grad * ((*x - mean) * scale);
+                *sum_bias += *grad;
             }
         }
     }

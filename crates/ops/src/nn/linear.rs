@@ -88,25 +88,24 @@ fn forward<T: Float>(
         (bias.as_ref().map(Host::new).transpose()?, residual.as_ref().map(Host::new).transpose()?);
     let bias_values = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
     let residual_values = residual_host.as_ref().map(Host::elements::<T>).transpose()?;
-    // What went into the activation, where the backward pass cannot tell it from the result.
-    let keeps_input = match spec.activation {
+    // The activation's derivative, where the backward pass cannot tell it from the result.
+    let keeps_slopes = match spec.activation {
         Activation::Identity => false,
         Activation::Relu => residual.is_some(),
         Activation::Gelu | Activation::GeluTanh | Activation::Swish => true,
     } && tape.is_some();
-    let mut before = vec![T::default(); if keeps_input { rows * outputs } else { 0 }];
-    let before_shared = crate::shared::Shared::new(&mut before);
+    let mut slopes = vec![T::default(); if keeps_slopes { rows * outputs } else { 0 }];
+    let shared_slopes = Shared::new(&mut slopes);
     let finish = |row: usize, out: &mut [T]| {
         let first = row * outputs;
         if let Some(bias) = bias_values {
             add_bias(out, bias);
         }
-        if keeps_input {
-            // SAFETY: each call has its own rows, and `before` outlives the product.
-            unsafe { before_shared.range(first..first + out.len()) }.copy_from_slice(out);
-        }
         if spec.activation != Activation::Identity || spec.dropout.is_active() {
-            activate(out, first, spec.activation, spec.dropout);
+            let range = if keeps_slopes { first..first + out.len() } else { 0..0 };
+            // SAFETY: each call has its own rows, and `slopes` outlives the product.
+            let slopes = unsafe { shared_slopes.range(range) };
+            activate(out, slopes, first, spec.activation, spec.dropout);
         }
         if let Some(residual) = residual_values {
             add(out, &residual[first..first + out.len()]);
@@ -121,13 +120,15 @@ fn forward<T: Float>(
     let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
     if let Some(tape) = tape {
         // The sign of the result tells what relu passed on.
-        let result = (spec.activation == Activation::Relu && !keeps_input).then(|| out.clone());
+        let result = (spec.activation == Activation::Relu && !keeps_slopes).then(|| out.clone());
         let (weight, bias, residual) =
             (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
         let back = Back { x: tape.keep(x), weight, bias, residual, spec: *spec };
         tape.record::<T>("linear", &node.inputs(), &out, move |adjoint, adjoints| match &result {
-            Some(result) => back.run(Host::new(result)?.elements::<T>()?, adjoint, adjoints),
-            None => back.run(&before, adjoint, adjoints),
+            Some(result) => {
+                back.run(Slopes::Sign(Host::new(result)?.elements::<T>()?), adjoint, adjoints)
+            }
+            None => back.run(Slopes::Kept(&slopes), adjoint, adjoints),
         })?;
     }
     Ok(out)
@@ -164,6 +165,25 @@ impl Node {
     }
 }
 
+/// From what the backward pass knows the derivative of the activation at each element.
+#[derive(Clone, Copy)]
+pub(crate) enum Slopes<'a, T> {
+    /// It has been kept; nothing where there is no activation.
+    Kept(&'a [T]),
+    /// The sign of what relu gave tells it.
+    Sign(&'a [T]),
+}
+
+impl<'a, T> Slopes<'a, T> {
+    /// Those of some elements.
+    fn narrow(self, range: std::ops::Range<usize>) -> Self {
+        match self {
+            Self::Kept(slopes) => Self::Kept(slopes.get(range).unwrap_or_default()),
+            Self::Sign(results) => Self::Sign(&results[range]),
+        }
+    }
+}
+
 /// What the tape keeps of a layer.
 struct Back {
     x: Kept,
@@ -174,10 +194,9 @@ struct Back {
 }
 
 impl Back {
-    /// `before`: what went into the activation, or for relu what came out.
     fn run<T: Float>(
         &self,
-        before: &[T],
+        slopes: Slopes<'_, T>,
         adjoint: Vec<T>,
         adjoints: &mut Adjoints<'_>,
     ) -> Result<()> {
@@ -189,7 +208,7 @@ impl Back {
         } else {
             // SAFETY: `deactivated` writes every row.
             let (owned, sums) =
-                unsafe { filled(adjoint.len(), |to| self.deactivated(before, &adjoint, to)) };
+                unsafe { filled(adjoint.len(), |to| self.deactivated(slopes, &adjoint, to)) };
             (Some(owned), Some(sums))
         };
         // From here on, only the residual needs the adjoint of the result.
@@ -240,8 +259,8 @@ impl Back {
 
     /// The adjoint before activation and dropout, every row of it written to `to`, and the sums of
     /// its columns.
-    fn deactivated<T: Float>(&self, before: &[T], adjoint: &[T], to: Shared<T>) -> Vec<T> {
-        let LinearSpec { activation, dropout, .. } = self.spec;
+    fn deactivated<T: Float>(&self, slopes: Slopes<'_, T>, adjoint: &[T], to: Shared<T>) -> Vec<T> {
+        let dropout = self.spec.dropout;
         let (width, piece) = (self.weight.dims()[0], ROWS * self.weight.dims()[0]);
         let sums = |number: usize| {
             let mut sums = vec![T::default(); width];
@@ -255,7 +274,7 @@ impl Back {
                     to.write(first, &adjoint[range.clone()]);
                     to.range(range.clone())
                 };
-                deactivate(before.get(range).unwrap_or_default(), grad, first, activation, dropout);
+                deactivate(slopes.narrow(range), grad, first, dropout);
                 add_rows(grad, &mut sums);
             }
             sums
@@ -282,9 +301,22 @@ vectorised! {
 }
 
 vectorised! {
-    fn activate<T>(out: &mut [T], first: usize, activation: Activation, dropout: Dropout) {
-        for value in out.iter_mut() {
-            *value = activation.value(*value);
+    /// Writes the derivative to `slopes`, unless there is no room.
+    fn activate<T>(
+        out: &mut [T],
+        slopes: &mut [T],
+        first: usize,
+        activation: Activation,
+        dropout: Dropout,
+    ) {
+        if slopes.is_empty() {
+            for value in out.iter_mut() {
+                *value = activation.value(*value);
+            }
+        } else {
+            for (value, slope) in out.iter_mut().zip(slopes) {
+                (*value, *slope) = activation.value_and_derivative(*value);
+            }
         }
         if dropout.is_active() {
             let factor = dropout.kernel::<T>();
@@ -296,18 +328,18 @@ vectorised! {
 }
 
 vectorised! {
-    /// The adjoint before activation and dropout, in place. Without an activation, nothing is known
-    /// of what was `before`.
-    fn deactivate<T>(
-        before: &[T],
-        grad: &mut [T],
-        first: usize,
-        activation: Activation,
-        dropout: Dropout,
-    ) {
-        if activation != Activation::Identity {
-            for (grad, before) in grad.iter_mut().zip(before) {
-                *grad *= activation.derivative(*before);
+    /// The adjoint before activation and dropout, in place.
+    fn deactivate<T>(slopes: Slopes<'_, T>, grad: &mut [T], first: usize, dropout: Dropout) {
+        match slopes {
+            Slopes::Kept(slopes) => {
+                for (grad, slope) in grad.iter_mut().zip(slopes) {
+                    *grad *= *slope;
+                }
+            }
+            Slopes::Sign(results) => {
+                for (grad, result) in grad.iter_mut().zip(results) {
+                    *grad *= Activation::Relu.derivative(*result);
+                }
             }
         }
         if dropout.is_active() {

@@ -34,31 +34,40 @@ pub(super) unsafe fn pack_step(
 ) {
     for half in 0..2 {
         let first = panel * PANEL + half * TILE;
+        let is_whole = first + TILE <= operand.count && (step + 1) * DEPTH <= operand.depth;
         // SAFETY: the caller's promise.
         unsafe {
-            match parts {
-                1 => pack_tile::<1>(operand, first, step, half, lines),
-                _ => pack_tile::<3>(operand, first, step, half, lines),
+            match (parts, is_whole) {
+                (1, true) => pack_tile::<1, true>(operand, first, step, half, lines),
+                (1, false) => pack_tile::<1, false>(operand, first, step, half, lines),
+                (_, true) => pack_tile::<3, true>(operand, first, step, half, lines),
+                (_, false) => pack_tile::<3, false>(operand, first, step, half, lines),
             }
         }
     }
 }
 
-/// One tile of each part, from row or column `first` on.
+/// One tile of each part, from row or column `first` on. Most tiles are whole: all of them lies
+/// within the operand, and no mask is needed.
 ///
 /// # Safety
 /// As [`pack_step`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn pack_tile<const PARTS: usize>(
+unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(
     operand: &Operand<'_>,
     first: usize,
     step: usize,
     half: usize,
     lines: &mut [Line],
 ) {
-    let depth = operand.depth.saturating_sub(step * DEPTH).min(DEPTH);
-    let count = operand.count.saturating_sub(first).min(TILE);
+    let (depth, count) = match WHOLE {
+        true => (DEPTH, TILE),
+        false => (
+            operand.depth.saturating_sub(step * DEPTH).min(DEPTH),
+            operand.count.saturating_sub(first).min(TILE),
+        ),
+    };
     let mut store = |part: usize, line: usize, value: __m512i| {
         let line = &mut lines[part * STEP_LINES + half * TILE + line];
         // SAFETY: a line is 64 bytes, aligned to 64.

@@ -46,30 +46,31 @@ impl Activation {
 
     #[inline(always)]
     pub(crate) fn derivative<T: Float>(self, x: T) -> T {
+        self.value_and_derivative(x).1
+    }
+
+    /// Both, which share what is dear to compute.
+    #[inline(always)]
+    pub(crate) fn value_and_derivative<T: Float>(self, x: T) -> (T, T) {
         let (zero, one, half) = (T::of(0.0), T::of(1.0), T::of(0.5));
         match self {
-            Self::Identity => one,
-            Self::Relu => {
-                if x > zero {
-                    one
-                } else {
-                    zero
-                }
-            }
+            Self::Identity => (x, one),
+            Self::Relu => (self.value(x), if x > zero { one } else { zero }),
             Self::Gelu => {
-                let distribution =
-                    half * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf());
+                let twice = one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf();
                 let density = (-half * x * x).exp() * T::of(0.398_942_280_401_432_7);
-                distribution + x * density
+                (x * half * twice, half * twice + x * density)
             }
             Self::GeluTanh => {
-                let sigmoid = one / (one + (-twice_inner(x)).exp());
+                let below = one + (-twice_inner(x)).exp();
+                let sigmoid = one / below;
                 let slope = T::of(TWICE_ROOT) * (one + T::of(3.0 * CUBE) * x * x);
-                sigmoid * (one + x * (one - sigmoid) * slope)
+                (x / below, sigmoid * (one + x * (one - sigmoid) * slope))
             }
             Self::Swish => {
-                let sigmoid = one / (one + (-x).exp());
-                sigmoid * (one + x * (one - sigmoid))
+                let below = one + (-x).exp();
+                let sigmoid = one / below;
+                (x / below, sigmoid * (one + x * (one - sigmoid)))
             }
         }
     }
