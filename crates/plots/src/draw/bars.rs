@@ -1,0 +1,81 @@
+//! Bars over categories.
+
+use plotters::prelude::Rectangle;
+use plotters::style::Color as _;
+use serde_json::json;
+
+use super::axes::Scale;
+use super::chart::plane;
+use super::legend::{self, Sample};
+use super::text::{Anchor, Label, shortened, width};
+use super::{Area, Data, Pen, SCALE, TITLE, units};
+use crate::colours::{AXIS, Colour, of_series};
+use crate::error::PlotError;
+use crate::figure::{Axis, Bars};
+
+/// The share of a category's width that its bars take.
+const FILLED: f64 = 0.76;
+/// Size of the names of categories.
+const SIZE: i32 = 11;
+
+/// Draws bars.
+pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, PlotError> {
+    let count = bars.categories.len();
+    for (_, values) in &bars.series {
+        pen.check("categories", count, values.len())?;
+    }
+    let values = || bars.series.iter().flat_map(|(_, values)| values).copied();
+    if count == 0 || !values().any(|value| bars.y.takes(value)) {
+        return Err(pen.nothing());
+    }
+    // Bars stand on 0, where the axis has one.
+    let foot = (!bars.y.logarithmic).then_some(0.0);
+    let y = Scale::of(&bars.y, values().chain(foot)).ok_or_else(|| pen.nothing())?;
+    let x_axis = Axis::linear(&bars.label).between(0.0, count as f64);
+    let mut x = Scale::of(&x_axis, [0.0, count as f64].into_iter()).ok_or_else(|| pen.nothing())?;
+    x.ticks.clear();
+    let entries: Vec<(&str, Colour, Sample)> = bars
+        .series
+        .iter()
+        .enumerate()
+        .filter(|(_, (name, _))| !name.is_empty())
+        .map(|(number, (name, _))| (name.as_str(), of_series(number), Sample::Square))
+        .collect();
+    let top = legend::draw(pen, root, &entries, TITLE)?;
+    let mut plane = plane(pen, root, (&x, &y), (&x_axis, &bars.y), top)?;
+    let one = FILLED / bars.series.len() as f64;
+    let base = foot.and_then(|foot| y.place(foot)).unwrap_or(y.range.start);
+    for (number, (_, values)) in bars.series.iter().enumerate() {
+        let ink = of_series(number).drawn();
+        let bar = |(category, &value): (usize, &f64)| {
+            let left = category as f64 + (1.0 - FILLED) / 2.0 + one * number as f64;
+            let high = y.place(value)?;
+            Some(Rectangle::new([(left, high), (left + one * 0.94, base)], ink.filled()))
+        };
+        let rectangles = values.iter().enumerate().filter_map(bar);
+        plane.draw_series(rectangles).map_err(|error| pen.failed(error))?;
+    }
+    let (across, down) = plane.plotting_area().get_pixel_range();
+    let each = f64::from(across.end - across.start) / count as f64;
+    let room = (each / f64::from(SCALE)) as i32;
+    // Names that do not fit are left out in turn.
+    let widest = bars.categories.iter().map(|name| width(name, SIZE)).max().unwrap_or(0);
+    let every = (widest + 8).min(90).div_euclid(room.max(1)) as usize + 1;
+    for (category, name) in bars.categories.iter().enumerate().step_by(every.max(1)) {
+        let at = across.start + ((category as f64 + 0.5) * each) as i32;
+        let name = shortened(name, SIZE, room * every as i32);
+        let label = Label { size: SIZE, colour: AXIS, anchor: Anchor::MIDDLE, ..Label::of(&name) };
+        pen.write(root, &label, (at, down.end + units(13)))?;
+    }
+    let pixels = |value: i32| f64::from(value) / f64::from(SCALE);
+    let series = bars.series.iter().enumerate().map(|(number, (name, values))| {
+        json!({ "name": name, "colour": of_series(number).variable, "values": values })
+    });
+    Ok(json!({
+        "kind": "bars",
+        "left": pixels(across.start), "right": pixels(across.end),
+        "top": pixels(down.start), "bottom": pixels(down.end),
+        "label": bars.label, "categories": bars.categories, "y": { "label": bars.y.label },
+        "series": series.collect::<Vec<_>>(),
+    }))
+}

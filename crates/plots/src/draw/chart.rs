@@ -1,0 +1,154 @@
+//! Lines and points between two axes.
+
+use plotters::prelude::{Cartesian2d, ChartBuilder, ChartContext, Circle, PathElement, SVGBackend};
+use plotters::style::{Color as _, TRANSPARENT};
+use serde_json::json;
+
+use super::axes::Scale;
+use super::legend::{self, Sample};
+use super::text::style;
+use super::thinning::thinned;
+use super::{Area, Data, MARGIN, Pen, SCALE, TITLE, units};
+use crate::colours::{AXIS, Colour, GRID, INK, of_series};
+use crate::error::PlotError;
+use crate::figure::{Axis, Chart, Mark, Series};
+use crate::svg::DASHED_WIDTH;
+
+/// Widths of lines, in units of the drawing.
+const LINE_WIDTH: u32 = 7;
+/// The most points of a series that a page is told of.
+const MOST_TOLD: usize = 1500;
+
+/// Two axes of places.
+pub(super) type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Scale, Scale>>;
+
+/// Draws a chart.
+pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<Data, PlotError> {
+    let all = || chart.series.iter().flat_map(|series| &series.points);
+    let whole = || all().filter(|at| chart.x.takes(at.0) && chart.y.takes(at.1));
+    let x = Scale::of(&chart.x, whole().map(|at| at.0)).ok_or_else(|| pen.nothing())?;
+    let y = Scale::of(&chart.y, whole().map(|at| at.1)).ok_or_else(|| pen.nothing())?;
+    let entries: Vec<(&str, Colour, Sample)> = chart
+        .series
+        .iter()
+        .enumerate()
+        .filter(|(_, series)| !series.name.is_empty())
+        .map(|(number, series)| {
+            let sample = match series.mark {
+                Mark::Line => Sample::Line(LINE_WIDTH),
+                Mark::Dashes => Sample::Line(DASHED_WIDTH),
+                Mark::Dots => Sample::Dot,
+            };
+            (series.name.as_str(), colour_of(series, number), sample)
+        })
+        .collect();
+    let top = legend::draw(pen, root, &entries, TITLE)?;
+    let mut plane = plane(pen, root, (&x, &y), (&chart.x, &chart.y), top)?;
+    let mut told = Vec::new();
+    for (number, series) in chart.series.iter().enumerate() {
+        let points: Vec<(f64, f64)> = series
+            .points
+            .iter()
+            .filter_map(|&(left, up)| Some((x.place(left)?, y.place(up)?)))
+            .collect();
+        let ink = colour_of(series, number);
+        mark(pen, &mut plane, series.mark, &points, ink)?;
+        if !series.name.is_empty() {
+            told.push(json!({
+                "name": series.name,
+                "colour": ink.variable,
+                "points": told_points(series, &x, &y),
+            }));
+        }
+    }
+    let (across, down) = plane.plotting_area().get_pixel_range();
+    let pixels = |value: i32| f64::from(value) / f64::from(SCALE);
+    Ok(json!({
+        "kind": "chart",
+        "left": pixels(across.start), "right": pixels(across.end),
+        "top": pixels(down.start), "bottom": pixels(down.end),
+        "x": { "label": chart.x.label, "log": chart.x.logarithmic,
+               "from": x.range.start, "to": x.range.end },
+        "y": { "label": chart.y.label, "log": chart.y.logarithmic,
+               "from": y.range.start, "to": y.range.end },
+        "series": told,
+    }))
+}
+
+/// The colour of the series that is the `number`th.
+fn colour_of(series: &Series, number: usize) -> Colour {
+    of_series(series.colour.unwrap_or(number))
+}
+
+/// The points that a page tells of: those that are drawn, at most so many.
+fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
+    let shown: Vec<(f64, f64)> = series
+        .points
+        .iter()
+        .copied()
+        .filter(|at| x.place(at.0).is_some() && y.place(at.1).is_some())
+        .collect();
+    let every = shown.len().div_ceil(MOST_TOLD).max(1);
+    let last = shown.len().saturating_sub(1);
+    shown
+        .into_iter()
+        .enumerate()
+        .filter(|(number, _)| number % every == 0 || *number == last)
+        .map(|(_, at)| at)
+        .collect()
+}
+
+/// Draws axes below `top`, with a grid, numbers and what they measure.
+pub(super) fn plane<'a>(
+    pen: &Pen<'_>,
+    root: &Area<'a>,
+    (x, y): (&Scale, &Scale),
+    (across, up): (&Axis, &Axis),
+    top: i32,
+) -> Result<Plane<'a>, PlotError> {
+    let mut plane = ChartBuilder::on(root)
+        .margin_top(units(top + 6))
+        .margin_left(units(MARGIN - 6))
+        .margin_right(units(MARGIN + 8))
+        .margin_bottom(units(6))
+        .x_label_area_size(units(if across.label.is_empty() { 26 } else { 44 }))
+        .y_label_area_size(units(if up.label.is_empty() { 46 } else { 64 }))
+        .build_cartesian_2d(x.clone(), y.clone())
+        .map_err(|error| pen.failed(error))?;
+    plane
+        .configure_mesh()
+        .x_labels(x.ticks.len().max(1))
+        .y_labels(y.ticks.len().max(1))
+        .x_desc(&across.label)
+        .y_desc(&up.label)
+        .axis_style(AXIS.drawn().stroke_width(SCALE as u32))
+        .bold_line_style(GRID.drawn().stroke_width(SCALE as u32))
+        .light_line_style(TRANSPARENT)
+        .label_style(style(11, AXIS))
+        .axis_desc_style(style(12, INK))
+        .set_all_tick_mark_size(units(4))
+        .draw()
+        .map_err(|error| pen.failed(error))?;
+    Ok(plane)
+}
+
+/// Draws points at their places.
+fn mark(
+    pen: &Pen<'_>,
+    plane: &mut Plane<'_>,
+    mark: Mark,
+    points: &[(f64, f64)],
+    colour: Colour,
+) -> Result<(), PlotError> {
+    let ink = colour.drawn();
+    // A line of one point would not be seen.
+    if mark == Mark::Dots || points.len() == 1 {
+        let dots = points.iter().map(|&at| Circle::new(at, units(3), ink.mix(0.8).filled()));
+        plane.draw_series(dots).map_err(|error| pen.failed(error))?;
+    } else {
+        let width = if mark == Mark::Dashes { DASHED_WIDTH } else { LINE_WIDTH };
+        let path = PathElement::new(thinned(points), ink.stroke_width(width));
+        plane.draw_series(std::iter::once(path)).map_err(|error| pen.failed(error))?;
+    }
+    Ok(())
+}

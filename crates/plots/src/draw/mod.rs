@@ -1,0 +1,100 @@
+//! Figures, drawn with `plotters` into SVG elements.
+//!
+//! All is drawn at [`SCALE`] times its size, since `plotters` rounds places to whole numbers.
+
+mod axes;
+mod bars;
+mod chart;
+mod heatmap;
+mod legend;
+mod text;
+mod thinning;
+
+use std::fmt::Display;
+
+use plotters::coord::Shift;
+use plotters::prelude::{DrawingArea, IntoDrawingArea, SVGBackend};
+use serde_json::Value;
+
+use crate::error::PlotError;
+use crate::figure::{Figure, Plot};
+use crate::svg::Svg;
+use text::{Anchor, Label};
+
+/// Units of a drawing in a CSS pixel.
+pub(crate) const SCALE: i32 = 4;
+
+/// Height that a title takes, in CSS pixels.
+const TITLE: i32 = 32;
+/// Room at the edges, in CSS pixels.
+const MARGIN: i32 = 12;
+
+/// Where drawings go.
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// So many CSS pixels in units of the drawing.
+const fn units(pixels: i32) -> i32 {
+    pixels * SCALE
+}
+
+/// Draws a figure.
+///
+/// # Errors
+/// When there is nothing to show, or rows and columns do not match the values.
+pub(crate) fn draw(figure: &Figure) -> Result<Svg, PlotError> {
+    let mut elements = String::new();
+    let (width, height) = figure.size;
+    let size = (width * SCALE as u32, height * SCALE as u32);
+    let data = {
+        let root = SVGBackend::with_string(&mut elements, size).into_drawing_area();
+        let pen = Pen { figure };
+        pen.title(&root)?;
+        let data = match &figure.plot {
+            Plot::Chart(chart) => chart::draw(&pen, &root, chart)?,
+            Plot::Bars(bars) => bars::draw(&pen, &root, bars)?,
+            Plot::Heatmap(map) => heatmap::draw(&pen, &root, map)?,
+        };
+        root.present().map_err(|error| pen.failed(error))?;
+        data
+    };
+    Ok(Svg::new(figure, &elements, data))
+}
+
+/// A figure that is being drawn, for what goes wrong and what is common.
+struct Pen<'a> {
+    figure: &'a Figure,
+}
+
+impl Pen<'_> {
+    /// The error of the library.
+    fn failed(&self, cause: impl Display) -> PlotError {
+        PlotError::Drawing { title: self.figure.title.clone(), cause: cause.to_string() }
+    }
+
+    /// The error of a figure without anything to show.
+    fn nothing(&self) -> PlotError {
+        PlotError::Nothing { title: self.figure.title.clone() }
+    }
+
+    /// Refuses values that are not as many as what they are for.
+    fn check(&self, what: &'static str, expected: usize, found: usize) -> Result<(), PlotError> {
+        let title = || self.figure.title.clone();
+        match expected == found {
+            true => Ok(()),
+            false => Err(PlotError::Shape { title: title(), what, expected, found }),
+        }
+    }
+
+    fn title(&self, root: &Area<'_>) -> Result<(), PlotError> {
+        let label = Label { size: 15, anchor: Anchor::START, ..Label::of(&self.figure.title) };
+        self.write(root, &label, (units(MARGIN), units(TITLE / 2)))
+    }
+
+    /// Writes a label.
+    fn write(&self, root: &Area<'_>, label: &Label<'_>, at: (i32, i32)) -> Result<(), PlotError> {
+        label.draw(root, at).map_err(|error| self.failed(error))
+    }
+}
+
+/// What a page needs to tell of the drawing under a pointer.
+type Data = Value;

@@ -1,0 +1,88 @@
+//! Text in drawings.
+
+use plotters::prelude::{DrawingAreaErrorKind, FontTransform, IntoFont, TextStyle};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::{Area, SCALE};
+use crate::colours::{Colour, INK};
+
+/// `plotters` divides sizes of fonts by this when it writes SVG.
+const FONT_FACTOR: f64 = 1.24;
+
+/// Which point of a text is at its place.
+#[derive(Clone, Copy)]
+pub(super) struct Anchor(HPos);
+
+impl Anchor {
+    pub(super) const START: Self = Self(HPos::Left);
+    pub(super) const MIDDLE: Self = Self(HPos::Center);
+    pub(super) const END: Self = Self(HPos::Right);
+}
+
+/// A text to be written; half its height is above its place.
+#[derive(Clone)]
+pub(super) struct Label<'a> {
+    pub(super) text: &'a str,
+    /// In CSS pixels.
+    pub(super) size: i32,
+    pub(super) colour: Colour,
+    pub(super) anchor: Anchor,
+    /// Whether it is read from bottom to top.
+    pub(super) upwards: bool,
+}
+
+impl<'a> Label<'a> {
+    pub(super) const fn of(text: &'a str) -> Self {
+        Self { text, size: 12, colour: INK, anchor: Anchor::MIDDLE, upwards: false }
+    }
+
+    pub(super) fn draw(
+        &self,
+        area: &Area<'_>,
+        at: (i32, i32),
+    ) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
+        let style = style(self.size, self.colour).pos(Pos::new(self.anchor.0, VPos::Center));
+        let style = match self.upwards {
+            true => style.transform(FontTransform::Rotate270),
+            false => style,
+        };
+        area.draw_text(self.text, &style, at)
+    }
+}
+
+/// How text of so many CSS pixels is written.
+pub(super) fn style(size: i32, colour: Colour) -> TextStyle<'static> {
+    let font = ("sans-serif", f64::from(size * SCALE) * FONT_FACTOR).into_font();
+    font.color(&colour.drawn())
+}
+
+/// The width of a text in CSS pixels, about: no font is asked.
+pub(super) fn width(text: &str, size: i32) -> i32 {
+    let em = |character: char| match character {
+        // Combining marks stand over what is before them.
+        '\u{300}'..='\u{36F}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}' => 0.0,
+        'i' | 'j' | 'l' | 't' | 'f' | 'r' | ' ' | '.' | ',' | '\'' | '|' | ':' => 0.36,
+        'm' | 'w' | 'M' | 'W' | '—' | '@' => 0.92,
+        character if character < '\u{1100}' => 0.6,
+        // East Asian characters and emoji are as wide as they are high.
+        _ => 1.0,
+    };
+    (text.chars().map(em).sum::<f64>() * f64::from(size)).ceil() as i32
+}
+
+/// A text that takes at most so many CSS pixels: its end is left out where it is longer.
+pub(super) fn shortened(text: &str, size: i32, most: i32) -> String {
+    if width(text, size) <= most {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for character in text.chars() {
+        kept.push(character);
+        if width(&kept, size) + size > most {
+            kept.pop();
+            break;
+        }
+    }
+    kept.push('…');
+    kept
+}

@@ -1,0 +1,44 @@
+//! What can be wrong with a figure.
+
+use thiserror::Error;
+
+/// A figure that cannot be drawn.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PlotError {
+    /// No point of the figure has a place on its axes.
+    #[error("the figure `{title}` has nothing to show: no value is finite and fits its axes")]
+    Nothing {
+        /// The title of the figure.
+        title: String,
+    },
+    /// Rows, columns or categories do not match the values.
+    #[error("the figure `{title}` has {expected} {what}, but {found} values for them")]
+    Shape {
+        /// The title of the figure.
+        title: String,
+        /// What is counted: rows, columns, categories.
+        what: &'static str,
+        /// How many there are.
+        expected: usize,
+        /// How many values were given.
+        found: usize,
+    },
+    /// The drawing library failed.
+    #[error("the figure `{title}` cannot be drawn: {cause}")]
+    Drawing {
+        /// The title of the figure.
+        title: String,
+        /// What it says.
+        cause: String,
+    },
+    /// The picture cannot be made of the drawing.
+    #[error("the figure cannot be made a PNG: {0}")]
+    Picture(String),
+    /// The system has no fonts, without which a picture would have no labels.
+    #[error(
+        "no fonts are installed, so that a PNG would have no text: install some (on Debian \
+         fonts-dejavu-core), or write SVG"
+    )]
+    NoFonts,
+}

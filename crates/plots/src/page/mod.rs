@@ -1,0 +1,143 @@
+//! Pages of one file: text, figures and data, in light and dark, without a network.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::colours::{self, Theme};
+use crate::svg::class_rules;
+
+/// What every page looks like.
+const STYLE: &str = include_str!("style.css");
+/// What every page does: the theme, and what figures tell under a pointer.
+const SCRIPT: &str = include_str!("page.js");
+
+/// The language of a page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Language {
+    /// English.
+    #[default]
+    English,
+    /// Chinese, in simplified characters.
+    Chinese,
+}
+
+impl Language {
+    /// Its code in HTML.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::English => "en",
+            Self::Chinese => "zh-Hans",
+        }
+    }
+
+    /// The text of this language.
+    #[must_use]
+    pub const fn choose<'a>(self, english: &'a str, chinese: &'a str) -> &'a str {
+        match self {
+            Self::English => english,
+            Self::Chinese => chinese,
+        }
+    }
+}
+
+/// A page of one file. Nothing but its own style and script runs in it, and it loads nothing: its
+/// policy (Content Security Policy Level 3) names both by their hashes.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// Its language.
+    pub language: Language,
+    /// Its title and heading, as plain text.
+    pub title: String,
+    /// What it shows, as HTML: texts of others go through [`escape`].
+    pub body: String,
+    /// Further style. A `style` attribute in the body has no effect.
+    pub style: String,
+    /// Further script.
+    pub script: String,
+    /// What scripts read, each under an id: `taper.data('id')`.
+    pub data: Vec<(String, Value)>,
+}
+
+impl Page {
+    /// The file.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let choose = |english, chinese| self.language.choose(english, chinese);
+        let style = format!("{}{}{STYLE}{}", theme_rules(), class_rules(), self.style);
+        let script = format!("'use strict';\n{SCRIPT}\n{}", self.script);
+        let mut data = String::new();
+        for (id, value) in &self.data {
+            // Within JSON these characters stand in strings alone; a script would end at `</`.
+            let json = value.to_string().replace('<', "\\u003c").replace('>', "\\u003e");
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                data,
+                "<script type=\"application/json\" id=\"{}\">{json}</script>",
+                escape(id)
+            );
+        }
+        let title = escape(&self.title);
+        format!(
+            "<!doctype html>\n<html lang=\"{}\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+             style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; \
+             form-action 'none'\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n\
+             <a class=\"skip\" href=\"#main\">{}</a>\n\
+             <header><h1>{title}</h1><button type=\"button\" id=\"theme\">{}</button></header>\n\
+             <main id=\"main\" tabindex=\"-1\">\n{}\n</main>\n{data}<script>{script}</script>\n\
+             </body>\n</html>\n",
+            self.language.code(),
+            hash(&style),
+            hash(&script),
+            choose("Skip to the content", "跳到正文"),
+            choose("Light or dark", "浅色或深色"),
+            self.body,
+        )
+    }
+}
+
+/// The hash by which a policy allows a style or a script.
+fn hash(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
+}
+
+/// The colours of figures, by the theme of the page.
+fn theme_rules() -> String {
+    let variable = |colour: colours::Colour| {
+        let [light, dark] = [Theme::Light, Theme::Dark].map(|theme| colour.hex(theme));
+        format!("{}:light-dark({light},{dark});", colour.variable)
+    };
+    format!(
+        ":root{{color-scheme:light dark;{}}}\n",
+        colours::all().map(variable).collect::<String>()
+    )
+}
+
+/// A text as it is written in HTML and in quoted attributes.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            // No document may hold these.
+            '\0'..='\u{8}' | '\u{B}' | '\u{C}' | '\u{E}'..='\u{1F}' | '\u{7F}' => {
+                escaped.push('\u{FFFD}');
+            }
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}

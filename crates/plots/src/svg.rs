@@ -1,0 +1,140 @@
+//! Finished drawings, and what suits them to where they are shown.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::colours::{self, Theme};
+use crate::draw::SCALE;
+use crate::figure::Figure;
+use crate::page::escape;
+
+/// The width by which the drawing knows a broken line: no other line has it.
+pub(crate) const DASHED_WIDTH: u32 = 9;
+
+/// A drawing.
+///
+/// Each element has its colour twice: as an attribute, for programs that know nothing else, and as
+/// a class, which gives it a CSS variable such as `--plot-series-1`.
+#[derive(Debug, Clone)]
+pub struct Svg {
+    title: String,
+    description: String,
+    size: (u32, u32),
+    /// What is within `<svg>`.
+    elements: String,
+    /// What a page tells of it under a pointer.
+    data: Value,
+}
+
+impl Svg {
+    /// Of what `plotters` has written.
+    pub(crate) fn new(figure: &Figure, written: &str, data: Value) -> Self {
+        let inner = written.split_once('>').map_or("", |(_, rest)| rest);
+        let inner = inner.trim_end().trim_end_matches("</svg>");
+        let dashed = format!("stroke-width=\"{DASHED_WIDTH}\"");
+        let broken = "stroke-width=\"7\" stroke-dasharray=\"24 16\"";
+        Self {
+            title: figure.title.clone(),
+            description: figure.description.clone(),
+            size: figure.size,
+            // Text has line breaks around it, which would be spaces.
+            elements: inner.replace(&dashed, broken).replace(">\n", ">").replace("\n<", "<"),
+            data,
+        }
+    }
+
+    /// A file of its own: light or dark as its reader prefers, with a transparent ground.
+    #[must_use]
+    pub fn standalone(&self) -> String {
+        let (width, height) = self.size;
+        let mut dark = String::new();
+        for colour in colours::all() {
+            // Writing to a string does not fail.
+            let _ = write!(dark, "{}:{};", colour.variable, colour.hex(Theme::Dark));
+        }
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+             viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"title description\">\n\
+             <title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n\
+             <style>{}@media (prefers-color-scheme:dark){{svg:root{{{dark}}}}}</style>\n{}</svg>\n",
+            width * SCALE as u32,
+            height * SCALE as u32,
+            escape(&self.title),
+            escape(&self.description),
+            class_rules(),
+            self.with_classes(),
+        )
+    }
+
+    /// A part of a [`Page`](crate::Page), whose style and script it relies on.
+    #[must_use]
+    pub fn inline(&self) -> String {
+        let (width, height) = self.size;
+        format!(
+            "<svg class=\"plot\" viewBox=\"0 0 {} {}\" width=\"{width}\" height=\"{height}\" \
+             role=\"img\" aria-label=\"{}. {}\" data-plot=\"{}\" data-scale=\"{SCALE}\">{}</svg>",
+            width * SCALE as u32,
+            height * SCALE as u32,
+            escape(&self.title),
+            escape(&self.description),
+            escape(&self.data.to_string()),
+            self.with_classes(),
+        )
+    }
+
+    /// A picture of `theme` on a ground, `zoom` pixels for each CSS pixel.
+    ///
+    /// # Errors
+    /// When the system has no fonts, or the picture is too large.
+    #[cfg(feature = "png")]
+    pub fn png(&self, theme: Theme, zoom: f32) -> Result<Vec<u8>, crate::PlotError> {
+        crate::png::picture(&self.with_ground(theme), self.size, zoom)
+    }
+
+    /// With the colours of a theme, and its ground.
+    #[cfg(feature = "png")]
+    fn with_ground(&self, theme: Theme) -> String {
+        let (width, height) = (self.size.0 * SCALE as u32, self.size.1 * SCALE as u32);
+        let mut elements = self.elements.clone();
+        if theme == Theme::Dark {
+            for colour in colours::all() {
+                elements = elements.replace(
+                    &format!("\"{}\"", colour.hex(Theme::Light)),
+                    &format!("\"{}\"", colour.hex(theme)),
+                );
+            }
+        }
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\">\
+             <rect width=\"100%\" height=\"100%\" fill=\"{}\"/>{elements}</svg>",
+            colours::GROUND.hex(theme),
+        )
+    }
+
+    fn with_classes(&self) -> String {
+        let mut elements = self.elements.clone();
+        for colour in colours::all() {
+            let hex = colour.hex(Theme::Light);
+            for attribute in ["fill", "stroke"] {
+                let plain = format!("{attribute}=\"{hex}\"");
+                let class = class_of(attribute, colour.variable);
+                elements = elements.replace(&plain, &format!("{plain} class=\"{class}\""));
+            }
+        }
+        elements
+    }
+}
+
+fn class_of(attribute: &str, variable: &str) -> String {
+    format!("{attribute}{}", variable.trim_start_matches("--plot"))
+}
+
+/// What the classes of a drawing mean.
+pub(crate) fn class_rules() -> String {
+    let rule = |attribute: &str, colour: colours::Colour| {
+        let (class, hex) = (class_of(attribute, colour.variable), colour.hex(Theme::Light));
+        format!(".{class}{{{attribute}:var({},{hex})}}", colour.variable)
+    };
+    colours::all().map(|colour| rule("fill", colour) + &rule("stroke", colour)).collect()
+}
