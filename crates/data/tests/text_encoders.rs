@@ -1,11 +1,11 @@
 //! What encoders of texts get: rows with hidden tokens, and texts with labels.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taper_data::{
     Batch, BatchingConfig, DataConfig, Dataset, Documents, END, MaskedDataset, Prepared, Result,
-    Task, TokenizerKind, masked_split, prepare_labelled, prepare_masked,
+    Task, TokenizerKind, TokenizerPair, masked_split, prepare_labelled, prepare_masked,
 };
 
 fn lines(count: usize) -> String {
@@ -112,33 +112,78 @@ fn tokens_are_hidden_as_they_are_drawn_and_rows_are_of_one_document() {
     assert_eq!(largest.streams[1].lengths, [24; 8]);
 }
 
+/// The tokenizer of a BERT of the library Transformers, with special tokens of its own.
+fn bert() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/golden/bert/tokenizer.json")
+}
+
 #[test]
 fn whole_words_are_asked_together() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = config(folder.path());
-    config.tokenizer.vocabulary_size = 290;
-    config.masked.whole_words = true;
-    let prepared = prepare(&config).unwrap();
-    let tokenizer = prepared.tokenizers.target();
-    let goes_on =
-        |id: u32| tokenizer.token(id).is_some_and(|token| token.starts_with(char::is_alphanumeric));
-    let mut words = 0;
-    for batch in batches(&prepared.train, &config.batching, 0) {
-        let (ids, places) = (&batch.streams[1].ids, batch.asked.as_ref().unwrap());
-        let mut original = ids.clone();
-        for (&place, &answer) in places.iter().zip(&batch.answers) {
-            original[place as usize] = answer;
-        }
-        for &place in places {
-            // What goes on with a word that is asked is asked as well.
-            let next = place as usize + 1;
-            if goes_on(original[next]) {
-                assert!(places.contains(&(next as u32)), "{:?}", tokenizer.token(original[next]));
-                words += 1;
+    // Beginnings of words have a mark, or what goes on with them has.
+    let is_letter = |token: &str| token.starts_with(char::is_alphanumeric);
+    let is_marked = |token: &str| token.starts_with("##");
+    for (path, goes_on) in [(None, is_letter as fn(&str) -> bool), (Some(bert()), is_marked)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(folder.path());
+        config.tokenizer.vocabulary_size = 290;
+        config.tokenizer.path = path;
+        config.masked.whole_words = true;
+        let prepared = prepare(&config).unwrap();
+        let tokenizer = prepared.tokenizers.target();
+        let goes_on = |id: u32| tokenizer.token(id).is_some_and(|token| goes_on(&token));
+        let mut words = 0;
+        for batch in batches(&prepared.train, &config.batching, 0) {
+            let (ids, places) = (&batch.streams[1].ids, batch.asked.as_ref().unwrap());
+            let mut original = ids.clone();
+            for (&place, &answer) in places.iter().zip(&batch.answers) {
+                original[place as usize] = answer;
+            }
+            for &place in places {
+                // What goes on with a word that is asked is asked as well.
+                let next = place as usize + 1;
+                if goes_on(original[next]) {
+                    assert!(
+                        places.contains(&(next as u32)),
+                        "{:?}",
+                        tokenizer.token(original[next])
+                    );
+                    words += 1;
+                }
             }
         }
+        assert!(words > 20, "{words} words of several tokens");
     }
-    assert!(words > 20, "{words} words of several tokens");
+}
+
+#[test]
+fn rows_have_the_marks_of_a_tokenizer_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.tokenizer.path = Some(bert());
+    let prepared = prepare(&config).unwrap();
+    let tokenizer = prepared.tokenizers.target();
+    assert_eq!(tokenizer.token(tokenizer.end()).as_deref(), Some("[SEP]"));
+    let named = |id: u32| tokenizer.token(id).unwrap();
+    let mut hidden = 0;
+    for batch in batches(&prepared.train, &config.batching, 0) {
+        for (row, _) in rows(&batch) {
+            assert_eq!(
+                (named(row[0]), named(row[row.len() - 1])),
+                ("[CLS]".into(), "[SEP]".into())
+            );
+            hidden += row.iter().filter(|&&id| named(id) == "[MASK]").count();
+        }
+        let special = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"];
+        assert!(batch.answers.iter().all(|&id| !special.contains(&named(id).as_str())));
+    }
+    assert!(hidden > 20, "{hidden}");
+    // Text that spells a mark is text, and what cannot be spelled is counted as such.
+    let ids = tokenizer.encode("[SEP] sail \u{3b1}").unwrap();
+    assert!(!ids.contains(&tokenizer.end()), "{ids:?}");
+    assert!(tokenizer.is_unknown(*ids.last().unwrap()), "{ids:?}");
+    // A translation needs the special tokens of ours.
+    let message = TokenizerPair::train(&config).unwrap_err().to_string();
+    assert!(message.contains("<pad> must have id 0 but is absent"), "{message}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::Weights;
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// A folder with config.json, model.safetensors and, of a GPT-2, tokenizer.json
+    /// A folder with config.json, model.safetensors and, where it reads text, tokenizer.json
     pub(crate) folder: PathBuf,
     /// Folder of the run that is made
     pub(crate) run: PathBuf,

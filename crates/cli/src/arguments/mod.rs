@@ -79,10 +79,10 @@ pub(crate) enum Command {
     Score(Score),
     /// Label texts or images, with a run whose task is classification or image-classification
     Predict(Predict),
-    /// Make a run of a GPT-2 or a ViT as the library Transformers keeps it in a folder
+    /// Make a run of a GPT-2, BERT or ViT as the library Transformers keeps it in a folder
     Import(Import),
-    /// Write a run's language model as a GPT-2 of the library Transformers, its classifier of images
-    /// as a ViT
+    /// Write a run's language model as a GPT-2 of the library Transformers, its masked language model
+    /// or classifier of texts as a BERT, its classifier of images as a ViT
     Export(Export),
     /// Score a translation against one or more references, as sacreBLEU does
     Bleu(Box<Bleu>),

@@ -7,6 +7,7 @@ pub(crate) mod fingerprint;
 pub(crate) mod hub;
 pub(crate) mod lines;
 pub(crate) mod segmentation;
+pub(crate) mod special;
 pub(crate) mod subwords;
 pub(crate) mod tokenizer;
 pub(crate) mod tokenizer_training;

@@ -1,9 +1,9 @@
 //! Text to ids and back, by the `tokenizers` library and its `tokenizer.json`.
 //!
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
-//! `<s>` 2, `</s>` 3. None of them is ever made from text, even from text that spells one. A
-//! tokenizer of GPT-2's kind has none of them but `<|endoftext|>`, which is then the end, and is for
-//! running text alone.
+//! `<s>` 2, `</s>` 3. None of them is ever made from text, even from text that spells one. Models of
+//! others bring tokenizers with [special tokens of their own](super::special), which are for tasks
+//! other than translation.
 
 use std::fmt;
 use std::path::Path;
@@ -15,6 +15,7 @@ use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer};
 
 use crate::files::{read_regular, write_atomically};
 use crate::text::segmentation::Layout;
+use crate::text::special::{MARKS, Marks, SpecialTokens};
 use crate::text::tokenizer_training::train;
 use crate::{Error, Result, TokenizerConfig};
 
@@ -29,21 +30,6 @@ pub const END: u32 = 3;
 /// The special tokens; the index of each is its id.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
 
-/// The tokens that encoders of texts have besides: what begins a row, what ends each of its texts,
-/// and what stands for a hidden token.
-pub(crate) const MARKS: [&str; 3] = ["<cls>", "<sep>", "<mask>"];
-
-/// The ids of [`MARKS`] in a vocabulary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Marks {
-    pub(crate) class: u32,
-    pub(crate) separator: u32,
-    pub(crate) mask: u32,
-}
-
-/// What ends a document in GPT-2's vocabulary and its descendants'.
-const END_OF_TEXT: &str = "<|endoftext|>";
-
 /// More bytes than the file of any tokenizer has: those of millions of tokens take some hundred.
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -57,8 +43,7 @@ pub struct Tokenizer {
     json: Arc<str>,
     hash: Arc<str>,
     vocabulary_size: usize,
-    /// Where the special tokens are missing, what ends a document.
-    foreign_end: Option<u32>,
+    special: SpecialTokens,
 }
 
 impl fmt::Debug for Tokenizer {
@@ -148,13 +133,10 @@ impl Tokenizer {
     ///
     /// If the vocabulary lacks one.
     pub(crate) fn marks(&self) -> Result<Marks> {
-        let id = |token: &'static str| {
-            self.inner.token_to_id(token).ok_or_else(|| Error::Tokenizer {
-                action: "mark a text",
-                message: format!("the vocabulary has no {token}"),
-            })
-        };
-        Ok(Marks { class: id(MARKS[0])?, separator: id(MARKS[1])?, mask: id(MARKS[2])? })
+        self.special.marks().or_else(|| Marks::of(&self.inner, MARKS)).ok_or_else(|| {
+            let message = format!("the vocabulary has not all of {}", MARKS.join(", "));
+            Error::Tokenizer { action: "mark a text", message }
+        })
     }
 
     /// Loads a `tokenizer.json`.
@@ -191,15 +173,14 @@ impl Tokenizer {
         let mut inner: tokenizers::Tokenizer = std::panic::catch_unwind(|| json.parse())
             .map_err(|_| malformed("the library gave up on it".to_owned()))?
             .map_err(|error: tokenizers::Error| malformed(error.to_string()))?;
-        let has_none = SPECIAL_TOKENS.iter().all(|token| inner.token_to_id(token).is_none());
-        let foreign_end = inner.token_to_id(END_OF_TEXT).filter(|_| has_none);
-        if foreign_end.is_none() {
+        let special = SpecialTokens::of(&inner);
+        if special.are_ours() {
             require_special_tokens(&inner, path)?;
         }
         // Text that spells a special token is text. The library does not store this switch.
         inner.set_encode_special_tokens(true);
-        // A foreign file's dropout would cut a text otherwise each time, also to translate it; the
-        // recipe has its own, for training.
+        // A foreign file may ask for dropout, which would divide the same text differently each
+        // time, in translation too. The recipe has its own, for training alone.
         if let ModelWrapper::BPE(bpe) = inner.get_model()
             && bpe.dropout.is_some()
         {
@@ -216,7 +197,7 @@ impl Tokenizer {
             inner: Arc::new(inner),
             json: json.into(),
             hash: hexadecimal(&Sha256::digest(json.as_bytes())).into(),
-            foreign_end,
+            special,
         })
     }
 
@@ -241,11 +222,10 @@ impl Tokenizer {
     /// If the library refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(fault("encode a text"))?;
-        // In a foreign Unigram model the special tokens are pieces like any other, which text may
-        // spell.
-        let plain = |&id: &u32| match self.foreign_end {
-            None if (id as usize) < SPECIAL_TOKENS.len() => UNKNOWN,
-            _ => id,
+        // In a foreign model the special tokens may be pieces like any other, which text may spell.
+        let plain = |&id: &u32| match self.special.contains(id) {
+            true => self.special.unknown().unwrap_or(id),
+            false => id,
         };
         Ok(encoding.get_ids().iter().map(plain).collect())
     }
@@ -269,10 +249,7 @@ impl Tokenizer {
         let plain: Vec<u32> = ids
             .iter()
             .copied()
-            .filter(|&id| match self.foreign_end {
-                None => id as usize >= SPECIAL_TOKENS.len() || id == UNKNOWN,
-                Some(end) => id != end,
-            })
+            .filter(|&id| !self.special.contains(id) || self.is_unknown(id))
             .collect();
         self.inner.decode(&plain, true).map_err(fault("decode ids"))
     }
@@ -325,19 +302,35 @@ impl Tokenizer {
         is_byte
     }
 
-    /// The id of what ends a document: `</s>`, or `<|endoftext|>` in a vocabulary of GPT-2's kind.
+    /// The id of what ends a document: `</s>`, `<|endoftext|>` in a vocabulary of GPT-2's kind, and
+    /// `[SEP]` in one of BERT's.
     pub fn end(&self) -> u32 {
-        self.foreign_end.unwrap_or(END)
+        self.special.end()
+    }
+
+    /// Whether an id is a special token, which stands for no text.
+    pub(crate) fn is_special(&self, id: u32) -> bool {
+        let is_mark = |marks: Marks| [marks.class, marks.separator, marks.mask].contains(&id);
+        self.special.contains(id) || self.marks().is_ok_and(is_mark)
+    }
+
+    /// What pieces begin with that go on with a word, where the vocabulary marks those and not the
+    /// beginnings of words.
+    pub(crate) fn continuing_prefix(&self) -> Option<&str> {
+        match self.inner.get_model() {
+            ModelWrapper::WordPiece(model) => Some(&model.continuing_subword_prefix),
+            _ => None,
+        }
     }
 
     /// Whether the vocabulary has the special tokens of this project at their ids.
     pub fn has_special_tokens(&self) -> bool {
-        self.foreign_end.is_none()
+        self.special.are_ours()
     }
 
     /// Whether an id stands for text that the vocabulary cannot spell.
     pub fn is_unknown(&self, id: u32) -> bool {
-        id == UNKNOWN && self.has_special_tokens()
+        self.special.unknown() == Some(id)
     }
 
     /// This tokenizer, of the file `path`, for a task that needs every special token.
@@ -346,7 +339,7 @@ impl Tokenizer {
     ///
     /// [`Error::SpecialToken`] where it has none.
     pub(crate) fn with_special_tokens(self, path: &Path) -> Result<Self> {
-        if self.foreign_end.is_some() {
+        if !self.special.are_ours() {
             require_special_tokens(&self.inner, path)?;
         }
         Ok(self)

@@ -1,47 +1,62 @@
-//! What GPT-2's `config.json` says, and what its tensors are called.
+//! A GPT-2: what its `config.json` says, what its tensors are called, and both ways between a folder
+//! and a run.
 
-use anyhow::{Result, bail};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
-use taper_model::{ActivationKind, ModelConfig, NormPlacement, Positions, Tied};
+use serde_json::Value;
+use taper_data::{Task, TokenizerKind};
+use taper_model::{LanguageModel, Model, ModelConfig, NormPlacement, Positions, Tied};
+
+use super::export::write;
+use super::import::{Read, read_tokenizer, run_config};
+use super::weights::{Counterpart, Tensors, named};
+use super::{CONFIG, TOKENIZER, WEIGHTS, activation, activation_name, require_expressed};
+use crate::LoadedRun;
+use crate::checks::memory;
 
 /// The name before those of all tensors but a projection's of its own.
 const PREFIX: &str = "transformer.";
+/// That projection.
+const HEAD: &str = "lm_head.weight";
 
 /// The keys of `config.json` that shape a GPT-2; others change nothing here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Gpt2Config {
-    pub(super) model_type: String,
+struct Gpt2Config {
+    model_type: String,
     #[serde(default)]
-    pub(super) architectures: Vec<String>,
-    pub(super) vocab_size: usize,
-    pub(super) n_positions: usize,
-    pub(super) n_embd: usize,
-    pub(super) n_layer: usize,
-    pub(super) n_head: usize,
+    architectures: Vec<String>,
+    vocab_size: usize,
+    n_positions: usize,
+    n_embd: usize,
+    n_layer: usize,
+    n_head: usize,
     #[serde(default)]
-    pub(super) n_inner: Option<usize>,
+    n_inner: Option<usize>,
     #[serde(default = "gelu_new")]
-    pub(super) activation_function: String,
+    activation_function: String,
     #[serde(default = "usual_dropout")]
-    pub(super) resid_pdrop: f64,
+    resid_pdrop: f64,
     #[serde(default = "usual_dropout")]
-    pub(super) embd_pdrop: f64,
+    embd_pdrop: f64,
     #[serde(default = "usual_dropout")]
-    pub(super) attn_pdrop: f64,
+    attn_pdrop: f64,
     #[serde(default = "usual_epsilon")]
-    pub(super) layer_norm_epsilon: f64,
+    layer_norm_epsilon: f64,
     #[serde(default = "yes")]
-    pub(super) scale_attn_weights: bool,
+    scale_attn_weights: bool,
     #[serde(default)]
-    pub(super) scale_attn_by_inverse_layer_idx: bool,
+    scale_attn_by_inverse_layer_idx: bool,
     #[serde(default)]
-    pub(super) add_cross_attention: bool,
+    add_cross_attention: bool,
     #[serde(default = "yes")]
-    pub(super) tie_word_embeddings: bool,
+    tie_word_embeddings: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) bos_token_id: Option<u32>,
+    bos_token_id: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) eos_token_id: Option<u32>,
+    eos_token_id: Option<u32>,
 }
 
 fn gelu_new() -> String {
@@ -65,7 +80,7 @@ impl Gpt2Config {
     ///
     /// # Errors
     /// When it is none of ours, with the key.
-    pub(super) fn model(&self) -> Result<ModelConfig> {
+    fn model(&self) -> Result<ModelConfig> {
         for (key, is_other) in [
             ("scale_attn_weights", !self.scale_attn_weights),
             ("scale_attn_by_inverse_layer_idx", self.scale_attn_by_inverse_layer_idx),
@@ -75,21 +90,12 @@ impl Gpt2Config {
                 bail!("{key} has another value than GPT-2's, which this model cannot have");
             }
         }
-        let activation = match self.activation_function.as_str() {
-            "gelu_new" | "gelu_pytorch_tanh" => ActivationKind::GeluTanh,
-            "gelu" => ActivationKind::Gelu,
-            "relu" => ActivationKind::Relu,
-            "silu" | "swish" => ActivationKind::Swish,
-            other => {
-                bail!("activation_function = {other:?}: expected gelu_new, gelu, relu or silu")
-            }
-        };
         Ok(ModelConfig {
             d_model: self.n_embd,
             d_ff: self.n_inner.unwrap_or(self.n_embd.saturating_mul(4)),
             heads: self.n_head,
             decoder_layers: self.n_layer,
-            activation,
+            activation: activation("activation_function", &self.activation_function)?,
             norm: NormPlacement::Pre,
             norm_epsilon: self.layer_norm_epsilon,
             positions: Positions::Learned,
@@ -109,13 +115,7 @@ impl Gpt2Config {
     ///
     /// # Errors
     /// When a GPT-2 cannot be such a model, with the setting.
-    pub(super) fn of(model: &ModelConfig, vocabulary: usize, end: u32) -> Result<Self> {
-        let activation = match model.activation {
-            ActivationKind::GeluTanh => "gelu_new",
-            ActivationKind::Gelu => "gelu",
-            ActivationKind::Relu => "relu",
-            ActivationKind::Swish => "silu",
-        };
+    fn of(model: &ModelConfig, vocabulary: usize, end: u32) -> Result<Self> {
         let config = Self {
             model_type: "gpt2".to_owned(),
             architectures: vec!["GPT2LMHeadModel".to_owned()],
@@ -125,7 +125,7 @@ impl Gpt2Config {
             n_layer: model.decoder_layers,
             n_head: model.heads,
             n_inner: (model.d_ff != 4 * model.d_model).then_some(model.d_ff),
-            activation_function: activation.to_owned(),
+            activation_function: activation_name(model.activation),
             resid_pdrop: model.residual_dropout,
             embd_pdrop: model.embedding_dropout,
             attn_pdrop: model.attention_dropout,
@@ -144,26 +144,25 @@ impl Gpt2Config {
             tied: model.tied,
             ..config.model()?
         };
-        let of = |model: &ModelConfig| serde_json::to_value(model);
-        let (expressed, ours) = (of(&expressed)?, of(model)?);
-        for (key, value) in ours.as_object().into_iter().flatten() {
-            if expressed[key] != *value {
-                bail!("model.{key} = {value}: a GPT-2 has {}", expressed[key]);
-            }
-        }
+        require_expressed("GPT-2", &expressed, model)?;
         Ok(config)
     }
 }
 
-/// What GPT-2 calls the parameter `name` of a language model, and whether its matrix is transposed
-/// there.
-pub(super) fn counterpart(name: &str) -> Option<(String, bool)> {
+/// What GPT-2 has for the parameter `name` of a language model.
+fn counterpart(name: &str, shape: &[usize]) -> Option<Counterpart> {
     let known = match name {
-        "embedding.weight" => return Some((format!("{PREFIX}wte.weight"), false)),
-        "decoder.positions.weight" => return Some((format!("{PREFIX}wpe.weight"), false)),
-        "output.weight" => return Some(("lm_head.weight".to_owned(), false)),
-        "decoder.final_norm.weight" => return Some((format!("{PREFIX}ln_f.weight"), false)),
-        "decoder.final_norm.bias" => return Some((format!("{PREFIX}ln_f.bias"), false)),
+        "embedding.weight" => return Some(Counterpart::same(format!("{PREFIX}wte.weight"), shape)),
+        "decoder.positions.weight" => {
+            return Some(Counterpart::same(format!("{PREFIX}wpe.weight"), shape));
+        }
+        "output.weight" => return Some(Counterpart::same(HEAD, shape)),
+        "decoder.final_norm.weight" => {
+            return Some(Counterpart::same(format!("{PREFIX}ln_f.weight"), shape));
+        }
+        "decoder.final_norm.bias" => {
+            return Some(Counterpart::same(format!("{PREFIX}ln_f.bias"), shape));
+        }
         _ => name.strip_prefix("decoder.layers.")?,
     };
     let (layer, part) = known.split_once('.')?;
@@ -177,21 +176,76 @@ pub(super) fn counterpart(name: &str) -> Option<(String, bool)> {
         "feed_forward.down" => ("mlp.c_proj", true),
         _ => return None,
     };
-    Some((format!("{PREFIX}h.{layer}.{theirs}.{kind}"), is_linear && kind == "weight"))
+    let one = Counterpart::same(format!("{PREFIX}h.{layer}.{theirs}.{kind}"), shape);
+    Some(one.transposed(is_linear && kind == "weight"))
 }
 
-/// The tensor `name` without what some files leave out before it.
-pub(super) fn bare(name: &str) -> &str {
-    name.strip_prefix(PREFIX).unwrap_or(name)
+/// The tensor `name` with what some files leave out before it.
+fn whole_name(name: &str) -> String {
+    match name == HEAD || name.starts_with(PREFIX) {
+        true => name.to_owned(),
+        false => format!("{PREFIX}{name}"),
+    }
 }
 
 /// Whether a tensor is a causal mask, as older files have them beside the weights.
-pub(super) fn is_mask(name: &str) -> bool {
+fn is_mask(name: &str) -> bool {
     name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
+}
+
+/// The GPT-2 of a folder, as a run called `name`: documents end with what the tokenizer has for it,
+/// and blocks are as long as positions reach.
+///
+/// # Errors
+/// When a file is missing or damaged, the model is not one of ours, or the tensors are not those of
+/// `config.json`.
+pub(super) fn read(source: &Path, name: String, keys: Value) -> Result<Read<LanguageModel>> {
+    let path = source.join(CONFIG);
+    let shown = || path.display().to_string();
+    let theirs: Gpt2Config = serde_json::from_value(keys)
+        .with_context(|| format!("{}: not the config.json of a GPT-2", path.display()))?;
+    let model = theirs.model().with_context(shown)?;
+    let tokenizers = read_tokenizer(source, theirs.vocab_size)?;
+    let mut config = run_config(name, Task::LanguageModel, model);
+    config.data.tokenizer.kind = TokenizerKind::Bytes;
+    config.data.tokenizer.vocabulary_size = theirs.vocab_size;
+    config.data.text.block_length = theirs.n_positions;
+    config.validate().with_context(shown)?;
+    memory::require_weights(&config, (theirs.vocab_size, theirs.vocab_size), &Device::Cpu)?;
+    let model = LanguageModel::blank(&config.model, theirs.vocab_size, &Device::Cpu, DType::F32)?;
+    let weights = source.join(WEIGHTS);
+    let sha256 = fill(&model, &weights).with_context(|| weights.display().to_string())?;
+    Ok(Read { config, tokenizers, model, sha256 })
+}
+
+/// Sets the parameters of `model` from the file `path`, and gives the hash of the file.
+fn fill(model: &LanguageModel, path: &Path) -> Result<String> {
+    let mut tensors = Tensors::read(path, whole_name)?;
+    tensors.fill(model.parameters(), counterpart)?;
+    tensors.leave_out(is_mask);
+    // Some files have the tied projection a second time.
+    tensors.take_copy(HEAD, model.parameters().get("embedding.weight"))?;
+    tensors.require_none_left("GPT-2")?;
+    Ok(tensors.sha256)
+}
+
+/// Writes the language model of `run` into `folder` as Transformers' `GPT2LMHeadModel`, which must
+/// be no folder yet or an empty one.
+///
+/// # Errors
+/// When a GPT-2 cannot be such a model, or the folder cannot be written.
+pub fn export_gpt2(run: &LoadedRun<LanguageModel>, folder: &Path) -> Result<()> {
+    let tokenizer = run.tokenizers.target();
+    let config = Gpt2Config::of(run.model.config(), run.model.vocabulary(), tokenizer.end())
+        .context("cannot be exported as a GPT-2")?;
+    let tensors = named(run.model.parameters(), "GPT-2", counterpart)?;
+    write(folder, &tensors, &config, |folder| Ok(tokenizer.save(&folder.join(TOKENIZER))?))
 }
 
 #[cfg(test)]
 mod tests {
+    use taper_model::ActivationKind;
+
     use super::*;
 
     #[test]
@@ -220,16 +274,14 @@ mod tests {
 
     #[test]
     fn parameters_have_names_of_their_own_there() {
-        let name = |ours| counterpart(ours).expect("known");
-        assert_eq!(
-            name("decoder.layers.11.self_attention.qkv.weight"),
-            ("transformer.h.11.attn.c_attn.weight".to_owned(), true)
-        );
-        assert_eq!(
-            name("decoder.layers.0.feed_forward.down.bias"),
-            ("transformer.h.0.mlp.c_proj.bias".to_owned(), false)
-        );
-        assert_eq!(counterpart("encoder.layers.0.self_attention.out.bias"), None);
+        let weight = counterpart("decoder.layers.11.self_attention.qkv.weight", &[6, 2]).unwrap();
+        assert_eq!(weight.names, ["transformer.h.11.attn.c_attn.weight"]);
+        assert_eq!((weight.shape.as_slice(), weight.transposed), ([2, 6].as_slice(), true));
+        let bias = counterpart("decoder.layers.0.feed_forward.down.bias", &[2]).unwrap();
+        assert_eq!(bias.names, ["transformer.h.0.mlp.c_proj.bias"]);
+        assert!(!bias.transposed);
+        assert!(counterpart("encoder.layers.0.self_attention.out.bias", &[2]).is_none());
+        assert_eq!(whole_name("h.0.ln_1.bias"), whole_name("transformer.h.0.ln_1.bias"));
         assert!(is_mask("h.0.attn.bias") && !is_mask("h.0.attn.c_attn.bias"));
     }
 }

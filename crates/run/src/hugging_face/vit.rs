@@ -8,21 +8,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use candle_core::{DType, Device, Tensor};
+use candle_core::Device;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use taper_data::{Corpora, ImageFormat, ImagesConfig, Task, TokenizerPair};
+use taper_data::{ImageFormat, ImagesConfig, Task, TokenizerPair};
 use taper_model::{
-    ActivationKind, ImageClassifier, ImageShape, Model, ModelConfig, NormPlacement, Pooling,
-    Positions,
+    ImageClassifier, ImageShape, Model, ModelConfig, NormPlacement, Pooling, Positions,
 };
 
-use super::export::{Named, write, write_json};
-use super::import::{Read, read_keys, read_tensors, take};
-use super::{CONFIG, WEIGHTS};
+use super::export::{write, write_json};
+use super::import::{Read, read_keys, run_config};
+use super::weights::{Counterpart, Tensors, named};
+use super::{CONFIG, WEIGHTS, activation, activation_name, require_expressed};
 use crate::LoadedRun;
 use crate::checks::memory;
-use crate::config::RunConfig;
 
 /// The file of what becomes of images before a model sees them.
 const PREPROCESSOR: &str = "preprocessor_config.json";
@@ -95,19 +94,12 @@ impl VitConfig {
         if !self.qkv_bias {
             bail!("qkv_bias is false, which this model cannot have");
         }
-        let activation = match self.hidden_act.as_str() {
-            "gelu" => ActivationKind::Gelu,
-            "gelu_new" | "gelu_pytorch_tanh" => ActivationKind::GeluTanh,
-            "relu" => ActivationKind::Relu,
-            "silu" | "swish" => ActivationKind::Swish,
-            other => bail!("hidden_act = {other:?}: expected gelu, gelu_new, relu or silu"),
-        };
         Ok(ModelConfig {
             d_model: self.hidden_size,
             d_ff: self.intermediate_size,
             heads: self.num_attention_heads,
             encoder_layers: self.num_hidden_layers,
-            activation,
+            activation: activation("hidden_act", &self.hidden_act)?,
             norm: NormPlacement::Pre,
             norm_epsilon: self.layer_norm_eps,
             positions: Positions::Learned,
@@ -156,12 +148,6 @@ impl VitConfig {
 
     /// The keys of a model of ours.
     fn of(model: &ModelConfig, images: &ImagesConfig) -> Result<Self> {
-        let activation = match model.activation {
-            ActivationKind::Gelu => "gelu",
-            ActivationKind::GeluTanh => "gelu_new",
-            ActivationKind::Relu => "relu",
-            ActivationKind::Swish => "silu",
-        };
         let labels = || images.labels.iter().cloned().enumerate();
         let config = Self {
             model_type: "vit".to_owned(),
@@ -170,7 +156,7 @@ impl VitConfig {
             num_hidden_layers: model.encoder_layers,
             num_attention_heads: model.heads,
             intermediate_size: model.d_ff,
-            hidden_act: activation.to_owned(),
+            hidden_act: activation_name(model.activation),
             hidden_dropout_prob: model.residual_dropout,
             attention_probs_dropout_prob: model.attention_dropout,
             layer_norm_eps: model.norm_epsilon,
@@ -192,60 +178,49 @@ impl VitConfig {
             feed_forward_dropout: model.feed_forward_dropout,
             ..config.model()?
         };
-        let (expressed, ours) = (serde_json::to_value(&expressed)?, serde_json::to_value(model)?);
-        for (key, value) in ours.as_object().into_iter().flatten() {
-            if expressed[key] != *value {
-                bail!("model.{key} = {value}: a ViT has {}", expressed[key]);
-            }
-        }
+        require_expressed("ViT", &expressed, model)?;
         Ok(config)
     }
 }
 
-/// What a ViT calls the parameter `name`, or the parts that it is made of, and their shape.
-fn counterparts(
-    name: &str,
-    shape: &[usize],
-    images: &ImageShape,
-) -> Option<(Vec<String>, Vec<usize>)> {
-    let own = |name: &str, shape: Vec<usize>| Some((vec![name.to_owned()], shape));
+/// What a ViT has for the parameter `name`.
+fn counterpart(name: &str, shape: &[usize], images: &ImageShape) -> Option<Counterpart> {
+    let same = |name: &str| Some(Counterpart::same(name, shape));
     let patch = images.patch;
     match name {
-        "class_token.weight" => return own("vit.embeddings.cls_token", vec![1, 1, shape[1]]),
+        "class_token.weight" => {
+            return Some(same("vit.embeddings.cls_token")?.of_shape(vec![1, 1, shape[1]]));
+        }
         "encoder.positions.weight" => {
-            return own("vit.embeddings.position_embeddings", vec![1, shape[0], shape[1]]);
+            let theirs = same("vit.embeddings.position_embeddings")?;
+            return Some(theirs.of_shape(vec![1, shape[0], shape[1]]));
         }
         "patches.weight" => {
-            let shape = vec![shape[0], images.channels, patch, patch];
-            return own("vit.embeddings.patch_embeddings.projection.weight", shape);
+            let theirs = same("vit.embeddings.patch_embeddings.projection.weight")?;
+            return Some(theirs.of_shape(vec![shape[0], images.channels, patch, patch]));
         }
-        "patches.bias" => {
-            return own("vit.embeddings.patch_embeddings.projection.bias", shape.to_vec());
-        }
-        "encoder.final_norm.weight" => return own("vit.layernorm.weight", shape.to_vec()),
-        "encoder.final_norm.bias" => return own("vit.layernorm.bias", shape.to_vec()),
-        "classes.weight" => return own("classifier.weight", shape.to_vec()),
-        "classes.bias" => return own("classifier.bias", shape.to_vec()),
+        "patches.bias" => return same("vit.embeddings.patch_embeddings.projection.bias"),
+        "encoder.final_norm.weight" => return same("vit.layernorm.weight"),
+        "encoder.final_norm.bias" => return same("vit.layernorm.bias"),
+        "classes.weight" => return same("classifier.weight"),
+        "classes.bias" => return same("classifier.bias"),
         _ => {}
     }
     let (layer, part) = name.strip_prefix("encoder.layers.")?.split_once('.')?;
     let (module, kind) = part.rsplit_once('.')?;
     let theirs = |module: &str| format!("vit.encoder.layer.{layer}.{module}.{kind}");
     if module == "self_attention.qkv" {
-        let mut of_each = shape.to_vec();
-        of_each[0] /= PROJECTIONS.len();
         let names = PROJECTIONS.map(|one| theirs(&format!("attention.attention.{one}")));
-        return Some((names.into(), of_each));
+        return Some(Counterpart::in_parts(names.into(), shape));
     }
-    let module = match module {
+    same(&theirs(match module {
         "self_attention_norm" => "layernorm_before",
         "self_attention.out" => "attention.output.dense",
         "feed_forward_norm" => "layernorm_after",
         "feed_forward.up" => "intermediate.dense",
         "feed_forward.down" => "output.dense",
         _ => return None,
-    };
-    Some((vec![theirs(module)], shape.to_vec()))
+    }))
 }
 
 /// The ViT of a folder, as a run called `name`.
@@ -264,13 +239,8 @@ pub(super) fn read(source: &Path, name: String, keys: Value) -> Result<Read<Imag
         _ => Preprocessor::default(),
     };
     let model = theirs.model().with_context(shown)?;
-    let mut config =
-        RunConfig { name, task: Task::ImageClassification, model, ..RunConfig::default() };
+    let mut config = run_config(name, Task::ImageClassification, model);
     config.data.images = theirs.images(&preprocessor).with_context(shown)?;
-    config.dtype = "f32".to_owned();
-    config.data.validation = Corpora::default();
-    config.data.test = Corpora::default();
-    config.training.label_smoothing = 0.0;
     config.validate().with_context(shown)?;
     memory::require_weights(&config, (0, 0), &Device::Cpu)?;
     let tokenizers = TokenizerPair::none();
@@ -281,31 +251,14 @@ pub(super) fn read(source: &Path, name: String, keys: Value) -> Result<Read<Imag
     Ok(Read { config, tokenizers, model, sha256 })
 }
 
-/// A name as it stands.
-fn whole(name: &str) -> &str {
-    name
-}
-
 /// Sets the parameters of `model` from the file `path`, and gives the hash of the file.
 fn fill(model: &ImageClassifier, path: &Path) -> Result<String> {
-    let (mut tensors, sha256) = read_tensors(path, whole)?;
-    for parameter in model.parameters().parameters() {
-        let (name, shape) = (parameter.name(), parameter.shape());
-        let Some((names, theirs)) = counterparts(name, shape, model.shape()) else {
-            bail!("the parameter {name} has no counterpart");
-        };
-        let parts = names
-            .iter()
-            .map(|name| take(&mut tensors, name, whole, &theirs))
-            .collect::<Result<Vec<_>>>()?;
-        parameter.var().set(&Tensor::cat(&parts, 0)?.reshape(shape)?)?;
-    }
+    let mut tensors = Tensors::read(path, str::to_owned)?;
+    tensors.fill(model.parameters(), |name, shape| counterpart(name, shape, model.shape()))?;
     // Of a model that was saved with a pooler, which a classifier does not use.
-    tensors.retain(|name, _| !name.starts_with("vit.pooler."));
-    if let Some(name) = tensors.keys().min() {
-        bail!("has a tensor {name}, which a ViT of this config.json does not have");
-    }
-    Ok(sha256)
+    tensors.leave_out(|name| name.starts_with("vit.pooler."));
+    tensors.require_none_left("ViT")?;
+    Ok(tensors.sha256)
 }
 
 /// Writes the classifier of `run` into `folder` as Transformers' `ViTForImageClassification`, with
@@ -316,19 +269,8 @@ fn fill(model: &ImageClassifier, path: &Path) -> Result<String> {
 pub fn export_vit(run: &LoadedRun<ImageClassifier>, folder: &Path) -> Result<()> {
     let (model, images) = (&run.model, &run.config.data.images);
     let config = VitConfig::of(model.config(), images).context("cannot be exported as a ViT")?;
-    let mut tensors = Vec::new();
-    for parameter in model.parameters().parameters() {
-        let (name, shape) = (parameter.name(), parameter.shape());
-        let Some((names, theirs)) = counterparts(name, shape, model.shape()) else {
-            bail!("the parameter {name} has no counterpart in a ViT");
-        };
-        let value = parameter.var().as_detached_tensor().to_dtype(DType::F32)?;
-        let parts = value.chunk(names.len(), 0)?;
-        for (name, part) in names.into_iter().zip(parts) {
-            let values = part.contiguous()?.flatten_all()?.to_vec1()?;
-            tensors.push(Named { name, shape: theirs.clone(), values });
-        }
-    }
+    let of = |name: &str, shape: &[usize]| counterpart(name, shape, model.shape());
+    let tensors = named(model.parameters(), "ViT", of)?;
     let processor = json!({
         "image_processor_type": "ViTImageProcessor",
         "do_normalize": true,
@@ -340,7 +282,5 @@ pub fn export_vit(run: &LoadedRun<ImageClassifier>, folder: &Path) -> Result<()>
         "rescale_factor": 1.0 / 255.0,
         "size": { "height": images.size, "width": images.size },
     });
-    write(folder, &tensors, &serde_json::to_value(&config)?, |folder| {
-        write_json(&folder.join(PREPROCESSOR), &processor)
-    })
+    write(folder, &tensors, &config, |folder| write_json(&folder.join(PREPROCESSOR), &processor))
 }

@@ -1,9 +1,11 @@
 //! `taper import` and `taper export`: models of the library Transformers.
 
+use std::path::Path;
+
 use anyhow::Result;
 use taper_data::Task;
-use taper_model::{ImageClassifier, LanguageModel};
 use taper_run::checks::cost::grouped;
+use taper_run::tasks::TaskModel;
 use taper_run::{LoadedRun, RunEvent, RunFolder, hugging_face};
 
 use crate::arguments::{Export, Import};
@@ -20,47 +22,62 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
     };
     let imported = hugging_face::import(&arguments.folder, &folder, &mut observer)?;
     let model = &imported.config.model;
-    if imported.config.task == Task::ImageClassification {
-        let images = &imported.config.data.images;
-        return print_line(&format!(
-            "{}: {} parameters in {} layers, {} labels, images of {} x {} pixels; next: taper \
-             predict {} IMAGE…",
-            arguments.run.display(),
-            grouped(imported.parameters),
-            model.encoder_layers,
-            images.labels.len(),
-            images.size,
-            images.size,
-            quoted(&arguments.run)
-        ));
-    }
-    print_line(&format!(
-        "{}: {} parameters in {} layers, {} tokens, {} positions; next: taper generate {} \
-         --prompt TEXT",
-        arguments.run.display(),
-        grouped(imported.parameters),
-        model.decoder_layers,
+    let (run, name) = (arguments.run.display(), quoted(&arguments.run));
+    let size = format!("{run}: {} parameters", grouped(imported.parameters));
+    let tokens = format!(
+        "{} tokens, {} positions",
         grouped(imported.vocabulary as u64),
-        model.max_positions,
-        quoted(&arguments.run)
-    ))
+        model.max_positions
+    );
+    print_line(&match imported.config.task {
+        Task::ImageClassification => {
+            let images = &imported.config.data.images;
+            format!(
+                "{size} in {} layers, {} labels, images of {} x {} pixels; next: taper predict \
+                 {name} IMAGE…",
+                model.encoder_layers,
+                images.labels.len(),
+                images.size,
+                images.size,
+            )
+        }
+        Task::MaskedLanguageModel => format!(
+            "{size} in {} layers, {tokens}; next: taper train CONFIG --from {name}",
+            model.encoder_layers
+        ),
+        Task::Classification => format!(
+            "{size} in {} layers, {tokens}, {} labels; next: taper predict {name} < TEXTS",
+            model.encoder_layers,
+            imported.config.data.labelled.labels.len()
+        ),
+        Task::LanguageModel | Task::Translation => format!(
+            "{size} in {} layers, {tokens}; next: taper generate {name} --prompt TEXT",
+            model.decoder_layers
+        ),
+    })
 }
 
 /// Makes a folder of a run.
 pub(crate) fn export(arguments: &Export) -> Result<()> {
     let task = RunFolder::open(&arguments.run)?.load_config(&[])?.task;
-    let (step, checkpoint) = if task == Task::ImageClassification {
-        let run: LoadedRun<ImageClassifier> = arguments.weights.load(&arguments.run, &[])?;
-        hugging_face::export_vit(&run, &arguments.folder)?;
-        (run.state.step, run.checkpoint)
-    } else {
-        let run: LoadedRun<LanguageModel> = arguments.weights.load(&arguments.run, &[])?;
-        hugging_face::export(&run, &arguments.folder)?;
-        (run.state.step, run.checkpoint)
-    };
+    match task {
+        Task::ImageClassification => write(arguments, hugging_face::export_vit),
+        Task::MaskedLanguageModel => write(arguments, hugging_face::export_bert),
+        Task::Classification => write(arguments, hugging_face::export_bert_classifier),
+        Task::LanguageModel | Task::Translation => write(arguments, hugging_face::export_gpt2),
+    }
+}
+
+fn write<M: TaskModel>(
+    arguments: &Export,
+    export: impl Fn(&LoadedRun<M>, &Path) -> Result<()>,
+) -> Result<()> {
+    let run: LoadedRun<M> = arguments.weights.load(&arguments.run, &[])?;
+    export(&run, &arguments.folder)?;
     print_line(&format!(
-        "{}: the weights of step {step}, {}",
+        "{}: the weights of step {}, {}",
         arguments.folder.display(),
-        checkpoint.display()
+        run.state.step,
+        run.checkpoint.display()
     ))
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::tasks::running_text;
 use crate::text::segmentation::Layout;
-use crate::text::tokenizer::MARKS;
+use crate::text::special::MARKS;
 use crate::{Corpora, DataConfig, Error, LineReader, Result, TokenizerPair};
 
 /// What the name of a file of such texts may end in.

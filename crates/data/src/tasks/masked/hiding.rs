@@ -2,8 +2,8 @@
 
 use crate::draws::Draws;
 use crate::text::segmentation::SPACE_MARK;
-use crate::text::tokenizer::Marks;
-use crate::{MaskedConfig, SPECIAL_TOKENS, Tokenizer};
+use crate::text::special::Marks;
+use crate::{MaskedConfig, Tokenizer};
 
 /// What a space is in a vocabulary of bytes.
 const BYTE_SPACE: char = 'Ġ';
@@ -12,7 +12,8 @@ const BYTE_SPACE: char = 'Ġ';
 #[derive(Debug)]
 pub(crate) struct Words {
     pub(crate) marks: Marks,
-    /// For each id, whether it may go on with a word, and whether a word may go on behind it.
+    /// For each id, whether it may go on with a word, and whether a word may go on behind it: in a
+    /// vocabulary that marks what goes on with one, all that is marked does.
     edges: Vec<(bool, bool)>,
     /// The ids that may stand in for others: all but special tokens.
     plain: Vec<u32>,
@@ -21,8 +22,12 @@ pub(crate) struct Words {
 impl Words {
     pub(crate) fn of(tokenizer: &Tokenizer, marks: Marks) -> Self {
         let count = tokenizer.vocabulary_size() as u32;
+        let prefix = tokenizer.continuing_prefix();
         let edge = |id: u32| {
             let token = tokenizer.token(id).unwrap_or_default();
+            if let Some(prefix) = prefix {
+                return (token.starts_with(prefix), !tokenizer.is_special(id));
+            }
             let is_word = |c: char| c.is_alphanumeric();
             // A letter too, for what reads bytes.
             let goes_on = |c: char| is_word(c) && c != BYTE_SPACE;
@@ -33,12 +38,10 @@ impl Words {
                 token.chars().next_back().is_some_and(may_follow),
             )
         };
-        let special = [marks.class, marks.separator, marks.mask];
-        let is_plain = |id: &u32| *id as usize >= SPECIAL_TOKENS.len() && !special.contains(id);
         Self {
             marks,
             edges: (0..count).map(edge).collect(),
-            plain: (0..count).filter(is_plain).collect(),
+            plain: (0..count).filter(|&id| !tokenizer.is_special(id)).collect(),
         }
     }
 

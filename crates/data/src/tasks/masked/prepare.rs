@@ -7,7 +7,7 @@ use crate::tasks::masked::dataset::MaskedDataset;
 use crate::tasks::masked::hiding::Words;
 use crate::tasks::running_text::blocks::TextBlocks;
 use crate::tasks::running_text::prepare as running_text;
-use crate::text::tokenizer::MARKS;
+use crate::text::special::MARKS;
 use crate::{DataConfig, Error, Prepared, Result, TextDataset, Tokenizer, TokenizerPair};
 
 /// Fewer tokens of a row say nothing.

@@ -1,34 +1,23 @@
-//! GPT-2 as the library Transformers has it: the same logits, loss and gradients, the same bytes
-//! after a round trip, and folders that are refused. Golden files of `scripts/golden/gpt2.py`.
+//! GPT-2, of `scripts/golden/gpt2.py`.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use candle_core::{DType, Device, Tensor};
-use taper_model::{Batch, LanguageModel, Model, Objective, Pass, Sequences};
-use taper_ops::Gradients;
+use candle_core::Tensor;
+use taper_model::{Batch, LanguageModel, Pass, Sequences};
+use taper_run::LoadedRun;
 use taper_run::generation::{GenerationSettings, Generator, TextScorer};
-use taper_run::hugging_face::{export, import};
-use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
+use taper_run::hugging_face::export_gpt2;
+
+use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, rows, set, tensors, trained};
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gpt2")
+    super::golden("gpt2")
 }
 
 fn imported(source: &Path, run: &Path) -> anyhow::Result<LoadedRun<LanguageModel>> {
-    import(source, &RunFolder::new(run), &mut |_: &RunEvent<'_>| Ok(()))?;
-    LoadedRun::open(run, &LoadSettings::default())
-}
-
-fn norm(x: &Tensor) -> f64 {
-    let x = x.to_dtype(DType::F64).unwrap();
-    x.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt()
-}
-
-fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
-    assert_eq!(ours.dims(), theirs.dims());
-    norm(&(ours - theirs).unwrap()) / norm(theirs).max(1e-12)
+    super::imported(source, run)
 }
 
 struct Expected {
@@ -37,17 +26,8 @@ struct Expected {
 }
 
 fn expected() -> Expected {
-    let path = golden().join("expected.safetensors");
-    let tensors = candle_core::safetensors::load(path, &Device::Cpu).unwrap();
-    let ids: Vec<u32> = tensors["ids"].to_vec1().unwrap();
-    let mut rest = ids.as_slice();
-    let mut rows = Vec::new();
-    for length in tensors["lengths"].to_vec1::<u32>().unwrap() {
-        let (row, others) = rest.split_at(length as usize);
-        rows.push(row.to_vec());
-        rest = others;
-    }
-    Expected { tensors, rows }
+    let tensors = tensors(golden().join("expected.safetensors"));
+    Expected { rows: rows(&tensors["ids"], &tensors["lengths"]), tensors }
 }
 
 #[test]
@@ -63,44 +43,11 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
     let error = relative(&logits, &tensors["logits"]);
     assert!(error < 1e-5, "logits {error}");
 
-    let scale = 1.0 / answers.len() as f64;
-    let pass = Pass::train(1, 1, 0);
-    let batch = Batch::new(vec![text], answers);
-    let output = run.model.loss(&batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
+    let (found, gradients) = trained(&run.model, &Batch::new(vec![text], answers));
     let loss = f64::from(tensors["loss"].to_scalar::<f32>().unwrap());
-    assert!((output.nll_sum * scale / loss - 1.0).abs() < 1e-5, "loss");
-    let mut gradients = Gradients::new(run.model.parameters()).unwrap();
-    pass.backward(&output, run.model.parameters(), &mut gradients).unwrap();
-    let flat = gradients.flat().unwrap();
-
-    // The gradients as weights, so that the export names them as Transformers does.
-    let out = folder.path().join("out");
-    export(&run, &out).unwrap();
-    for (file, is_whole) in
-        [("model.safetensors", true), ("tokenizer.json", true), ("config.json", false)]
-    {
-        let (ours, theirs) =
-            (fs::read(out.join(file)).unwrap(), fs::read(golden().join(file)).unwrap());
-        assert!(ours == theirs || !is_whole, "{file} differs");
-    }
-    let json = |path: PathBuf| -> serde_json::Value {
-        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-    };
-    let (ours, theirs) = (json(out.join("config.json")), json(golden().join("config.json")));
-    for (key, value) in ours.as_object().unwrap() {
-        assert_eq!(*value, theirs[key], "{key}");
-    }
-    run.model.parameters().set_flat(flat).unwrap();
-    let named = folder.path().join("gradients");
-    export(&run, &named).unwrap();
-    let ours =
-        candle_core::safetensors::load(named.join("model.safetensors"), &Device::Cpu).unwrap();
-    let stored = tensors.keys().filter(|key| key.starts_with("grad.")).count();
-    assert_eq!(stored, ours.len(), "the file has other parameters");
-    for (name, gradient) in ours {
-        let error = relative(&gradient, &tensors[&format!("grad.{name}")]);
-        assert!(error < 1e-5, "gradient of {name}: {error}");
-    }
+    assert!((found / loss - 1.0).abs() < 1e-5, "loss");
+    let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
+    check_round_trip(&run, export_gpt2, &golden(), files, &gradients);
 }
 
 #[test]
@@ -178,41 +125,21 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
 
 #[test]
 fn a_folder_that_is_no_gpt2_is_refused_and_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let says = |change: &dyn Fn(&Path)| {
-        let source = folder.path().join("source");
-        fs::create_dir_all(&source).unwrap();
-        for file in ["config.json", "model.safetensors", "tokenizer.json"] {
-            fs::copy(golden().join(file), source.join(file)).unwrap();
-        }
-        change(&source);
-        let run = folder.path().join("run");
-        let error = imported(&source, &run).map(|_| ()).expect_err("refused");
-        assert!(!run.exists(), "{error:#}");
-        fs::remove_dir_all(&source).unwrap();
-        taper_run::one_line(&error)
-    };
-    let set = |path: &Path, key: &str, value: serde_json::Value| {
-        let path = path.join("config.json");
-        let mut config: serde_json::Value =
-            serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        config[key] = value;
-        fs::write(&path, config.to_string()).unwrap();
-    };
+    let says = |change: &dyn Fn(&Path)| refusal::<LanguageModel>(&golden(), change);
     for (key, value, said) in [
-        ("model_type", "bert".into(), "only \"gpt2\""),
+        ("model_type", "t5".into(), "only \"gpt2\""),
         ("activation_function", "tanh".into(), "activation_function = \"tanh\""),
         ("scale_attn_by_inverse_layer_idx", true.into(), "scale_attn_by_inverse_layer_idx"),
         ("vocab_size", 271.into(), "vocab_size is 271, but tokenizer.json has 272"),
         ("n_head", 3.into(), "model.heads = 3 does not divide"),
         ("n_layer", 3.into(), "no tensor transformer.h.2.ln_1.weight"),
-        ("n_layer", 1.into(), "has a tensor h.1."),
+        ("n_layer", 1.into(), "has a tensor transformer.h.1."),
         ("n_positions", 41.into(), "has shape [40, 16], but config.json asks for [41, 16]"),
         ("tie_word_embeddings", false.into(), "no tensor lm_head.weight"),
         ("n_embd", "wide".into(), "not the config.json of a GPT-2"),
         ("n_embd", serde_json::json!(1_u64 << 40), "memory"),
     ] {
-        let error = says(&|path| set(path, key, value.clone()));
+        let error = says(&|path| set(path.join(CONFIG), key, &value));
         assert!(error.contains(said), "{key}: {error}");
     }
     for (file, said) in [
@@ -225,6 +152,7 @@ fn a_folder_that_is_no_gpt2_is_refused_and_leaves_nothing() {
         let error = says(&|path| fs::write(path.join(file), b"{\"model_type\"").unwrap());
         assert!(error.contains(file), "{file}: {error}");
     }
+    let folder = tempfile::tempdir().unwrap();
     let taken = folder.path().join("taken");
     fs::create_dir_all(&taken).unwrap();
     fs::write(taken.join("mine"), "kept").unwrap();
