@@ -416,6 +416,12 @@ pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
     bar.with_message(what.to_owned())
 }
 
+/// A bar for a training of `total` words, at a terminal.
+pub(crate) fn word_bar(total: u64) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    bar.with_style(bar_style("{msg} {wide_bar} {percent}% {rate} words, {eta} left"))
+}
+
 /// The style that `template` describes; the plain one if it does not parse.
 fn bar_style(template: &str) -> ProgressStyle {
     let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {

@@ -1,4 +1,11 @@
 //! Random draws that depend on nothing but a key and an index.
+//!
+//! ```
+//! use taper_data::Draws;
+//! let draws = Draws::new(7, 0, 1);
+//! assert_eq!(draws.bits(5), Draws::new(7, 0, 1).bits(5));
+//! assert!((0.0..1.0).contains(&draws.unit(5)));
+//! ```
 
 /// The increment of SplitMix64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -6,11 +13,12 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// A source of random numbers addressed by index: the same key and index give the same number,
 /// whatever was drawn before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Draws {
+pub struct Draws {
     key: u64,
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014), a bijection on 64 bits.
+#[inline]
 fn finalise(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -19,7 +27,8 @@ fn finalise(mut word: u64) -> u64 {
 
 impl Draws {
     /// Draws for one purpose in one epoch of one seed.
-    pub(crate) fn new(seed: u64, epoch: u64, purpose: u64) -> Self {
+    #[must_use]
+    pub fn new(seed: u64, epoch: u64, purpose: u64) -> Self {
         let key = [epoch, purpose].into_iter().fold(finalise(seed ^ GOLDEN), |key, word| {
             finalise(key.wrapping_add(GOLDEN) ^ finalise(word.wrapping_add(GOLDEN)))
         });
@@ -27,22 +36,27 @@ impl Draws {
     }
 
     /// Draws of one of many things that have draws of their own, by two numbers.
-    pub(crate) fn within(self, first: u64, second: u64) -> Self {
+    #[must_use]
+    pub fn within(self, first: u64, second: u64) -> Self {
         Self::new(self.bits(first), second, 0)
     }
 
     /// 64 random bits.
-    pub(crate) fn bits(self, index: u64) -> u64 {
+    #[inline]
+    #[must_use]
+    pub fn bits(self, index: u64) -> u64 {
         finalise(self.key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1))))
     }
 
     /// Uniform in [0, 1).
-    pub(crate) fn unit(self, index: u64) -> f64 {
+    #[inline]
+    #[must_use]
+    pub fn unit(self, index: u64) -> f64 {
         (self.bits(index) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Puts `items` in random order (Fisher and Yates).
-    pub(crate) fn shuffle<T>(self, items: &mut [T]) {
+    pub fn shuffle<T>(self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             // The product's high half is uniform in 0..=last but for a bias below 2^-32 at these
             // sizes.

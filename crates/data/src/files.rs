@@ -2,7 +2,7 @@
 //! what is read whole: regular files, up to a size.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
@@ -91,11 +91,25 @@ impl Drop for Partial {
 
 /// Writes a small file so that it is whole under its name or not there.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_whole(path, |file| file.write_all(bytes))
+}
+
+/// Writes a file of any size so that it is whole under its name or not there: `fill` writes it
+/// under another name, which it loses once it is on the disk.
+///
+/// # Errors
+/// When the folder cannot be written to, or with the error of `fill`.
+pub fn write_whole(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+) -> Result<()> {
     let partial = Partial::beside(path);
-    let mut file = File::create(&partial.0).map_err(|error| Error::io(&partial.0, error))?;
-    file.write_all(bytes)
+    let file = File::create(&partial.0).map_err(|error| Error::io(&partial.0, error))?;
+    let mut writer = BufWriter::new(&file);
+    fill(&mut writer)
+        .and_then(|()| writer.flush())
         .and_then(|()| file.sync_all())
-        .map_err(|error| Error::io(&partial.0, error))?;
+        .map_err(|error| Error::io(path, error))?;
     partial.rename(path)
 }
 

@@ -57,8 +57,9 @@ pub use config::{
     TokenizerConfig, TokenizerKind,
 };
 pub use corpora::{Corpora, Corpus};
+pub use draws::Draws;
 pub use error::{Error, Result};
-pub use files::{not_a_file, read_regular};
+pub use files::{not_a_file, read_regular, write_whole};
 pub use images::{Pixels, write_png};
 pub use prefetch::{Prefetched, Prefetcher};
 pub use tasks::images::config::{ImageFormat, ImagesConfig};
@@ -84,7 +85,7 @@ pub use tasks::running_text::prepare::prepare_text;
 pub use tasks::running_text::report::TextReport;
 pub use tasks::{Dataset, EpochPlan, Prepared, Report, Task};
 pub use text::fingerprint::{copy_text_records, recorded_text};
-pub use text::lines::LineReader;
+pub use text::lines::{LineReader, open_stream};
 pub use text::subwords::Epoch;
 pub use text::tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, UNKNOWN};
 pub use text::tokenizers::TokenizerPair;

@@ -1,7 +1,7 @@
 //! Damaged and hostile input, and what everything that reads it is put through.
 //!
 //! The modules say what must hold of one damaged input: [`corpora`] of text and tokenizers,
-//! [`checkpoints`], [`recipes`], [`scores`]. The tests beside them are property tests, which damage
+//! [`checkpoints`], [`recipes`], [`scores`], [`vectors`] of words. The tests beside them are property tests, which damage
 //! valid input at random; the fuzz targets in `fuzz` put what a fuzzer guided by coverage finds
 //! through the same.
 //!
@@ -16,6 +16,7 @@ pub mod checkpoints;
 pub mod corpora;
 pub mod recipes;
 pub mod scores;
+pub mod vectors;
 
 use std::fmt;
 

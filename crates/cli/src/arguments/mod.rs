@@ -2,6 +2,7 @@
 
 mod bench;
 mod bleu;
+mod embeddings;
 mod evaluate;
 mod exchange;
 mod generate;
@@ -25,6 +26,10 @@ pub(crate) use bench::{
     BenchAttention, BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset,
 };
 pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
+pub(crate) use embeddings::{
+    EmbeddingsAnalogy, EmbeddingsCommand, EmbeddingsConvert, EmbeddingsEvaluate, EmbeddingsNearest,
+    EmbeddingsResume, EmbeddingsTrain, VectorFile,
+};
 pub(crate) use evaluate::{Evaluate, Score};
 pub(crate) use exchange::{Export, Import};
 pub(crate) use generate::Generate;
@@ -98,6 +103,9 @@ pub(crate) enum Command {
     /// Train a tokenizer, or apply one
     #[command(subcommand)]
     Tokenizer(TokenizerCommand),
+    /// Make vectors of words, and ask them
+    #[command(subcommand)]
+    Embeddings(EmbeddingsCommand),
     /// Layers, parameters, FLOPs per token and memory of a run or a recipe
     Inspect(Inspect),
     /// Show a recipe with every default written out, or check it

@@ -4,6 +4,7 @@ mod bench;
 mod bleu;
 mod completions;
 mod config;
+mod embeddings;
 mod evaluate;
 mod generate;
 mod init;
@@ -51,6 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Average(arguments) => weights::average::run(arguments),
         Command::Quantize(arguments) => weights::quantize::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),
+        Command::Embeddings(command) => embeddings::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Config(command) => config::run(command),
         Command::Bench(BenchCommand::Train(arguments)) => bench::train::run(arguments),

@@ -6,6 +6,7 @@ mod common;
 mod changes;
 mod dtype;
 mod edited;
+mod embeddings;
 mod explain;
 mod fine_tuning;
 mod init;

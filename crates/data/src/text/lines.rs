@@ -26,7 +26,7 @@ pub(crate) fn is_compressed(path: &Path) -> bool {
 /// # Errors
 ///
 /// If the file is missing or cannot be opened.
-pub(crate) fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+pub fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     let file = File::open(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => Error::Missing {
             path: path.to_owned(),

@@ -20,8 +20,7 @@ use crate::tasks::{TaskModel, Vocabularies, cost_of, vocabularies};
 use system::resident;
 use trial::{LEAST_TOKENS, Trial};
 
-pub(crate) use system::available;
-pub use system::peak;
+pub use system::{available, peak};
 
 /// The largest budget that is looked for: the batches of Vaswani et al. 2017, section 5.1. Larger
 /// ones are a decision about the training, not about memory.

@@ -21,7 +21,7 @@ pub(super) fn resident() -> Option<u64> {
 
 /// The memory that could be had without swapping, and without exceeding what a container, a batch
 /// system or `ulimit -v` allows.
-pub(crate) fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     let free = figure("/proc/meminfo", "MemAvailable:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let allowed = left_to_groups(&groups, Path::new("/sys/fs/cgroup"));

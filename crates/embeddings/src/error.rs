@@ -1,0 +1,91 @@
+//! What can go wrong with vectors and their files, and what to do about it.
+
+use std::path::{Path, PathBuf};
+
+/// The result of every fallible function here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A fault in a file, a setting or a request.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A text cannot be read, or a file not be written.
+    #[error(transparent)]
+    Data(#[from] taper_data::Error),
+    /// The operating system refused an operation on a file.
+    #[error("{path}: {source}", path = .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file is not what its format says.
+    #[error("{path}{place}: {message}", path = .path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, as `, line 3`, or nothing.
+        place: String,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+    /// A word that is asked about has no vector.
+    #[error("no vector for {word:?}{near}")]
+    Unknown {
+        /// The word.
+        word: String,
+        /// Words of another case that are known, or nothing.
+        near: String,
+    },
+    /// A setting lies outside its range.
+    #[error("{setting} = {value}: {expected}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// The refused value.
+        value: String,
+        /// What is allowed.
+        expected: String,
+    },
+    /// The text gives nothing to learn from.
+    #[error("{message}")]
+    Text {
+        /// What is missing, and what to do.
+        message: String,
+    },
+    /// The vectors do not fit into the memory that they may take.
+    #[error(
+        "{words} words of {dimensions} dimensions need about {needed} MiB for training, but \
+         {allowed} MiB may be used: have fewer dimensions{fewer}",
+        fewer = if *.fitting < 2 {
+            String::new()
+        } else {
+            format!(", or only the most frequent words with --max-words {fitting}")
+        }
+    )]
+    Memory {
+        /// Words of the vocabulary.
+        words: usize,
+        /// Numbers of a vector.
+        dimensions: usize,
+        /// What training would need.
+        needed: u64,
+        /// What it may use.
+        allowed: u64,
+        /// Words that would fit.
+        fitting: usize,
+    },
+}
+
+impl Error {
+    /// An error of the operating system about `path`.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        |source| Self::Io { path: path.to_owned(), source }
+    }
+
+    /// A file that is not what its format says, at `place`.
+    pub(crate) fn malformed(path: &Path, place: &str, message: impl Into<String>) -> Self {
+        Self::Malformed { path: path.to_owned(), place: place.to_owned(), message: message.into() }
+    }
+}

@@ -1,0 +1,55 @@
+//! Words as vectors: training by skip-gram and CBOW with negative sampling, the files of word2vec,
+//! neighbours, analogies, and agreement with human judgements of similarity.
+//!
+//! [`training`] makes vectors of a text; [`WordVectors`] reads and writes them, and answers what
+//! lies near; [`SimilaritySet`] scores them.
+//!
+//! **Decision.** Training is stochastic gradient descent, one pair of rows after another, and its
+//! result does not depend on the number of threads. word2vec and gensim let threads overwrite each
+//! other's rows (Recht et al. 2011, "Hogwild!"), so that no two of their trainings are the same.
+//! Here the rows of both matrices are dealt to a fixed number of blocks; in one of as many rounds,
+//! each block of one matrix meets one block of the other, so that threads never share a row, and
+//! within a round the order of threads changes nothing (Gemulla et al. 2011, "Large-scale matrix
+//! factorization with distributed stochastic gradient descent"). Two alternatives were rejected:
+//! averaging the copies of several threads costs a pass over the vocabulary each time, and summing
+//! the gradients of a large batch makes the rows of frequent words overshoot.
+//!
+//! **Decision.** There is no tensor and no `unsafe` here: `pulp` compiles the loops over sixteen
+//! lanes for the registers of each processor. Products and sums are rounded apart and added in one
+//! order, so that registers of each width give the same bits.
+//!
+//! ```
+//! use std::sync::atomic::AtomicBool;
+//! use taper_embeddings::training::{self, Limits, TrainingSettings};
+//! use taper_embeddings::WordVectors;
+//!
+//! # fn main() -> Result<(), taper_embeddings::Error> {
+//! # let folder = tempfile::tempdir().expect("a temporary folder");
+//! # let text = folder.path().join("text.txt");
+//! # std::fs::write(&text, "the red apple\nthe green pear\n".repeat(50)).expect("a text");
+//! let settings = TrainingSettings { dimensions: 16, ..TrainingSettings::default() };
+//! let output = folder.path().join("words");
+//! let (limits, stop) = (Limits::default(), AtomicBool::new(false));
+//! training::start(&[text], &output, &settings, &limits, &mut |_| {}, &stop)?;
+//!
+//! let vectors = WordVectors::read(&output.join("vectors.bin"))?;
+//! for (word, similarity) in vectors.nearest(&["apple"], 3)? {
+//!     println!("{word} {similarity:.3}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod error;
+mod lanes;
+mod similarity;
+pub mod training;
+mod vectors;
+mod word2vec;
+
+pub use error::{Error, Result};
+pub use similarity::{Agreement, SimilaritySet, spearman};
+pub use vectors::WordVectors;
+pub use word2vec::Format;

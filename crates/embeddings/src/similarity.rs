@@ -1,0 +1,173 @@
+//! Agreement of vectors with what people say about the similarity of words.
+
+use std::path::Path;
+
+use ahash::AHashMap;
+use taper_data::LineReader;
+
+use crate::{Error, Result, WordVectors};
+
+/// Pairs of words with a judgement each, as WordSim-353 (Finkelstein et al. 2002) and SimLex-999
+/// (Hill et al. 2015) have them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimilaritySet {
+    /// The two words, and how similar people find them.
+    pub pairs: Vec<(String, String, f64)>,
+}
+
+/// How vectors and people agree.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Agreement {
+    /// Spearman's rank correlation of cosines and judgements.
+    pub spearman: f64,
+    /// Pairs of which both words have a vector: those that count.
+    pub pairs: usize,
+    /// Pairs of which a word has none.
+    pub out_of_vocabulary: usize,
+}
+
+impl SimilaritySet {
+    /// Reads a file of pairs: two words and a number a line, between tabs, commas or spaces. The
+    /// judgement is the first column after the words that is a number: other columns, of which
+    /// SimLex-999 has some, are passed over. So are lines that begin with `#`, empty ones, and one
+    /// line of headings.
+    ///
+    /// # Errors
+    /// When the file cannot be read, a line has no two words and number, or there is no pair.
+    pub fn read(path: &Path) -> Result<Self> {
+        let mut lines = LineReader::open(path)?;
+        let mut pairs = Vec::new();
+        let mut may_be_headings = true;
+        while let Some(line) = lines.next_line()? {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            match pair_of(line) {
+                Some(pair) => pairs.push(pair),
+                None if may_be_headings => {}
+                None => {
+                    let place = format!(", line {}", lines.line());
+                    let message = "two words and a number are expected, between tabs, commas or \
+                                   spaces";
+                    return Err(Error::malformed(path, &place, message));
+                }
+            }
+            may_be_headings = false;
+        }
+        if pairs.is_empty() {
+            return Err(Error::malformed(
+                path,
+                "",
+                "there is no pair of words with a number in it",
+            ));
+        }
+        Ok(Self { pairs })
+    }
+
+    /// Compares cosines with judgements. Upper and lower case are not told apart; of words that
+    /// differ in nothing else, the most frequent counts.
+    ///
+    /// # Errors
+    /// When fewer than two pairs have vectors.
+    pub fn agreement(&self, vectors: &WordVectors) -> Result<Agreement> {
+        let mut rows = AHashMap::with_capacity(vectors.words().len());
+        for (row, word) in vectors.words().iter().enumerate() {
+            rows.entry(word.to_uppercase()).or_insert(row);
+        }
+        let row = |word: &str| rows.get(&word.to_uppercase()).copied();
+        let (mut judged, mut cosines) = (Vec::new(), Vec::new());
+        for (a, b, judgement) in &self.pairs {
+            if let (Some(a), Some(b)) = (row(a), row(b)) {
+                judged.push(*judgement);
+                cosines.push(vectors.cosine(a, b));
+            }
+        }
+        let (pairs, all) = (judged.len(), self.pairs.len());
+        if pairs < 2 {
+            let message = format!(
+                "only {pairs} of {all} pairs have vectors for both words, and a rank correlation \
+                 needs two; were the vectors trained on a text of this language?"
+            );
+            return Err(Error::Text { message });
+        }
+        let spearman = spearman(&judged, &cosines);
+        Ok(Agreement { spearman, pairs, out_of_vocabulary: all - pairs })
+    }
+}
+
+/// The two words of a line and its first number behind them.
+fn pair_of(line: &str) -> Option<(String, String, f64)> {
+    let fields: Vec<&str> = if line.contains('\t') {
+        line.split('\t').map(str::trim).collect()
+    } else if line.contains(',') {
+        line.split(',').map(str::trim).collect()
+    } else {
+        line.split_whitespace().collect()
+    };
+    let (words, rest) = fields.split_at_checked(2)?;
+    let judgement =
+        rest.iter().find_map(|field| field.parse().ok().filter(|x: &f64| x.is_finite()))?;
+    if words.iter().any(|word| word.is_empty()) {
+        return None;
+    }
+    Some((words[0].to_owned(), words[1].to_owned(), judgement))
+}
+
+/// Spearman's rank correlation: Pearson's of ranks, where equal values share the mean of theirs. 0
+/// where all values of one side are equal.
+///
+/// # Panics
+/// If the sides are not equally long.
+#[must_use]
+pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len(), "one value of each side for each pair");
+    let (a, b) = (ranks(a), ranks(b));
+    let mean = (a.len() as f64 + 1.0) / 2.0;
+    let product = |a: &[f64], b: &[f64]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
+    };
+    let scale = (product(&a, &a) * product(&b, &b)).sqrt();
+    if scale == 0.0 { 0.0 } else { product(&a, &b) / scale }
+}
+
+/// Ranks from 1; equal values share the mean of theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut first = 0;
+    for equal in order.chunk_by(|&a, &b| values[a] == values[b]) {
+        let rank = first as f64 + (equal.len() as f64 + 1.0) / 2.0;
+        for &index in equal {
+            ranks[index] = rank;
+        }
+        first += equal.len();
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_either_set_are_understood() {
+        let expected = Some(("tiger".to_owned(), "cat".to_owned(), 7.35));
+        for line in
+            ["tiger\tcat\t7.35", "tiger,cat,7.35", "tiger cat 7.35 9 9", "tiger\tcat\tN\t7.35\t4"]
+        {
+            assert_eq!(pair_of(line), expected, "{line}");
+        }
+        for line in ["Word 1,Word 2,Human (mean)", "tiger\t\t7.35", "tiger cat", "a\tb\tNaN"] {
+            assert_eq!(pair_of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn ties_share_their_ranks() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [3.5, 1.0, 3.5, 2.0]);
+        assert_eq!(spearman(&[1.0, 2.0, 3.0], &[10.0, 20.0, 15.0]), 0.5);
+        assert_eq!(spearman(&[1.0, 1.0], &[1.0, 2.0]), 0.0);
+    }
+}

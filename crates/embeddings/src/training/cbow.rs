@@ -1,0 +1,126 @@
+//! Continuous bag of words: the mean of the words around predicts the word in the middle (Mikolov
+//! et al. 2013, "Efficient estimation of word representations in vector space").
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::blocks::{BLOCKS, Blocks, Pair, RowSums, descend, place};
+use super::chunk::{Chunk, PIECES, Sampling};
+use crate::lanes::{Lanes, add, scale};
+
+/// The means of each piece of a chunk, and what is to be done with them.
+pub(super) struct Cbow {
+    pieces: Vec<Piece>,
+    /// The means, one block for each piece, as descent moves them.
+    means: Vec<Vec<Lanes>>,
+}
+
+#[derive(Default, Clone)]
+struct Piece {
+    /// The means before descent, and how far it has moved them afterwards.
+    moved: Vec<Lanes>,
+    /// By output block.
+    pairs: Vec<Vec<Pair>>,
+    /// Rows of the mean and of the vector, by the block of the vector.
+    context: Vec<Vec<(u32, u32)>>,
+}
+
+impl Cbow {
+    /// Without means yet.
+    pub(super) fn new() -> Self {
+        let piece = Piece {
+            moved: Vec::new(),
+            pairs: vec![Vec::new(); BLOCKS],
+            context: vec![Vec::new(); BLOCKS],
+        };
+        Self { pieces: vec![piece; PIECES], means: vec![Vec::new(); PIECES] }
+    }
+
+    /// Learns from a chunk. Returns the sum of losses of some pairs, and how many they are.
+    ///
+    /// Means are taken of the vectors as they are before the chunk. As in the programs of word2vec
+    /// and gensim, each vector of the context moves as far as the mean would: the gradient has one
+    /// part of that for each word around (İrsoy et al. 2021, "Corrected CBOW performs as well as
+    /// skip-gram").
+    pub(super) fn learn(
+        &mut self,
+        chunk: &Chunk,
+        sampling: &Sampling<'_>,
+        inputs: &mut Blocks,
+        outputs: &mut Blocks,
+        rate: f32,
+    ) -> (f64, u64) {
+        let groups = inputs.groups;
+        let work = self.pieces.par_iter_mut().zip(self.means.par_iter_mut()).enumerate();
+        work.with_max_len(1).for_each(|(index, (piece, means))| {
+            Arch::new().dispatch(Means { chunk, sampling, inputs, index, piece, means });
+        });
+        let pieces = &self.pieces;
+        let pairs = |i: usize, j: usize| std::iter::once(pieces[i].pairs[j].as_slice());
+        let loss = descend(&mut self.means, outputs, pairs, rate);
+        let work = self.pieces.par_iter_mut().zip(self.means.par_iter());
+        work.with_max_len(1).for_each(|(piece, means)| {
+            for (moved, mean) in piece.moved.iter_mut().zip(means) {
+                for (moved, mean) in moved.0.iter_mut().zip(mean.0) {
+                    *moved = mean - *moved;
+                }
+            }
+        });
+        let pieces = &self.pieces;
+        inputs.blocks.par_iter_mut().enumerate().with_max_len(1).for_each(|(block, to)| {
+            for piece in pieces {
+                let (from, rows) = (piece.moved.as_slice(), piece.context[block].as_slice());
+                Arch::new().dispatch(RowSums { to, from, rows, groups });
+            }
+        });
+        loss
+    }
+}
+
+/// Takes the means of a piece.
+struct Means<'a> {
+    chunk: &'a Chunk,
+    sampling: &'a Sampling<'a>,
+    inputs: &'a Blocks,
+    index: usize,
+    piece: &'a mut Piece,
+    means: &'a mut Vec<Lanes>,
+}
+
+impl WithSimd for Means<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { chunk, sampling, inputs, index, piece, means } = self;
+        let groups = inputs.groups;
+        let Piece { moved, pairs, context: rows } = piece;
+        means.clear();
+        pairs.iter_mut().for_each(Vec::clear);
+        rows.iter_mut().for_each(Vec::clear);
+        let mut row = 0;
+        sampling.windows(chunk, index, |middle, context, negatives| {
+            let words = context.iter().map(|part| part.len()).sum::<usize>();
+            if words == 0 {
+                return;
+            }
+            means.resize(means.len() + groups, Lanes::default());
+            let start = means.len() - groups;
+            let mean = &mut means[start..];
+            for &word in context.iter().flat_map(|part| part.iter()) {
+                add(simd, mean, inputs.row(word));
+                let (block, vector) = place(word);
+                rows[block].push((row, vector));
+            }
+            scale(simd, mean, 1.0 / words as f32);
+            let mut put = |target: u32, together: bool| {
+                let (block, output) = place(target);
+                pairs[block].push(Pair::new(row, output, together));
+            };
+            put(middle, true);
+            negatives.draw(middle, |target| put(target, false));
+            row += 1;
+        });
+        moved.clone_from(means);
+    }
+}

@@ -1,0 +1,180 @@
+//! A stretch of text as numbers of words, and the windows in it.
+
+use std::path::PathBuf;
+
+use taper_data::Draws;
+
+use super::corpus::{Place, Sentences};
+use super::negatives::Negatives;
+use super::vocabulary::Vocabulary;
+use super::{Architecture, TrainingSettings};
+use crate::Result;
+
+/// Pieces of a chunk, whose windows are made in parallel: a fixed number, as that of blocks.
+pub(super) const PIECES: usize = super::blocks::BLOCKS;
+
+/// What random numbers are drawn for.
+const KEEPING: u64 = 1;
+const WINDOWS: u64 = 2;
+
+/// Whole sentences, without the words that are too rare or were left out at random.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chunk {
+    words: Vec<u32>,
+    /// Where each sentence ends in `words`.
+    ends: Vec<usize>,
+    /// Words of the text, with those that are not in `words`.
+    pub(super) read: u64,
+    /// Where the next chunk begins.
+    pub(super) next: Place,
+}
+
+/// Reads chunks.
+pub(super) struct Chunks<'a> {
+    sentences: Sentences<'a>,
+    vocabulary: &'a Vocabulary,
+    /// The part of each word that is kept.
+    kept: &'a [u64],
+    draws: Draws,
+    /// Words of this epoch that have been read.
+    words: u64,
+    size: u64,
+}
+
+impl Architecture {
+    /// Words of a chunk. A larger one keeps threads busier between rounds; but all means of CBOW
+    /// are of the vectors before the chunk, and must not be too old.
+    fn chunk(self) -> u64 {
+        match self {
+            Self::SkipGram => 1 << 14,
+            Self::Cbow => 1 << 13,
+        }
+    }
+}
+
+impl<'a> Chunks<'a> {
+    /// The chunks of an epoch from `place` on, which comes after `words` words.
+    ///
+    /// # Errors
+    /// When a file cannot be opened.
+    pub(super) fn open(
+        files: &'a [PathBuf],
+        vocabulary: &'a Vocabulary,
+        kept: &'a [u64],
+        settings: &TrainingSettings,
+        epoch: u64,
+        (place, words): (Place, u64),
+    ) -> Result<Self> {
+        let sentences = Sentences::open(files, settings.lowercase, place)?;
+        let draws = Draws::new(settings.seed, epoch, KEEPING);
+        let size = settings.architecture.chunk();
+        Ok(Self { sentences, vocabulary, kept, draws, words, size })
+    }
+
+    /// Reads the next chunk into `chunk`; false where there is none.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(super) fn read(&mut self, chunk: &mut Chunk) -> Result<bool> {
+        chunk.words.clear();
+        chunk.ends.clear();
+        let (vocabulary, kept, draws, first) = (self.vocabulary, self.kept, self.draws, self.words);
+        while self.words - first < self.size {
+            let (words, list) = (&mut self.words, &mut chunk.words);
+            let more = self.sentences.next(|word| {
+                *words += 1;
+                if let Some(id) = vocabulary.id(word)
+                    && draws.bits(*words) >> 32 < kept[id as usize]
+                {
+                    list.push(id);
+                }
+            })?;
+            if !more {
+                break;
+            }
+            if chunk.ends.last().copied().unwrap_or(0) < chunk.words.len() {
+                chunk.ends.push(chunk.words.len());
+            }
+        }
+        chunk.read = self.words - first;
+        chunk.next = self.sentences.place();
+        Ok(chunk.read > 0)
+    }
+}
+
+/// How windows and negatives are drawn in a chunk.
+pub(super) struct Sampling<'a> {
+    negatives: &'a Negatives,
+    window: usize,
+    count: usize,
+    draws: Draws,
+    chunk: u64,
+}
+
+/// The negatives of one piece.
+pub(super) struct NegativeDraws<'a> {
+    table: &'a Negatives,
+    draws: Draws,
+    drawn: u64,
+    count: usize,
+}
+
+impl NegativeDraws<'_> {
+    /// Draws words that do not belong to `target`; where it is drawn itself, there is one fewer.
+    #[inline(always)]
+    pub(super) fn draw(&mut self, target: u32, mut take: impl FnMut(u32)) {
+        for _ in 0..self.count {
+            let word = self.table.draw(self.draws.bits(self.drawn));
+            self.drawn += 1;
+            if word != target {
+                take(word);
+            }
+        }
+    }
+}
+
+impl<'a> Sampling<'a> {
+    /// For a chunk of an epoch, by its number.
+    pub(super) fn new(
+        negatives: &'a Negatives,
+        settings: &TrainingSettings,
+        epoch: u64,
+        chunk: u64,
+    ) -> Self {
+        let draws = Draws::new(settings.seed, epoch, WINDOWS);
+        Self { negatives, window: settings.window, count: settings.negatives, draws, chunk }
+    }
+
+    /// Gives each word of a piece with the words around it, which are before and behind it in its
+    /// sentence, at most so many as is drawn from 1 to the window on each side; and a source of
+    /// negatives.
+    #[inline(always)]
+    pub(super) fn windows(
+        &self,
+        chunk: &Chunk,
+        piece: usize,
+        mut take: impl FnMut(u32, [&[u32]; 2], &mut NegativeDraws<'_>),
+    ) {
+        let words = &chunk.words;
+        let (first, last) = (words.len() * piece / PIECES, words.len() * (piece + 1) / PIECES);
+        let draws = self.draws.within(self.chunk, 2 * piece as u64);
+        let mut negatives = NegativeDraws {
+            table: self.negatives,
+            draws: self.draws.within(self.chunk, 2 * piece as u64 + 1),
+            drawn: 0,
+            count: self.count,
+        };
+        let mut sentence = chunk.ends.partition_point(|&end| end <= first);
+        for middle in first..last {
+            if chunk.ends[sentence] <= middle {
+                sentence += 1;
+            }
+            let start = sentence.checked_sub(1).map_or(0, |before| chunk.ends[before]);
+            let reach =
+                1 + (((draws.bits(middle as u64) >> 32) * self.window as u64) >> 32) as usize;
+            let before = &words[start.max(middle.saturating_sub(reach))..middle];
+            let behind = &words[middle + 1..chunk.ends[sentence].min(middle + 1 + reach)];
+            take(words[middle], [before, behind], &mut negatives);
+        }
+    }
+}

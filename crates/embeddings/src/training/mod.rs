@@ -1,0 +1,307 @@
+//! Training of word vectors by skip-gram and CBOW with negative sampling.
+//!
+//! The objective is that of Mikolov et al. 2013, "Distributed representations of words and phrases
+//! and their compositionality", equation 4, for each word w and each word c around it:
+//!
+//! ```text
+//! −ln σ(v·u) − Σ ln σ(−v·uₙ)      with the vector v of c, and u of w and of each negative n
+//! ```
+//!
+//! The text is streamed; in memory are the two matrices, the vocabulary, and two chunks. While one
+//! chunk is learned from, the next is read. Windows and negatives are drawn by (seed, epoch, chunk,
+//! place), so that nothing random has state: a training that was interrupted goes on to the bit.
+
+mod blocks;
+mod cbow;
+mod checkpoint;
+mod chunk;
+mod corpus;
+mod negatives;
+mod settings;
+mod skip_gram;
+mod vocabulary;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use taper_data::{Draws, write_whole};
+
+use crate::lanes::numbers;
+use crate::word2vec::{write_head, write_row};
+use crate::{Error, Result};
+use blocks::Blocks;
+use checkpoint::{CHECKPOINT, FORMAT, Position, RECORD, Record, VOCABULARY};
+use chunk::{Chunk, Chunks, Sampling};
+use corpus::Sentences;
+use negatives::Negatives;
+use vocabulary::{Vocabulary, hash_file};
+
+pub use settings::{Architecture, Limits, TrainingSettings};
+
+/// What random numbers of the first vectors are drawn for.
+const FIRST: u64 = 3;
+
+/// What happens in a training.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// While words were counted, memory ran short: those that had come `most` times or less so far
+    /// were forgotten, and will be counted too low if they come again.
+    Forgotten {
+        /// How often they had come.
+        most: u64,
+    },
+    /// The words of the text are counted, and training begins.
+    Counted {
+        /// Words of the text.
+        words: u64,
+        /// Words that get a vector.
+        vocabulary: usize,
+        /// Words of the text that are one of these.
+        covered: u64,
+    },
+    /// A chunk was learned from.
+    Progress {
+        /// The pass over the text, from 0.
+        epoch: u64,
+        /// Words of all passes that have been read.
+        done: u64,
+        /// Words of all passes.
+        total: u64,
+        /// Words a second, since this process began to train.
+        rate: f64,
+        /// The loss of a word and its negatives: a mean over a part of the chunk.
+        loss: f64,
+        /// The learning rate.
+        learning_rate: f64,
+    },
+    /// A checkpoint was written.
+    Saved {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// How a training ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The vectors are in this file.
+    Complete(PathBuf),
+    /// A checkpoint was saved, from which [`resume`] goes on.
+    Interrupted,
+}
+
+/// Makes vectors of the words of `files` in a new folder. Once `stop` is set, it saves a checkpoint
+/// and ends.
+///
+/// # Errors
+/// When a file cannot be read or written, a setting cannot be, memory does not suffice, or the
+/// folder has a training already.
+pub fn start(
+    files: &[PathBuf],
+    folder: &Path,
+    settings: &TrainingSettings,
+    limits: &Limits,
+    observe: &mut dyn FnMut(&Event),
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    settings.check()?;
+    if files.is_empty() {
+        return Err(Error::Text { message: "name at least one file of text".to_owned() });
+    }
+    if folder.join(RECORD).exists() {
+        let message =
+            "it has a training already: go on with it by resume, or choose another folder";
+        return Err(Error::malformed(folder, "", message));
+    }
+    // Half of the memory while words are counted; the table doubles as it grows.
+    let counting = limits.memory.map(|memory| memory / 4);
+    let (vocabulary, text) = Vocabulary::count(files, settings, counting, observe)?;
+    settings.check_memory(vocabulary.words.len(), limits.memory)?;
+    std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
+    let path = folder.join(VOCABULARY);
+    vocabulary.write(&path)?;
+    let record = Record {
+        format: FORMAT,
+        settings: settings.clone(),
+        files: files.iter().map(absolute).collect::<Result<_>>()?,
+        text,
+        vocabulary: hash_file(&path)?,
+        output: limits.format,
+    };
+    record.write(folder)?;
+    Training { folder, record, vocabulary, limits }.run(observe, stop)
+}
+
+/// Goes on with a training that was interrupted, to the same vectors as without.
+///
+/// # Errors
+/// When the folder has none, or its text, vocabulary or checkpoint are no longer what they were.
+pub fn resume(
+    folder: &Path,
+    limits: &Limits,
+    observe: &mut dyn FnMut(&Event),
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    let record = Record::read(folder)?;
+    let path = folder.join(record.output.file_name());
+    if path.exists() {
+        return Ok(Outcome::Complete(path));
+    }
+    let vocabulary = Vocabulary::read(&folder.join(VOCABULARY), &record.vocabulary)?;
+    record.settings.check_memory(vocabulary.words.len(), limits.memory)?;
+    let mut sentences = Sentences::hashed(&record.files, false)?;
+    while sentences.next(|_| {})? {}
+    if sentences.hash() != record.text.sha256 {
+        let message = "the text has changed since training began, so that it cannot be resumed \
+                       exactly: begin again in another folder";
+        return Err(Error::malformed(&record.files[0], "", message));
+    }
+    Training { folder, record, vocabulary, limits }.run(observe, stop)
+}
+
+/// A path that does not depend on the folder that the process is in.
+fn absolute(path: &PathBuf) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(Error::io(path))
+}
+
+struct Training<'a> {
+    folder: &'a Path,
+    record: Record,
+    vocabulary: Vocabulary,
+    limits: &'a Limits,
+}
+
+/// What learns from a chunk.
+enum Learner {
+    SkipGram(skip_gram::SkipGram),
+    Cbow(cbow::Cbow),
+}
+
+impl Learner {
+    fn new(architecture: Architecture) -> Self {
+        match architecture {
+            Architecture::SkipGram => Self::SkipGram(skip_gram::SkipGram::new()),
+            Architecture::Cbow => Self::Cbow(cbow::Cbow::new()),
+        }
+    }
+
+    fn learn(
+        &mut self,
+        chunk: &Chunk,
+        sampling: &Sampling<'_>,
+        [inputs, outputs]: [&mut Blocks; 2],
+        rate: f32,
+    ) -> (f64, u64) {
+        match self {
+            Self::SkipGram(learner) => learner.learn(chunk, sampling, inputs, outputs, rate),
+            Self::Cbow(learner) => learner.learn(chunk, sampling, inputs, outputs, rate),
+        }
+    }
+}
+
+impl Training<'_> {
+    fn run(&self, observe: &mut dyn FnMut(&Event), stop: &AtomicBool) -> Result<Outcome> {
+        let Self { folder, record, vocabulary, limits } = self;
+        let (settings, counts) = (&record.settings, &vocabulary.counts);
+        observe(&Event::Counted {
+            words: record.text.words,
+            vocabulary: vocabulary.words.len(),
+            covered: counts.iter().sum(),
+        });
+        let (mut inputs, mut outputs) = self.first_vectors();
+        let path = folder.join(CHECKPOINT);
+        let mut position = match path.exists() {
+            true => checkpoint::load(&path, [&mut inputs, &mut outputs])?,
+            false => Position::default(),
+        };
+        let (negatives, kept) = (Negatives::new(counts), vocabulary.kept(settings.subsampling));
+        let mut learner = Learner::new(settings.architecture);
+        let (mut chunk, mut next) = (Chunk::default(), Chunk::default());
+        let total = record.text.words * settings.epochs;
+        let done = |position: &Position| position.epoch * record.text.words + position.words;
+        let (began, first) = (Instant::now(), done(&position));
+        let mut saved = Instant::now();
+        while position.epoch < settings.epochs {
+            let place = (position.place, position.words);
+            let epoch = position.epoch;
+            let mut chunks =
+                Chunks::open(&record.files, vocabulary, &kept, settings, epoch, place)?;
+            let mut has_chunk = chunks.read(&mut chunk)?;
+            while has_chunk {
+                let learning_rate = settings.rate(done(&position) as f64 / total as f64);
+                let sampling = Sampling::new(&negatives, settings, epoch, position.chunk);
+                let (read, (loss, count)) = rayon::join(
+                    || chunks.read(&mut next),
+                    || {
+                        let matrices = [&mut inputs, &mut outputs];
+                        learner.learn(&chunk, &sampling, matrices, learning_rate as f32)
+                    },
+                );
+                has_chunk = read?;
+                position.chunk += 1;
+                position.words += chunk.read;
+                position.place = chunk.next;
+                let done = done(&position);
+                observe(&Event::Progress {
+                    epoch,
+                    done,
+                    total,
+                    rate: (done - first) as f64 / began.elapsed().as_secs_f64(),
+                    loss: loss / count.max(1) as f64 * (1 + settings.negatives) as f64,
+                    learning_rate,
+                });
+                let stops = stop.load(Ordering::SeqCst);
+                if stops || saved.elapsed() >= limits.save_every {
+                    checkpoint::save(&path, [&inputs, &outputs], position)?;
+                    observe(&Event::Saved { path: path.clone() });
+                    saved = Instant::now();
+                }
+                if stops {
+                    return Ok(Outcome::Interrupted);
+                }
+                std::mem::swap(&mut chunk, &mut next);
+            }
+            position = Position { epoch: epoch + 1, ..Position::default() };
+        }
+        let vectors = self.write(&inputs)?;
+        if path.exists() {
+            std::fs::remove_file(&path).map_err(Error::io(&path))?;
+        }
+        Ok(Outcome::Complete(vectors))
+    }
+
+    /// The vectors of words at random within ½ over the dimensions, those of targets at 0, as
+    /// word2vec and gensim begin.
+    fn first_vectors(&self) -> (Blocks, Blocks) {
+        let TrainingSettings { dimensions, seed, .. } = self.record.settings;
+        let words = self.vocabulary.words.len();
+        let draws = Draws::new(seed, 0, FIRST);
+        let inputs = Blocks::new(words, dimensions, |row, column| {
+            let unit = draws.unit((row * dimensions + column) as u64);
+            ((unit - 0.5) / dimensions as f64) as f32
+        });
+        (inputs, Blocks::new(words, dimensions, |_, _| 0.0))
+    }
+
+    /// Writes the vectors into the folder, without another copy of them.
+    fn write(&self, inputs: &Blocks) -> Result<PathBuf> {
+        let Record { settings, output, .. } = &self.record;
+        let path = self.folder.join(output.file_name());
+        write_whole(&path, |out| {
+            write_head(out, self.vocabulary.words.len(), settings.dimensions)?;
+            for (word, row) in self.vocabulary.words.iter().zip(0..) {
+                write_row(out, word, numbers(inputs.row(row), settings.dimensions), *output)?;
+            }
+            Ok(())
+        })?;
+        Ok(path)
+    }
+}
+
+impl TrainingSettings {
+    /// The learning rate after the part `done` of training.
+    fn rate(&self, done: f64) -> f64 {
+        self.learning_rate - (self.learning_rate - self.last_learning_rate) * done.clamp(0.0, 1.0)
+    }
+}

@@ -1,0 +1,131 @@
+//! What training is told.
+
+use std::time::Duration;
+
+use crate::{Error, Format, Result};
+
+/// What predicts what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Architecture {
+    /// A word predicts each word around it.
+    #[default]
+    SkipGram,
+    /// The mean of the words around predicts the word.
+    Cbow,
+}
+
+/// What vectors come of: with the same settings and text, the same vectors.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingSettings {
+    /// What predicts what.
+    pub architecture: Architecture,
+    /// Numbers of a vector.
+    pub dimensions: usize,
+    /// Words on each side of a word at most; so many as is drawn from 1 to this are used.
+    pub window: usize,
+    /// Words drawn that do not belong to a word, for each that does.
+    pub negatives: usize,
+    /// Passes over the text.
+    pub epochs: u64,
+    /// The learning rate at the beginning, from which it falls along a line.
+    pub learning_rate: f64,
+    /// The learning rate at the end.
+    pub last_learning_rate: f64,
+    /// The part of a text from which on a word is learned from less often; 0 for never.
+    pub subsampling: f64,
+    /// How often a word must come to get a vector.
+    pub min_count: u64,
+    /// Words that get a vector at most, the most frequent.
+    pub max_words: Option<usize>,
+    /// Whether upper case is made lower.
+    pub lowercase: bool,
+    /// What random numbers are drawn from.
+    pub seed: u64,
+}
+
+impl Default for TrainingSettings {
+    fn default() -> Self {
+        Self {
+            architecture: Architecture::SkipGram,
+            dimensions: 100,
+            window: 5,
+            negatives: 5,
+            epochs: 5,
+            learning_rate: 0.025,
+            last_learning_rate: 1e-4,
+            subsampling: 1e-3,
+            min_count: 5,
+            max_words: None,
+            lowercase: false,
+            seed: 1,
+        }
+    }
+}
+
+/// What does not change the vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of memory that training may take.
+    pub memory: Option<u64>,
+    /// Time between checkpoints.
+    pub save_every: Duration,
+    /// How the vectors are written.
+    pub format: Format,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory: None, save_every: Duration::from_secs(600), format: Format::Binary }
+    }
+}
+
+impl TrainingSettings {
+    /// Looks for values that cannot be.
+    pub(super) fn check(&self) -> Result<()> {
+        let whole = |setting, value: u64, most: u64| {
+            let expected = format!("a whole number from 1 to {most} is expected");
+            let refused = Error::Setting { setting, value: value.to_string(), expected };
+            if (1..=most).contains(&value) { Ok(()) } else { Err(refused) }
+        };
+        let real = |setting, value: f64, holds: bool, expected: &str| {
+            let (value, expected) = (value.to_string(), expected.to_owned());
+            if holds { Ok(()) } else { Err(Error::Setting { setting, value, expected }) }
+        };
+        whole("--dimensions", self.dimensions as u64, 1 << 16)?;
+        whole("--window", self.window as u64, 1000)?;
+        whole("--negatives", self.negatives as u64, 1000)?;
+        whole("--epochs", self.epochs, 1_000_000)?;
+        whole("--min-count", self.min_count, u64::MAX)?;
+        let (first, last) = (self.learning_rate, self.last_learning_rate);
+        let positive = "a number above 0, at most 1, is expected";
+        real("--learning-rate", first, first > 0.0 && first <= 1.0, positive)?;
+        let below = "a number from 0 to the learning rate at the beginning is expected";
+        real("--last-learning-rate", last, (0.0..=first).contains(&last), below)?;
+        let part = self.subsampling;
+        real("--subsampling", part, (0.0..1.0).contains(&part), "a number from 0 to 1 is expected")
+    }
+
+    /// Refuses a vocabulary of so many words that training would take more than `allowed` bytes.
+    pub(super) fn check_memory(&self, words: usize, allowed: Option<u64>) -> Result<()> {
+        /// Of the words themselves and their table.
+        const WORD: u64 = 120;
+        let Some(allowed) = allowed else { return Ok(()) };
+        let row = 2 * 64 * crate::lanes::groups(self.dimensions) as u64;
+        // Pairs of two chunks at most, whose lists may be twice as long as they have to be.
+        let pairs = (1_u64 << 14) * (self.window as u64 + 1) * (self.negatives as u64 + 1);
+        let fixed = (16 << 20) + 16 * pairs;
+        let needed = fixed + words as u64 * (row + WORD);
+        if needed <= allowed {
+            return Ok(());
+        }
+        Err(Error::Memory {
+            words,
+            dimensions: self.dimensions,
+            needed: needed >> 20,
+            allowed: allowed >> 20,
+            fitting: usize::try_from(allowed.saturating_sub(fixed) / (row + WORD)).unwrap_or(words),
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! Skip-gram: a word predicts each word around it (Mikolov et al. 2013).
+
+use rayon::prelude::*;
+
+use super::blocks::{BLOCKS, Blocks, Pair, descend, place};
+use super::chunk::{Chunk, PIECES, Sampling};
+
+/// The pairs of each piece of a chunk, by input and output block.
+pub(super) struct SkipGram {
+    pieces: Vec<Vec<Vec<Pair>>>,
+}
+
+impl SkipGram {
+    /// Without pairs yet.
+    pub(super) fn new() -> Self {
+        Self { pieces: vec![vec![Vec::new(); BLOCKS * BLOCKS]; PIECES] }
+    }
+
+    /// Learns from a chunk. Returns the sum of losses of some pairs, and how many they are.
+    ///
+    /// As in word2vec's program, the vector that is learned is that of the word around, and what it
+    /// predicts is the word in the middle: over a text, that comes to the same pairs.
+    pub(super) fn learn(
+        &mut self,
+        chunk: &Chunk,
+        sampling: &Sampling<'_>,
+        inputs: &mut Blocks,
+        outputs: &mut Blocks,
+        rate: f32,
+    ) -> (f64, u64) {
+        self.pieces.par_iter_mut().enumerate().with_max_len(1).for_each(|(piece, lists)| {
+            lists.iter_mut().for_each(Vec::clear);
+            sampling.windows(chunk, piece, |middle, context, negatives| {
+                for &word in context.iter().flat_map(|part| part.iter()) {
+                    let (block, input) = place(word);
+                    let mut put = |target: u32, together: bool| {
+                        let (other, output) = place(target);
+                        lists[block * BLOCKS + other].push(Pair::new(input, output, together));
+                    };
+                    put(middle, true);
+                    negatives.draw(middle, |target| put(target, false));
+                }
+            });
+        });
+        let pieces = &self.pieces;
+        let pairs =
+            |i: usize, j: usize| pieces.iter().map(move |lists| lists[i * BLOCKS + j].as_slice());
+        descend(&mut inputs.blocks, outputs, pairs, rate)
+    }
+}

@@ -1,0 +1,150 @@
+//! The words that get vectors, how often they come, and what that makes of them: how many of them
+//! are learned from, and how often they are drawn as negatives.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ahash::AHashMap;
+use taper_data::{LineReader, write_whole};
+
+use super::corpus::{Sentences, hash_of};
+use super::{Event, TrainingSettings};
+use crate::{Error, Result};
+
+/// Bytes that a word takes while it is counted, beside its letters.
+const COUNTED: u64 = 48;
+
+/// What a pass over a text gives.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Counted {
+    /// Words of the text, with those that are too rare.
+    pub(super) words: u64,
+    /// SHA-256 of the text.
+    pub(super) sha256: String,
+}
+
+/// The words that are frequent enough, the most frequent first.
+#[derive(Debug)]
+pub(super) struct Vocabulary {
+    pub(super) words: Vec<String>,
+    pub(super) counts: Vec<u64>,
+    ids: AHashMap<String, u32>,
+}
+
+impl Vocabulary {
+    /// Counts the words of `files`. While it does so, the words take no more than `memory`: where
+    /// they would, the rarest so far are forgotten, again and again.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or no word is frequent enough.
+    pub(super) fn count(
+        files: &[PathBuf],
+        settings: &TrainingSettings,
+        memory: Option<u64>,
+        observe: &mut dyn FnMut(&Event),
+    ) -> Result<(Self, Counted)> {
+        let mut sentences = Sentences::hashed(files, settings.lowercase)?;
+        let mut counts: AHashMap<Box<str>, u64> = AHashMap::new();
+        let (mut words, mut bytes, mut forgotten) = (0, 0, 0);
+        loop {
+            let more = sentences.next(|word| {
+                words += 1;
+                match counts.get_mut(word) {
+                    Some(count) => *count += 1,
+                    None => {
+                        bytes += COUNTED + word.len() as u64;
+                        counts.insert(word.into(), 1);
+                    }
+                }
+            })?;
+            if !more {
+                break;
+            }
+            while memory.is_some_and(|memory| bytes > memory) {
+                forgotten += 1;
+                counts.retain(|_, count| *count > forgotten);
+                bytes = counts.keys().map(|word| COUNTED + word.len() as u64).sum();
+                observe(&Event::Forgotten { most: forgotten });
+            }
+        }
+        let counted = Counted { words, sha256: sentences.hash() };
+        let mut kept: Vec<(Box<str>, u64)> =
+            counts.into_iter().filter(|(_, count)| *count >= settings.min_count).collect();
+        kept.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        kept.truncate(settings.max_words.unwrap_or(usize::MAX));
+        if kept.len() < 2 {
+            let message = format!(
+                "{} of {words} words come at least {} times, and two different ones are needed: \
+                 give more text, or a smaller --min-count",
+                kept.len(),
+                settings.min_count
+            );
+            return Err(Error::Text { message });
+        }
+        let (words, counts) = kept.into_iter().map(|(word, count)| (word.into(), count)).unzip();
+        Ok((Self::new(words, counts), counted))
+    }
+
+    fn new(words: Vec<String>, counts: Vec<u64>) -> Self {
+        let ids = words.iter().cloned().zip(0..).collect();
+        Self { words, counts, ids }
+    }
+
+    /// The number of a word.
+    pub(super) fn id(&self, word: &str) -> Option<u32> {
+        self.ids.get(word).copied()
+    }
+
+    /// Writes a word and its count a line, as gensim and word2vec do.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        Ok(write_whole(path, |out| {
+            let mut rows = self.words.iter().zip(&self.counts);
+            rows.try_for_each(|(word, count)| writeln!(out, "{word} {count}"))
+        })?)
+    }
+
+    /// Reads what [`Vocabulary::write`] wrote, whose SHA-256 must be `sha256`.
+    ///
+    /// # Errors
+    /// When the file is not that one.
+    pub(super) fn read(path: &Path, sha256: &str) -> Result<Self> {
+        if hash_file(path)? != sha256 {
+            let message = "it is not the file that training wrote; training cannot go on with it";
+            return Err(Error::malformed(path, "", message));
+        }
+        let mut lines = LineReader::open(path)?;
+        let (mut words, mut counts) = (Vec::new(), Vec::new());
+        while let Some(line) = lines.next_line()? {
+            let row = line
+                .rsplit_once(' ')
+                .and_then(|(word, count)| Some((word.to_owned(), count.parse::<u64>().ok()?)));
+            let Some((word, count)) = row else {
+                let place = format!(", line {}", lines.line());
+                return Err(Error::malformed(path, &place, "a word and its count are expected"));
+            };
+            words.push(word);
+            counts.push(count);
+        }
+        Ok(Self::new(words, counts))
+    }
+
+    /// The part of each word that is learned from, in units of 2⁻³².
+    ///
+    /// Of a word that makes up the part f of the text, √(t/f) + t/f is kept: what word2vec's
+    /// program does, where Mikolov et al. 2013, "Distributed representations of words and phrases
+    /// and their compositionality", equation 5, has 1 − √(t/f) dropped.
+    pub(super) fn kept(&self, threshold: f64) -> Vec<u64> {
+        let all: u64 = self.counts.iter().sum();
+        let part = |&count: &u64| {
+            let ratio = threshold * all as f64 / count as f64;
+            let kept = if threshold == 0.0 { 1.0 } else { (ratio.sqrt() + ratio).min(1.0) };
+            (kept * (1_u64 << 32) as f64) as u64
+        };
+        self.counts.iter().map(part).collect()
+    }
+}
+
+/// SHA-256 of a file.
+pub(super) fn hash_file(path: &Path) -> Result<String> {
+    std::fs::File::open(path).and_then(hash_of).map_err(Error::io(path))
+}

@@ -1,0 +1,255 @@
+//! Reading files of vectors, none of which is trusted.
+
+use std::io::{BufRead, Read};
+use std::path::Path;
+
+use taper_data::{not_a_file, open_stream};
+
+use crate::{Error, Format, Result, WordVectors};
+
+/// A line or a word without an end would otherwise fill the memory.
+const LONGEST_LINE: u64 = 1 << 24;
+/// As above.
+const LONGEST_WORD: u64 = 1 << 16;
+/// More dimensions than vectors have.
+const MOST_DIMENSIONS: usize = 1 << 16;
+/// Bytes of a number.
+const NUMBER: usize = size_of::<f32>();
+
+impl WordVectors {
+    /// Reads a file of vectors, or those of the folder of a training.
+    ///
+    /// # Errors
+    /// As [`WordVectors::read`], and when the training is not complete.
+    pub fn open(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            return Self::read(path);
+        }
+        let files = [Format::Binary, Format::Text].map(|format| path.join(format.file_name()));
+        let file = files.iter().find(|file| file.exists()).ok_or_else(|| {
+            let message = "it has no vectors.bin or vectors.txt; if a training in it was \
+                           interrupted, finish it with `taper embeddings resume`";
+            Error::malformed(path, "", message)
+        })?;
+        Self::read(file)
+    }
+
+    /// Reads a file of vectors, text or binary, `.gz` and `.zst` being decompressed on the way.
+    ///
+    /// # Errors
+    /// When the file is missing, damaged, ends early or goes on after its last vector.
+    pub fn read(path: &Path) -> Result<Self> {
+        Ok(Self::read_with_format(path)?.0)
+    }
+
+    /// As [`WordVectors::read`], with the format that the file has.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_with_format(path: &Path) -> Result<(Self, Format)> {
+        if let Some(kind) = not_a_file(path) {
+            return Err(Error::malformed(path, "", format!("{kind}, where a file is expected")));
+        }
+        let mut file = VectorFile { path, stream: open_stream(path)?, line: 0 };
+        let first = file.line()?;
+        let mut rows = Rows::default();
+        let Some((words, dimensions)) = head(&first) else {
+            file.without_head(&first, &mut rows)?;
+            return Ok((file.vectors(rows)?, Format::Text));
+        };
+        if dimensions == 0 || dimensions > MOST_DIMENSIONS {
+            let message = format!(
+                "the head promises vectors of {dimensions} dimensions, which must be 1 to \
+                 {MOST_DIMENSIONS}"
+            );
+            return Err(file.fault(", line 1", message));
+        }
+        rows.dimensions = dimensions;
+        // What the head promises is not believed before it has come.
+        let format = file.body(words, &mut rows)?;
+        Ok((file.vectors(rows)?, format))
+    }
+}
+
+/// Words and numbers read so far.
+#[derive(Default)]
+struct Rows {
+    words: Vec<String>,
+    values: Vec<f32>,
+    dimensions: usize,
+}
+
+/// A file that is being read.
+struct VectorFile<'a> {
+    path: &'a Path,
+    stream: Box<dyn BufRead + Send>,
+    /// Lines read.
+    line: u64,
+}
+
+/// The two numbers of a head.
+fn head(line: &[u8]) -> Option<(usize, usize)> {
+    let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let both = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    fields.next().is_none().then_some(both)
+}
+
+/// A word and its numbers, as a line of text has them. A word may hold spaces.
+fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
+    let line = std::str::from_utf8(line).ok()?.trim_end();
+    let mut fields = line.rsplitn(dimensions + 1, ' ');
+    let mut numbers = Vec::with_capacity(dimensions.min(line.len()));
+    for _ in 0..dimensions {
+        numbers.push(fields.next()?.parse().ok()?);
+    }
+    numbers.reverse();
+    Some((fields.next().filter(|word| !word.is_empty())?, numbers))
+}
+
+/// Whether a line is of text: bytes of numbers look otherwise.
+fn is_printed(line: &[u8]) -> bool {
+    let is_text = |text: &str| !text.trim_end().contains(|c: char| c.is_control() && c != '\t');
+    !line.is_empty() && std::str::from_utf8(line).is_ok_and(is_text)
+}
+
+impl VectorFile<'_> {
+    fn fault(&self, place: &str, message: impl Into<String>) -> Error {
+        Error::malformed(self.path, place, message)
+    }
+
+    /// The next line with its end; nothing at the end of the file.
+    fn line(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = self.stream.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
+        read.map_err(Error::io(self.path))?;
+        self.line += 1;
+        Ok(bytes)
+    }
+
+    /// A file of text whose first line is a vector already.
+    fn without_head(&mut self, first: &[u8], rows: &mut Rows) -> Result<()> {
+        let text = std::str::from_utf8(first).unwrap_or_default();
+        rows.dimensions = text.trim_end().split(' ').count() - 1;
+        let Some((word, numbers)) =
+            row_of_text(first, rows.dimensions).filter(|_| rows.dimensions > 0)
+        else {
+            let message = "neither a head, the numbers of words and of dimensions, nor a word \
+                           with its vector; files of word2vec, text or binary, and of GloVe can \
+                           be read";
+            return Err(self.fault(", line 1", message));
+        };
+        rows.push(word, &numbers).map_err(|message| self.fault(", line 1", message))?;
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                return Ok(());
+            }
+            self.text_row(&line, rows)?;
+        }
+    }
+
+    fn text_row(&self, line: &[u8], rows: &mut Rows) -> Result<()> {
+        let place = format!(", line {}", self.line);
+        let Some((word, numbers)) = row_of_text(line, rows.dimensions) else {
+            let message = format!(
+                "a word and {} numbers are expected, with one space between them",
+                rows.dimensions
+            );
+            return Err(self.fault(&place, message));
+        };
+        rows.push(word, &numbers).map_err(|message| self.fault(&place, message))
+    }
+
+    /// The vectors behind a head, in the format that they turn out to have.
+    fn body(&mut self, words: usize, rows: &mut Rows) -> Result<Format> {
+        if words == 0 {
+            return Err(self.fault(", line 1", "the head promises no vector"));
+        }
+        let first = self.line()?;
+        if row_of_text(&first, rows.dimensions).is_some() || is_printed(&first) {
+            self.text_row(&first, rows)?;
+            for row in 1..words {
+                let line = self.line()?;
+                if line.is_empty() {
+                    return Err(self.ends_early(row, words));
+                }
+                self.text_row(&line, rows)?;
+            }
+            self.expect_end(words)?;
+            return Ok(Format::Text);
+        }
+        let rest = std::mem::replace(&mut self.stream, Box::new(std::io::empty()));
+        self.stream = Box::new(std::io::Cursor::new(first).chain(rest));
+        for row in 0..words {
+            self.binary_row(row, words, rows)?;
+        }
+        self.expect_end(words)?;
+        Ok(Format::Binary)
+    }
+
+    fn binary_row(&mut self, row: usize, words: usize, rows: &mut Rows) -> Result<()> {
+        let place = format!(", vector {}", row + 1);
+        let mut word = Vec::new();
+        let read = self.stream.by_ref().take(LONGEST_WORD).read_until(b' ', &mut word);
+        read.map_err(Error::io(self.path))?;
+        if word.pop_if(|last| *last == b' ').is_none() {
+            return Err(match word.len() as u64 {
+                LONGEST_WORD => self.fault(&place, "there is no space behind the word"),
+                _ => self.ends_early(row, words),
+            });
+        }
+        // word2vec ends a vector as a line.
+        let word = word.strip_prefix(b"\n").unwrap_or(&word);
+        let word = std::str::from_utf8(word).map_err(|_| {
+            self.fault(&place, "its word is not valid UTF-8; is the file damaged before it?")
+        })?;
+        let mut bytes = vec![0; NUMBER * rows.dimensions];
+        self.stream.read_exact(&mut bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => self.ends_early(row, words),
+            _ => Error::io(self.path)(error),
+        })?;
+        let (quads, _) = bytes.as_chunks::<NUMBER>();
+        let numbers: Vec<f32> = quads.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        rows.push(word, &numbers).map_err(|message| self.fault(&place, message))
+    }
+
+    fn ends_early(&self, row: usize, words: usize) -> Error {
+        let message = format!(
+            "the file ends in vector {} of {words} that its head promises: it is not whole",
+            row + 1
+        );
+        self.fault("", message)
+    }
+
+    /// Nothing but line ends may follow.
+    fn expect_end(&mut self, words: usize) -> Result<()> {
+        let rest = self.line()?;
+        if rest.iter().all(u8::is_ascii_whitespace) && rest.len() < 3 {
+            return Ok(());
+        }
+        let message = format!("more follows after the {words} vectors that the head promises");
+        Err(self.fault("", message))
+    }
+
+    fn vectors(&self, rows: Rows) -> Result<WordVectors> {
+        WordVectors::new(rows.words, rows.values, rows.dimensions).map_err(|error| match error {
+            Error::Text { message } => self.fault("", message),
+            error => error,
+        })
+    }
+}
+
+impl Rows {
+    /// Takes a vector, or says why not.
+    fn push(&mut self, word: &str, numbers: &[f32]) -> Result<(), String> {
+        if word.is_empty() {
+            return Err("the word is empty".to_owned());
+        }
+        if let Some(number) = numbers.iter().find(|number| !number.is_finite()) {
+            return Err(format!("the vector of {word:?} has the number {number}"));
+        }
+        self.words.push(word.to_owned());
+        self.values.extend_from_slice(numbers);
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Files, neighbours, analogies and agreement with judgements, against gensim
+//! (`scripts/golden/word_vectors.py`).
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use taper_embeddings::{Format, SimilaritySet, WordVectors};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn vectors(name: &str) -> (WordVectors, Format) {
+    WordVectors::read_with_format(&golden(name)).expect("a file of gensim")
+}
+
+fn results() -> Value {
+    let text = std::fs::read_to_string(golden("gensim.json")).expect("results");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn bits(vectors: &WordVectors) -> Vec<Vec<u32>> {
+    let row = |row| vectors.row(row).iter().map(|value: &f32| value.to_bits()).collect();
+    (0..vectors.words().len()).map(row).collect()
+}
+
+#[test]
+fn files_go_round_byte_for_byte() {
+    let folder = tempfile::tempdir().expect("folder");
+    for name in ["vectors", "special"] {
+        let files = [(Format::Binary, "bin"), (Format::Text, "txt")]
+            .map(|(format, ending)| (format, golden(&format!("{name}.{ending}"))));
+        for (format, file) in &files {
+            let (read, found) = WordVectors::read_with_format(file).expect("a file of gensim");
+            assert_eq!(found, *format);
+            // Either format gives either file.
+            for (format, file) in &files {
+                let path = folder.path().join("written");
+                read.write(&path, *format).expect("write");
+                let (ours, theirs) = (std::fs::read(&path), std::fs::read(file));
+                assert!(ours.expect("written") == theirs.expect("golden"), "{name} {format:?}");
+            }
+        }
+    }
+    let (lines, gensim) = (vectors("lines.bin").0, vectors("vectors.bin").0);
+    assert_eq!((lines.words(), bits(&lines)), (gensim.words(), bits(&gensim)));
+}
+
+#[test]
+fn glove_files_without_a_head_are_read() {
+    let folder = tempfile::tempdir().expect("folder");
+    let text = std::fs::read_to_string(golden("vectors.txt")).expect("text");
+    let path = folder.path().join("glove.txt");
+    std::fs::write(&path, text.split_once('\n').expect("a head").1).expect("write");
+    let (read, whole) = (WordVectors::read(&path).expect("rows"), vectors("vectors.txt").0);
+    assert_eq!((read.words(), bits(&read)), (whole.words(), bits(&whole)));
+}
+
+/// Compares words and similarities with a list of gensim's, up to 1e-5: gensim normalises first.
+fn same(ours: Vec<(&str, f64)>, theirs: &Value, question: &Value) {
+    let theirs = theirs.as_array().expect("a list");
+    assert_eq!(ours.len(), theirs.len());
+    for ((word, cosine), pair) in ours.iter().zip(theirs) {
+        assert_eq!(*word, pair[0].as_str().expect("a word"), "{question}");
+        let expected = pair[1].as_f64().expect("a number");
+        assert!((cosine - expected).abs() < 1e-5, "{question}: {cosine} {expected}");
+    }
+}
+
+#[test]
+fn neighbours_and_analogies_are_gensims() {
+    let (vectors, results) = (vectors("vectors.bin").0, results());
+    let words = |question: &Value| -> Vec<String> {
+        serde_json::from_value(question.clone()).expect("words")
+    };
+    for case in results["nearest"].as_array().expect("cases") {
+        let words = words(&case[0]);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        same(vectors.nearest(&words, 5).expect("known"), &case[1], &case[0]);
+    }
+    for case in results["analogy"].as_array().expect("cases") {
+        let words = words(&case[0]);
+        let words = [words[0].as_str(), words[1].as_str(), words[2].as_str()];
+        same(vectors.analogy(words, 5).expect("known"), &case[1], &case[0]);
+    }
+}
+
+#[test]
+fn agreement_is_gensims() {
+    let (vectors, results) = (vectors("vectors.bin").0, results());
+    for name in ["similarity.tsv", "similarity_columns.tsv"] {
+        let set = SimilaritySet::read(&golden(name)).expect("pairs");
+        let ours = set.agreement(&vectors).expect("enough pairs");
+        let theirs = &results["agreement"][name];
+        let spearman = theirs["spearman"].as_f64().expect("a number");
+        assert!((ours.spearman - spearman).abs() < 1e-12, "{} {spearman}", ours.spearman);
+        let unknown = 100.0 * ours.out_of_vocabulary as f64 / set.pairs.len() as f64;
+        assert!((unknown - theirs["out_of_vocabulary"].as_f64().expect("a number")).abs() < 1e-9);
+        assert_eq!(ours.pairs + ours.out_of_vocabulary, 40);
+    }
+}

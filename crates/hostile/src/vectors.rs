@@ -1,0 +1,66 @@
+//! What damaged files of word vectors and of judgements are put through.
+
+use std::path::Path;
+
+use taper_embeddings::{Format, SimilaritySet, WordVectors};
+
+/// Valid vectors as text, to be damaged.
+pub const TEXT_VECTORS: &[u8] = "3 2\nthe 0.5 -1.25\nß 1e-05 2.0\nzero 0.0 -0.0\n".as_bytes();
+/// The same without a head, as GloVe has it.
+pub const GLOVE: &[u8] = "the 0.5 -1.25\nß 1e-05 2.0\nzero 0.0 -0.0\n".as_bytes();
+/// Valid vectors in binary, to be damaged.
+pub const BINARY_VECTORS: &[u8] =
+    b"3 2\nthe \x00\x00\x00?\x00\x00\xa0\xbfof \xac\xc5'7\x00\x00\x00@zero \x00\x00\x00\x00\x00\x00\x00\x80";
+/// Valid judgements, to be damaged.
+pub const JUDGEMENTS: &[u8] =
+    b"# pairs\nWord 1\tWord 2\tHuman\nthe\tof\t3.5\nthe\tzero\t1\nof\tzero\t9.25\n";
+
+/// A file that still has vectors must survive a round trip to the bit and be asked; one that has
+/// none must be refused by its name.
+///
+/// # Panics
+/// If it does not.
+pub fn vector_file(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).unwrap();
+    let vectors = match WordVectors::read(path) {
+        Ok(vectors) => vectors,
+        Err(error) => {
+            let (message, name) = (error.to_string(), path.file_name().unwrap().to_string_lossy());
+            assert!(message.contains(&*name), "{message}");
+            return;
+        }
+    };
+    let word = vectors.words()[0].as_str();
+    for (_, cosine) in vectors.nearest(&[word], 3).unwrap() {
+        assert!(!cosine.is_nan());
+    }
+    let again = path.with_extension("again");
+    // Text cannot hold a word with a line end.
+    vectors.write(&again, Format::Binary).unwrap();
+    if vectors.words().iter().any(|word| word.contains([' ', '\n'])) {
+        return;
+    }
+    let read = WordVectors::read(&again).unwrap();
+    assert_eq!(read.words(), vectors.words());
+    for row in 0..read.words().len() {
+        let bits = |vectors: &WordVectors| -> Vec<u32> {
+            vectors.row(row).iter().map(|value| value.to_bits()).collect()
+        };
+        assert_eq!(bits(&read), bits(&vectors));
+    }
+}
+
+/// Judgements are read, or refused by the file's name.
+///
+/// # Panics
+/// If they are not.
+pub fn judgements(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).unwrap();
+    match SimilaritySet::read(path) {
+        Ok(set) => assert!(set.pairs.iter().all(|(_, _, judgement)| judgement.is_finite())),
+        Err(error) => {
+            let (message, name) = (error.to_string(), path.file_name().unwrap().to_string_lossy());
+            assert!(message.contains(&*name), "{message}");
+        }
+    }
+}
