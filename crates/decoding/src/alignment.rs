@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
-use taper_model::{Pass, Sequences, Transformer};
+use taper_model::{Pass, Sequences, TranslationModel};
 
 use crate::tokens::START;
 use crate::{DecodingError, Result};
@@ -24,14 +24,13 @@ pub struct Alignment {
 
 /// Aligns each of `targets`, without `<s>` and `</s>`, with its source, which ends with `</s>`.
 ///
-/// The weights are those of the last decoder layer but one (of the only one, if there is one), mean
-/// over its heads, at the position that predicts the token: Garg et al. 2019, "Jointly Learning to
-/// Align and Translate with Transformer Models", find that attention there follows alignments best.
+/// The weights are those of the layer that its architecture says aligns best, mean over its heads, at
+/// the position that predicts the token.
 ///
 /// # Errors
-/// [`DecodingError::UnequalCounts`], and whatever the model reports.
+/// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], and whatever the model reports.
 pub fn align(
-    model: &Transformer,
+    model: &TranslationModel,
     sources: &[&[u32]],
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
@@ -46,7 +45,7 @@ pub fn align(
 /// # Errors
 /// As [`align`].
 pub fn align_with(
-    model: &Transformer,
+    model: &TranslationModel,
     sources: &[&[u32]],
     targets: &[&[u32]],
     mut each: impl FnMut(Alignment),
@@ -80,7 +79,7 @@ fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
 }
 
 fn align_batch(
-    model: &Transformer,
+    model: &TranslationModel,
     sources: &[&[u32]],
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
@@ -110,14 +109,13 @@ fn align_batch(
 }
 
 /// The weights of the chosen layer, the only ones that are kept, mean over heads: `(B, T, S)`.
-fn attention(model: &Transformer, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Tensor> {
+fn attention(model: &TranslationModel, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Tensor> {
+    let layer = model.aligning_layer().ok_or(DecodingError::NoAttention)?;
     let memory = model
         .encode(&Sequences::pack(sources), &Pass::evaluate())
         .map_err(|error| DecodingError::model("encode", error))?;
     let inputs: Vec<Vec<u32>> = targets.iter().map(|target| [&[START], *target].concat()).collect();
-    let chosen = model.config().decoder_layers.saturating_sub(2);
-    let pass =
-        Pass::evaluate_with_attention_of(&format!("decoder.layers.{chosen}.cross_attention"));
+    let pass = Pass::evaluate_with_attention_of(&layer);
     model
         .decode(&Sequences::pack(&inputs), &memory, &pass)
         .map_err(|error| DecodingError::model("align", error))?;

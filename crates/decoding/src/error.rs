@@ -55,6 +55,13 @@ pub enum DecodingError {
         targets: usize,
     },
 
+    /// The model attends to nothing, so that nothing says which tokens belong together.
+    #[error(
+        "the model has no attention to the source, by which tokens are aligned; ask for no \
+         alignments"
+    )]
+    NoAttention,
+
     /// A target to score, or to begin with, holds an id that no translation can hold.
     #[error(
         "target {sentence} holds token {token} at position {position}; give ids below {vocabulary} \

@@ -83,6 +83,7 @@ impl TextClassifier {
         mut store: ParameterStore,
         compute: DType,
     ) -> Result<Self, ModelError> {
+        config.require_transformer()?;
         config.validate(true)?;
         if classes < 2 {
             return Err(ModelError::Config(format!(

@@ -3,12 +3,12 @@
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
-use crate::inference::in_blocks;
 use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::{Stack, StackKind};
 use crate::layers::weight::Builder;
+use crate::translation::in_blocks;
 use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Device, Tensor};
 use taper_ops::{ParameterStore, Products};
@@ -79,6 +79,7 @@ impl LanguageModel {
         mut store: ParameterStore,
         compute: DType,
     ) -> Result<Self, ModelError> {
+        config.require_transformer()?;
         config.validate(true)?;
         let device = &store.device().clone();
         // Where the products alone are rounded, everything else is in f32.

@@ -33,7 +33,6 @@ mod batch;
 mod classifier;
 mod config;
 mod cost;
-mod inference;
 mod language_model;
 mod layers;
 mod masked;
@@ -47,11 +46,11 @@ mod vision;
 pub use batch::Batch;
 pub use classifier::TextClassifier;
 pub use config::{
-    ActivationKind, AttentionConfig, AttentionKind, ExpertsConfig, ImageEncoder, LayerKinds,
-    ModelConfig, NormPlacement, Pooling, Positions, Tied,
+    ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ConvolutionalConfig,
+    ExpertsConfig, ImageEncoder, LayerKinds, ModelConfig, NormPlacement, Pooling, Positions,
+    RecurrentAttention, RecurrentConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
-pub use inference::{DecodeState, Inference};
 pub use language_model::LanguageModel;
 pub use layers::attention::UnprojectedAttention;
 pub use layers::positions;
@@ -60,7 +59,7 @@ pub use model::{LossOutput, Model, Objective};
 pub use pass::{AttentionRecord, Pass, Routing};
 pub use sequences::Sequences;
 pub use text_inference::{TextInference, TextState};
-pub use translation::{Encoded, Transformer};
+pub use translation::{DecodeState, Encoded, Inference, Transformer, TranslationModel};
 pub use vision::{ImageClassifier, ImageShape};
 
 /// What can go wrong in a model.

@@ -90,6 +90,7 @@ impl MaskedLanguageModel {
         mut store: ParameterStore,
         compute: DType,
     ) -> Result<Self, ModelError> {
+        config.require_transformer()?;
         config.validate(true)?;
         let products = Products::of(compute, store.device());
         let compute = if products == Products::Bf16 { DType::F32 } else { compute };

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::ops::AddAssign;
 use std::sync::Arc;
 use taper_ops::rng::mix;
-use taper_ops::{Dropout, Gradients, PackedWeights, ParameterStore, Tape};
+use taper_ops::{Dropout, Gradients, PackedWeights, ParameterStore, StateGradients, Tape};
 
 /// One run through the model.
 #[derive(Debug, Default)]
@@ -21,6 +21,9 @@ pub struct Pass {
     /// Weights that do not change, in the layout of the matrix kernels.
     packs: Option<Arc<PackedWeights>>,
     recorder: Option<Recorder>,
+    /// What recurrent layers note of the gradients by their states, by the name of the layer; none
+    /// where nobody asks.
+    states: Option<RefCell<Vec<(String, StateGradients)>>>,
     /// What layers add to the loss, scalars, and how they routed tokens.
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
 }
@@ -90,6 +93,28 @@ impl Pass {
     #[must_use]
     pub fn composed(self) -> Self {
         Self { tape: None, ..self }
+    }
+
+    /// The same pass, on whose way back each recurrent layer notes how long the gradient by each of
+    /// its states is.
+    #[must_use]
+    pub fn noting_states(self) -> Self {
+        Self { states: Some(RefCell::default()), ..self }
+    }
+
+    /// Where recurrent layers note the gradients by their states, by the name of the layer in the
+    /// order in which they ran: filled by [`Pass::backward`].
+    #[must_use]
+    pub fn state_gradients(&self) -> Vec<(String, StateGradients)> {
+        self.states.as_ref().map(|states| states.borrow().clone()).unwrap_or_default()
+    }
+
+    /// Where a recurrent layer notes them; none where nobody asks.
+    pub(crate) fn notes_states(&self, layer: &str) -> Option<StateGradients> {
+        let states = self.states.as_ref()?;
+        let noted = StateGradients::default();
+        states.borrow_mut().push((layer.to_owned(), noted.clone()));
+        Some(noted)
     }
 
     /// A pass without dropout and without gradients.

@@ -1,7 +1,7 @@
 //! Going on with texts one token at a time: what was read and said is cached, and weights are packed.
 
-use crate::inference::{in_blocks, packs};
 use crate::layers::attention::{LayerPast, PastRows, Texts};
+use crate::translation::{in_blocks, packs};
 use crate::{LanguageModel, Model, ModelError, Pass, Sequences};
 use candle_core::Tensor;
 use std::ops::Range;

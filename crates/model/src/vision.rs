@@ -180,6 +180,7 @@ impl ImageClassifier {
         mut store: ParameterStore,
         compute: DType,
     ) -> Result<Self, ModelError> {
+        config.require_transformer()?;
         config.validate(true)?;
         shape.validate()?;
         if config.image_encoder == ImageEncoder::Transformer {

@@ -6,8 +6,9 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::ALL_POSITIONS;
 use taper_model::{
-    Batch, DecodeState, Inference, Model, ModelConfig, ModelError, NormPlacement, Objective, Pass,
-    Positions, Sequences, Tied, Transformer,
+    Architecture, Batch, CellKind, ConvolutionalConfig, DecodeState, Inference, LanguageModel,
+    Model, ModelConfig, ModelError, NormPlacement, Objective, Pass, Positions, RecurrentAttention,
+    RecurrentConfig, Sequences, Tied, Transformer,
 };
 use taper_ops::Gradients;
 
@@ -36,7 +37,33 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
             check(&model(norm, positions), &format!("{norm:?} {positions:?}"))?;
         }
     }
+    for (config, name) in others() {
+        let model = Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        check(&model, &name)?;
+    }
     Ok(())
+}
+
+/// Each architecture but the Transformer, in each of its kinds.
+fn others() -> Vec<(ModelConfig, String)> {
+    let base = config(NormPlacement::Pre, Positions::Sinusoidal);
+    let mut all = Vec::new();
+    for cell in [CellKind::Gru, CellKind::Lstm] {
+        for attention in
+            [RecurrentAttention::None, RecurrentAttention::Additive, RecurrentAttention::Dot]
+        {
+            let bidirectional = cell == CellKind::Gru;
+            let recurrent = RecurrentConfig { cell, width: 20, attention, bidirectional };
+            let architecture = Architecture::Recurrent;
+            let name = format!("{recurrent:?}");
+            all.push((ModelConfig { architecture, recurrent, ..base.clone() }, name));
+        }
+    }
+    let convolutional = ConvolutionalConfig { kernel: 5 };
+    let architecture = Architecture::Convolutional;
+    let config = ModelConfig { architecture, convolutional, ..base };
+    all.push((config, "convolutional".to_owned()));
+    all
 }
 
 fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
@@ -262,6 +289,80 @@ fn attention_can_be_seen() -> TestResult {
     Ok(())
 }
 
+/// The weights by which a model says that it aligns are those of the pass that it makes, and sum to
+/// one; without attention there are none.
+#[test]
+fn attention_of_each_architecture_can_be_seen() -> TestResult {
+    for (config, name) in others() {
+        let model = Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let is_seen = config.architecture == Architecture::Convolutional
+            || config.recurrent.attention != RecurrentAttention::None;
+        let layer = model.aligning_layer();
+        assert_eq!(layer.is_some(), is_seen, "{name}");
+        let Some(layer) = layer else { continue };
+        let pass = Pass::evaluate_with_attention_of(&layer);
+        let encoded = model.encode(&Sequences::pack(&SOURCES), &pass)?;
+        model.decode(&Sequences::pack(&TARGETS), &encoded, &pass)?;
+        let records = pass.into_attention();
+        assert_eq!((records.len(), &records[0].layer), (1, &layer), "{name}");
+        assert_eq!(records[0].weights.dims(), [3, 1, 5, 5], "{name}");
+        let sums = records[0].weights.sum(3)?.flatten_all()?.to_vec1::<f32>()?;
+        assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5), "{name}: {sums:?}");
+        // The second source has two tokens.
+        let beyond = records[0].weights.narrow(0, 1, 1)?.narrow(3, 2, 3)?.sum_all()?;
+        assert_eq!(beyond.to_scalar::<f32>()?, 0.0, "{name}");
+    }
+    Ok(())
+}
+
+/// Rounded weights decode: in int8 as in f32, but for what rounding changes.
+#[test]
+fn each_architecture_decodes_in_int8() -> TestResult {
+    for (config, name) in others() {
+        let mut model = Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let logits = |model: &Transformer| -> Result<Tensor, ModelError> {
+            let inference = model.inference();
+            let mut state = inference.start(&Sequences::pack(&SOURCES))?;
+            step(&inference, &mut state, &[2, 2, 2])?;
+            step(&inference, &mut state, &[12, 5, 16])
+        };
+        let exact = logits(&model)?;
+        model.round_to_int8()?;
+        let error = largest_difference(&logits(&model)?, &exact);
+        assert!(error > 0.0 && error < 0.2, "{name}: {error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn recurrent_layers_note_the_gradients_by_their_states() -> TestResult {
+    for (config, name) in others() {
+        let model = Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let pass = Pass::train(1, 1, 0).noting_states();
+        let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
+        let out: Vec<u32> = (4..19).collect();
+        let output =
+            model.loss(&Batch::new(streams, out), &Objective::smoothed(0.1), 1.0, &pass)?;
+        let noted = pass.state_gradients();
+        let mut gradients = Gradients::new(model.parameters())?;
+        pass.backward(&output, model.parameters(), &mut gradients)?;
+        let layers: Vec<&str> = noted.iter().map(|(layer, _)| layer.as_str()).collect();
+        if config.architecture == Architecture::Convolutional {
+            assert!(layers.is_empty());
+            continue;
+        }
+        assert_eq!(layers[0], "encoder.layers.0.forward", "{name}");
+        for (layer, of_layer) in &noted {
+            let rows = if layer.starts_with("encoder") { 11 } else { 15 };
+            let norms = of_layer.norms();
+            assert_eq!(norms.len(), rows, "{name} {layer}");
+            assert!(norms.iter().all(|norm| norm.is_finite()), "{name} {layer}");
+            assert!(norms.iter().any(|norm| *norm > 0.0), "{name} {layer}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn impossible_configurations_are_named() {
     let refused = |config: ModelConfig, joint: usize| {
@@ -281,7 +382,28 @@ fn impossible_configurations_are_named() {
             .contains("residual_dropout = 1")
     );
     assert!(
-        refused(ModelConfig { heads: 8, positions: Positions::Rotary, ..base }, 19)
+        refused(ModelConfig { heads: 8, positions: Positions::Rotary, ..base.clone() }, 19)
             .contains("even width of a head")
     );
+    let of = |architecture| ModelConfig { architecture, heads: 5, ..base.clone() };
+    let mut narrow = of(Architecture::Recurrent);
+    assert!(Transformer::outline(&narrow, 19, 19).is_ok(), "heads are no matter there");
+    narrow.recurrent.width = 0;
+    assert!(refused(narrow, 19).contains("model.recurrent.width = 0"));
+    let mut even = of(Architecture::Convolutional);
+    even.convolutional.kernel = 4;
+    assert!(refused(even.clone(), 19).contains("model.convolutional.kernel = 4"));
+    even.convolutional.kernel = 3;
+    let rotary = ModelConfig { positions: Positions::Rotary, ..even };
+    assert!(refused(rotary, 19).contains("no self-attention"));
+    let other = LanguageModel::new(&of(Architecture::Recurrent), 19, 1, &Device::Cpu, DType::F32);
+    assert!(other.unwrap_err().to_string().contains("model.architecture = \"recurrent\""));
+    let huge = ModelConfig { d_model: usize::MAX, ..of(Architecture::Recurrent) };
+    let mut huge = ModelConfig { decoder_layers: usize::MAX, ..huge };
+    for architecture in [Architecture::Recurrent, Architecture::Convolutional] {
+        huge.architecture = architecture;
+        (huge.recurrent.width, huge.convolutional.kernel) = (usize::MAX, usize::MAX);
+        let cost = Transformer::cost_of(&huge, usize::MAX, usize::MAX, &Device::Cpu);
+        assert_eq!(cost.parameters, u64::MAX);
+    }
 }

@@ -1,12 +1,13 @@
 //! Loss, logits and every gradient against PyTorch, from the golden files of
-//! `scripts/golden/transformer.py`.
+//! `scripts/golden/transformer.py` and `recurrent.py`.
 
 mod common;
 
 use candle_core::{DType, Device};
 use common::{golden, ids, lengths, relative};
 use taper_model::{
-    ActivationKind, Batch, Model, ModelConfig, NormPlacement, Objective, Pass, Sequences, Tied,
+    ActivationKind, Architecture, Batch, CellKind, ConvolutionalConfig, Model, ModelConfig,
+    NormPlacement, Objective, Pass, RecurrentAttention, RecurrentConfig, Sequences, Tied,
     Transformer,
 };
 use taper_ops::Gradients;
@@ -101,14 +102,56 @@ fn all(device: &Device) -> TestResult {
     check("transformer-decoder-tied-swish", swish, 41, device)
 }
 
+/// The layers of before the Transformer: `torch.nn.GRU`, `LSTM` and their cells, `conv1d` and `glu`.
+fn others(device: &Device) -> TestResult {
+    let (gru, lstm) = (CellKind::Gru, CellKind::Lstm);
+    let recurrent = |cell, attention| ModelConfig {
+        architecture: Architecture::Recurrent,
+        d_model: 16,
+        recurrent: RecurrentConfig { cell, width: 10, attention, bidirectional: true },
+        ..small()
+    };
+    let additive = recurrent(gru, RecurrentAttention::Additive);
+    check("recurrent-gru-additive", additive, 37, device)?;
+    let additive = ModelConfig {
+        tied: Tied::Decoder,
+        encoder_layers: 1,
+        decoder_layers: 1,
+        ..recurrent(lstm, RecurrentAttention::Additive)
+    };
+    check("recurrent-lstm-additive", additive, 41, device)?;
+    let mut none = recurrent(lstm, RecurrentAttention::None);
+    none.recurrent.bidirectional = false;
+    check("recurrent-lstm-none", none, 37, device)?;
+    let dot = ModelConfig {
+        tied: Tied::None,
+        encoder_layers: 1,
+        ..recurrent(gru, RecurrentAttention::Dot)
+    };
+    check("recurrent-gru-dot", dot, 41, device)?;
+    let convolutional = ModelConfig {
+        architecture: Architecture::Convolutional,
+        d_model: 16,
+        convolutional: ConvolutionalConfig { kernel: 3 },
+        ..small()
+    };
+    check("convolutional", convolutional, 37, device)
+}
+
 #[test]
 fn pytorch_agrees() -> TestResult {
     all(&Device::Cpu)
+}
+
+#[test]
+fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
+    others(&Device::Cpu)
 }
 
 /// The same on a GPU, where this machine and this build have one.
 #[test]
 #[cfg(feature = "cuda")]
 fn pytorch_agrees_on_cuda() -> TestResult {
-    all(&taper_ops::device::cuda(0)?)
+    all(&taper_ops::device::cuda(0)?)?;
+    others(&taper_ops::device::cuda(0)?)
 }

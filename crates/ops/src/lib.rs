@@ -42,8 +42,8 @@ pub mod threads;
 
 pub use loss::smoothed_cross_entropy;
 pub use nn::{
-    cross_attention, decoding_attention, embedding, layer_norm, linear, normalizer, packed_linear,
-    relative_bias, rotary, self_attention,
+    columns, cross_attention, decoding_attention, embedding, gated, layer_norm, linear, normalizer,
+    packed_linear, recurrence, relative_bias, rotary, self_attention, windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,
@@ -52,7 +52,8 @@ pub use packed_weights::PackedWeights;
 pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
-    ABSENT, Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
-    LinearSpec, LossSums, Seen, Sparse,
+    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, Cell, CrossEntropySpec,
+    Dropout, EmbeddingSpec, LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, Seen,
+    Sparse, StateGradients,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape};

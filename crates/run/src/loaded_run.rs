@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use taper_data::TokenizerPair;
-use taper_model::{ModelConfig, Transformer};
+use taper_model::{ModelConfig, TranslationModel};
 use taper_trainer::{State, load_model, read_state};
 
 use crate::checks::{device, use_threads};
@@ -56,7 +56,7 @@ pub struct LoadSettings {
 
 /// What commands that use a model work with.
 #[derive(Debug)]
-pub struct LoadedRun<M = Transformer> {
+pub struct LoadedRun<M = TranslationModel> {
     /// The run's configuration.
     pub config: RunConfig,
     /// Its tokenizers.

@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 use candle_core::{D, DType, Device};
 use common::{END, Generated, START, Task, VOCABULARY, tiny};
 use taper_model::{
-    AttentionConfig, AttentionKind, ExpertsConfig, ModelConfig, NormPlacement, Positions,
-    Sequences, Transformer,
+    Architecture, AttentionConfig, AttentionKind, CellKind, ExpertsConfig, ModelConfig,
+    NormPlacement, Positions, RecurrentAttention, RecurrentConfig, Sequences, Transformer,
 };
 use taper_trainer::{
     Event, Identity, NoValidation, Position, ScheduleConfig, ScheduleKind, Trainer, TrainingConfig,
@@ -56,8 +56,12 @@ fn learns_with(task: Task, shape: ModelConfig, max_updates: u64) {
     let directory = tempfile::tempdir().unwrap();
     let shape = ModelConfig { d_model: 64, d_ff: 128, ..shape };
     let described = format!(
-        "{task:?} with {:?} norm, {:?} positions and {:?} attention",
-        shape.norm, shape.positions, shape.encoder_attention.kind
+        "{task:?} with {:?} {:?}, {:?} norm, {:?} positions and {:?} attention",
+        shape.architecture,
+        shape.recurrent,
+        shape.norm,
+        shape.positions,
+        shape.encoder_attention.kind
     );
     let model =
         Transformer::new(&shape, VOCABULARY, VOCABULARY, 1, &Device::Cpu, DType::F32).unwrap();
@@ -160,6 +164,46 @@ mod kinds {
         let experts = ExpertsConfig { count: 3, capacity: 2.0, ..ExpertsConfig::default() };
         let full = AttentionConfig::default;
         learns_with(Task::Copy, ModelConfig { experts, ..shape(full(), full()) }, 600);
+    }
+
+    /// One vector is enough for eight words; attention finds them sooner.
+    #[test]
+    fn recurrent_layers() {
+        // More has to fit where there is one vector for all.
+        let width = |attention| if attention == RecurrentAttention::None { 144 } else { 64 };
+        let of = |cell, attention| ModelConfig {
+            architecture: Architecture::Recurrent,
+            recurrent: RecurrentConfig {
+                cell,
+                width: width(attention),
+                attention,
+                bidirectional: true,
+            },
+            ..tiny(0.0)
+        };
+        for (cell, attention, task, updates) in [
+            (CellKind::Gru, RecurrentAttention::Additive, Task::Copy, 500),
+            (CellKind::Lstm, RecurrentAttention::Additive, Task::Reverse, 500),
+            (CellKind::Gru, RecurrentAttention::Dot, Task::Reverse, 500),
+            (CellKind::Gru, RecurrentAttention::None, Task::Reverse, 1500),
+        ] {
+            learns_with(task, of(cell, attention), updates);
+        }
+    }
+
+    #[test]
+    fn gated_convolutions() {
+        for task in [Task::Copy, Task::Reverse] {
+            let architecture = Architecture::Convolutional;
+            let shape = ModelConfig {
+                encoder_layers: 2,
+                decoder_layers: 2,
+                positions: Positions::Learned,
+                scale_embeddings: false,
+                ..tiny(0.0)
+            };
+            learns_with(task, ModelConfig { architecture, ..shape }, 1000);
+        }
     }
 
     /// No decoder can be a Linformer.

@@ -5,8 +5,11 @@ mod common;
 use std::sync::atomic::AtomicBool;
 
 use candle_core::{DType, Device};
-use common::{Generated, Task, VOCABULARY};
-use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
+use common::{Generated, Task, VOCABULARY, tiny};
+use taper_model::{
+    Architecture, CellKind, ModelConfig, NormPlacement, Positions, RecurrentAttention,
+    RecurrentConfig, Transformer,
+};
 use taper_ops::Kernel;
 use taper_trainer::{
     DueUpdate, OptimizerConfig, Outcome, Position, Source, TrainingConfig, Updater,
@@ -30,8 +33,12 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
         residual_dropout: 0.0,
         ..Default::default()
     };
-    let model =
-        Transformer::new(&config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, compute).unwrap();
+    losses_of(&config, compute, composed)
+}
+
+/// The same of a model of this shape.
+fn losses_of(config: &ModelConfig, compute: DType, composed: bool) -> Vec<f64> {
+    let model = Transformer::new(config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, compute).unwrap();
     // Adam divides by the size of a gradient: with a small ε, one that is nothing but rounding
     // would make a step of full size.
     let optimizer_config = OptimizerConfig { epsilon: 1e-4, ..Default::default() };
@@ -83,6 +90,27 @@ fn fused_training_is_plain_training() {
             error < 1e-5,
             "{norm:?} {positions:?}: losses differ by {error}: {fused:?}, plain {plain:?}"
         );
+    }
+}
+
+#[test]
+fn so_it_is_with_each_architecture() {
+    let recurrent = |cell, attention| ModelConfig {
+        architecture: Architecture::Recurrent,
+        recurrent: RecurrentConfig { cell, width: 48, attention, ..RecurrentConfig::default() },
+        ..tiny(0.0)
+    };
+    for config in [
+        recurrent(CellKind::Gru, RecurrentAttention::Additive),
+        recurrent(CellKind::Lstm, RecurrentAttention::Dot),
+        ModelConfig { architecture: Architecture::Convolutional, ..tiny(0.0) },
+    ] {
+        let (fused, plain) =
+            (losses_of(&config, DType::F32, false), losses_of(&config, DType::F32, true));
+        let name = format!("{:?} {:?}", config.architecture, config.recurrent);
+        assert!(plain[STEPS as usize - 1] < 0.95 * plain[0], "{name}: nothing learned: {plain:?}");
+        let error = difference(&fused, &plain);
+        assert!(error < 1e-5, "{name}: losses differ by {error}: {fused:?}, plain {plain:?}");
     }
 }
 

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
-use taper_model::{Batch, Transformer};
+use taper_model::{
+    Architecture, Batch, ModelConfig, RecurrentAttention, RecurrentConfig, Transformer,
+};
 use taper_trainer::{
     BoxError, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, OptimizerKind, Position, Source,
     StopReason, TrainError, Trainer, TrainingConfig, read_state,
@@ -50,21 +52,23 @@ fn run(trainer: &mut Trainer<Transformer>, after: u64, events: &mut Vec<Event>) 
 }
 
 fn begin(directory: &Path, config: &TrainingConfig) -> Trainer<Transformer> {
-    Trainer::new(model(&tiny(0.2)), config.clone(), Identity::default(), directory).unwrap()
+    begin_with(&tiny(0.2), directory, config)
 }
 
-fn resume(directory: &Path, config: &TrainingConfig) -> Trainer<Transformer> {
+fn begin_with(
+    shape: &ModelConfig,
+    directory: &Path,
+    config: &TrainingConfig,
+) -> Trainer<Transformer> {
+    Trainer::new(model(shape), config.clone(), Identity::default(), directory).unwrap()
+}
+
+fn resume(shape: &ModelConfig, directory: &Path, config: &TrainingConfig) -> Trainer<Transformer> {
     // Weights that the checkpoint must replace: another seed would hide nothing that equal weights
     // would.
-    let other = Transformer::new(
-        &tiny(0.2),
-        14,
-        14,
-        77,
-        &candle_core::Device::Cpu,
-        candle_core::DType::F32,
-    )
-    .unwrap();
+    let other =
+        Transformer::new(shape, 14, 14, 77, &candle_core::Device::Cpu, candle_core::DType::F32)
+            .unwrap();
     Trainer::resume(other, config.clone(), Identity::default(), directory, "last").unwrap()
 }
 
@@ -95,12 +99,32 @@ fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
     );
 }
 
+#[test]
+fn so_does_one_of_each_architecture() {
+    for attention in [RecurrentAttention::None, RecurrentAttention::Additive] {
+        let recurrent = RecurrentConfig { width: 24, attention, ..RecurrentConfig::default() };
+        let architecture = Architecture::Recurrent;
+        let shape = ModelConfig { architecture, recurrent, ..tiny(0.2) };
+        interrupted_equals_whole_of(&shape, &short_run(UPDATES));
+    }
+    let shape = ModelConfig { architecture: Architecture::Convolutional, ..tiny(0.2) };
+    interrupted_equals_whole_of(&shape, &short_run(UPDATES));
+}
+
 /// The record of the uninterrupted run.
 fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
+    interrupted_equals_whole_of(&tiny(0.2), config)
+}
+
+/// The same of another model.
+fn interrupted_equals_whole_of(
+    shape: &ModelConfig,
+    config: &TrainingConfig,
+) -> Vec<serde_json::Value> {
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut expected = Vec::new();
     assert_eq!(
-        run(&mut begin(whole.path(), config), u64::MAX, &mut expected),
+        run(&mut begin_with(shape, whole.path(), config), u64::MAX, &mut expected),
         StopReason::MaxUpdates
     );
 
@@ -109,18 +133,18 @@ fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
     // neither logged nor validated nor saved by themselves, and in different epochs of 7
     // micro-batches.
     let mut events = Vec::new();
-    let mut trainer = begin(parts.path(), config);
+    let mut trainer = begin_with(shape, parts.path(), config);
     assert_eq!(run(&mut trainer, 15, &mut events), StopReason::Interrupted);
     assert_eq!(trainer.state().step + trainer.state().skipped, 7);
     assert_eq!(trainer.state().window.updates, trainer.state().step % 4);
     assert_ne!(trainer.state().window.updates, 0, "the interruption must fall inside a window");
     drop(trainer);
-    let mut trainer = resume(parts.path(), config);
+    let mut trainer = resume(shape, parts.path(), config);
     assert_eq!(run(&mut trainer, 13, &mut events), StopReason::Interrupted);
     assert_eq!(trainer.state().step + trainer.state().skipped, 13);
     drop(trainer);
     assert_eq!(
-        run(&mut resume(parts.path(), config), u64::MAX, &mut events),
+        run(&mut resume(shape, parts.path(), config), u64::MAX, &mut events),
         StopReason::MaxUpdates
     );
 

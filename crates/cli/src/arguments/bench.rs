@@ -32,6 +32,9 @@ pub(crate) struct BenchTrain {
     /// Shape of the model
     #[arg(long, value_enum, default_value = "base")]
     pub(crate) preset: Preset,
+    /// The `[model]` of this recipe instead
+    #[arg(long, value_name = "CONFIG", conflicts_with = "preset")]
+    pub(crate) recipe: Option<PathBuf>,
     /// f32, bf16 for matrix products (on a GPU: for all activations), or auto for the faster one
     #[arg(long, default_value = "f32")]
     pub(crate) dtype: String,

@@ -6,7 +6,10 @@ use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::Serialize;
 use taper_data::{ImagesConfig, Task, TokenizerKind};
-use taper_model::{AttentionKind, ImageEncoder, MaskedLanguageModel, UnprojectedAttention};
+use taper_model::{
+    Architecture, AttentionKind, ImageEncoder, MaskedLanguageModel, RecurrentConfig,
+    UnprojectedAttention,
+};
 use taper_ops::ParameterStore;
 use taper_trainer::Parent;
 
@@ -117,8 +120,8 @@ fn of_target(
 struct Layer {
     /// Layers like this.
     count: usize,
-    /// Their self-attention.
-    attention: AttentionKind,
+    /// Their self-attention; none of other layers than a Transformer's.
+    attention: Option<AttentionKind>,
     /// Their experts; 0 for a feed-forward layer.
     experts: usize,
     parameters: u64,
@@ -156,17 +159,23 @@ impl Layer {
         let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config, layer));
         let causal = Self::is_causal(config);
         let (shape, of_tokens) = (&config.model, cost.forward_flops.saturating_mul(tokens as u64));
-        let attention = shape.attention(causal).kind_of(layer);
-        let attention_flops = if attention == AttentionKind::Full {
-            cost.forward_flops_of(tokens) - of_tokens
-        } else {
-            UnprojectedAttention::new(shape, causal, layer)?.forward_flops(tokens) as u64
+        let attention = (shape.architecture == Architecture::Transformer)
+            .then(|| shape.attention(causal).kind_of(layer));
+        let attention_flops = match attention {
+            None | Some(AttentionKind::Full) => cost.forward_flops_of(tokens) - of_tokens,
+            Some(_) => {
+                UnprojectedAttention::new(shape, causal, layer)?.forward_flops(tokens) as u64
+            }
         };
         // A kind without scores is counted by the token, and is among them already.
         let of_pairs = if cost.pair_flops == 0 { 0 } else { attention_flops };
         let forward_flops = of_tokens.saturating_add(of_pairs);
         let parameters = cost.parameters;
-        let experts = if shape.experts.are_in(layer) { shape.experts.count } else { 0 };
+        let experts = if attention.is_some() && shape.experts.are_in(layer) {
+            shape.experts.count
+        } else {
+            0
+        };
         Ok(Self { count, attention, experts, parameters, tokens, forward_flops, attention_flops })
     }
 }
@@ -206,6 +215,21 @@ fn summary(
             ImageEncoder::Convolutional if config.task == Task::ImageClassification => {
                 format!("layers       {layers} convolutions; first width {}", shape.d_model)
             }
+            _ if shape.architecture == Architecture::Recurrent => {
+                let RecurrentConfig { cell, width, attention, bidirectional } = &shape.recurrent;
+                let ways = if *bidirectional { "both directions" } else { "one direction" };
+                format!(
+                    "layers       {layers}; {} of width {width}, {ways}, {} attention, embeddings \
+                     of {}",
+                    cell.name(),
+                    attention.name(),
+                    shape.d_model
+                )
+            }
+            _ if shape.architecture == Architecture::Convolutional => format!(
+                "layers       {layers} gated convolutions; width {}, {} tokens each",
+                shape.d_model, shape.convolutional.kernel
+            ),
             _ => format!(
                 "layers       {layers}; width {}, feed-forward {}, {} heads",
                 shape.d_model, shape.d_ff, shape.heads
@@ -231,7 +255,10 @@ fn summary(
         };
         let which = match groups {
             [Layer { experts: 0, .. }] => String::new(),
-            _ => format!("{} x {}{experts}: ", layer.count, layer.attention.name()),
+            _ => {
+                let kind = layer.attention.map_or(shape.architecture.name(), AttentionKind::name);
+                format!("{} x {kind}{experts}: ", layer.count)
+            }
         };
         lines.push(format!(
             "layer        {which}{} parameters; {} tokens take {} FLOPs forward, {} of them for \

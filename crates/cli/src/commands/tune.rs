@@ -1,7 +1,7 @@
 //! `taper tune`: the settings of the search that translate the validation set best.
 
 use anyhow::{Result, bail};
-use taper_model::Transformer;
+use taper_model::TranslationModel;
 use taper_run::evaluation::{Trial, TuningEvent, TuningGrid, TuningMetric, tune};
 use taper_run::folder::RunLock;
 use taper_run::{LoadedRun, RunFolder};
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
         true => None,
         false => Some(RunLock::acquire(folder.root(), &mut TestReporter::default())?),
     };
-    let run: LoadedRun<Transformer> =
+    let run: LoadedRun<TranslationModel> =
         arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
     let split = arguments.split.clone().unwrap_or_else(|| run.config.data.validation.name());
     if split.is_empty() {

@@ -1,4 +1,4 @@
-//! Transformers as step models.
+//! The models of this project as step models.
 
 use candle_core::{Device, Storage, Tensor};
 use taper_model::{DecodeState, Inference, ModelError, Sequences, TextInference, TextState};

@@ -1,8 +1,12 @@
 //! The shape of a model: one type, each field documented, each default stated once.
 
+mod architecture;
 mod attention;
 mod experts;
 
+pub use architecture::{
+    Architecture, CellKind, ConvolutionalConfig, RecurrentAttention, RecurrentConfig,
+};
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
 pub use experts::ExpertsConfig;
 
@@ -107,11 +111,13 @@ impl From<ActivationKind> for taper_ops::Activation {
     }
 }
 
-/// The shape of an encoder-decoder Transformer. The default is the "base" model of Vaswani et al.
+/// The shape of a model. The default is the encoder-decoder Transformer "base" of Vaswani et al.
 /// 2017, table 3, in Pre-LN.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelConfig {
+    /// What the layers of a translation model are.
+    pub architecture: Architecture,
     /// Width of the residual stream, `d_model`.
     #[schemars(range(min = 1))]
     pub d_model: usize,
@@ -167,11 +173,16 @@ pub struct ModelConfig {
     pub decoder_attention: AttentionConfig,
     /// Experts in place of the feed-forward layers.
     pub experts: ExpertsConfig,
+    /// The shape of recurrent layers.
+    pub recurrent: RecurrentConfig,
+    /// The shape of convolutional layers.
+    pub convolutional: ConvolutionalConfig,
 }
 
 impl Default for ModelConfig {
     fn default() -> Self {
         Self {
+            architecture: Architecture::default(),
             d_model: 512,
             d_ff: 2048,
             heads: 8,
@@ -194,6 +205,8 @@ impl Default for ModelConfig {
             encoder_attention: AttentionConfig::default(),
             decoder_attention: AttentionConfig::default(),
             experts: ExpertsConfig::default(),
+            recurrent: RecurrentConfig::default(),
+            convolutional: ConvolutionalConfig::default(),
         }
     }
 }
@@ -202,7 +215,8 @@ impl ModelConfig {
     /// The most tokens of a sequence, `<s>` or `</s>` counted; none where positions have no end.
     #[must_use]
     pub fn longest_sequence(&self) -> Option<usize> {
-        (self.positions == Positions::Learned).then_some(self.max_positions)
+        let has_positions = self.architecture != Architecture::Recurrent;
+        (has_positions && self.positions == Positions::Learned).then_some(self.max_positions)
     }
 
     /// The same of a sequence that an encoder reads, with the key that says so: Linformer has an
@@ -210,9 +224,9 @@ impl ModelConfig {
     #[must_use]
     pub fn longest_encoded(&self) -> Option<(usize, &'static str)> {
         let own = &self.encoder_attention;
-        let of_kind = own
-            .has(AttentionKind::Linformer)
-            .then_some((own.length, "model.encoder_attention.length"));
+        let has_end =
+            self.architecture == Architecture::Transformer && own.has(AttentionKind::Linformer);
+        let of_kind = has_end.then_some((own.length, "model.encoder_attention.length"));
         let of_positions = self.longest_sequence().map(|most| (most, "model.max_positions"));
         of_positions.into_iter().chain(of_kind).min_by_key(|&(most, _)| most)
     }
@@ -229,6 +243,16 @@ impl ModelConfig {
     pub fn groups(&self, causal: bool, layers: usize) -> Vec<(usize, usize)> {
         let attention = self.attention(causal);
         let mut groups: Vec<(usize, usize)> = Vec::new();
+        match (self.architecture, layers) {
+            (Architecture::Transformer, _) => {}
+            (Architecture::Convolutional, _) | (_, 0) => return vec![(0, layers)],
+            // The first reads embeddings, and the last may attend.
+            (Architecture::Recurrent, 1) => return vec![(0, 1)],
+            (Architecture::Recurrent, 2) => return vec![(0, 1), (1, 1)],
+            (Architecture::Recurrent, _) => {
+                return vec![(0, 1), (1, layers - 2), (layers - 1, 1)];
+            }
+        }
         // Without a list, layers repeat: a recipe may name more of them than there is time to count.
         let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
         let counted = if attention.kinds.is_empty() { layers.min(period) } else { layers };
@@ -254,7 +278,10 @@ impl ModelConfig {
     /// # Errors
     /// Names the field, its value and what it must be.
     pub fn validate(&self, joint_vocabulary: bool) -> Result<(), ModelError> {
-        self.validate_blocks()?;
+        match self.architecture {
+            Architecture::Transformer => self.validate_blocks()?,
+            Architecture::Recurrent | Architecture::Convolutional => self.validate_layers()?,
+        }
         let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
         if self.encoder_layers == 0 || self.decoder_layers == 0 {
             return refuse("model.encoder_layers and model.decoder_layers must both be at least 1");
@@ -270,13 +297,9 @@ impl ModelConfig {
 
     /// Checks that the numbers fit together to blocks, whatever model is built of them.
     pub(crate) fn validate_blocks(&self) -> Result<(), ModelError> {
+        self.validate_streams()?;
         let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in [
-            ("d_model", self.d_model),
-            ("d_ff", self.d_ff),
-            ("heads", self.heads),
-            ("max_positions", self.max_positions),
-        ] {
+        for (name, value) in [("d_ff", self.d_ff), ("heads", self.heads)] {
             if value == 0 {
                 return refuse(format!("model.{name} = 0: it must be at least 1"));
             }
@@ -294,7 +317,32 @@ impl ModelConfig {
                  model.heads is {head}"
             ));
         }
-        if matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves)
+        if !(self.norm_epsilon > 0.0 && self.norm_epsilon.is_finite()) {
+            return refuse(format!(
+                "model.norm_epsilon = {:?}: it must be a small positive number",
+                self.norm_epsilon
+            ));
+        }
+        self.experts.validate()?;
+        for (name, causal, layers) in [
+            ("model.encoder_attention", false, self.encoder_layers),
+            ("model.decoder_attention", true, self.decoder_layers),
+        ] {
+            self.attention(causal).validate((name, causal), layers, self.positions)?;
+        }
+        Ok(())
+    }
+
+    /// Checks what every architecture has: widths, positions and rates of dropout.
+    fn validate_streams(&self) -> Result<(), ModelError> {
+        let refuse = |message: String| Err(ModelError::Config(message));
+        for (name, value) in [("d_model", self.d_model), ("max_positions", self.max_positions)] {
+            if value == 0 {
+                return refuse(format!("model.{name} = 0: it must be at least 1"));
+            }
+        }
+        if self.architecture != Architecture::Recurrent
+            && matches!(self.positions, Positions::Sinusoidal | Positions::SinusoidalHalves)
             && !self.d_model.is_multiple_of(2)
         {
             return refuse(format!(
@@ -313,19 +361,6 @@ impl ModelConfig {
                     "model.{name} = {rate:?} is not a rate: it must be at least 0 and below 1"
                 ));
             }
-        }
-        if !(self.norm_epsilon > 0.0 && self.norm_epsilon.is_finite()) {
-            return refuse(format!(
-                "model.norm_epsilon = {:?}: it must be a small positive number",
-                self.norm_epsilon
-            ));
-        }
-        self.experts.validate()?;
-        for (name, causal, layers) in [
-            ("model.encoder_attention", false, self.encoder_layers),
-            ("model.decoder_attention", true, self.decoder_layers),
-        ] {
-            self.attention(causal).validate((name, causal), layers, self.positions)?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Position encodings: the ones added to embeddings, and the ones that act on attention scores.
 
 use super::weight::{Builder, Weight};
-use crate::config::{ModelConfig, Positions};
+use crate::config::{Architecture, ModelConfig, Positions};
 use crate::cost::PartCost;
 use crate::{Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
@@ -75,6 +75,9 @@ pub(crate) enum Added {
 
 impl Added {
     pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+        if config.architecture == Architecture::Recurrent {
+            return Ok(Self::Nothing);
+        }
         Ok(match config.positions {
             Positions::Sinusoidal => Self::Sinusoids(Sinusoids::new(config.d_model, false)),
             Positions::SinusoidalHalves => Self::Sinusoids(Sinusoids::new(config.d_model, true)),
@@ -92,6 +95,7 @@ impl Added {
 
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         match config.positions {
+            _ if config.architecture == Architecture::Recurrent => PartCost::default(),
             Positions::Learned => PartCost::table(config.max_positions, config.d_model),
             _ => PartCost::default(),
         }

@@ -96,6 +96,12 @@ impl Builder<'_> {
         self.add(name, &[rows, width], |counter, i| (counter.normal_at(i) * deviation) as f32)
     }
 
+    /// Uniform like a matrix with one output.
+    pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<Weight> {
+        let bound = (6.0 / (width + 1) as f32).sqrt();
+        self.add(name, &[width], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
+    }
+
     pub(crate) fn constant(&mut self, name: &str, shape: &[usize], value: f32) -> Result<Weight> {
         self.add(name, shape, |_, _| value)
     }
@@ -125,6 +131,23 @@ impl Linear {
         parts: usize,
     ) -> Result<Self> {
         let weight = build.matrix(&format!("{name}.weight"), outputs, inputs, parts)?;
+        Self::with(build, name, weight, outputs)
+    }
+
+    /// As [`Linear::new`], with normal weights of this deviation.
+    pub(crate) fn normal(
+        build: &mut Builder<'_>,
+        name: &str,
+        (inputs, outputs): (usize, usize),
+        deviation: f64,
+    ) -> Result<Self> {
+        let weight = build.add(&format!("{name}.weight"), &[outputs, inputs], |counter, i| {
+            (counter.normal_at(i) * deviation) as f32
+        })?;
+        Self::with(build, name, weight, outputs)
+    }
+
+    fn with(build: &mut Builder<'_>, name: &str, weight: Weight, outputs: usize) -> Result<Self> {
         let bias = if build.biases {
             Some(build.constant(&format!("{name}.bias"), &[outputs], 0.0)?)
         } else {

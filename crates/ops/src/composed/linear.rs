@@ -63,6 +63,7 @@ pub fn linear(
             ((&out * 0.5)? * (inner.tanh()? + 1.0)?)?
         }
         Activation::Swish => out.silu()?,
+        Activation::Tanh => out.tanh()?,
     };
     let mut out = drop(&out, spec.dropout)?;
     if let Some(residual) = residual {

@@ -12,6 +12,7 @@
 
 mod adam;
 mod attention;
+mod columns;
 mod dropout;
 mod embedding;
 mod linear;
@@ -19,6 +20,7 @@ mod loss;
 mod on_tape;
 mod positions;
 mod recent;
+mod recurrence;
 
 use candle_core::{DType, Result, Tensor};
 
@@ -26,6 +28,7 @@ pub use adam::adam_step;
 pub use attention::{
     attention_weights, cross_attention, decoding_attention, pad, self_attention, unpad,
 };
+pub use columns::{columns, gated, windows};
 pub use dropout::drop;
 pub(crate) use dropout::mask_on_device;
 pub use embedding::embedding;
@@ -33,6 +36,7 @@ pub use linear::{layer_norm, linear};
 pub use loss::smoothed_cross_entropy;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};
+pub use recurrence::recurrence;
 
 /// The type in which sums over elements of `dtype` are taken.
 fn wide_type(dtype: DType) -> DType {

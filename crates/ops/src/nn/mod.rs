@@ -1,15 +1,24 @@
 //! The layers of a network: each operation with its backward pass.
 
 mod attention;
+mod columns;
 mod dropout;
 mod embedding;
+mod gated;
 mod layer_norm;
 mod linear;
 pub mod normalizer;
+mod recurrence;
 mod rotary;
+mod windows;
 
 pub use attention::{cross_attention, decoding_attention, relative_bias, self_attention};
+pub use columns::columns;
 pub use embedding::embedding;
+pub use gated::gated;
 pub use layer_norm::layer_norm;
 pub use linear::{linear, packed_linear};
+pub use recurrence::recurrence;
 pub use rotary::rotary;
+pub(crate) use windows::sequences;
+pub use windows::windows;

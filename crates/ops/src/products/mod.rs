@@ -147,27 +147,46 @@ pub(crate) fn product_then<T: Float>(
     products: Products,
     finish: Option<Finish<'_, T>>,
 ) -> Vec<T> {
+    // SAFETY: the room is this function's alone, and the product writes all of it.
+    unsafe { filled(m * n, |room| product_into((m, k, n), a, b, room, products, finish)).0 }
+}
+
+/// As [`product_then`], into memory of one's own, which has room for `m · n` values and need not be
+/// initialised; afterwards it is.
+///
+/// # Safety
+/// Nobody else reads or writes `room` meanwhile.
+pub(crate) unsafe fn product_into<T: Float>(
+    (m, k, n): (usize, usize, usize),
+    a: (&[T], Matrix),
+    b: Right<'_, T>,
+    room: Shared<T>,
+    products: Products,
+    finish: Option<Finish<'_, T>>,
+) {
     let how = (products, Threads::All);
     let to = Matrix::rows(n);
-    // SAFETY: the room is this function's alone, and the product writes all of it.
-    let (mut out, is_finished) = unsafe {
-        filled(m * n, |room| match b {
+    // SAFETY: the caller's promise.
+    let is_finished = unsafe {
+        match b {
             Right::Plain(values, at) => {
                 raw_product((m, k, n), a, (values, at), (room, to), Write::Replace, how, finish)
             }
             Right::Packed(packed) => packed_product((m, k, n), a, packed, room, finish),
             Right::Int8(weights) => int8_product((m, k, n), a, weights, room, finish),
-        })
+        }
     };
     if let Some(finish) = finish.filter(|_| !is_finished) {
         let rows = (CHUNK / n.max(1)).max(1);
-        region(even(m.div_ceil(rows)), || {
-            out.par_chunks_mut(rows * n.max(1))
-                .enumerate()
-                .for_each(|(chunk, out)| finish(chunk * rows, out));
+        let chunks = m.div_ceil(rows);
+        region(even(chunks), || {
+            (0..chunks).into_par_iter().for_each(|chunk| {
+                let (first, end) = (chunk * rows, ((chunk + 1) * rows).min(m));
+                // SAFETY: each chunk has its own rows, which the product has written.
+                finish(first, unsafe { room.range(first * n..end * n) });
+            });
         });
     }
-    out
 }
 
 /// The right operand of a product.

@@ -19,6 +19,8 @@ pub enum Activation {
     GeluTanh,
     /// `x · σ(x)` (Ramachandran et al. 2017), also called SiLU.
     Swish,
+    /// `tanh(x)`.
+    Tanh,
 }
 
 impl Activation {
@@ -41,6 +43,7 @@ impl Activation {
             // (1 + tanh(u)) / 2 = σ(2u)
             Self::GeluTanh => x / (one + (-twice_inner(x)).exp()),
             Self::Swish => x / (one + (-x).exp()),
+            Self::Tanh => x.tanh(),
         }
     }
 
@@ -71,6 +74,10 @@ impl Activation {
                 let below = one + (-x).exp();
                 let sigmoid = one / below;
                 (x / below, sigmoid * (one + x * (one - sigmoid)))
+            }
+            Self::Tanh => {
+                let tanh = x.tanh();
+                (tanh, one - tanh * tanh)
             }
         }
     }

@@ -7,6 +7,7 @@ mod dropout;
 mod embedding;
 mod linear;
 mod loss;
+mod recurrence;
 mod rotary;
 mod sparse;
 
@@ -18,6 +19,10 @@ pub use embedding::EmbeddingSpec;
 pub use linear::{Activation, LinearSpec};
 pub(crate) use linear::{CUBE, TWICE_ROOT};
 pub use loss::{CrossEntropySpec, LossSums};
+pub(crate) use recurrence::TimeSteps;
+pub use recurrence::{
+    AdditiveAttention, Cell, Recurred, Recurrence, RecurrenceSpec, StateGradients,
+};
 pub(crate) use rotary::angles;
 pub use sparse::Sparse;
 pub(crate) use sparse::{Sight, merge};

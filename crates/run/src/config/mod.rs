@@ -165,6 +165,9 @@ impl RunConfig {
     pub fn validate(&self) -> Result<()> {
         crate::checks::device::check_names(&self.device, &self.dtype)?;
         self.task.validate(&self.data)?;
+        if self.task != Task::Translation {
+            self.model.require_transformer()?;
+        }
         let one_vocabulary = self.task != Task::Translation || self.data.tokenizer.joint;
         self.model.validate(one_vocabulary)?;
         self.training.check()?;

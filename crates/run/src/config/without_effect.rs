@@ -274,6 +274,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             &["evaluation.samples"],
         ),
     ];
+    rules.extend(model.architecture_without_effect());
     rules.extend(model.attention_without_effect());
     rules.push(model.experts_without_effect());
     rules

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::TokenizerPair;
 use taper_metrics::Tokenizer;
-use taper_model::Transformer;
+use taper_model::TranslationModel;
 
 use super::{ClassifiedTestSet, MaskedTestSet, ReadTestSet, TextScores};
 use crate::config::RunConfig;
@@ -83,7 +83,7 @@ impl TranslatedTestSet {
         split: &str,
         config: &RunConfig,
         tokenizers: &TokenizerPair,
-        model: &Transformer,
+        model: &TranslationModel,
         observer: &mut dyn RunObserver,
     ) -> Result<Self> {
         let text = ParallelText::read(&config.data, config.data.split(split))?;

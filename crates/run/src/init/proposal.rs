@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use candle_core::Device;
 use taper_data::DataConfig;
-use taper_model::{ModelConfig, Transformer};
+use taper_model::{ModelConfig, TranslationModel};
 use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
 
 use super::CorpusFacts;
@@ -225,7 +225,7 @@ impl Size {
 /// Seconds that the training of `config` is reckoned to take on so many cores, and the bytes.
 fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     let vocabulary = config.data.tokenizer.vocabulary_size;
-    let cost = Transformer::cost_of(&config.model, vocabulary, vocabulary, &Device::Cpu);
+    let cost = TranslationModel::cost_of(&config.model, vocabulary, vocabulary, &Device::Cpu);
     let tokens = config.data.batching.max_tokens;
     let updates = config.training.max_updates as f64 * config.training.accumulation as f64;
     let flops = updates * tokens as f64 * cost.training_flops() as f64;

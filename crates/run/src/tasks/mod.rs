@@ -127,7 +127,7 @@ macro_rules! with_model {
     ($task:expr, $model:ident => $body:expr) => {
         match $task {
             taper_data::Task::Translation => {
-                type $model = taper_model::Transformer;
+                type $model = taper_model::TranslationModel;
                 $body
             }
             taper_data::Task::LanguageModel => {

@@ -9,7 +9,7 @@ use taper_data::{
     BatchingConfig, Corpora, DataConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs,
 };
 use taper_decoding::{DecodingConfig, SamplingConfig};
-use taper_model::{Cost, LayerCost, ModelError, Transformer};
+use taper_model::{Cost, LayerCost, ModelError, TranslationModel};
 use taper_ops::ParameterStore;
 use taper_trainer::{BoxError, Validate, evaluate};
 
@@ -20,7 +20,7 @@ use crate::event::RunObserver;
 use crate::training::in_order;
 use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
 
-impl TaskModel for Transformer {
+impl TaskModel for TranslationModel {
     const TASK: Task = Task::Translation;
     const DECODES: bool = true;
 
@@ -143,10 +143,10 @@ impl Validation {
     }
 }
 
-impl Validate<Transformer> for Validation {
+impl Validate<TranslationModel> for Validation {
     fn validate(
         &mut self,
-        model: &Transformer,
+        model: &TranslationModel,
         _step: u64,
     ) -> Result<taper_trainer::Scores, BoxError> {
         let batches = in_order(&self.dataset, &self.batching);

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::{END, Tokenizer, TokenizerPair};
 use taper_decoding::{Alignment, DecodingConfig, Ensemble, align_with};
-use taper_model::{Inference, Transformer};
+use taper_model::{Inference, TranslationModel};
 
 use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
 use super::overlong::{LineLimit, Overlong, encode_long};
@@ -51,7 +51,7 @@ pub(crate) struct BestTranslations {
 pub struct LineTranslator<'a> {
     tokenizers: &'a TokenizerPair,
     /// What aligns.
-    model: &'a Transformer,
+    model: &'a TranslationModel,
     /// What searches.
     members: Vec<Inference>,
     decoding: DecodingConfig,
@@ -82,7 +82,7 @@ impl<'a> LineTranslator<'a> {
 
     /// A translator by `model` alone.
     pub(crate) fn of(
-        model: &'a Transformer,
+        model: &'a TranslationModel,
         tokenizers: &'a TokenizerPair,
         settings: &TranslationSettings,
     ) -> Self {

@@ -6,7 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use candle_core::DType;
 use safetensors::SafeTensors;
-use taper_model::{Batch, ModelConfig, Sequences, Transformer};
+use taper_data::Task;
+use taper_model::{Batch, ModelConfig, Sequences, TranslationModel};
 use taper_ops::profile::{self, Prediction, Profile};
 use taper_ops::{Kernel, Products};
 use taper_trainer::{OptimizerConfig, TrainingConfig};
@@ -17,6 +18,8 @@ use crate::text::print_line;
 use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
 use taper_run::checks::memory;
+use taper_run::config::RunConfig;
+use taper_run::tasks::require_task;
 use taper_run::training::TimedUpdates;
 
 /// The learning rate, constant.
@@ -32,8 +35,8 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     let batches = read_batches(&arguments.batches, arguments.vocab)?;
     let device = device::open(&arguments.device)?;
     let dtype = device::dtype(&arguments.dtype, &device)?;
-    let config = shape(arguments.preset, arguments.dropout);
-    let model = Transformer::new(&config, arguments.vocab, arguments.vocab, 1, &device, dtype)
+    let config = shape(arguments)?;
+    let model = TranslationModel::new(&config, arguments.vocab, arguments.vocab, 1, &device, dtype)
         .context("cannot build the model")?;
     let training = TrainingConfig {
         seed: 1,
@@ -189,26 +192,39 @@ pub(super) fn round(value: f64, digits: i32) -> f64 {
     (value * factor).round() / factor
 }
 
-fn shape(preset: Preset, dropout: Option<f64>) -> ModelConfig {
-    let (layers, d_model, heads, d_ff, rate) = match preset {
-        Preset::Tiny => (4, 128, 4, 256, 0.3),
-        Preset::Small => (4, 256, 4, 1024, 0.3),
-        Preset::Base => (6, 512, 8, 2048, 0.1),
-        Preset::Big => (6, 1024, 16, 4096, 0.3),
+/// The shape of a recipe's model, or that of a preset.
+fn shape(arguments: &BenchTrain) -> Result<ModelConfig> {
+    let (shape, rate) = match &arguments.recipe {
+        Some(recipe) => {
+            let config = RunConfig::load(recipe, &[])?;
+            require_task(&config, Task::Translation)?;
+            (config.model, None)
+        }
+        None => {
+            let (layers, d_model, heads, d_ff, rate) = match arguments.preset {
+                Preset::Tiny => (4, 128, 4, 256, 0.3),
+                Preset::Small => (4, 256, 4, 1024, 0.3),
+                Preset::Base => (6, 512, 8, 2048, 0.1),
+                Preset::Big => (6, 1024, 16, 4096, 0.3),
+            };
+            let stacks = ModelConfig {
+                encoder_layers: layers,
+                decoder_layers: layers,
+                ..ModelConfig::default()
+            };
+            (ModelConfig { d_model, d_ff, heads, ..stacks }, Some(rate))
+        }
     };
-    let rate = dropout.unwrap_or(rate);
-    ModelConfig {
-        d_model,
-        d_ff,
-        heads,
-        encoder_layers: layers,
-        decoder_layers: layers,
-        embedding_dropout: rate,
-        attention_dropout: rate,
-        feed_forward_dropout: rate,
-        residual_dropout: rate,
-        ..Default::default()
-    }
+    Ok(match arguments.dropout.or(rate) {
+        Some(rate) => ModelConfig {
+            embedding_dropout: rate,
+            attention_dropout: rate,
+            feed_forward_dropout: rate,
+            residual_dropout: rate,
+            ..shape
+        },
+        None => shape,
+    })
 }
 
 /// Reads `src.N` and `tgt.N` for N from 0 on, and packs them.

@@ -158,6 +158,7 @@ impl UnprojectedAttention {
         causal: bool,
         layer: usize,
     ) -> std::result::Result<Self, ModelError> {
+        config.require_transformer()?;
         config.validate_blocks()?;
         let stack = if causal { "decoder" } else { "encoder" };
         let name = &format!("{stack}.layers.{layer}.self_attention");

@@ -1,7 +1,8 @@
 //! Decoding one token at a time, with keys and values cached and weights packed.
 
-use crate::layers::attention::{LayerPast, PastRows};
-use crate::{ModelError, Pass, Sequences, Transformer};
+use super::TranslationModel;
+use crate::layers::attention::LayerPast;
+use crate::{ModelError, Pass, Sequences};
 use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ const ROWS: usize = 32;
 /// needs a new one.
 #[derive(Debug)]
 pub struct Inference {
-    model: Transformer,
+    model: TranslationModel,
     packs: Arc<PackedWeights>,
 }
 
@@ -26,17 +27,17 @@ pub struct Inference {
 /// source.
 ///
 /// Keys and values are written once and stay where they are: `history` tells which of them a row
-/// has for its past. Linear attention keeps sums for each row instead.
+/// has for its past. Linear attention keeps sums for each row instead, and recurrent layers states.
 #[derive(Debug, Clone)]
 pub struct DecodeState {
-    /// Keys and values of the sources, a tensor `(M, 2·D)` for each layer.
-    source_key_values: Vec<Tensor>,
+    /// What layers made of the sources once, such as keys and values.
+    pub(super) of_sources: Vec<Tensor>,
     /// What each layer remembers.
-    layers: Vec<LayerPast>,
+    pub(super) layers: Vec<LayerPast>,
     /// For each position and row, the row of its block.
-    history: Vec<Vec<u32>>,
-    /// For each row, the rows of its source in `source_key_values`.
-    sources: Vec<Range<usize>>,
+    pub(super) history: Vec<Vec<u32>>,
+    /// For each row, the rows of its source in `of_sources`.
+    pub(super) sources: Vec<Range<usize>>,
 }
 
 impl DecodeState {
@@ -90,14 +91,14 @@ pub(crate) fn packs(is_int8: bool) -> Arc<PackedWeights> {
     Arc::new(if is_int8 { PackedWeights::int8() } else { PackedWeights::default() })
 }
 
-impl Transformer {
+impl TranslationModel {
     /// The model made ready to decode.
     #[must_use]
     pub fn inference(&self) -> Inference {
         Inference { model: self.clone(), packs: packs(self.is_int8) }
     }
 
-    /// Rounds the weights to int8, and has [`Transformer::inference`] multiply in int8 from then
+    /// Rounds the weights to int8, and has [`TranslationModel::inference`] multiply in int8 from then
     /// on. What else passes through the model computes as before, with these weights.
     ///
     /// # Errors
@@ -111,35 +112,20 @@ impl Transformer {
 impl Inference {
     /// The model itself.
     #[must_use]
-    pub fn model(&self) -> &Transformer {
+    pub fn model(&self) -> &TranslationModel {
         &self.model
     }
 
     /// Encodes the sources and makes a state with one row for each.
     ///
     /// # Errors
-    /// As [`Transformer::encode`].
+    /// As [`TranslationModel::encode`].
     pub fn start(&self, source: &Sequences) -> Result<DecodeState, ModelError> {
         taper_ops::threads::in_pool(self.model.device(), || {
             let pass = Pass::infer(&self.packs);
             let encoded = self.model.encode(source, &pass)?;
-            let layers = &self.model.decoder.blocks;
-            let mut key_values = Vec::with_capacity(layers.len());
-            for layer in layers {
-                key_values.extend(layer.key_value(&encoded.hidden, &pass)?);
-            }
-            let mut first = 0;
-            let rows = |&length: &usize| {
-                first += length;
-                first - length..first
-            };
-            let sources = source.lengths.iter().map(rows).collect();
-            Ok(DecodeState {
-                source_key_values: key_values,
-                layers: vec![LayerPast::default(); layers.len()],
-                history: Vec::new(),
-                sources,
-            })
+            let (of_sources, layers) = self.model.layers.start(&encoded, &pass)?;
+            Ok(DecodeState { of_sources, layers, history: Vec::new(), sources: encoded.ranges() })
         })
     }
 
@@ -166,19 +152,9 @@ impl Inference {
 
     fn hidden(&self, state: &mut DecodeState, tokens: &[u32]) -> Result<Tensor, ModelError> {
         let pass = Pass::infer(&self.packs);
-        let position = state.position();
-        let decoder = &self.model.decoder;
-        let at: Arc<[u32]> = vec![position as u32; tokens.len()].into();
-        let mut x = self.model.target_embedding.step(tokens, &at, &pass)?; // (R, D)
-        let positions = decoder.relative.prepare_cached(&at, &pass)?;
+        let at: Arc<[u32]> = vec![state.position() as u32; tokens.len()].into();
+        let x = self.model.target_embedding.step(tokens, &at, &pass)?; // (R, D)
         state.history.push((0..tokens.len() as u32).collect());
-        let DecodeState { source_key_values, layers, history, sources } = state;
-        let rows = PastRows { read: &[], history };
-        for (layer, (block, past)) in decoder.blocks.iter().zip(layers).enumerate() {
-            let source =
-                source_key_values.get(layer).map(|key_value| (key_value, sources.as_slice()));
-            x = block.step(&x, (past, &rows), &positions, source, &pass)?;
-        }
-        Ok(decoder.finish(x, &pass)?)
+        Ok(self.model.layers.step(x, state, &at, &pass)?)
     }
 }

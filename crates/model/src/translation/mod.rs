@@ -1,17 +1,29 @@
-//! The encoder-decoder Transformer (Vaswani et al. 2017, figure 1): a source is read whole, and a
-//! target is written token by token.
+//! Translation: a source is read whole, and a target is written token by token.
+//!
+//! [`TranslationModel`] has what every such model has: embeddings, an output and a loss, and the way
+//! in which it decodes. Between them stand the layers of its [`Architecture`](crate::Architecture),
+//! behind one trait ([`encoder_decoder`]).
+
+mod convolutional;
+mod encoder_decoder;
+mod inference;
+mod recurrent;
+mod transformer;
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
-use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
-use crate::layers::stack::{Stack, StackKind};
 use crate::layers::weight::Builder;
 use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Device, Tensor};
+use encoder_decoder::EncoderDecoder;
+use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::{ParameterStore, Products};
+
+pub use inference::{DecodeState, Inference};
+pub(crate) use inference::{in_blocks, packs};
 
 /// The output of an encoder, as a decoder attends to it.
 #[derive(Debug, Clone)]
@@ -21,31 +33,43 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Packed rows `(M, D)`, one for each source token.
+    /// Packed rows `(M, E)`, one for each source token; of a Transformer as wide as the model.
     #[must_use]
     pub fn hidden(&self) -> &Tensor {
         &self.hidden
     }
+
+    /// The rows of each source.
+    pub(crate) fn ranges(&self) -> Vec<Range<usize>> {
+        let mut first = 0;
+        let of_length = |&length: &usize| {
+            first += length;
+            first - length..first
+        };
+        self.lengths.iter().map(of_length).collect()
+    }
 }
 
-/// An encoder-decoder Transformer with its parameters.
+/// An encoder-decoder with its parameters.
 #[derive(Debug, Clone)]
-pub struct Transformer {
+pub struct TranslationModel {
     config: ModelConfig,
     store: ParameterStore,
     vocab_source: usize,
     vocab_target: usize,
     compute: DType,
     source_embedding: TokenEmbedding,
-    pub(crate) target_embedding: TokenEmbedding,
-    encoder: Stack,
-    pub(crate) decoder: Stack,
+    target_embedding: TokenEmbedding,
+    layers: Arc<dyn EncoderDecoder>,
     output: Head,
     /// Whether decoding multiplies in int8.
-    pub(crate) is_int8: bool,
+    is_int8: bool,
 }
 
-impl Transformer {
+/// A translation model by the name of its usual architecture (Vaswani et al. 2017, figure 1).
+pub type Transformer = TranslationModel;
+
+impl TranslationModel {
     /// Makes a model with freshly drawn parameters: one seed, one model, on any device and number
     /// of threads.
     ///
@@ -66,11 +90,11 @@ impl Transformer {
         Self::build(config, (vocab_source, vocab_target), Some(seed), store, compute)
     }
 
-    /// As [`Transformer::new`] with every parameter zero, to be loaded: drawing takes longer than
+    /// As [`TranslationModel::new`] with every parameter zero, to be loaded: drawing takes longer than
     /// reading.
     ///
     /// # Errors
-    /// As [`Transformer::new`].
+    /// As [`TranslationModel::new`].
     pub fn blank(
         config: &ModelConfig,
         vocab_source: usize,
@@ -129,10 +153,7 @@ impl Transformer {
             TokenEmbedding::new(build, "encoder", source_table, config, compute)?;
         let target_embedding =
             TokenEmbedding::new(build, "decoder", target_table, config, compute)?;
-        let encoder =
-            Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?;
-        let decoder =
-            Stack::new(build, "decoder", config, config.decoder_layers, StackKind::Decoder)?;
+        let layers = encoder_decoder::layers(build, config)?;
         Ok(Self {
             config: config.clone(),
             store,
@@ -141,8 +162,7 @@ impl Transformer {
             compute,
             source_embedding,
             target_embedding,
-            encoder,
-            decoder,
+            layers,
             output: Head::new(output, products),
             is_int8: false,
         })
@@ -156,8 +176,7 @@ impl Transformer {
         vocab_target: usize,
         device: &Device,
     ) -> Cost {
-        let (encoder, _) = Stack::cost(config, config.encoder_layers, StackKind::Encoder);
-        let (decoder, of_source) = Stack::cost(config, config.decoder_layers, StackKind::Decoder);
+        let (of_source, of_target) = encoder_decoder::cost(config);
         let table = |rows| PartCost::table(rows, config.d_model);
         let (source_table, target_tables) = match config.tied {
             Tied::All => (PartCost::default(), table(vocab_target)),
@@ -167,15 +186,15 @@ impl Transformer {
         let embedding = TokenEmbedding::cost(config);
         let head = Head::cost(config, vocab_target, device);
         Cost::of([
-            ("source", source_table + embedding + encoder + of_source),
-            ("target", target_tables + embedding + decoder + head),
+            ("source", source_table + embedding + of_source),
+            ("target", target_tables + embedding + of_target + head),
         ])
     }
 
     /// What a layer of the decoder costs, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Decoder, layer))
+        LayerCost::of(encoder_decoder::layer_cost(config, layer))
     }
 
     /// The shape of the model.
@@ -202,6 +221,13 @@ impl Transformer {
         self.vocab_target
     }
 
+    /// The layer whose attention, which a [`Pass`] records under this name, says best from which
+    /// source tokens a target token was made; none where nothing attends to the source.
+    #[must_use]
+    pub fn aligning_layer(&self) -> Option<String> {
+        self.layers.aligning_layer()
+    }
+
     /// The device on which the model computes.
     #[must_use]
     pub fn device(&self) -> &Device {
@@ -211,14 +237,14 @@ impl Transformer {
     /// Runs the encoder.
     ///
     /// # Shapes
-    /// M source tokens → packed `(M, D)`.
+    /// M source tokens → packed `(M, E)`.
     ///
     /// # Errors
     /// When an id is not in the vocabulary, or a sequence is longer than learned positions reach.
     pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<Encoded, ModelError> {
         source.check()?;
         let x = self.source_embedding.forward(source, pass)?; // (M, D)
-        let hidden = self.encoder.forward(x, source, None, pass)?; // (M, D)
+        let hidden = self.layers.encode(x, source, pass)?; // (M, E)
         Ok(Encoded { hidden, lengths: source.lengths.as_slice().into() })
     }
 
@@ -228,7 +254,7 @@ impl Transformer {
     /// One target sequence for each source sequence, N tokens → packed `(N, D)`.
     ///
     /// # Errors
-    /// As [`Transformer::encode`]; and when the numbers of sequences differ.
+    /// As [`TranslationModel::encode`]; and when the numbers of sequences differ.
     pub fn decode(
         &self,
         target: &Sequences,
@@ -237,8 +263,7 @@ impl Transformer {
     ) -> Result<Tensor, ModelError> {
         target.check()?;
         let x = self.target_embedding.forward(target, pass)?; // (N, D)
-        let attended = Some((&encoded.hidden, &encoded.lengths));
-        Ok(self.decoder.forward(x, target, attended, pass)?) // (N, D)
+        Ok(self.layers.decode(x, target, encoded, pass)?) // (N, D)
     }
 
     /// The output projection, in f32.
@@ -254,7 +279,7 @@ impl Transformer {
 }
 
 /// Reads two streams, the source and the target shifted right, each target beginning with `<s>`.
-impl Model for Transformer {
+impl Model for TranslationModel {
     fn parameters(&self) -> &ParameterStore {
         &self.store
     }

@@ -1,0 +1,70 @@
+//! A convolution over a sequence with a gated linear unit (Gehring et al. 2017, section 3.2).
+
+use super::weight::{Builder, Linear};
+use crate::cost::PartCost;
+use crate::{ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+
+/// `a ⊙ σ(b)` of `[a; b] = W [x_{t-before}; …; x_{t+after}] + b`.
+#[derive(Debug, Clone)]
+pub(crate) struct GatedConvolution {
+    linear: Linear,
+    /// Rows of the sequence before and behind each that it sees.
+    around: (usize, usize),
+    width: usize,
+}
+
+impl GatedConvolution {
+    /// Causal ones see each row and those before it, others as many on both sides.
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        causal: bool,
+    ) -> Result<Self> {
+        let (kernel, width) = (config.convolutional.kernel, config.d_model);
+        // A gate lets through half of the deviation: twice that of the input is what keeps it
+        // (Gehring et al. 2017, appendix A).
+        let deviation = (4.0 * (1.0 - config.residual_dropout) / (kernel * width) as f64).sqrt();
+        let linear = Linear::normal(build, name, (kernel * width, 2 * width), deviation)?;
+        let before = if causal { kernel - 1 } else { kernel / 2 };
+        Ok(Self { linear, around: (before, kernel - 1 - before), width })
+    }
+
+    /// The neighbours, and both halves.
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        let inputs = config.convolutional.kernel.saturating_mul(config.d_model);
+        PartCost::linear(inputs, config.d_model.saturating_mul(2), config.biases)
+            .keeping(inputs)
+            .keeping(config.d_model)
+    }
+
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        lengths: &Arc<[usize]>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let windows = taper_ops::windows(pass.tape(), x, lengths, self.around)?; // (N, K·D)
+        taper_ops::gated(pass.tape(), &self.linear.forward(&windows, pass)?)
+    }
+
+    /// One more row of each sequence, of a causal convolution; `past (R, (K - 1)·D)` has the rows
+    /// before it, zeros before the first.
+    ///
+    /// # Shapes
+    /// `(R, D)` → `(R, D)`, and the past of the next.
+    pub(crate) fn step(&self, x: &Tensor, past: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
+        let window = Tensor::cat(&[past, x], 1)?; // (R, K·D)
+        let next = window.narrow(1, self.width, past.dim(1)?)?.contiguous()?;
+        Ok((taper_ops::gated(None, &self.linear.forward(&window, pass)?)?, next))
+    }
+
+    /// The past of rows that have none.
+    pub(crate) fn no_past(&self, like: &Tensor, rows: usize) -> Result<Tensor> {
+        Tensor::zeros((rows, self.around.0 * self.width), like.dtype(), like.device())
+    }
+}

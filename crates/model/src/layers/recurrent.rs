@@ -1,0 +1,174 @@
+//! A recurrent layer in one direction, with additive attention or without.
+
+use super::weight::{Builder, Linear, Weight};
+use crate::Pass;
+use crate::cost::PartCost;
+use candle_core::{Result, Tensor};
+use std::ops::Range;
+use std::sync::Arc;
+use taper_ops::{AdditiveAttention, Cell, Products, Recurred, Recurrence, RecurrenceSpec};
+
+/// The size of a layer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) cell: Cell,
+    /// Width of its inputs, and of its state.
+    pub(crate) inputs: usize,
+    pub(crate) width: usize,
+    /// Width of what it attends to; 0 where it does not.
+    pub(crate) attended: usize,
+    pub(crate) biases: bool,
+}
+
+impl Shape {
+    fn gates(self) -> usize {
+        self.cell.gates().saturating_mul(self.width)
+    }
+
+    /// For one row of the layer. What is kept are the gates and what went into them, the state and
+    /// of GRUs one product; with attention also a query and a context.
+    pub(crate) fn cost(self) -> PartCost {
+        let (width, gates) = (self.width, self.gates());
+        let own = PartCost::linear(self.inputs, gates, self.biases)
+            + PartCost::linear(width, gates, self.biases).keeping(width.saturating_mul(2));
+        match self.attended {
+            0 => own,
+            attended => {
+                let attention = PartCost::linear(width, width, false)
+                    + PartCost::linear(attended, gates, false)
+                    + PartCost::table(1, width);
+                // A multiplication and an addition for each column of a score, and of a value.
+                let pair_flops = 2.0 * (width as f64 + attended as f64);
+                own + PartCost { pair_flops, ..attention }.keeping(attended)
+            }
+        }
+    }
+
+    /// For one row that is attended to: its key.
+    pub(crate) fn key_cost(self) -> PartCost {
+        match self.attended {
+            0 => PartCost::default(),
+            attended => PartCost::linear(attended, self.width, self.biases),
+        }
+    }
+}
+
+/// `h_t = cell(W x_t + b, U h_{t-1} + b')`.
+#[derive(Debug, Clone)]
+pub(crate) struct RecurrentLayer {
+    name: String,
+    cell: Cell,
+    input: Linear,
+    recurrent: Weight,
+    bias: Option<Weight>,
+    attention: Option<Attention>,
+    products: Products,
+}
+
+#[derive(Debug, Clone)]
+struct Attention {
+    query: Weight,
+    key: Linear,
+    energy: Weight,
+    context: Weight,
+}
+
+/// What a layer attends to.
+#[derive(Clone, Copy)]
+pub(crate) struct Attended<'a> {
+    /// `(M, A)`, made by [`RecurrentLayer::keys`].
+    pub(crate) keys: &'a Tensor,
+    /// `(M, V)`.
+    pub(crate) values: &'a Tensor,
+    /// Which rows of them each sequence attends to.
+    pub(crate) ranges: &'a Arc<[Range<usize>]>,
+}
+
+/// The sequences that a layer runs over.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    pub(crate) lengths: &'a Arc<[usize]>,
+    pub(crate) backwards: bool,
+    /// States before the first rows.
+    pub(crate) initial: Option<&'a Tensor>,
+    pub(crate) attended: Option<Attended<'a>>,
+}
+
+impl RecurrentLayer {
+    /// `name` is the layer's; its parameters are those of PyTorch's `GRU` and `LSTM`, whose
+    /// `weight_ih` is `{name}.input.weight` and `weight_hh` `{name}.recurrent.weight`.
+    pub(crate) fn new(build: &mut Builder<'_>, name: &str, shape: Shape) -> Result<Self> {
+        let (gates, width) = (shape.cell.gates(), shape.width);
+        let named = |part: &str| format!("{name}.{part}");
+        let input = Linear::new(build, &named("input"), shape.inputs, gates * width, gates)?;
+        let recurrent = build.matrix(&named("recurrent.weight"), gates * width, width, gates)?;
+        let bias = match build.biases {
+            true => Some(build.constant(&named("recurrent.bias"), &[gates * width], 0.0)?),
+            false => None,
+        };
+        let attention = match shape.attended {
+            0 => None,
+            attended => Some(Attention {
+                query: build.matrix(&named("attention.query.weight"), width, width, 1)?,
+                key: Linear::new(build, &named("attention.key"), attended, width, 1)?,
+                energy: build.vector(&named("attention.energy"), width)?,
+                context: build.matrix(
+                    &named("attention.context.weight"),
+                    gates * width,
+                    attended,
+                    gates,
+                )?,
+            }),
+        };
+        let (cell, products, name) = (shape.cell, build.products, name.to_owned());
+        Ok(Self { name, cell, input, recurrent, bias, attention, products })
+    }
+
+    /// The name under which its attention is recorded.
+    pub(crate) fn attention_name(&self) -> Option<String> {
+        self.attention.as_ref().map(|_| format!("{}.attention", self.name))
+    }
+
+    /// Keys of what it attends to, where it attends: `(M, V)` → `(M, A)`.
+    pub(crate) fn keys(&self, values: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
+        self.attention.as_ref().map(|attention| attention.key.forward(values, pass)).transpose()
+    }
+
+    /// # Shapes
+    /// `x (N, I)` → rows `(N, H)`, with attention `(N, H + V)`, and the last states `(B, S)`.
+    pub(crate) fn forward(&self, x: &Tensor, run: Run<'_>, pass: &Pass) -> Result<Recurred> {
+        let inputs = self.input.forward(x, pass)?; // (N, G·H)
+        let attention = match (&self.attention, run.attended) {
+            (Some(own), Some(to)) => Some(AdditiveAttention {
+                query: own.query.get(pass),
+                energy: own.energy.get(pass),
+                keys: to.keys,
+                values: to.values,
+                context: own.context.get(pass),
+            }),
+            _ => None,
+        };
+        let recorded = self.attention_name().filter(|name| pass.records_attention(name));
+        let given = Recurrence {
+            inputs: &inputs,
+            weight: self.recurrent.get(pass),
+            bias: self.bias.as_ref().map(|bias| bias.get(pass)),
+            initial: run.initial,
+            attention,
+        };
+        let spec = RecurrenceSpec {
+            cell: self.cell,
+            lengths: run.lengths.clone(),
+            backwards: run.backwards,
+            attended: run.attended.map_or_else(|| [].into(), |to| to.ranges.clone()),
+            wants_weights: recorded.is_some(),
+            state_gradients: pass.notes_states(&self.name),
+            products: self.products,
+        };
+        let out = taper_ops::recurrence(pass.tape(), pass.packs(), &given, &spec)?;
+        if let (Some(name), Some(weights)) = (recorded, &out.weights) {
+            pass.record(&name, weights.unsqueeze(1)?); // (B, 1, T, S)
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,237 @@
+//! Convolutional layers with gated linear units, and attention in each layer of the decoder (Gehring
+//! et al. 2017, "Convolutional Sequence to Sequence Learning", section 3).
+//!
+//! Departures: embeddings are as wide as the layers, so that nothing projects them; weights are not
+//! normalised; the gradients of the encoder are not scaled.
+
+use super::encoder_decoder::EncoderDecoder;
+use super::{DecodeState, Encoded};
+use crate::cost::PartCost;
+use crate::layers::attention::LayerPast;
+use crate::layers::gated_convolution::GatedConvolution;
+use crate::layers::weight::{Builder, Linear};
+use crate::{ModelConfig, Pass, Sequences};
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{AttentionSpec, Dropout, Products, Seen, composed};
+
+/// An encoder and a decoder of gated convolutions.
+#[derive(Debug)]
+pub(super) struct ConvolutionalLayers {
+    encoder: Vec<GatedConvolution>,
+    decoder: Vec<DecoderLayer>,
+    readout: Linear,
+    dropout: f64,
+    attention_dropout: f64,
+    products: Products,
+}
+
+#[derive(Debug)]
+struct DecoderLayer {
+    convolution: GatedConvolution,
+    query: Linear,
+    out: Linear,
+}
+
+fn attention_name(layer: usize) -> String {
+    format!("decoder.layers.{layer}.attention")
+}
+
+impl ConvolutionalLayers {
+    pub(super) fn new(build: &mut Builder<'_>, config: &ModelConfig) -> Result<Self> {
+        let width = config.d_model;
+        let encoder = (0..config.encoder_layers)
+            .map(|layer| {
+                let name = format!("encoder.layers.{layer}.convolution");
+                GatedConvolution::new(build, &name, config, false)
+            })
+            .collect::<Result<_>>()?;
+        let mut decoder = Vec::with_capacity(config.decoder_layers);
+        for layer in 0..config.decoder_layers {
+            let named = |part: &str| format!("decoder.layers.{layer}.{part}");
+            let convolution = GatedConvolution::new(build, &named("convolution"), config, true)?;
+            let query = Linear::new(build, &named("attention.query"), width, width, 1)?;
+            let out = Linear::new(build, &named("attention.out"), width, width, 1)?;
+            decoder.push(DecoderLayer { convolution, query, out });
+        }
+        Ok(Self {
+            encoder,
+            decoder,
+            readout: Linear::new(build, "decoder.readout", width, width, 1)?,
+            dropout: config.residual_dropout,
+            attention_dropout: config.attention_dropout,
+            products: build.products,
+        })
+    }
+
+    /// For a token of the source, and for one of the target.
+    pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
+        let width = config.d_model;
+        // The input after dropout, and the sum with the residual.
+        let encoder =
+            GatedConvolution::cost(config).keeping(width.saturating_mul(2)) * config.encoder_layers;
+        let decoder = Self::layer_cost(config) * config.decoder_layers;
+        let readout = PartCost::linear(width, width, config.biases);
+        (encoder.keeping(width.saturating_mul(3)), decoder + readout)
+    }
+
+    pub(super) fn layer_cost(config: &ModelConfig) -> PartCost {
+        let width = config.d_model;
+        GatedConvolution::cost(config)
+            + PartCost::linear(width, width, config.biases) * 2
+            + PartCost::scores(width).keeping(width.saturating_mul(6))
+    }
+
+    fn dropped(&self, x: &Tensor, name: &str, pass: &Pass) -> Result<Tensor> {
+        let dropout = pass.dropout(self.dropout, name_key(name));
+        match dropout.is_active() {
+            true => taper_ops::columns(pass.tape(), &[x], dropout),
+            false => Ok(x.clone()),
+        }
+    }
+
+    /// A layer of the decoder behind its convolution: `state (N, D)` is what that gave, `x` its
+    /// input and `target` the embedded targets. `attend` gives the contexts of queries.
+    fn behind(
+        layer: &DecoderLayer,
+        state: &Tensor,
+        (x, target): (&Tensor, &Tensor),
+        attend: impl FnOnce(&Tensor) -> Result<Tensor>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let query = layer.query.forward(state, pass)?;
+        // d = W h + b + g. The operation of attention divides scores by √D, the paper does not.
+        let factor = (query.dim(1)? as f64).sqrt();
+        let query = half(&query, target, factor * ROOT, pass)?;
+        let context = layer.out.forward(&attend(&query)?, pass)?;
+        half(&half(state, &context, ROOT, pass)?, x, ROOT, pass)
+    }
+
+    fn spec(&self, queries: &Arc<[usize]>, keys: &Arc<[usize]>, dropout: Dropout) -> AttentionSpec {
+        AttentionSpec {
+            heads: 1,
+            query_lengths: queries.clone(),
+            key_lengths: keys.clone(),
+            causal: false,
+            sparse: None,
+            query_start: 0,
+            slopes: None,
+            dropout,
+            products: self.products,
+        }
+    }
+}
+
+/// What keeps the variance of a sum of two.
+const ROOT: f64 = std::f64::consts::FRAC_1_SQRT_2;
+
+/// `factor · (a + b)`.
+fn half(a: &Tensor, b: &Tensor, factor: f64, pass: &Pass) -> Result<Tensor> {
+    composed::on_tape(pass.tape(), "scaled sum", &[a, b], |inputs| {
+        (&inputs[0] + &inputs[1])? * factor
+    })
+}
+
+/// Contexts `(N, D)`, those of each sequence times the root of the tokens that it attends to: a sum of
+/// so many values with even weights has a variance that is smaller by their number (Gehring et al.
+/// 2017, section 3.5).
+fn scaled_contexts(
+    contexts: &Tensor,
+    rows: impl Iterator<Item = (usize, usize)>,
+    pass: &Pass,
+) -> Result<Tensor> {
+    let roots: Vec<f64> = rows.flat_map(|(rows, keys)| vec![(keys as f64).sqrt(); rows]).collect();
+    let count = roots.len();
+    let roots = Tensor::from_vec(roots, (count, 1), &candle_core::Device::Cpu)?
+        .to_device(contexts.device())?
+        .to_dtype(contexts.dtype())?;
+    composed::on_tape(pass.tape(), "scaled contexts", &[contexts], |inputs| {
+        inputs[0].broadcast_mul(&roots)
+    })
+}
+
+impl EncoderDecoder for ConvolutionalLayers {
+    /// Keys `z` and values `(z + e) √½` side by side, where `e` are the embedded sources: `(M, D)` →
+    /// `(M, 2·D)`.
+    fn encode(&self, embedded: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor> {
+        let lengths: Arc<[usize]> = source.lengths.as_slice().into();
+        let mut x = embedded.clone();
+        for (number, layer) in self.encoder.iter().enumerate() {
+            let dropped = self.dropped(&x, &format!("encoder.layers.{number}.dropout"), pass)?;
+            x = half(&layer.forward(&dropped, &lengths, pass)?, &x, ROOT, pass)?;
+        }
+        let values = half(&x, &embedded, ROOT, pass)?;
+        taper_ops::columns(pass.tape(), &[&x, &values], Dropout::none())
+    }
+
+    fn decode(
+        &self,
+        target: Tensor,
+        sequences: &Sequences,
+        encoded: &Encoded,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let lengths: Arc<[usize]> = sequences.lengths.as_slice().into();
+        let mut x = target.clone();
+        for (number, layer) in self.decoder.iter().enumerate() {
+            let dropped = self.dropped(&x, &format!("decoder.layers.{number}.dropout"), pass)?;
+            let state = layer.convolution.forward(&dropped, &lengths, pass)?;
+            let attend = |query: &Tensor| {
+                let (name, key_value) = (attention_name(number), &encoded.hidden);
+                let dropout = pass.dropout(self.attention_dropout, name_key(&name));
+                let spec = self.spec(&lengths, &encoded.lengths, dropout);
+                if pass.records_attention(&name) {
+                    let keys = key_value.narrow(1, 0, query.dim(1)?)?;
+                    let weights = composed::attention_weights(query, &keys, None, &spec)?;
+                    pass.record(&name, weights);
+                }
+                let contexts =
+                    taper_ops::cross_attention(pass.tape(), query, key_value, None, &spec)?;
+                let rows = lengths.iter().copied().zip(encoded.lengths.iter().copied());
+                scaled_contexts(&contexts, rows, pass)
+            };
+            x = Self::behind(layer, &state, (&x, &target), attend, pass)?;
+        }
+        self.readout.forward(&x, pass)
+    }
+
+    fn start(&self, encoded: &Encoded, _pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
+        let rows = encoded.lengths.len();
+        let past = |layer: &DecoderLayer| {
+            let running = Some(layer.convolution.no_past(&encoded.hidden, rows)?);
+            Ok(LayerPast { running, ..LayerPast::default() })
+        };
+        let layers = self.decoder.iter().map(past).collect::<Result<_>>()?;
+        Ok((vec![encoded.hidden.clone()], layers))
+    }
+
+    fn step(
+        &self,
+        target: Tensor,
+        state: &mut DecodeState,
+        _at: &Arc<[u32]>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let DecodeState { of_sources, layers, sources, .. } = state;
+        let mut x = target.clone();
+        for (layer, past) in self.decoder.iter().zip(layers) {
+            let (Some(running), [key_value]) = (&past.running, of_sources.as_slice()) else {
+                candle_core::bail!("a decoding state of another architecture");
+            };
+            let (state, next) = layer.convolution.step(&x, running, pass)?;
+            past.running = Some(next);
+            let attend = |query: &Tensor| {
+                let seen = Seen::Source { key_value, rows: sources };
+                let contexts = taper_ops::decoding_attention(query, seen, 1)?;
+                scaled_contexts(&contexts, sources.iter().map(|range| (1, range.len())), pass)
+            };
+            x = Self::behind(layer, &state, (&x, &target), attend, pass)?;
+        }
+        self.readout.forward(&x, pass)
+    }
+
+    fn aligning_layer(&self) -> Option<String> {
+        Some(attention_name(self.decoder.len().saturating_sub(2)))
+    }
+}

@@ -1,0 +1,85 @@
+//! What an architecture is to a translation model: layers that read embedded sources, and layers that
+//! write targets, whole or token by token.
+
+use super::convolutional::ConvolutionalLayers;
+use super::recurrent::RecurrentLayers;
+use super::transformer::TransformerLayers;
+use super::{DecodeState, Encoded};
+use crate::config::{Architecture, ModelConfig};
+use crate::cost::PartCost;
+use crate::layers::attention::LayerPast;
+use crate::layers::weight::Builder;
+use crate::{Pass, Sequences};
+use candle_core::{Result, Tensor};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// The layers of a translation model. Embeddings, output and loss are the model's.
+pub(crate) trait EncoderDecoder: Debug + Send + Sync {
+    /// Reads whole sources.
+    ///
+    /// # Shapes
+    /// Embedded `(M, D)` → what the decoder attends to, `(M, E)`.
+    fn encode(&self, x: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor>;
+
+    /// Writes whole targets (teacher forcing).
+    ///
+    /// # Shapes
+    /// Embedded `(N, D)` → `(N, D)`.
+    fn decode(
+        &self,
+        x: Tensor,
+        target: &Sequences,
+        encoded: &Encoded,
+        pass: &Pass,
+    ) -> Result<Tensor>;
+
+    /// Before the first token: what is made of the sources once, and what each layer remembers.
+    fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)>;
+
+    /// Writes one token for each row of `state`, which stand at positions `at`.
+    ///
+    /// # Shapes
+    /// Embedded `(R, D)` → `(R, D)`.
+    fn step(
+        &self,
+        x: Tensor,
+        state: &mut DecodeState,
+        at: &Arc<[u32]>,
+        pass: &Pass,
+    ) -> Result<Tensor>;
+
+    /// The layer whose attention says best which source tokens a target token was made from; none
+    /// where nothing attends to the source.
+    fn aligning_layer(&self) -> Option<String>;
+}
+
+/// The layers of a model of `config`.
+pub(super) fn layers(
+    build: &mut Builder<'_>,
+    config: &ModelConfig,
+) -> Result<Arc<dyn EncoderDecoder>> {
+    Ok(match config.architecture {
+        Architecture::Transformer => Arc::new(TransformerLayers::new(build, config)?),
+        Architecture::Recurrent => Arc::new(RecurrentLayers::new(build, config)?),
+        Architecture::Convolutional => Arc::new(ConvolutionalLayers::new(build, config)?),
+    })
+}
+
+/// What they cost for a token of the source, and for one of the target.
+pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
+    match config.architecture {
+        Architecture::Transformer => TransformerLayers::cost(config),
+        Architecture::Recurrent => RecurrentLayers::cost(config),
+        Architecture::Convolutional => ConvolutionalLayers::cost(config),
+    }
+}
+
+/// What a layer of the decoder costs, counted from 0.
+pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
+    match config.architecture {
+        Architecture::Transformer => TransformerLayers::layer_cost(config, layer),
+        Architecture::Recurrent => RecurrentLayers::layer_cost(config, layer),
+        Architecture::Convolutional => ConvolutionalLayers::layer_cost(config),
+    }
+}

@@ -1,0 +1,353 @@
+//! Recurrent layers: an encoder that reads in one direction or both, and a decoder that begins with
+//! what the encoder ended with (Sutskever et al. 2014) and may attend to every token of it (Bahdanau
+//! et al. 2015; Luong et al. 2015).
+//!
+//! Departures: the decoder begins with `tanh(W [h_1; h_M])` of the annotations of the first and the
+//! last token, where Bahdanau et al. take the backward state of the first alone; and what is
+//! projected to the vocabulary is `tanh(W [s; c])`, as Luong et al. have it, with each attention.
+
+use super::encoder_decoder::EncoderDecoder;
+use super::{DecodeState, Encoded};
+use crate::config::{RecurrentAttention, RecurrentConfig};
+use crate::cost::PartCost;
+use crate::layers::attention::LayerPast;
+use crate::layers::head::picked;
+use crate::layers::recurrent::{Attended, RecurrentLayer, Run, Shape};
+use crate::layers::weight::{Builder, Linear};
+use crate::{ModelConfig, Pass, Sequences};
+use candle_core::{Result, Tensor};
+use std::ops::Range;
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{Activation, AttentionSpec, Dropout, Products, Seen};
+
+/// An encoder and a decoder of recurrent layers.
+#[derive(Debug)]
+pub(super) struct RecurrentLayers {
+    /// Forwards and, where it reads both ways, backwards.
+    encoder: Vec<(RecurrentLayer, Option<RecurrentLayer>)>,
+    /// The initial state of each layer of the decoder.
+    bridges: Vec<Linear>,
+    decoder: Vec<RecurrentLayer>,
+    /// Keys and values of attention behind the last layer.
+    behind: Option<Linear>,
+    readout: Linear,
+    dropout: f64,
+    products: Products,
+}
+
+/// The name of attention behind the last layer.
+const BEHIND: &str = "decoder.attention";
+
+/// Sizes of everything.
+struct Plan<'a> {
+    config: &'a ModelConfig,
+    directions: usize,
+    /// Width of an annotation, which is what the encoder gives of a token.
+    annotation: usize,
+    /// Width of what the decoder begins with.
+    ends: usize,
+    /// Width of what the output is read from.
+    read: usize,
+}
+
+impl<'a> Plan<'a> {
+    fn of(config: &'a ModelConfig) -> Self {
+        let RecurrentConfig { width, attention, bidirectional, .. } = config.recurrent;
+        let directions = if bidirectional { 2 } else { 1 };
+        let annotation = width.saturating_mul(directions);
+        let of_context = match attention {
+            RecurrentAttention::None => 0,
+            RecurrentAttention::Additive => annotation,
+            RecurrentAttention::Dot => width,
+        };
+        let read = width.saturating_add(of_context);
+        Self { config, directions, annotation, ends: annotation.saturating_mul(directions), read }
+    }
+
+    fn shape(&self, inputs: usize, attended: usize) -> Shape {
+        let (own, biases) = (&self.config.recurrent, self.config.biases);
+        Shape { cell: own.cell.into(), inputs, width: own.width, attended, biases }
+    }
+
+    /// A layer of the encoder in each direction.
+    fn encoder(&self, layer: usize) -> Shape {
+        self.shape(if layer == 0 { self.config.d_model } else { self.annotation }, 0)
+    }
+
+    /// A layer of the decoder, of which the last one attends.
+    fn decoder(&self, layer: usize) -> Shape {
+        let attended = match self.config.recurrent.attention {
+            RecurrentAttention::Additive if self.is_last(layer) => self.annotation,
+            _ => 0,
+        };
+        let inputs = if layer == 0 { self.config.d_model } else { self.config.recurrent.width };
+        self.shape(inputs, attended)
+    }
+
+    fn is_last(&self, layer: usize) -> bool {
+        layer + 1 == self.config.decoder_layers
+    }
+}
+
+/// Where a decoder stands: states before its first rows, and what it attends to.
+struct From<'a> {
+    initial: &'a [Tensor],
+    of_sources: &'a [Tensor],
+    ranges: &'a Arc<[Range<usize>]>,
+}
+
+impl RecurrentLayers {
+    pub(super) fn new(build: &mut Builder<'_>, config: &ModelConfig) -> Result<Self> {
+        let plan = Plan::of(config);
+        let mut encoder = Vec::new();
+        for layer in 0..config.encoder_layers {
+            let shape = plan.encoder(layer);
+            let mut direction = |name: &str| {
+                RecurrentLayer::new(build, &format!("encoder.layers.{layer}.{name}"), shape)
+            };
+            let forwards = direction("forward")?;
+            let backwards = if plan.directions == 2 { Some(direction("backward")?) } else { None };
+            encoder.push((forwards, backwards));
+        }
+        let (mut bridges, mut decoder) = (Vec::new(), Vec::new());
+        for layer in 0..config.decoder_layers {
+            let (shape, name) = (plan.decoder(layer), format!("decoder.layers.{layer}"));
+            let (bridge, vectors) = (format!("{name}.bridge"), shape.cell.vectors());
+            bridges.push(Linear::new(build, &bridge, plan.ends, vectors * shape.width, vectors)?);
+            decoder.push(RecurrentLayer::new(build, &name, shape)?);
+        }
+        let width = config.recurrent.width;
+        let behind = match config.recurrent.attention {
+            RecurrentAttention::Dot => {
+                let name = format!("{BEHIND}.kv");
+                Some(Linear::new(build, &name, plan.annotation, 2 * width, 2)?)
+            }
+            RecurrentAttention::None | RecurrentAttention::Additive => None,
+        };
+        Ok(Self {
+            encoder,
+            bridges,
+            decoder,
+            behind,
+            readout: Linear::new(build, "decoder.readout", plan.read, config.d_model, 1)?,
+            dropout: config.residual_dropout,
+            products: build.products,
+        })
+    }
+
+    /// For a token of the source, and for one of the target.
+    pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
+        let (plan, biases, width) = (Plan::of(config), config.biases, config.recurrent.width);
+        // The states of both directions side by side are kept once more.
+        let encoder =
+            |layer| (plan.encoder(layer).cost() * plan.directions).keeping(plan.annotation);
+        let last = plan.decoder(config.decoder_layers.saturating_sub(1));
+        let (key_values, joined) = match config.recurrent.attention {
+            RecurrentAttention::None => (PartCost::default(), 0),
+            RecurrentAttention::Additive => (last.key_cost(), 0),
+            RecurrentAttention::Dot => {
+                let both = width.saturating_mul(2);
+                (PartCost::linear(plan.annotation, both, biases), plan.read.saturating_add(width))
+            }
+        };
+        let source = encoder(0) + encoder(1) * config.encoder_layers.saturating_sub(1) + key_values;
+        let groups = config.groups(true, config.decoder_layers);
+        let decoder: PartCost =
+            groups.iter().map(|&(layer, count)| Self::layer_cost(config, layer) * count).sum();
+        let readout = PartCost::linear(plan.read, config.d_model, biases)
+            .keeping(config.d_model)
+            .keeping(joined);
+        (source, decoder + readout)
+    }
+
+    /// With its bridge, which runs once for a sentence: next to nothing for a token.
+    pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
+        let (plan, width) = (Plan::of(config), config.recurrent.width);
+        let shape = plan.decoder(layer);
+        let state = shape.cell.vectors().saturating_mul(width);
+        let bridge = PartCost::linear(plan.ends, state, config.biases);
+        let scores = match config.recurrent.attention {
+            RecurrentAttention::Dot if plan.is_last(layer) => PartCost::scores(width),
+            _ => PartCost::default(),
+        };
+        let bridge = PartCost { flops: 0.0, kept: 0.0, ..bridge };
+        shape.cost().keeping(width) + scores + bridge
+    }
+
+    /// Dropout on what a layer hands on, where it drops anything.
+    fn handed_on(&self, parts: &[&Tensor], name: &str, pass: &Pass) -> Result<Tensor> {
+        let dropout = pass.dropout(self.dropout, name_key(name));
+        match parts {
+            [only] if !dropout.is_active() => Ok((*only).clone()),
+            _ => taper_ops::columns(pass.tape(), parts, dropout),
+        }
+    }
+
+    /// The states with which each layer of the decoder begins: `(B, S)`.
+    fn initial(&self, encoded: &Encoded, pass: &Pass) -> Result<Vec<Tensor>> {
+        let mut first = 0;
+        let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
+        for &length in encoded.lengths.iter() {
+            firsts.push(first as u32);
+            first += length;
+            lasts.push(first as u32 - 1);
+        }
+        let at = |rows: Vec<u32>| picked(&encoded.hidden, rows.into(), Dropout::none(), pass);
+        let last = at(lasts)?;
+        let ends = match self.encoder.iter().any(|(_, backwards)| backwards.is_some()) {
+            true => taper_ops::columns(pass.tape(), &[&at(firsts)?, &last], Dropout::none())?,
+            false => last,
+        };
+        let of_layer =
+            |bridge: &Linear| bridge.activated(&ends, Activation::Tanh, Dropout::none(), pass);
+        self.bridges.iter().map(of_layer).collect()
+    }
+
+    /// What is made of annotations once: keys and values.
+    fn of_sources(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
+        if let Some(behind) = &self.behind {
+            return Ok(vec![behind.forward(annotations, pass)?]); // (M, 2·H)
+        }
+        let mut found = Vec::new();
+        for layer in &self.decoder {
+            if let Some(keys) = layer.keys(annotations, pass)? {
+                found.extend([keys, annotations.clone()]); // (M, A), (M, V)
+            }
+        }
+        Ok(found)
+    }
+
+    /// All layers over rows `(N, D)`: what is projected to the vocabulary, `(N, D)`, and the last
+    /// states of each layer. `attend` gives the contexts behind the last layer.
+    fn run(
+        &self,
+        x: Tensor,
+        lengths: &Arc<[usize]>,
+        from: &From<'_>,
+        attend: impl FnOnce(&Tensor, &Tensor) -> Result<Tensor>,
+        pass: &Pass,
+    ) -> Result<(Tensor, Vec<Tensor>)> {
+        let attended = match from.of_sources {
+            [keys, values] => Some(Attended { keys, values, ranges: from.ranges }),
+            _ => None,
+        };
+        let (mut x, mut states) = (x, Vec::with_capacity(self.decoder.len()));
+        for (number, layer) in self.decoder.iter().enumerate() {
+            let is_last = number + 1 == self.decoder.len();
+            let run = Run {
+                lengths,
+                backwards: false,
+                initial: from.initial.get(number),
+                attended: attended.filter(|_| is_last),
+            };
+            let out = layer.forward(&x, run, pass)?;
+            states.push(out.last);
+            x = match is_last {
+                true => out.rows,
+                false => {
+                    let name = format!("decoder.layers.{number}.dropout");
+                    self.handed_on(&[&out.rows], &name, pass)?
+                }
+            };
+        }
+        if let (Some(_), [key_value]) = (&self.behind, from.of_sources) {
+            let contexts = attend(&x, key_value)?;
+            x = taper_ops::columns(pass.tape(), &[&x, &contexts], Dropout::none())?;
+        }
+        let dropout = pass.dropout(self.dropout, name_key("decoder.readout"));
+        Ok((self.readout.activated(&x, Activation::Tanh, dropout, pass)?, states))
+    }
+}
+
+impl EncoderDecoder for RecurrentLayers {
+    fn encode(&self, x: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor> {
+        if source.lengths.contains(&0) {
+            candle_core::bail!("a recurrent encoder got a sentence without tokens");
+        }
+        let lengths: Arc<[usize]> = source.lengths.as_slice().into();
+        let mut x = x;
+        for (number, (forwards, backwards)) in self.encoder.iter().enumerate() {
+            let read = |layer: &RecurrentLayer, backwards| {
+                let run = Run { lengths: &lengths, backwards, initial: None, attended: None };
+                Ok::<_, candle_core::Error>(layer.forward(&x, run, pass)?.rows)
+            };
+            let there = read(forwards, false)?; // (M, H)
+            let back = backwards.as_ref().map(|layer| read(layer, true)).transpose()?;
+            let both: Vec<&Tensor> = [&there].into_iter().chain(&back).collect();
+            let name = format!("encoder.layers.{number}.dropout");
+            x = self.handed_on(&both, &name, pass)?; // (M, E)
+        }
+        Ok(x)
+    }
+
+    fn decode(
+        &self,
+        x: Tensor,
+        target: &Sequences,
+        encoded: &Encoded,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let lengths: Arc<[usize]> = target.lengths.as_slice().into();
+        let initial = self.initial(encoded, pass)?;
+        let of_sources = self.of_sources(&encoded.hidden, pass)?;
+        let ranges = encoded.ranges().into();
+        let from = From { initial: &initial, of_sources: &of_sources, ranges: &ranges };
+        let attend = |query: &Tensor, key_value: &Tensor| {
+            let spec = AttentionSpec {
+                heads: 1,
+                query_lengths: lengths.clone(),
+                key_lengths: encoded.lengths.clone(),
+                causal: false,
+                sparse: None,
+                query_start: 0,
+                slopes: None,
+                dropout: Dropout::none(),
+                products: self.products,
+            };
+            if pass.records_attention(BEHIND) {
+                let keys = key_value.narrow(1, 0, query.dim(1)?)?;
+                let weights = taper_ops::composed::attention_weights(query, &keys, None, &spec)?;
+                pass.record(BEHIND, weights);
+            }
+            taper_ops::cross_attention(pass.tape(), query, key_value, None, &spec)
+        };
+        Ok(self.run(x, &lengths, &from, attend, pass)?.0)
+    }
+
+    fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
+        let past = |state| LayerPast { running: Some(state), ..LayerPast::default() };
+        let layers = self.initial(encoded, pass)?.into_iter().map(past).collect();
+        Ok((self.of_sources(&encoded.hidden, pass)?, layers))
+    }
+
+    fn step(
+        &self,
+        x: Tensor,
+        state: &mut DecodeState,
+        _at: &Arc<[u32]>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let lengths: Arc<[usize]> = vec![1; state.rows()].into();
+        let initial: Vec<Tensor> =
+            state.layers.iter().filter_map(|past| past.running.clone()).collect();
+        let ranges = state.sources.as_slice().into();
+        let from = From { initial: &initial, of_sources: &state.of_sources, ranges: &ranges };
+        let attend = |query: &Tensor, key_value: &Tensor| {
+            let seen = Seen::Source { key_value, rows: &ranges };
+            taper_ops::decoding_attention(query, seen, 1)
+        };
+        let (hidden, states) = self.run(x, &lengths, &from, attend, pass)?;
+        for (past, state) in state.layers.iter_mut().zip(states) {
+            past.running = Some(state);
+        }
+        Ok(hidden)
+    }
+
+    fn aligning_layer(&self) -> Option<String> {
+        match &self.behind {
+            Some(_) => Some(BEHIND.to_owned()),
+            None => self.decoder.iter().find_map(RecurrentLayer::attention_name),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The layers of the Transformer (Vaswani et al. 2017, figure 1).
+
+use super::encoder_decoder::EncoderDecoder;
+use super::{DecodeState, Encoded};
+use crate::cost::PartCost;
+use crate::layers::attention::{LayerPast, PastRows};
+use crate::layers::block::Block;
+use crate::layers::stack::{Stack, StackKind};
+use crate::layers::weight::Builder;
+use crate::{ModelConfig, Pass, Sequences};
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+
+/// Two stacks of layers of attention.
+#[derive(Debug)]
+pub(super) struct TransformerLayers {
+    encoder: Stack,
+    decoder: Stack,
+}
+
+impl TransformerLayers {
+    pub(super) fn new(build: &mut Builder<'_>, config: &ModelConfig) -> Result<Self> {
+        let layers = (config.encoder_layers, config.decoder_layers);
+        Ok(Self {
+            encoder: Stack::new(build, "encoder", config, layers.0, StackKind::Encoder)?,
+            decoder: Stack::new(build, "decoder", config, layers.1, StackKind::Decoder)?,
+        })
+    }
+
+    /// For a token of the source, keys and values for the decoder included, and for one of the
+    /// target.
+    pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
+        let (encoder, _) = Stack::cost(config, config.encoder_layers, StackKind::Encoder);
+        let (decoder, of_source) = Stack::cost(config, config.decoder_layers, StackKind::Decoder);
+        (encoder + of_source, decoder)
+    }
+
+    pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> PartCost {
+        Block::cost(config, StackKind::Decoder, layer)
+    }
+}
+
+impl EncoderDecoder for TransformerLayers {
+    fn encode(&self, x: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor> {
+        self.encoder.forward(x, source, None, pass) // (M, D)
+    }
+
+    fn decode(
+        &self,
+        x: Tensor,
+        target: &Sequences,
+        encoded: &Encoded,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let attended = Some((&encoded.hidden, &encoded.lengths));
+        self.decoder.forward(x, target, attended, pass) // (N, D)
+    }
+
+    /// Keys and values of the sources, `(M, 2·D)` for each layer.
+    fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
+        let layers = &self.decoder.blocks;
+        let mut key_values = Vec::with_capacity(layers.len());
+        for layer in layers {
+            key_values.extend(layer.key_value(&encoded.hidden, pass)?);
+        }
+        Ok((key_values, vec![LayerPast::default(); layers.len()]))
+    }
+
+    fn step(
+        &self,
+        mut x: Tensor,
+        state: &mut DecodeState,
+        at: &Arc<[u32]>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let positions = self.decoder.relative.prepare_cached(at, pass)?;
+        let DecodeState { of_sources, layers, history, sources } = state;
+        let rows = PastRows { read: &[], history };
+        for (layer, (block, past)) in self.decoder.blocks.iter().zip(layers).enumerate() {
+            let source = of_sources.get(layer).map(|key_value| (key_value, &**sources));
+            x = block.step(&x, (past, &rows), &positions, source, pass)?;
+        }
+        self.decoder.finish(x, pass)
+    }
+
+    /// The last layer but one, or the only one: Garg et al. 2019, "Jointly Learning to Align and
+    /// Translate with Transformer Models", find that attention there follows alignments best.
+    fn aligning_layer(&self) -> Option<String> {
+        let chosen = self.decoder.blocks.len().saturating_sub(2);
+        Some(format!("decoder.layers.{chosen}.cross_attention"))
+    }
+}

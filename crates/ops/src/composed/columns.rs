@@ -1,0 +1,55 @@
+//! What moves columns and neighbours, and gated linear units, in Candle's primitives.
+
+use super::{drop, wide};
+use crate::spec::Dropout;
+use candle_core::{Result, Tensor};
+
+/// See [`crate::columns()`].
+///
+/// # Shapes
+/// As [`crate::columns()`].
+///
+/// # Errors
+/// When the parts differ in their numbers of rows.
+pub fn columns(parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
+    drop(&Tensor::cat(parts, 1)?.contiguous()?, dropout)
+}
+
+/// See [`crate::gated()`]. Computed in f32 at least.
+///
+/// # Shapes
+/// As [`crate::gated()`].
+///
+/// # Errors
+/// When a row has no two halves.
+pub fn gated(x: &Tensor) -> Result<Tensor> {
+    let values = wide(x)?;
+    let width = values.dim(1)? / 2;
+    let (a, b) = (values.narrow(1, 0, width)?, values.narrow(1, width, width)?);
+    a.mul(&(b.neg()?.exp()? + 1.0)?.recip()?)?.to_dtype(x.dtype())
+}
+
+/// See [`crate::windows()`].
+///
+/// # Shapes
+/// As [`crate::windows()`].
+///
+/// # Errors
+/// When the device has no memory left.
+pub fn windows(x: &Tensor, lengths: &[usize], (before, after): (usize, usize)) -> Result<Tensor> {
+    let (rows, width) = x.dims2()?;
+    let count = before + 1 + after;
+    let table = x.pad_with_zeros(0, 0, 1)?;
+    let mut neighbours = Vec::with_capacity(rows * count);
+    for sequence in crate::nn::sequences(lengths) {
+        for row in sequence.clone() {
+            for neighbour in 0..count {
+                let at = (row + neighbour).checked_sub(before);
+                let at = at.filter(|at| sequence.contains(at)).unwrap_or(rows);
+                neighbours.push(at as u32);
+            }
+        }
+    }
+    let neighbours = Tensor::from_vec(neighbours, rows * count, x.device())?;
+    table.index_select(&neighbours, 0)?.reshape((rows, count * width))
+}

@@ -1,0 +1,99 @@
+//! Matrices side by side, with dropout on the whole.
+
+use crate::float::Float;
+use crate::host::{Host, for_float};
+use crate::nn::dropout::drop_in_place;
+use crate::parallel::{CHUNK, add};
+use crate::profile::{even, region};
+use crate::shared::{Shared, Write, filled};
+use crate::spec::Dropout;
+use crate::tape::{Slot, Tape, is_fused};
+use candle_core::{Result, Tensor};
+use rayon::prelude::*;
+
+/// The columns of all `parts`, one part beside the other; then dropout. Of one part, dropout alone.
+///
+/// # Shapes
+/// `(N, D₁)`, `(N, D₂)`, … → `(N, D₁ + D₂ + …)`.
+///
+/// # Errors
+/// When there is no part, or the parts differ in their numbers of rows.
+pub fn columns(tape: Option<&Tape>, parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
+    let Some(first) = parts.first() else { candle_core::bail!("columns of no matrix") };
+    let rows = first.dim(0)?;
+    let widths = parts.iter().map(|part| Ok(part.dims2()?.1)).collect::<Result<Vec<_>>>()?;
+    if parts.iter().any(|part| part.dims()[0] != rows) {
+        let shapes: Vec<_> = parts.iter().map(|part| part.shape()).collect();
+        candle_core::bail!("columns of matrices {shapes:?}");
+    }
+    if !is_fused(tape, parts)? {
+        return crate::composed::columns(parts, dropout);
+    }
+    for_float!(*first, T => forward::<T>(tape, parts, (rows, &widths), dropout))
+}
+
+fn forward<T: Float>(
+    tape: Option<&Tape>,
+    parts: &[&Tensor],
+    (rows, widths): (usize, &[usize]),
+    dropout: Dropout,
+) -> Result<Tensor> {
+    let hosts = parts.iter().map(|part| Host::new(part)).collect::<Result<Vec<_>>>()?;
+    let values = hosts.iter().map(Host::elements::<T>).collect::<Result<Vec<_>>>()?;
+    let width: usize = widths.iter().sum();
+    let piece = (CHUNK / width.max(1)).max(1);
+    let some_rows = |chunk: usize, to: Shared<T>| {
+        let rows = chunk * piece..((chunk + 1) * piece).min(rows);
+        for row in rows.clone() {
+            let mut at = row * width;
+            for (values, &part) in values.iter().zip(widths) {
+                // SAFETY: each chunk has its own rows.
+                unsafe { to.write(at, &values[row * part..(row + 1) * part]) };
+                at += part;
+            }
+        }
+        if dropout.is_active() {
+            // SAFETY: the rows have just been written.
+            let written = unsafe { to.range(rows.start * width..rows.end * width) };
+            drop_in_place(written, rows.start * width, dropout);
+        }
+    };
+    let chunks = rows.div_ceil(piece);
+    // SAFETY: the chunks have all rows between them.
+    let out = unsafe {
+        filled(rows * width, |to| {
+            region(even(chunks), || {
+                (0..chunks).into_par_iter().for_each(|chunk| some_rows(chunk, to));
+            });
+        })
+        .0
+    };
+    let out = Tensor::from_vec(out, (rows, width), parts[0].device())?;
+    if let Some(tape) = tape {
+        let slots: Vec<(Slot, usize)> =
+            parts.iter().map(|&part| Slot::from(part)).zip(widths.iter().copied()).collect();
+        tape.record::<T>("columns", parts, &out, move |mut adjoint, adjoints| {
+            if dropout.is_active() {
+                region(even(adjoint.len().div_ceil(CHUNK)), || {
+                    adjoint.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| {
+                        drop_in_place(part, chunk * CHUNK, dropout);
+                    });
+                });
+            }
+            let mut first = 0;
+            for (slot, part) in slots {
+                adjoints.add_with(slot, |out: &mut [T], write| {
+                    let rows = out.par_chunks_mut(part).zip(adjoint.par_chunks(width));
+                    rows.with_min_len(piece).for_each(|(out, row)| match write {
+                        Write::Replace => out.copy_from_slice(&row[first..first + part]),
+                        Write::Add => add(out, &row[first..first + part]),
+                    });
+                    Ok(())
+                })?;
+                first += part;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(out)
+}

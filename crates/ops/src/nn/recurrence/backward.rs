@@ -1,0 +1,410 @@
+//! The way back through time (Werbos 1990).
+
+use super::attending::attend_backward;
+use super::cells::{gru_backward, lstm_backward};
+use super::{AttentionHosts, PIECE, Repeated, Saved, Widths};
+use crate::float::Float;
+use crate::host::Host;
+use crate::parallel::{add, column_sums};
+use crate::products::{Matrix, Threads, product, product_then};
+use crate::profile::{even, region};
+use crate::shared::Shared;
+use crate::spec::{AdditiveAttention, Cell, Recurrence, RecurrenceSpec, TimeSteps};
+use crate::tape::{Adjoints, Slot, Tape};
+use candle_core::{Result, Tensor};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Notes on the tape how to go back.
+pub(super) fn record<T: Float>(
+    tape: &Tape,
+    inputs: &[&Tensor],
+    rows: &Tensor,
+    given: &Recurrence<'_>,
+    spec: &RecurrenceSpec,
+    (steps, saved): (TimeSteps, Saved<T>),
+) -> Result<()> {
+    if given.attention.is_some() && !are_apart(&spec.attended) {
+        candle_core::bail!(
+            "recurrence: sequences attend to the same rows, through which there is no way back"
+        );
+    }
+    let back = Back {
+        inputs: given.inputs.into(),
+        weight: given.weight.clone(),
+        bias: given.bias.map(Slot::from),
+        initial: given.initial.map(Slot::from),
+        attention: given.attention.map(OwnedAttention::of),
+        widths: Widths::of(given, spec.cell)?,
+        spec: spec.clone(),
+    };
+    tape.record::<T>("recurrence", inputs, rows, move |adjoint, adjoints| {
+        back.run(&steps, &saved, &adjoint, adjoints)
+    })
+}
+
+fn are_apart(ranges: &[Range<usize>]) -> bool {
+    let mut sorted: Vec<&Range<usize>> = ranges.iter().collect();
+    sorted.sort_by_key(|range| range.start);
+    sorted.windows(2).all(|pair| pair[0].end <= pair[1].start)
+}
+
+struct OwnedAttention {
+    query: Tensor,
+    energy: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    context: Tensor,
+}
+
+impl OwnedAttention {
+    fn of(attention: AdditiveAttention<'_>) -> Self {
+        let AdditiveAttention { query, energy, keys, values, context } = attention;
+        Self {
+            query: query.clone(),
+            energy: energy.clone(),
+            keys: keys.clone(),
+            values: values.clone(),
+            context: context.clone(),
+        }
+    }
+
+    fn lent(&self) -> AdditiveAttention<'_> {
+        let Self { query, energy, keys, values, context } = self;
+        AdditiveAttention { query, energy, keys, values, context }
+    }
+}
+
+/// What the tape keeps of a layer.
+struct Back {
+    inputs: Slot,
+    weight: Tensor,
+    bias: Option<Slot>,
+    initial: Option<Slot>,
+    attention: Option<OwnedAttention>,
+    widths: Widths,
+    spec: RecurrenceSpec,
+}
+
+/// Gradients that the steps fill, rows in the order of steps.
+struct Found<T> {
+    /// By what the gates take from inputs: `(N, G·H)`.
+    by_inputs: Vec<T>,
+    /// By what they take from the product; of LSTMs the same, and empty here.
+    by_product: Vec<T>,
+    /// By the states by place, of h and of c: `(B, H)`.
+    carried: Vec<T>,
+    carried_cells: Vec<T>,
+    /// By queries, `(N, A)`, energies a sequence, `(B, A)`, keys, `(M, A)`, and values, `(M, V)`.
+    by_queries: Vec<T>,
+    by_energies: Vec<T>,
+    by_keys: Vec<T>,
+    by_values: Vec<T>,
+}
+
+impl Back {
+    fn run<T: Float>(
+        &self,
+        steps: &TimeSteps,
+        saved: &Saved<T>,
+        adjoint: &[T],
+        adjoints: &mut Adjoints<'_>,
+    ) -> Result<()> {
+        let found = self.through_time(steps, saved, adjoint)?;
+        self.give(steps, saved, found, adjoints)
+    }
+
+    fn through_time<T: Float>(
+        &self,
+        steps: &TimeSteps,
+        saved: &Saved<T>,
+        adjoint: &[T],
+    ) -> Result<Found<T>> {
+        let (spec, widths) = (&self.spec, self.widths);
+        let Widths { state: width, gates: across, scores, values: of_value } = widths;
+        let (count, rows) = (spec.lengths.len(), steps.rows());
+        let weight_host = Host::new(&self.weight)?;
+        let weight = Repeated::new(
+            (weight_host.elements::<T>()?, Matrix::rows(width)),
+            (across, width),
+            spec.products,
+        );
+        let lent = self.attention.as_ref().map(OwnedAttention::lent);
+        let hosts = lent.as_ref().map(AttentionHosts::new).transpose()?;
+        let attention = match &hosts {
+            Some(hosts) => Some(Attended {
+                context: Repeated::new(
+                    (hosts.context.elements::<T>()?, Matrix::rows(of_value)),
+                    (across, of_value),
+                    spec.products,
+                ),
+                query: Repeated::new(
+                    (hosts.query.elements::<T>()?, Matrix::rows(width)),
+                    (scores, width),
+                    spec.products,
+                ),
+                energy: hosts.energy.elements::<T>()?,
+                keys: hosts.keys.elements::<T>()?,
+                values: hosts.values.elements::<T>()?,
+            }),
+            None => None,
+        };
+        let zeros = |count: usize| vec![T::default(); count];
+        let is_lstm = spec.cell == Cell::Lstm;
+        let of_keys = attention.as_ref().map_or((0, 0), |it| (it.keys.len(), it.values.len()));
+        let mut found = Found {
+            by_inputs: zeros(rows * across),
+            by_product: zeros(if is_lstm { 0 } else { rows * across }),
+            carried: zeros(count * width),
+            carried_cells: zeros(if is_lstm { count * width } else { 0 }),
+            by_queries: zeros(rows * scores),
+            by_energies: zeros(count * scores),
+            by_keys: zeros(of_keys.0),
+            by_values: zeros(of_keys.1),
+        };
+        let mut norms = vec![0.0; if spec.state_gradients.is_some() { rows } else { 0 }];
+        for step in (0..steps.count()).rev() {
+            self.cells(step, steps, saved, adjoint, (&mut found, &mut norms));
+            if let Some(attention) = &attention {
+                self.attention(step, steps, saved, adjoint, attention, &mut found);
+            }
+            let of_step = steps.of_step(step);
+            let by_product = if is_lstm { &found.by_inputs } else { &found.by_product };
+            let left = &by_product[of_step.start * across..of_step.end * across];
+            let carried = Shared::new(&mut found.carried);
+            let onto_carried = |row: usize, sums: &mut [T]| {
+                // SAFETY: each row is finished once.
+                add(unsafe { carried.range(row * width..row * width + sums.len()) }, sums);
+            };
+            let shape = (of_step.len(), across, width);
+            product_then(
+                shape,
+                (left, Matrix::rows(across)),
+                weight.right(),
+                spec.products,
+                Some(&onto_carried),
+            );
+            if let Some(attention) = &attention {
+                let left = &found.by_queries[of_step.start * scores..of_step.end * scores];
+                product_then(
+                    (of_step.len(), scores, width),
+                    (left, Matrix::rows(scores)),
+                    attention.query.right(),
+                    spec.products,
+                    Some(&onto_carried),
+                );
+            }
+        }
+        if let Some(noted) = &spec.state_gradients {
+            noted.set(norms);
+        }
+        Ok(found)
+    }
+
+    /// The gates of a step: from the gradients by its states to those by what the gates take.
+    fn cells<T: Float>(
+        &self,
+        step: usize,
+        steps: &TimeSteps,
+        saved: &Saved<T>,
+        adjoint: &[T],
+        (found, norms): (&mut Found<T>, &mut [f64]),
+    ) {
+        let Widths { state: width, gates: across, .. } = self.widths;
+        let (of_step, before) = (steps.of_step(step), steps.before(step));
+        let (first, count) = (of_step.start, self.spec.lengths.len());
+        let carried = Shared::new(&mut found.carried);
+        let carried_cells = Shared::new(&mut found.carried_cells);
+        let (by_inputs, by_product) =
+            (Shared::new(&mut found.by_inputs), Shared::new(&mut found.by_product));
+        let norms = Shared::new(norms);
+        let one_row = |place: usize| {
+            let row = first + place;
+            let packed = steps.packed_row(place, step);
+            let own = &adjoint[packed * self.widths.out()..][..width];
+            let of_place = place * width..(place + 1) * width;
+            let (old, new) = ((before + place) * width, (count + row) * width);
+            let of_gates = row * across..(row + 1) * across;
+            let gates = &saved.gates[of_gates.clone()];
+            // SAFETY: each place has its own row of everything.
+            unsafe {
+                let carried = carried.range(of_place.clone());
+                add(carried, own);
+                if norms.len() > 0 {
+                    let square: f64 = carried.iter().map(|value| value.wide() * value.wide()).sum();
+                    norms.write(packed, &[square.sqrt()]);
+                }
+                let by_inputs = by_inputs.range(of_gates.clone());
+                match self.spec.cell {
+                    Cell::Gru => gru_backward(
+                        gates,
+                        &saved.fresh[row * width..(row + 1) * width],
+                        &saved.states[old..old + width],
+                        carried,
+                        by_inputs,
+                        by_product.range(of_gates),
+                    ),
+                    Cell::Lstm => lstm_backward(
+                        gates,
+                        &saved.cells[new..new + width],
+                        &saved.cells[old..old + width],
+                        carried,
+                        carried_cells.range(of_place),
+                        by_inputs,
+                    ),
+                }
+            }
+        };
+        let active = of_step.len();
+        region(even(active.div_ceil(PIECE)), || {
+            (0..active).into_par_iter().with_min_len(PIECE).for_each(one_row);
+        });
+    }
+
+    /// The contexts of a step: from the gradients by what the gates take, and by the contexts that
+    /// were given, to those by queries, keys, values and energies.
+    fn attention<T: Float>(
+        &self,
+        step: usize,
+        steps: &TimeSteps,
+        saved: &Saved<T>,
+        adjoint: &[T],
+        attention: &Attended<'_, T>,
+        found: &mut Found<T>,
+    ) {
+        let (spec, widths) = (&self.spec, self.widths);
+        let Widths { state: width, gates: across, scores, values: of_value } = widths;
+        let of_step = steps.of_step(step);
+        let (first, active) = (of_step.start, of_step.len());
+        let left = &found.by_inputs[first * across..of_step.end * across];
+        let mut by_contexts = product_then(
+            (active, across, of_value),
+            (left, Matrix::rows(across)),
+            attention.context.right(),
+            spec.products,
+            None,
+        );
+        let by_contexts = Shared::new(&mut by_contexts);
+        let by_queries = Shared::new(&mut found.by_queries);
+        let by_energies = Shared::new(&mut found.by_energies);
+        let (by_keys, by_values) =
+            (Shared::new(&mut found.by_keys), Shared::new(&mut found.by_values));
+        let one_row = |place: usize| {
+            let row = first + place;
+            let packed = steps.packed_row(place, step);
+            let own = &adjoint[packed * widths.out() + width..][..of_value];
+            let Range { start, end } = spec.attended[steps.order[place]];
+            let weights = &saved.weights[saved.first_weight[row]..saved.first_weight[row + 1]];
+            // SAFETY: each place has its own rows, and the ranges that sequences attend to do not
+            // overlap.
+            unsafe {
+                let by_context = by_contexts.range(place * of_value..(place + 1) * of_value);
+                add(by_context, own);
+                attend_backward(
+                    &saved.queries[row * scores..(row + 1) * scores],
+                    attention.energy,
+                    &attention.keys[start * scores..end * scores],
+                    &attention.values[start * of_value..end * of_value],
+                    weights,
+                    by_context,
+                    &mut vec![T::default(); weights.len()],
+                    by_queries.range(row * scores..(row + 1) * scores),
+                    by_energies.range(place * scores..(place + 1) * scores),
+                    by_keys.range(start * scores..end * scores),
+                    by_values.range(start * of_value..end * of_value),
+                );
+            }
+        };
+        region(even(active.div_ceil(PIECE)), || {
+            (0..active).into_par_iter().with_min_len(PIECE).for_each(one_row);
+        });
+    }
+
+    /// Gradients to where they belong.
+    fn give<T: Float>(
+        &self,
+        steps: &TimeSteps,
+        saved: &Saved<T>,
+        found: Found<T>,
+        adjoints: &mut Adjoints<'_>,
+    ) -> Result<()> {
+        let (spec, widths) = (&self.spec, self.widths);
+        let Widths { state: width, gates: across, scores, values: of_value } = widths;
+        let (count, rows) = (spec.lengths.len(), steps.rows());
+        let Found { by_inputs, by_product, carried, carried_cells, .. } = found;
+        let by_product = if spec.cell == Cell::Lstm { &by_inputs } else { &by_product };
+        let before = states_before(&saved.states, steps, width);
+        let onto = |adjoints: &mut Adjoints<'_>,
+                    weight: &Tensor,
+                    (grad, outputs): (&[T], usize),
+                    (x, inputs): (&[T], usize)| {
+            adjoints.add_with(weight, |out: &mut [T], write| {
+                product(
+                    (outputs, rows, inputs),
+                    (grad, Matrix::rows(outputs).transposed()),
+                    (x, Matrix::rows(inputs)),
+                    (out, Matrix::rows(inputs)),
+                    write,
+                    (spec.products, Threads::All),
+                );
+                Ok(())
+            })
+        };
+        onto(adjoints, &self.weight, (by_product, across), (&before, width))?;
+        if let Some(bias) = self.bias {
+            adjoints.give(bias, column_sums(by_product, across))?;
+        }
+        if let Some(attention) = &self.attention {
+            let (inputs, queries) = ((&*by_inputs, across), (&*found.by_queries, scores));
+            onto(adjoints, &attention.context, inputs, (&saved.contexts, of_value))?;
+            onto(adjoints, &attention.query, queries, (&before, width))?;
+            adjoints.give(&attention.energy, column_sums(&found.by_energies, scores))?;
+            adjoints.give(&attention.keys, found.by_keys)?;
+            adjoints.give(&attention.values, found.by_values)?;
+        }
+        if let Some(initial) = self.initial {
+            let stride = spec.cell.vectors() * width;
+            let mut by_initial = vec![T::default(); count * stride];
+            for (place, &sequence) in steps.order.iter().enumerate() {
+                let (from, to) = (place * width..(place + 1) * width, sequence * stride);
+                by_initial[to..to + width].copy_from_slice(&carried[from.clone()]);
+                if spec.cell == Cell::Lstm {
+                    by_initial[to + width..to + stride].copy_from_slice(&carried_cells[from]);
+                }
+            }
+            adjoints.give(initial, by_initial)?;
+        }
+        if adjoints.wants(self.inputs) {
+            adjoints.give(self.inputs, packed(&by_inputs, steps, across))?;
+        }
+        Ok(())
+    }
+}
+
+/// Attention on the way back.
+struct Attended<'a, T> {
+    context: Repeated<'a, T>,
+    query: Repeated<'a, T>,
+    energy: &'a [T],
+    keys: &'a [T],
+    values: &'a [T],
+}
+
+/// The state that each row goes on from: `(N, H)`, in the order of steps.
+fn states_before<T: Float>(states: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
+    let mut before = Vec::with_capacity(steps.rows() * width);
+    for step in 0..steps.count() {
+        let (from, rows) = (steps.before(step), steps.of_step(step).len());
+        before.extend_from_slice(&states[from * width..(from + rows) * width]);
+    }
+    before
+}
+
+/// Rows in the order of steps, put in the order of the packed rows.
+fn packed<T: Float>(rows: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
+    let mut out = vec![T::default(); rows.len()];
+    for (to, row) in steps.packed_rows().into_iter().zip(rows.chunks_exact(width.max(1))) {
+        out[to * width..(to + 1) * width].copy_from_slice(row);
+    }
+    out
+}

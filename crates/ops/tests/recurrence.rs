@@ -1,0 +1,277 @@
+//! Recurrent layers, and what stands beside them: fused against composed and finite differences, in
+//! every matrix kernel, on any number of threads.
+
+mod common;
+
+use candle_core::{DType, Device, Result, Tensor, Var};
+use common::{again_through_every_kernel, check, random, values};
+use std::ops::Range;
+use std::sync::Arc;
+use taper_ops::{
+    AdditiveAttention, Cell, Dropout, Products, Recurred, Recurrence, RecurrenceSpec,
+    StateGradients, Tape, composed,
+};
+
+const LENGTHS: [usize; 4] = [3, 1, 5, 2];
+const SOURCES: [Range<usize>; 4] = [0..2, 2..6, 6..7, 8..11];
+const WIDTH: usize = 3;
+
+fn spec(cell: Cell, backwards: bool) -> RecurrenceSpec {
+    RecurrenceSpec {
+        cell,
+        lengths: LENGTHS.into(),
+        backwards,
+        attended: Arc::from(SOURCES),
+        wants_weights: true,
+        state_gradients: None,
+        products: Products::F32,
+    }
+}
+
+/// Inputs, weight, bias, initial states; query, energy, keys, values and context of attention.
+fn tensors(cell: Cell, width: usize) -> Vec<Var> {
+    let (rows, gates) = (LENGTHS.iter().sum::<usize>(), cell.gates() * width);
+    vec![
+        random(&[rows, gates], 1),
+        random(&[gates, width], 2),
+        random(&[gates], 3),
+        random(&[LENGTHS.len(), cell.vectors() * width], 4),
+        random(&[4, width], 5),
+        random(&[4], 6),
+        random(&[11, 4], 7),
+        random(&[11, 5], 8),
+        random(&[gates, 5], 9),
+    ]
+}
+
+/// The layer on the first of such tensors: four of them, or all nine.
+fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
+    let of = |at: usize| v.get(at).map(AsRef::as_ref);
+    Recurrence {
+        inputs: v[0].as_ref(),
+        weight: v[1].as_ref(),
+        bias: of(2),
+        initial: of(3),
+        attention: (v.len() > 4).then(|| AdditiveAttention {
+            query: v[4].as_ref(),
+            energy: v[5].as_ref(),
+            keys: v[6].as_ref(),
+            values: v[7].as_ref(),
+            context: v[8].as_ref(),
+        }),
+    }
+}
+
+/// A tensor, as `given` takes it.
+struct Held(Tensor);
+
+impl AsRef<Tensor> for Held {
+    fn as_ref(&self) -> &Tensor {
+        &self.0
+    }
+}
+
+fn held(v: &[Var]) -> Vec<Held> {
+    v.iter().map(|var| Held(var.as_tensor().clone())).collect()
+}
+
+fn fused(tape: Option<&Tape>, v: &[Var], spec: &RecurrenceSpec) -> Result<Recurred> {
+    taper_ops::recurrence(tape, None, &given(&held(v)), spec)
+}
+
+#[test]
+fn each_cell_with_and_without_attention() {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        for backwards in [false, true] {
+            let (spec, inputs) = (spec(cell, backwards), tensors(cell, WIDTH));
+            for count in [2, 3, 4, 9] {
+                check(
+                    &format!("{cell:?}, backwards {backwards}, {count} tensors"),
+                    &inputs[..count],
+                    &|tape, v| Ok(fused(tape, v, &spec)?.rows),
+                    &|v| Ok(composed::recurrence(&given(&held(v)), &spec)?.rows),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn last_states_and_weights_are_the_composed_ones() {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let (spec, inputs) = (spec(cell, true), held(&tensors(cell, WIDTH)));
+        let detached: Vec<Held> = inputs.iter().map(|x| Held(x.0.detach())).collect();
+        let ours = taper_ops::recurrence(None, None, &given(&detached), &spec).unwrap();
+        let theirs = composed::recurrence(&given(&inputs), &spec).unwrap();
+        for (ours, theirs) in [
+            (&ours.last, &theirs.last),
+            (ours.weights.as_ref().unwrap(), theirs.weights.as_ref().unwrap()),
+        ] {
+            assert_eq!(ours.dims(), theirs.dims());
+            for (ours, theirs) in values(ours).iter().zip(values(theirs)) {
+                assert!((ours - theirs).abs() < 1e-12);
+            }
+        }
+        let sums = values(&ours.weights.unwrap().sum(2).unwrap());
+        assert_eq!(sums.iter().filter(|sum| (*sum - 1.0).abs() < 1e-12).count(), 11);
+    }
+}
+
+/// One step after the other, each from the last state, is the whole.
+#[test]
+fn steps_are_the_whole() {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let narrow = |x: &Tensor| x.to_dtype(DType::F32).unwrap().detach();
+        let all: Vec<Held> = tensors(cell, 40).iter().map(|x| Held(narrow(x))).collect();
+        let lengths: Arc<[usize]> = [3; 4].into();
+        let picked = |rows: Vec<u32>| {
+            let rows = Tensor::new(rows, &Device::Cpu).unwrap();
+            all[0].0.index_select(&rows, 0).unwrap()
+        };
+        let whole = RecurrenceSpec { lengths, ..spec(cell, false) };
+        let inputs = picked((0..12).map(|row| row % 11).collect());
+        let of = |inputs: Tensor, initial: Tensor, spec: &RecurrenceSpec| {
+            let given = Recurrence { inputs: &inputs, initial: Some(&initial), ..given(&all) };
+            taper_ops::recurrence(None, None, &given, spec).unwrap()
+        };
+        let expected = of(inputs, all[3].0.clone(), &whole);
+        let mut state = all[3].0.clone();
+        let one = RecurrenceSpec { lengths: [1; 4].into(), ..whole.clone() };
+        for step in 0..3_u32 {
+            let found = of(picked((0..4).map(|i| (i * 3 + step) % 11).collect()), state, &one);
+            for sequence in 0..4 {
+                let row = |x: &Tensor, row| x.get(row).unwrap().to_vec1::<f32>().unwrap();
+                let ours = row(&found.rows, sequence);
+                let theirs = row(&expected.rows, sequence * 3 + step as usize);
+                for (ours, theirs) in ours.iter().zip(&theirs) {
+                    assert!((ours - theirs).abs() < 1e-6, "{cell:?} {step}: {ours} {theirs}");
+                }
+            }
+            state = found.last;
+        }
+    }
+}
+
+/// The gradient by a state is what moving it changes, which bias of the last gate of one row shows.
+#[test]
+fn gradients_by_states_are_noted() {
+    let inputs = tensors(Cell::Gru, WIDTH);
+    let noted = StateGradients::default();
+    let spec = RecurrenceSpec { state_gradients: Some(noted.clone()), ..spec(Cell::Gru, false) };
+    let tape = Tape::new();
+    let out = fused(Some(&tape), &inputs[..4], &spec).unwrap().rows;
+    let adjoints = tape.differentiate(&out, &common::adjoint(&out)).unwrap();
+    let norms = noted.norms();
+    assert_eq!(norms.len(), 11);
+    // The last row of a sequence has nothing behind it: its gradient is the adjoint itself.
+    let own = values(&common::adjoint(&out));
+    for last in [2, 3, 8, 10] {
+        let square: f64 = own[last * WIDTH..(last + 1) * WIDTH].iter().map(|x| x * x).sum();
+        assert!((norms[last] - square.sqrt()).abs() < 1e-12);
+    }
+    // Before the first row of the sequence of one row, the gradient is by the initial state.
+    assert!(adjoints.get(&inputs[3]).unwrap().is_some());
+    assert!(norms.iter().all(|norm| *norm > 0.0));
+}
+
+#[test]
+fn bf16_rounds_the_operands_of_products_alone() {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let all: Vec<Var> = tensors(cell, 32)
+            .iter()
+            .map(|x| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap())
+            .collect();
+        let run = |products| {
+            let tape = Tape::new();
+            let spec = RecurrenceSpec { products, ..spec(cell, false) };
+            let out = fused(Some(&tape), &all, &spec).unwrap().rows;
+            let adjoint = out.ones_like().unwrap();
+            let gradient =
+                tape.differentiate(&out, &adjoint).unwrap().get(&all[1]).unwrap().unwrap();
+            let wide = |x: &Tensor| values(&x.to_dtype(DType::F64).unwrap());
+            (wide(&out), wide(&gradient))
+        };
+        let (exact, rounded) = (run(Products::F32), run(Products::Bf16));
+        for (exact, rounded) in [(exact.0, rounded.0), (exact.1, rounded.1)] {
+            let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+            let apart: Vec<f64> = exact.iter().zip(&rounded).map(|(a, b)| a - b).collect();
+            let error = norm(&apart) / norm(&exact);
+            assert!(error > 1e-5 && error < 3e-2, "{cell:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn no_bit_depends_on_the_number_of_threads() {
+    let all: Vec<Var> = tensors(Cell::Lstm, 48)
+        .iter()
+        .map(|x| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap())
+        .collect();
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let tape = Tape::new();
+            let out = fused(Some(&tape), &all, &spec(Cell::Lstm, true)).unwrap().rows;
+            let adjoint = out.ones_like().unwrap();
+            let found = tape.differentiate(&out, &adjoint).unwrap();
+            let bits = |x: &Tensor| -> Vec<u32> {
+                let values = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                values.into_iter().map(f32::to_bits).collect()
+            };
+            let gradients = all.iter().map(|x| bits(&found.get(x).unwrap().unwrap()));
+            std::iter::once(bits(&out)).chain(gradients).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(run(1), run(3));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let inputs = tensors(Cell::Gru, WIDTH);
+    let refused = |spec: &RecurrenceSpec, v: &[Var]| {
+        fused(Some(&Tape::new()), v, spec).unwrap_err().to_string()
+    };
+    let good = spec(Cell::Gru, false);
+    let longer = RecurrenceSpec { lengths: [3, 1, 5, 3].into(), ..good.clone() };
+    assert!(refused(&longer, &inputs[..4]).contains("12 rows of 4 sequences"));
+    assert!(refused(&spec(Cell::Lstm, false), &inputs[..4]).contains("4 gates"));
+    let outside = RecurrenceSpec { attended: Arc::from([0..2, 2..6, 6..7, 8..12]), ..good.clone() };
+    assert!(refused(&outside, &inputs).contains("keys"));
+    let shared = RecurrenceSpec { attended: Arc::from([0..2, 1..6, 6..7, 8..11]), ..good };
+    assert!(refused(&shared, &inputs).contains("attend to the same rows"));
+}
+
+#[test]
+fn columns_windows_and_gates() {
+    let inputs = [random(&[6, 4], 1), random(&[6, 3], 2)];
+    for rate in [0.0, 0.4] {
+        let dropout = Dropout::new(rate, 5);
+        check(
+            &format!("columns, dropout {rate}"),
+            &inputs,
+            &|tape, v| taper_ops::columns(tape, &[&v[0], &v[1]], dropout),
+            &|v| composed::columns(&[&v[0], &v[1]], dropout),
+        );
+    }
+    check("gated", &inputs[..1], &|tape, v| taper_ops::gated(tape, &v[0]), &|v| {
+        composed::gated(&v[0])
+    });
+    let lengths: Arc<[usize]> = [3, 1, 2].into();
+    for around in [(1, 1), (2, 0), (0, 3)] {
+        check(
+            &format!("windows {around:?}"),
+            &inputs[..1],
+            &|tape, v| taper_ops::windows(tape, &v[0], &lengths, around),
+            &|v| composed::windows(&v[0], &lengths, around),
+        );
+    }
+    let error = taper_ops::windows(None, &inputs[0], &[3].into(), (1, 1)).unwrap_err();
+    assert!(error.to_string().contains("6 rows"), "{error}");
+    let odd = taper_ops::gated(None, &inputs[1]).unwrap_err();
+    assert!(odd.to_string().contains("no two halves"), "{odd}");
+}
+
+#[test]
+fn through_every_kernel() {
+    again_through_every_kernel("through_every_kernel");
+}
