@@ -16,6 +16,9 @@ pub struct Batch {
     /// Where each example stands in the corpus: the line of a pair or the number of an image,
     /// counted from 1, or the first token of a block, counted from 0.
     pub indices: Vec<usize>,
+    /// Of pairs with word links, rows of the target with the rows of the source that the answers
+    /// there are linked with, ascending; elsewhere none.
+    pub links: Vec<(u32, u32)>,
 }
 
 /// Rows of ids, one after another.

@@ -58,6 +58,11 @@ pub struct Corpus {
     /// has a token for it. Empty for none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tag: String,
+    /// A file with the word links of each pair, a line for each, such as `0-0 1-2`: words of the
+    /// source and of the target, counted from 0 and divided by white space. For
+    /// `training.guided_alignment`.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub links: PathBuf,
 }
 
 impl Default for Corpus {
@@ -71,6 +76,7 @@ impl Default for Corpus {
             name: String::new(),
             weight: ONCE,
             tag: String::new(),
+            links: PathBuf::new(),
         }
     }
 }
@@ -100,6 +106,11 @@ impl Corpus {
         let file = if is_empty(&self.file) { &self.source } else { &self.file };
         let plain = uncompressed(file);
         plain.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Whether its pairs have word links.
+    pub fn has_links(&self) -> bool {
+        !is_empty(&self.links)
     }
 
     /// How its pairs are stored.
@@ -203,8 +214,8 @@ impl Corpora {
     /// The paths in it, for whoever knows what they are relative to.
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let paths = self.0.iter_mut().flat_map(|corpus| {
-            let Corpus { source, target, file, .. } = corpus;
-            [source, target, file]
+            let Corpus { source, target, file, links, .. } = corpus;
+            [source, target, file, links]
         });
         paths.filter(|path| !is_empty(path))
     }

@@ -183,3 +183,40 @@ fn a_line_without_an_end_is_refused_before_it_fills_the_memory() {
     let message = message(read_pairs(&config(directory.path(), Format::Text), "train"));
     assert!(message.contains("train.en.gz, line 2: is longer than"), "{message}");
 }
+
+#[test]
+fn word_links_are_read_beside_any_format_and_their_faults_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "train.en", "a b\n\nc\n");
+    write(directory.path(), "train.de", "x y\n\nz\n");
+    write(directory.path(), "train.tsv", "a b\tx y\n\t\nc\tz\n");
+    let links = directory.path().join("train.links");
+    let read = |format: Format, tag: &str, text: &str| {
+        std::fs::write(&links, text).unwrap();
+        let mut config = config(directory.path(), format);
+        config.train.0[0].links = links.clone();
+        config.train.0[0].tag = tag.to_owned();
+        assert!(split_files(&config, &config.train).unwrap().contains(&links));
+        let pairs = read_pairs(&config, &config.train)?;
+        let shown = |pair: &RawPair| {
+            pair.links.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        Result::Ok(pairs.iter().map(shown).collect::<Vec<_>>())
+    };
+    for format in [Format::Text, Format::Tsv] {
+        assert_eq!(read(format, "", "1-0 0?1\n\n0-0\n").unwrap(), ["0?1 1-0", "", "0-0"]);
+        // A tag is a word before the others.
+        assert_eq!(read(format, "<t>", "1-0 0-1\n\n0-0\n").unwrap(), ["1-1 2-0", "", "1-0"]);
+        let said = message(read(format, "", "0-0\n\n0-1\n"));
+        assert!(said.contains("train.links, line 3: 0-1 is beyond the pair"), "{said}");
+        let said = message(read(format, "", "0-0\n\nx\n"));
+        assert!(said.contains("train.links, line 3: \"x\" is no link"), "{said}");
+        let said = message(read(format, "", "0-0\n\n"));
+        assert!(said.contains("has fewer lines than the corpus \"train\""), "{said}");
+        let said = message(read(format, "", "0-0\n\n\n\n"));
+        assert!(said.contains("has more lines than the corpus \"train\""), "{said}");
+    }
+    let mut missing = config(directory.path(), Format::Text);
+    missing.train.0[0].links = directory.path().join("none.links");
+    assert!(message(read_pairs(&missing, &missing.train)).contains("none.links: no such file"));
+}

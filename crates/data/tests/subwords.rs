@@ -95,6 +95,90 @@ fn each_epoch_sees_the_same_text_in_other_tokens() {
     }
 }
 
+/// The words that each batch links, by the first letters of what stands there: subwords of one word
+/// have the links of the word, however it is cut.
+#[test]
+fn links_of_words_hold_however_words_are_cut() {
+    for (kind, strength, is_tagged) in [
+        (TokenizerKind::Bpe, 0.0, true),
+        (TokenizerKind::Bpe, 0.6, false),
+        (TokenizerKind::Unigram, 0.2, true),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = config(directory.path(), kind, strength);
+        // Words of a source and a target are linked by their numbers turned round.
+        let pairs = common::sentences(600);
+        let links = |pair: &(String, String)| {
+            let words = pair.0.split_whitespace().count();
+            assert_eq!(words, pair.1.split_whitespace().count());
+            (0..words).map(|word| format!("{word}-{} ", words - 1 - word)).collect::<String>()
+        };
+        let lines: String = pairs.iter().map(|pair| links(pair) + "\n").collect();
+        let file = directory.path().join("links");
+        std::fs::write(&file, lines).unwrap();
+        config.train.0[0].links = file;
+        // Only one of the two is possible.
+        if is_tagged {
+            config.train.0[0].tag = "<mark>".to_owned();
+        } else {
+            config.bidirectional_epochs = 1;
+        }
+        config.tokenizer.joint = true;
+        let data = prepare_pairs(&config, &directory.path().join("run")).unwrap();
+        let tokenizer = data.tokenizers.source();
+        for number in [0, 1] {
+            let (mut seen, mut turned) = (0, 0);
+            for batch in epoch(&data, &config, SEED, number) {
+                let (source_ids, source_lengths) = batch.stream(0);
+                let (target_ids, target_lengths) = batch.stream(1);
+                assert!(batch.links.is_sorted());
+                let (mut first_source, mut first_target) = (0, 0);
+                for (sources, targets) in source_lengths.iter().zip(target_lengths) {
+                    // `</s>` is of no word; the answers of a target are one further on.
+                    let source = &source_ids[first_source..first_source + sources - 1];
+                    let target = &target_ids[first_target + 1..first_target + targets];
+                    let own = batch.links.iter().filter_map(|(target, source)| {
+                        let target = (*target as usize).checked_sub(first_target)?;
+                        (target < *targets).then(|| (target, *source as usize - first_source))
+                    });
+                    let own: BTreeSet<(usize, usize)> = own.collect();
+                    let words_of = |ids: &[u32]| -> Vec<usize> {
+                        // A mark begins a word, and so does the tag.
+                        let is_tagged = tokenizer.decode(ids).unwrap().starts_with("<mark>");
+                        let begins = |id: &u32| tokenizer.token(*id).unwrap().starts_with('▁');
+                        let mut words = usize::from(is_tagged);
+                        let word = |id: &u32| {
+                            words += usize::from(begins(id));
+                            words - 1
+                        };
+                        ids.iter().map(word).collect()
+                    };
+                    let (source_words, target_words) = (words_of(source), words_of(target));
+                    // The tag is a word before the others, and linked with none.
+                    let tags = usize::from(is_tagged);
+                    let words = source_words.last().unwrap() + 1 - tags;
+                    let is_linked = |source: usize, target: usize| {
+                        source >= tags && source - tags + target == words - 1
+                    };
+                    let expected: BTreeSet<(usize, usize)> = (0..target.len())
+                        .flat_map(|place| (0..source.len()).map(move |other| (place, other)))
+                        .filter(|&(place, other)| {
+                            is_linked(source_words[other], target_words[place])
+                        })
+                        .collect();
+                    turned += usize::from(tokenizer.decode(source).unwrap().contains("der Hund"));
+                    assert_eq!(own, expected, "{kind:?} {strength} {number}");
+                    seen += own.len();
+                    first_source += sources;
+                    first_target += targets;
+                }
+            }
+            assert!(seen > 5000, "{seen}");
+            assert_eq!(turned > 0, !is_tagged && number == 0, "pairs turned round");
+        }
+    }
+}
+
 /// The name of a byte's token is not what it spells, even where each of its characters is a token.
 #[test]
 fn bytes_stay_bytes() {

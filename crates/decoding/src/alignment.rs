@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
-use taper_model::{Pass, Sequences, TranslationModel};
+use taper_model::{Architecture, Pass, Sequences, TranslationModel};
 
 use crate::tokens::START;
 use crate::{DecodingError, Result};
@@ -11,6 +11,49 @@ use crate::{DecodingError, Result};
 /// and enough for hundreds of sentences of usual length. A translation with more of its own is
 /// aligned alone.
 const AT_ONCE: usize = 1 << 18;
+
+/// Whose weights are read as an alignment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AlignedAttention {
+    /// The decoder layer, counted from 0; none for the one that the architecture says aligns best, in
+    /// a Transformer the last but one, or the only one.
+    pub layer: Option<usize>,
+    /// The head, counted from 0; none for the mean of all.
+    pub head: Option<usize>,
+}
+
+impl AlignedAttention {
+    /// Refuses a layer or a head that `model` does not have, and a model without attention to the
+    /// source.
+    ///
+    /// # Errors
+    /// With what it has.
+    pub fn check(self, model: &TranslationModel) -> Result<()> {
+        let config = model.config();
+        if self == Self::default() {
+            return model.aligning_layer().map(|_| ()).ok_or(DecodingError::NoAttention);
+        }
+        if config.architecture != Architecture::Transformer {
+            let message = "only a Transformer has layers and heads to choose from: name neither";
+            return Err(DecodingError::model("align", message));
+        }
+        let has = |chosen: Option<usize>, count: usize| chosen.is_none_or(|one| one < count);
+        if has(self.layer, config.decoder_layers) && has(self.head, config.heads) {
+            return Ok(());
+        }
+        let named = |one: Option<usize>| one.map_or("any".to_owned(), |one| (one + 1).to_string());
+        Err(DecodingError::model(
+            "align",
+            format!(
+                "layer {} and head {} are asked for, but the decoder has {} layers of {} heads",
+                named(self.layer),
+                named(self.head),
+                config.decoder_layers,
+                config.heads
+            ),
+        ))
+    }
+}
 
 /// The alignment of one translation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -24,18 +67,18 @@ pub struct Alignment {
 
 /// Aligns each of `targets`, without `<s>` and `</s>`, with its source, which ends with `</s>`.
 ///
-/// The weights are those of the layer that its architecture says aligns best, mean over its heads, at
-/// the position that predicts the token.
+/// The weights are those of `attention`, at the position that predicts the token.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], and whatever the model reports.
 pub fn align(
     model: &TranslationModel,
+    attention: AlignedAttention,
     sources: &[&[u32]],
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
     let mut aligned = Vec::with_capacity(sources.len());
-    align_with(model, sources, targets, |alignment| aligned.push(alignment))?;
+    align_with(model, attention, sources, targets, |alignment| aligned.push(alignment))?;
     Ok(aligned)
 }
 
@@ -46,6 +89,7 @@ pub fn align(
 /// As [`align`].
 pub fn align_with(
     model: &TranslationModel,
+    attention: AlignedAttention,
     sources: &[&[u32]],
     targets: &[&[u32]],
     mut each: impl FnMut(Alignment),
@@ -60,7 +104,9 @@ pub fn align_with(
     while done < sources.len() {
         let (sources, targets) = (&sources[done..], &targets[done..]);
         let count = fitting(sources, targets);
-        align_batch(model, &sources[..count], &targets[..count])?.into_iter().for_each(&mut each);
+        align_batch(model, attention, &sources[..count], &targets[..count])?
+            .into_iter()
+            .for_each(&mut each);
         done += count;
     }
     Ok(())
@@ -80,10 +126,11 @@ fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
 
 fn align_batch(
     model: &TranslationModel,
+    chosen: AlignedAttention,
     sources: &[&[u32]],
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
-    let weights = attention(model, sources, targets)?;
+    let weights = attention(model, chosen, sources, targets)?;
     // (B, T, S) row-major, with the lengths of the longest.
     let (_, queries, keys) = weights.dims3().map_err(failed)?;
     let values: Vec<f32> = weights.flatten_all().and_then(|all| all.to_vec1()).map_err(failed)?;
@@ -108,13 +155,23 @@ fn align_batch(
         .collect())
 }
 
-/// The weights of the chosen layer, the only ones that are kept, mean over heads: `(B, T, S)`.
-fn attention(model: &TranslationModel, sources: &[&[u32]], targets: &[&[u32]]) -> Result<Tensor> {
-    let layer = model.aligning_layer().ok_or(DecodingError::NoAttention)?;
+/// The weights of the chosen layer, the only ones that are kept, of the chosen head or the mean over
+/// heads: `(B, T, S)`.
+fn attention(
+    model: &TranslationModel,
+    chosen: AlignedAttention,
+    sources: &[&[u32]],
+    targets: &[&[u32]],
+) -> Result<Tensor> {
+    chosen.check(model)?;
     let memory = model
         .encode(&Sequences::pack(sources), &Pass::evaluate())
         .map_err(|error| DecodingError::model("encode", error))?;
     let inputs: Vec<Vec<u32>> = targets.iter().map(|target| [&[START], *target].concat()).collect();
+    let layer = match chosen.layer {
+        Some(layer) => format!("decoder.layers.{layer}.cross_attention"),
+        None => model.aligning_layer().ok_or(DecodingError::NoAttention)?,
+    };
     let pass = Pass::evaluate_with_attention_of(&layer);
     model
         .decode(&Sequences::pack(&inputs), &memory, &pass)
@@ -127,7 +184,10 @@ fn attention(model: &TranslationModel, sources: &[&[u32]], targets: &[&[u32]]) -
         .weights
         .to_device(&Device::Cpu)
         .and_then(|all| all.to_dtype(DType::F32))
-        .and_then(|all| all.mean(1))
+        .and_then(|all| match chosen.head {
+            Some(head) => all.narrow(1, head, 1)?.squeeze(1),
+            None => all.mean(1),
+        })
         .map_err(failed)
 }
 

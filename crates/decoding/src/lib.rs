@@ -78,7 +78,7 @@ mod sentence;
 mod tokens;
 mod translator;
 
-pub use alignment::{Alignment, align, align_with};
+pub use alignment::{AlignedAttention, Alignment, align, align_with};
 pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig};
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};

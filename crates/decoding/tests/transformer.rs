@@ -2,8 +2,8 @@
 
 use candle_core::{DType, Device};
 use taper_decoding::{
-    DecodingConfig, END, Ensemble, Hypothesis, SamplingConfig, Translator, align, beam_search,
-    greedy_search,
+    AlignedAttention, DecodingConfig, END, Ensemble, Hypothesis, SamplingConfig, Translator, align,
+    beam_search, greedy_search,
 };
 use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::{Kernel, Products};
@@ -205,7 +205,7 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
             .collect();
         let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
         let outputs: Vec<&[u32]> = targets.iter().map(Vec::as_slice).collect();
-        let aligned = align(model, &slices, &outputs).expect("aligns");
+        let aligned = align(model, AlignedAttention::default(), &slices, &outputs).expect("aligns");
         for ((alignment, source), target) in aligned.iter().zip(&sources).zip(&targets) {
             assert_eq!(alignment.weights.len(), target.len(), "{name}");
             for row in &alignment.weights {
@@ -221,7 +221,8 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
             }
         }
         // A sentence is aligned as it would be alone.
-        let alone = align(model, &slices[3..4], &outputs[3..4]).expect("aligns");
+        let alone = align(model, AlignedAttention::default(), &slices[3..4], &outputs[3..4])
+            .expect("aligns");
         assert_eq!(alone[0].pairs, aligned[3].pairs, "{name}");
     });
 }
@@ -241,12 +242,17 @@ fn alignments_keep_their_order_over_batches() {
         .collect();
     let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
     let outputs: Vec<&[u32]> = targets.iter().map(Vec::as_slice).collect();
-    let aligned = align(&model, &slices, &outputs).expect("aligns");
+    let aligned = align(&model, AlignedAttention::default(), &slices, &outputs).expect("aligns");
     assert_eq!(aligned.len(), sources.len());
     for (place, alignment) in aligned.iter().enumerate() {
-        let alone = align(&model, &slices[place..=place], &outputs[place..=place])
-            .expect("aligns")
-            .remove(0);
+        let alone = align(
+            &model,
+            AlignedAttention::default(),
+            &slices[place..=place],
+            &outputs[place..=place],
+        )
+        .expect("aligns")
+        .remove(0);
         assert_eq!(alignment.pairs, alone.pairs, "sentence {place}");
     }
 }

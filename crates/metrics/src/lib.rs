@@ -22,6 +22,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod alignment;
 mod bleu;
 mod chrf;
 mod error;
@@ -34,6 +35,7 @@ mod statistics;
 mod ter;
 mod text;
 
+pub use alignment::{AlignmentCounts, AlignmentScore, Link};
 pub use bleu::{Bleu, BleuScore, Smoothing};
 pub use chrf::{Chrf, ChrfScore};
 pub use error::MetricError;

@@ -23,13 +23,16 @@ pub struct Batch {
     pub asked: Option<Vec<u32>>,
     /// The true id of each row that is asked.
     pub answers: Vec<u32>,
+    /// Which tokens of a source the answers of a translation are linked with, where attention is
+    /// guided: rows of the last stream, ascending, with rows of the first. Elsewhere empty.
+    pub links: Vec<(u32, u32)>,
 }
 
 impl Batch {
     /// Every row of the last of `streams` is asked, and `answers` has one id for each.
     #[must_use]
     pub fn new(streams: Vec<Sequences>, answers: Vec<u32>) -> Self {
-        Self { streams, asked: None, answers }
+        Self { streams, answers, ..Self::default() }
     }
 
     /// The number of answers, by which losses and gradients are weighted: target tokens of a
@@ -84,19 +87,30 @@ impl Batch {
         if let Some(row) = self.asked.iter().flatten().find(|&&row| row as usize >= rows) {
             return Err(refuse(format!("a batch asks for row {row} of {rows}")));
         }
+        let sources = streams.first().map_or(0, |stream| stream.ids.len());
+        let is_beyond = |link: &&(u32, u32)| link.0 as usize >= rows || link.1 as usize >= sources;
+        if let Some((target, source)) = self.links.iter().find(is_beyond) {
+            return Err(refuse(format!(
+                "a batch links row {target} of {rows} with row {source} of {sources}"
+            )));
+        }
         Ok(streams)
     }
 
     /// The examples, and then the same ones again: the two passes of R-Drop as one.
     pub(crate) fn twice(&self) -> Self {
-        let rows = self.streams.last().map_or(0, |stream| stream.ids.len()) as u32;
+        let count = |stream: Option<&Sequences>| stream.map_or(0, |stream| stream.ids.len()) as u32;
+        let (rows, sources) = (count(self.streams.last()), count(self.streams.first()));
         let again = |asked: &Vec<u32>| {
             asked.iter().copied().chain(asked.iter().map(|row| row + rows)).collect()
         };
+        let links_again =
+            self.links.iter().map(|(target, source)| (target + rows, source + sources));
         Self {
             streams: self.streams.iter().map(Sequences::twice).collect(),
             asked: self.asked.as_ref().map(again),
             answers: self.answers.repeat(2),
+            links: self.links.iter().copied().chain(links_again).collect(),
         }
     }
 
@@ -129,7 +143,7 @@ impl Batch {
             if parts.last().is_none_or(|part| part.tokens() + answers > most) {
                 let streams = vec![Sequences::default(); self.streams.len()];
                 let asked = self.asked.as_ref().map(|_| Vec::new());
-                parts.push(Self { streams, asked, answers: Vec::new() });
+                parts.push(Self { streams, asked, ..Self::default() });
             }
             let Some(part) = parts.last_mut() else { continue };
             if let (Some(of_part), Some(asked)) = (&mut part.asked, asked) {
@@ -137,6 +151,13 @@ impl Batch {
                 let shifted = |row: u32| row - asked_rows.start as u32 + before as u32;
                 of_part.extend(asked.into_iter().map(shifted));
             }
+            let before = |stream: Option<&Sequences>| stream.map_or(0, |one| one.ids.len() as u32);
+            let (targets, sources) = (before(part.streams.last()), before(part.streams.first()));
+            let first_source = rows.first().map_or(0, |rows| rows.start as u32);
+            let own = self.links.iter().filter(|(row, _)| asked_rows.contains(&(*row as usize)));
+            part.links.extend(own.map(|(target, source)| {
+                (target - asked_rows.start as u32 + targets, source - first_source + sources)
+            }));
             for ((to, from), rows) in part.streams.iter_mut().zip(&self.streams).zip(rows) {
                 to.lengths.push(rows.len());
                 to.ids.extend_from_slice(&from.ids[rows]);
@@ -184,15 +205,19 @@ mod tests {
             says(&|batch| batch.asked = Some(vec![1, 2])).contains("2 rows, but has 4 answers")
         );
         assert!(says(&|batch| batch.asked = Some(vec![0, 1, 2, 4])).contains("row 4 of 4"));
+        assert!(says(&|batch| batch.links = vec![(3, 4)]).contains("row 3 of 4 with row 4 of 4"));
     }
 
     #[test]
     fn asked_rows_follow_their_examples() {
-        let batch = Batch { asked: Some(vec![1, 2, 3]), answers: vec![60, 70, 80], ..batch() };
+        let links = vec![(0, 1), (1, 2), (2, 3)];
+        let batch =
+            Batch { asked: Some(vec![1, 2, 3]), answers: vec![60, 70, 80], links, ..batch() };
         let twice = batch.twice();
         assert_eq!(twice.asked.as_deref(), Some([1, 2, 3, 5, 6, 7].as_slice()));
         assert_eq!(twice.answers, [60, 70, 80, 60, 70, 80]);
         assert_eq!(twice.streams[0].lengths, [3, 1, 3, 1]);
+        assert_eq!(twice.links, [(0, 1), (1, 2), (2, 3), (4, 5), (5, 6), (6, 7)]);
         let parts = batch.divided(2);
         assert_eq!(parts.len(), 2);
         assert_eq!((parts[0].asked.as_deref(), &*parts[0].answers), (Some(&[1][..]), &[60][..]));
@@ -201,6 +226,7 @@ mod tests {
             (Some(&[0, 1][..]), &[70, 80][..])
         );
         assert_eq!(parts[1].streams[0].ids, [4]);
+        assert_eq!((&*parts[0].links, &*parts[1].links), (&[(0, 1), (1, 2)][..], &[(0, 0)][..]));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub use language_model::LanguageModel;
 pub use layers::attention::UnprojectedAttention;
 pub use layers::positions;
 pub use masked::MaskedLanguageModel;
-pub use model::{LossOutput, Model, Objective};
+pub use model::{Guidance, LossOutput, Model, Objective};
 pub use pass::{AttentionRecord, Pass, Routing};
 pub use sequences::Sequences;
 pub use text_inference::{TextInference, TextState};

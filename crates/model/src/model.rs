@@ -24,13 +24,15 @@ pub struct Objective {
     /// α is twice this one, for twice this loss. The mean keeps losses, gradients and clipping
     /// on the scale of one pass.
     pub r_drop: f64,
+    /// What draws the attention of a translation model to the links of a batch; none for nothing.
+    pub guidance: Option<Guidance>,
 }
 
 impl Objective {
     /// Label-smoothed cross entropy in one pass.
     #[must_use]
     pub const fn smoothed(label_smoothing: f64) -> Self {
-        Self { label_smoothing, r_drop: 0.0 }
+        Self { label_smoothing, r_drop: 0.0, guidance: None }
     }
 
     /// How often a batch passes through the model.
@@ -38,6 +40,19 @@ impl Objective {
     pub fn passes(&self) -> usize {
         if self.r_drop > 0.0 { 2 } else { 1 }
     }
+}
+
+/// What draws the attention of a head from the decoder to the encoder to the links of a batch
+/// (Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", section
+/// 4.2).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Guidance {
+    /// The factor λ of its loss beside the cross entropy.
+    pub weight: f64,
+    /// The decoder layer, counted from 0; none for the last but one.
+    pub layer: Option<usize>,
+    /// The head, counted from 0.
+    pub head: usize,
 }
 
 /// The loss of a batch; with two passes, sums are means over the two.
@@ -56,7 +71,7 @@ pub struct LossOutput {
     /// pass.
     pub divergence_sum: f64,
     /// Sum of what is minimised: the smoothed cross entropy and, with R-Drop, α times the
-    /// divergence; with experts, what their loads add to the loss.
+    /// divergence; with experts, what their loads add to the loss; with guidance, what it adds.
     pub objective_sum: f64,
     /// How tokens were sent to experts, of a training pass.
     pub routing: Routing,

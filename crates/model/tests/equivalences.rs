@@ -140,7 +140,7 @@ fn asked_rows_alone_are_answered() -> TestResult {
         let (asked, rest): (Vec<u32>, Vec<u32>) = (0..15).partition(|row| row % 4 == 1);
         let run = |asked: Option<Vec<u32>>| {
             let answers = asked.clone().unwrap_or_else(|| answers.clone());
-            let batch = Batch { streams: streams.clone(), asked, answers };
+            let batch = Batch { asked, ..Batch::new(streams.clone(), answers) };
             let pass = Pass::train(1, 1, 0);
             let output = model.loss(&batch, &objective, 1.0, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();

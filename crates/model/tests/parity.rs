@@ -6,9 +6,9 @@ mod common;
 use candle_core::{DType, Device};
 use common::{golden, ids, lengths, relative};
 use taper_model::{
-    ActivationKind, Architecture, Batch, CellKind, ConvolutionalConfig, Model, ModelConfig,
-    NormPlacement, Objective, Pass, RecurrentAttention, RecurrentConfig, Sequences, Tied,
-    Transformer,
+    ActivationKind, Architecture, Batch, CellKind, ConvolutionalConfig, Guidance, Model,
+    ModelConfig, NormPlacement, Objective, Pass, RecurrentAttention, RecurrentConfig, Sequences,
+    Tied, Transformer,
 };
 use taper_ops::Gradients;
 
@@ -146,6 +146,77 @@ fn pytorch_agrees() -> TestResult {
 #[test]
 fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
     others(&Device::Cpu)
+}
+
+/// The loss of guided alignment and all gradients (`scripts/golden/guided_alignment.py`): fused, on
+/// plain Candle, in parts, and of a batch that passes twice.
+#[test]
+fn pytorch_agrees_on_guided_alignment() -> TestResult {
+    let (file, guided) = (golden("transformer-pre"), golden("guided-alignment"));
+    let model = Transformer::new(&small(), 37, 37, 1, &Device::Cpu, DType::F32)?;
+    for parameter in model.parameters().parameters() {
+        parameter.var().set(&file[parameter.name()])?;
+    }
+    let stream = |kind: &str, lengths_of: &str| Sequences {
+        ids: ids(&file[&format!("{kind}_ids")]),
+        lengths: lengths(&file[&format!("{lengths_of}_lengths")]),
+    };
+    let streams = vec![stream("source", "source"), stream("target_in", "target")];
+    let links = guided["links"].to_vec2::<u32>()?.iter().map(|row| (row[0], row[1])).collect();
+    let batch = Batch { links, ..Batch::new(streams, ids(&file["target_out_ids"])) };
+    // The layer is the last but one: the first.
+    let guidance = Some(Guidance { weight: 0.3, layer: None, head: 2 });
+    let once = Objective { guidance, ..Objective::smoothed(0.1) };
+    let twice = Objective { r_drop: 1.0, ..once };
+    let scale = 1.0 / batch.tokens() as f64;
+    let whole = vec![batch.clone()];
+    let parts = batch.divided(5);
+    let cases = [
+        ("fused", &whole, once, false),
+        ("composed", &whole, once, true),
+        ("in parts", &parts, once, false),
+        ("twice", &whole, twice, false),
+    ];
+    for (case, batches, objective, is_composed) in cases {
+        let mut gradients = Gradients::new(model.parameters())?;
+        let (mut loss, mut objective_sum) = (0.0, 0.0);
+        for batch in batches {
+            let pass = Pass::train(1, 1, 0);
+            let pass = if is_composed { pass.composed() } else { pass };
+            let output = model.loss(batch, &objective, scale, &pass)?;
+            loss += f64::from(output.loss.to_scalar::<f32>()?);
+            objective_sum += output.objective_sum * scale;
+            pass.backward(&output, model.parameters(), &mut gradients)?;
+        }
+        let theirs = f64::from(guided["loss"].to_scalar::<f32>()?);
+        assert!((loss / theirs - 1.0).abs() < 1e-5, "{case}: {loss} {theirs}");
+        assert!((objective_sum / theirs - 1.0).abs() < 1e-5, "{case}: {objective_sum} {theirs}");
+        let flat = gradients.flat()?;
+        for parameter in model.parameters().parameters() {
+            let ours =
+                flat.narrow(0, parameter.offset(), parameter.len())?.reshape(parameter.shape())?;
+            let error = relative(&ours, &guided[&format!("grad.{}", parameter.name())]);
+            assert!(error < 1e-5, "{case}: gradient of {}: {error}", parameter.name());
+        }
+    }
+    // Nothing else is minimised where nothing is linked, nor when a model is measured.
+    let loss = |batch: &Batch, objective: Objective| {
+        let output = model.loss(batch, &objective, scale, &Pass::evaluate());
+        output.map(|output| output.objective_sum)
+    };
+    let plain = loss(&batch, Objective::smoothed(0.1))?;
+    assert_eq!(loss(&Batch { links: Vec::new(), ..batch.clone() }, once)?, plain);
+    // What cannot be is said.
+    let refused = |batch: &Batch, guidance| {
+        let objective = Objective { guidance: Some(guidance), ..once };
+        loss(batch, objective).expect_err("refused").to_string()
+    };
+    let of = |layer, head| Guidance { weight: 0.3, layer, head };
+    assert!(refused(&batch, of(Some(2), 0)).contains("layer 3 and head 1"));
+    assert!(refused(&batch, of(None, 4)).contains("2 layers of 4 heads"));
+    let astray = Batch { links: vec![(0, 7)], ..batch };
+    assert!(refused(&astray, of(None, 0)).contains("pair 1 with one of another"));
+    Ok(())
 }
 
 /// The same on a GPU, where this machine and this build have one.

@@ -44,7 +44,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-pub mod attention_picture;
+pub mod attention;
 pub mod checks;
 pub mod config;
 pub mod evaluation;

@@ -5,7 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taper_model::Objective;
+use taper_model::{Guidance, Objective};
 use thiserror::Error;
 
 use crate::updates::GradientTree;
@@ -33,6 +33,40 @@ impl Default for EarlyStoppingConfig {
     }
 }
 
+/// Guided alignment: a head of attention from the decoder to the source is drawn to the word links
+/// of the training text, which `data.train` names in `links` (Garg et al. 2019, "Jointly Learning to
+/// Align and Translate with Transformer Models", section 4.2).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuidedAlignmentConfig {
+    /// The factor of its loss beside the cross entropy; Garg et al. take 0.05. 0 guides nothing.
+    #[schemars(range(min = 0.0))]
+    pub weight: f64,
+    /// The decoder layer, counted from 1; 0 is the last but one.
+    pub layer: usize,
+    /// The head, counted from 1.
+    #[schemars(range(min = 1))]
+    pub head: usize,
+}
+
+impl Default for GuidedAlignmentConfig {
+    fn default() -> Self {
+        Self { weight: 0.0, layer: 0, head: 1 }
+    }
+}
+
+impl GuidedAlignmentConfig {
+    /// As the model takes it; none where nothing is guided.
+    #[must_use]
+    pub const fn guidance(&self) -> Option<Guidance> {
+        if self.weight == 0.0 {
+            return None;
+        }
+        let (layer, head) = (self.layer.checked_sub(1), self.head.saturating_sub(1));
+        Some(Guidance { weight: self.weight, layer, head })
+    }
+}
+
 /// Everything the training loop reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -52,6 +86,8 @@ pub struct TrainingConfig {
     /// this one. 0 makes one pass.
     #[schemars(range(min = 0.0))]
     pub r_drop: f64,
+    /// Guided alignment.
+    pub guided_alignment: GuidedAlignmentConfig,
     /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
     #[schemars(range(min = 0.0))]
     pub clip_norm: f64,
@@ -105,6 +141,7 @@ impl Default for TrainingConfig {
             schedule: ScheduleConfig::default(),
             label_smoothing: 0.1,
             r_drop: 0.0,
+            guided_alignment: GuidedAlignmentConfig::default(),
             clip_norm: 1.0,
             accumulation: 1,
             ema_decay: 0.0,
@@ -140,7 +177,11 @@ impl TrainingConfig {
     /// What the model is trained towards.
     #[must_use]
     pub const fn objective(&self) -> Objective {
-        Objective { label_smoothing: self.label_smoothing, r_drop: self.r_drop }
+        Objective {
+            label_smoothing: self.label_smoothing,
+            r_drop: self.r_drop,
+            guidance: self.guided_alignment.guidance(),
+        }
     }
 
     /// Values that training keeps for each parameter besides the weight and its gradients: the
@@ -204,6 +245,14 @@ impl TrainingConfig {
             self.r_drop,
             "it must be 0 (one pass) or more",
         )?;
+        let guided = &self.guided_alignment;
+        require(
+            not_negative(guided.weight),
+            "guided_alignment.weight",
+            guided.weight,
+            "it must be 0 (nothing is guided) or more",
+        )?;
+        require(guided.head > 0, "guided_alignment.head", guided.head, "heads are counted from 1")?;
         require(
             not_negative(self.clip_norm),
             "clip_norm",

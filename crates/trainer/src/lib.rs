@@ -34,7 +34,7 @@ pub use checkpoints::{
     State, WarmStart, Window, average, checkpoint_name, load_model, read_state, round_to_int8,
     warm_start,
 };
-pub use config::{ConfigError, EarlyStoppingConfig, TrainingConfig};
+pub use config::{ConfigError, EarlyStoppingConfig, GuidedAlignmentConfig, TrainingConfig};
 pub use early_stopping::{Best, EarlyStopping, Metric, Scores};
 pub use error::{BoxError, CheckpointError, TrainError};
 pub use event::{Event, ExpertLoad, Observer, StopReason, Timing};

@@ -1,5 +1,6 @@
 //! The command line: every command, flag and help text, and the settings that they come to.
 
+mod attention;
 mod bench;
 mod bleu;
 mod embeddings;
@@ -22,6 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use taper_run::tasks::TaskModel;
 use taper_run::{LoadSettings, LoadedRun, WeightType};
 
+pub(crate) use attention::{Align, AlignCommand, AlignEvaluate};
 pub(crate) use bench::{
     BenchAttention, BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset,
 };
@@ -89,6 +91,8 @@ pub(crate) enum Command {
     /// Write a run's language model as a GPT-2 of the library Transformers, its masked language model
     /// or classifier of texts as a BERT, its classifier of images as a ViT
     Export(Export),
+    /// Which words of sentences and of their translations belong together, by attention
+    Align(Box<Align>),
     /// Score a translation against one or more references, as sacreBLEU does
     Bleu(Box<Bleu>),
     /// Measure speed and memory

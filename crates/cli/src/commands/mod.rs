@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+mod attention;
 mod bench;
 mod bleu;
 mod completions;
@@ -44,6 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Predict(arguments) => predict::run(arguments),
         Command::Import(arguments) => weights::exchange::import(arguments),
         Command::Export(arguments) => weights::exchange::export(arguments),
+        Command::Align(arguments) => attention::align::run(arguments),
         Command::Bleu(arguments) => bleu::run(arguments),
         Command::Bench(BenchCommand::Attention(arguments)) => bench::attention::run(arguments),
         Command::Bench(BenchCommand::Decode(arguments)) => bench::decode::run(arguments),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use taper_data::Task;
 use taper_model::{ImageClassifier, TextClassifier};
-use taper_run::attention_picture::draw_attention;
+use taper_run::attention::draw_attention;
 use taper_run::prediction::{Prediction, predict, predict_images};
 use taper_run::{LoadedRun, RunFolder};
 

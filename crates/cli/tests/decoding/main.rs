@@ -6,6 +6,7 @@ mod common;
 mod long_lines;
 mod options;
 mod streams;
+mod word_alignment;
 
 use common::{Workspace, stderr, stdout};
 use serde_json::Value;

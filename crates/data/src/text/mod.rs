@@ -6,6 +6,7 @@ pub(crate) mod cache;
 pub(crate) mod fingerprint;
 pub(crate) mod hub;
 pub(crate) mod lines;
+pub(crate) mod links;
 pub(crate) mod segmentation;
 pub(crate) mod special;
 pub(crate) mod subwords;

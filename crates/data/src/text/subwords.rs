@@ -112,12 +112,26 @@ impl SubwordSampler {
         matches!(self.algorithm, Algorithm::Bpe { .. })
     }
 
-    /// The same text in other tokens.
-    pub(crate) fn segment(&self, ids: &[u32], draws: &mut Stream) -> Vec<u32> {
+    /// The same text in other tokens, and the word that each of them is of, as `words` has them for
+    /// the tokens of `ids`; none where `words` is empty. What spans several words stays as it is.
+    pub(crate) fn segment_words(
+        &self,
+        ids: &[u32],
+        words: &[u32],
+        draws: &mut Stream,
+    ) -> (Vec<u32>, Vec<u32>) {
         let mut out = Vec::with_capacity(ids.len() * 2);
+        let (mut words_out, mut first) = (Vec::with_capacity(words.len() * 2), 0);
         for word in
             ids.chunk_by(|_, next| !self.begins.get(*next as usize).copied().unwrap_or(false))
         {
+            let own = words.get(first..first + word.len()).unwrap_or_default();
+            first += word.len();
+            if own.iter().any(|one| *one != own[0]) {
+                out.extend(word);
+                words_out.extend(own);
+                continue;
+            }
             match &self.algorithm {
                 _ if word.iter().any(|id| self.added.contains(id)) => out.extend(word),
                 Algorithm::Bpe { merges, dropout } => {
@@ -127,8 +141,11 @@ impl SubwordSampler {
                     pieces.segment(word, *alpha, draws, &mut out)
                 }
             }
+            if let Some(one) = own.first() {
+                words_out.resize(out.len(), *one);
+            }
         }
-        out
+        (out, words_out)
     }
 }
 

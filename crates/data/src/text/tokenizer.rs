@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer};
 
 use crate::files::{read_regular, write_atomically};
+use crate::text::links::words_of_tokens;
 use crate::text::segmentation::Layout;
 use crate::text::special::{MARKS, Marks, SpecialTokens};
 use crate::text::tokenizer_training::train;
@@ -222,12 +223,31 @@ impl Tokenizer {
     /// If the library refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(fault("encode a text"))?;
+        Ok(self.plain(encoding.get_ids()))
+    }
+
+    /// The ids of a text as [`Tokenizer::encode`] has them, and for each the word that it is of:
+    /// words are counted from 0 and divided by white space, as word aligners count them. A token is
+    /// of the word that it begins in, a blank of the next; white space at the end is of
+    /// [no word](crate::NO_WORD).
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses the text.
+    pub fn encode_words(&self, text: &str) -> Result<(Vec<u32>, Vec<u32>)> {
+        let encoding = self.inner.encode(text, false).map_err(fault("encode a text"))?;
+        let words = words_of_tokens(text, encoding.get_offsets());
+        Ok((self.plain(encoding.get_ids()), words))
+    }
+
+    /// Ids that the library made of text.
+    fn plain(&self, ids: &[u32]) -> Vec<u32> {
         // In a foreign model the special tokens may be pieces like any other, which text may spell.
         let plain = |&id: &u32| match self.special.contains(id) {
             true => self.special.unknown().unwrap_or(id),
             false => id,
         };
-        Ok(encoding.get_ids().iter().map(plain).collect())
+        ids.iter().map(plain).collect()
     }
 
     /// The ids of many texts, in parallel, in the order given.

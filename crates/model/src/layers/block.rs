@@ -2,6 +2,7 @@
 
 use super::attention::{CrossAttention, LayerPast, PastRows, SelfAttention, Texts};
 use super::feed_forward::Inner;
+use super::guidance::Guide;
 use super::positions::PreparedPositions;
 use super::stack::StackKind;
 use super::weight::{Builder, LayerNorm, Residual};
@@ -55,11 +56,13 @@ impl Sublayer {
     }
 }
 
-/// What a decoder layer attends to: keys and values of one layer, with the lengths of both sides.
+/// What a decoder layer attends to: keys and values of one layer, with the lengths of both sides,
+/// and what guides it there, if anything does.
 pub(crate) struct Attended<'a> {
     pub(crate) key_value: &'a Tensor,
     pub(crate) query_lengths: &'a Arc<[usize]>,
     pub(crate) key_lengths: &'a Arc<[usize]>,
+    pub(crate) guide: Option<&'a Guide>,
 }
 
 /// Self-attention, attention to an encoder where there is one, and feed-forward.
@@ -141,10 +144,7 @@ impl Block {
         let mut x = frame
             .run(x, pass, |x, residual| attention.forward(x, residual, lengths, positions, pass))?;
         if let (Some((frame, attention)), Some(to)) = (&self.cross_attention, attended) {
-            let lengths = (to.query_lengths, to.key_lengths);
-            x = frame.run(&x, pass, |x, residual| {
-                attention.attend(x, residual, to.key_value, lengths, pass)
-            })?;
+            x = frame.run(&x, pass, |x, residual| attention.attend(x, residual, to, pass))?;
         }
         let (frame, feed_forward) = &self.feed_forward;
         frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))

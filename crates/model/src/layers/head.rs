@@ -77,7 +77,7 @@ pub(crate) fn picked(
 }
 
 fn spec(objective: &Objective, scale: f64, products: Products) -> CrossEntropySpec {
-    let Objective { label_smoothing: smoothing, r_drop } = *objective;
+    let Objective { label_smoothing: smoothing, r_drop, .. } = *objective;
     CrossEntropySpec { smoothing, r_drop, scale, products }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod embedding;
 pub(crate) mod experts;
 pub(crate) mod feed_forward;
 pub(crate) mod gated_convolution;
+pub(crate) mod guidance;
 pub(crate) mod head;
 pub mod positions;
 pub(crate) mod recurrent;

@@ -1,6 +1,7 @@
 //! Layers one after the other: an encoder, or a decoder with or without one.
 
 use super::block::{Attended, Block};
+use super::guidance::Guide;
 use super::positions::Relative;
 use super::weight::{Builder, LayerNorm};
 use crate::config::NormPlacement;
@@ -28,6 +29,14 @@ impl StackKind {
     pub(crate) fn attends_to_encoder(self) -> bool {
         self == Self::Decoder
     }
+}
+
+/// The output of an encoder `(M, D)`, as a decoder attends to it.
+pub(crate) struct AttendedEncoder<'a> {
+    pub(crate) hidden: &'a Tensor,
+    pub(crate) lengths: &'a Arc<[usize]>,
+    /// What guides one of the layers, if anything does.
+    pub(crate) guide: Option<&'a Guide>,
 }
 
 /// Layers one after the other, with a final layer norm iff Pre-LN.
@@ -79,30 +88,30 @@ impl Stack {
         (own, Block::encoder_cost(config, kind) * layers)
     }
 
-    /// Runs whole sequences; `encoded` is what a decoder attends to, with its lengths.
+    /// Runs whole sequences; `encoded` is what a decoder attends to.
     ///
     /// # Shapes
-    /// `x (N, D)`, `encoded (M, D)` → `(N, D)`.
+    /// `x (N, D)` → `(N, D)`.
     pub(crate) fn forward(
         &self,
         mut x: Tensor,
         sequences: &Sequences,
-        encoded: Option<(&Tensor, &Arc<[usize]>)>,
+        encoded: Option<&AttendedEncoder<'_>>,
         pass: &Pass,
     ) -> Result<Tensor> {
         let lengths: Arc<[usize]> = sequences.lengths.as_slice().into();
         let positions = self.relative.prepare(sequences, pass)?;
-        for block in &self.blocks {
+        for (layer, block) in self.blocks.iter().enumerate() {
             let key_value = match encoded {
-                Some((encoded, _)) => block.key_value(encoded, pass)?,
+                Some(encoded) => block.key_value(encoded.hidden, pass)?,
                 None => None,
             };
-            let attended = match (&key_value, encoded) {
-                (Some(key_value), Some((_, key_lengths))) => {
-                    Some(Attended { key_value, query_lengths: &lengths, key_lengths })
-                }
-                _ => None,
-            };
+            let attended = key_value.as_ref().zip(encoded).map(|(key_value, encoded)| Attended {
+                key_value,
+                query_lengths: &lengths,
+                key_lengths: encoded.lengths,
+                guide: encoded.guide.filter(|guide| guide.layer == layer),
+            });
             x = block.forward(&x, &lengths, &positions, attended.as_ref(), pass)?;
         }
         self.finish(x, pass)

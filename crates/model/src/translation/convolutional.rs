@@ -9,6 +9,7 @@ use super::{DecodeState, Encoded};
 use crate::cost::PartCost;
 use crate::layers::attention::LayerPast;
 use crate::layers::gated_convolution::GatedConvolution;
+use crate::layers::guidance::Guide;
 use crate::layers::weight::{Builder, Linear};
 use crate::{ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
@@ -170,6 +171,7 @@ impl EncoderDecoder for ConvolutionalLayers {
         target: Tensor,
         sequences: &Sequences,
         encoded: &Encoded,
+        _guide: Option<&Guide>,
         pass: &Pass,
     ) -> Result<Tensor> {
         let lengths: Arc<[usize]> = sequences.lengths.as_slice().into();

@@ -8,6 +8,7 @@ use super::{DecodeState, Encoded};
 use crate::config::{Architecture, ModelConfig};
 use crate::cost::PartCost;
 use crate::layers::attention::LayerPast;
+use crate::layers::guidance::Guide;
 use crate::layers::weight::Builder;
 use crate::{Pass, Sequences};
 use candle_core::{Result, Tensor};
@@ -22,7 +23,7 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
     /// Embedded `(M, D)` → what the decoder attends to, `(M, E)`.
     fn encode(&self, x: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor>;
 
-    /// Writes whole targets (teacher forcing).
+    /// Writes whole targets (teacher forcing). Only attention of a Transformer is guided.
     ///
     /// # Shapes
     /// Embedded `(N, D)` → `(N, D)`.
@@ -31,6 +32,7 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         x: Tensor,
         target: &Sequences,
         encoded: &Encoded,
+        guide: Option<&Guide>,
         pass: &Pass,
     ) -> Result<Tensor>;
 

@@ -13,6 +13,7 @@ mod transformer;
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::embedding::TokenEmbedding;
+use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
 use crate::layers::weight::Builder;
 use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
@@ -261,9 +262,20 @@ impl TranslationModel {
         encoded: &Encoded,
         pass: &Pass,
     ) -> Result<Tensor, ModelError> {
+        self.decode_guided(target, encoded, None, pass)
+    }
+
+    /// [`TranslationModel::decode`], which may be guided.
+    fn decode_guided(
+        &self,
+        target: &Sequences,
+        encoded: &Encoded,
+        guide: Option<&Guide>,
+        pass: &Pass,
+    ) -> Result<Tensor, ModelError> {
         target.check()?;
         let x = self.target_embedding.forward(target, pass)?; // (N, D)
-        Ok(self.layers.decode(x, target, encoded, pass)?) // (N, D)
+        Ok(self.layers.decode(x, target, encoded, guide, pass)?) // (N, D)
     }
 
     /// The output projection, in f32.
@@ -305,7 +317,8 @@ impl Model for TranslationModel {
     ) -> Result<LossOutput, ModelError> {
         let [source, target] = batch.read(["source", "target"])?;
         let encoded = self.encode(source, pass)?;
-        let hidden = self.decode(target, &encoded, pass)?;
+        let guide = Guide::new(objective.guidance, batch, &self.config)?;
+        let hidden = self.decode_guided(target, &encoded, guide.as_ref(), pass)?;
         Ok(self.output.loss(&hidden, batch, objective, scale, pass)?)
     }
 }

@@ -11,6 +11,7 @@ use super::{DecodeState, Encoded};
 use crate::config::{RecurrentAttention, RecurrentConfig};
 use crate::cost::PartCost;
 use crate::layers::attention::LayerPast;
+use crate::layers::guidance::Guide;
 use crate::layers::head::picked;
 use crate::layers::recurrent::{Attended, RecurrentLayer, Run, Shape};
 use crate::layers::weight::{Builder, Linear};
@@ -286,6 +287,7 @@ impl EncoderDecoder for RecurrentLayers {
         x: Tensor,
         target: &Sequences,
         encoded: &Encoded,
+        _guide: Option<&Guide>,
         pass: &Pass,
     ) -> Result<Tensor> {
         let lengths: Arc<[usize]> = target.lengths.as_slice().into();

@@ -5,7 +5,8 @@ use super::{DecodeState, Encoded};
 use crate::cost::PartCost;
 use crate::layers::attention::{LayerPast, PastRows};
 use crate::layers::block::Block;
-use crate::layers::stack::{Stack, StackKind};
+use crate::layers::guidance::Guide;
+use crate::layers::stack::{AttendedEncoder, Stack, StackKind};
 use crate::layers::weight::Builder;
 use crate::{ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
@@ -50,10 +51,12 @@ impl EncoderDecoder for TransformerLayers {
         x: Tensor,
         target: &Sequences,
         encoded: &Encoded,
+        guide: Option<&Guide>,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let attended = Some((&encoded.hidden, &encoded.lengths));
-        self.decoder.forward(x, target, attended, pass) // (N, D)
+        let attended =
+            AttendedEncoder { hidden: &encoded.hidden, lengths: &encoded.lengths, guide };
+        self.decoder.forward(x, target, Some(&attended), pass) // (N, D)
     }
 
     /// Keys and values of the sources, `(M, 2·D)` for each layer.

@@ -53,6 +53,36 @@ pub fn attention_weights(
     bias: Option<&Tensor>,
     spec: &AttentionSpec,
 ) -> Result<Tensor> {
+    let exponents = shifted_scores(query, key, bias, spec)?.exp()?;
+    exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)
+}
+
+/// The logarithms of [`attention_weights`], which are finite where a weight is too small for its
+/// type; of keys beyond their sequence they are large and negative.
+///
+/// # Shapes
+/// As [`attention_weights`].
+///
+/// # Errors
+/// When the shapes disagree.
+pub fn attention_log_weights(
+    query: &Tensor,
+    key: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &AttentionSpec,
+) -> Result<Tensor> {
+    let shifted = shifted_scores(query, key, bias, spec)?;
+    let sums = shifted.exp()?.sum_keepdim(D::Minus1)?.log()?;
+    shifted.broadcast_sub(&sums)
+}
+
+/// The scores of each query, of which the largest is 0, as [`attention_weights`] has them.
+fn shifted_scores(
+    query: &Tensor,
+    key: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &AttentionSpec,
+) -> Result<Tensor> {
     let heads = |x: &Tensor, lengths: &[usize]| {
         let padded = pad(x, lengths)?; // (B, T, D)
         let (batch, longest, width) = padded.dims3()?;
@@ -76,9 +106,7 @@ pub fn attention_weights(
         scores = scores.broadcast_add(&bias.unsqueeze(0)?)?;
     }
     // The maximum is a constant shift: detached, it gets no gradient.
-    let shifted = scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)?;
-    let exponents = shifted.exp()?;
-    exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)
+    scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)
 }
 
 fn attend(

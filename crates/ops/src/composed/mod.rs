@@ -26,7 +26,8 @@ use candle_core::{DType, Result, Tensor};
 
 pub use adam::adam_step;
 pub use attention::{
-    attention_weights, cross_attention, decoding_attention, pad, self_attention, unpad,
+    attention_log_weights, attention_weights, cross_attention, decoding_attention, pad,
+    self_attention, unpad,
 };
 pub use columns::{columns, gated, windows};
 pub use dropout::drop;

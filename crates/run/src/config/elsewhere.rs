@@ -36,6 +36,10 @@ const NAMES: &str = "
     smoothing label_smooth label_smoothing_factor label_smoothing_epsilon smooth_eps
 `training.r_drop`:
     rdrop rdrop_alpha reg_alpha
+`training.guided_alignment.weight`:
+    alignment_loss lambda_align alignment_loss_weight guided_alignment_weight
+`training.guided_alignment.layer`:
+    alignment_layer
 `training.ema_decay`:
     ema ema_rate exponential_smoothing average_decay moving_average
 `training.max_updates`:

@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_data::{Corpora, DataConfig, Task, read_regular};
 use taper_decoding::DecodingConfig;
-use taper_model::ModelConfig;
+use taper_model::{Architecture, ModelConfig};
 use taper_trainer::{Metric, TrainingConfig};
 
 use crate::checks::computation::AUTO_DTYPE;
@@ -172,6 +172,41 @@ impl RunConfig {
         self.model.validate(one_vocabulary)?;
         self.training.check()?;
         self.decoding.validate()?;
+        self.validate_guidance()
+    }
+
+    /// Checks that there is a head to guide, and links to guide it by.
+    fn validate_guidance(&self) -> Result<()> {
+        let guided = &self.training.guided_alignment;
+        if guided.guidance().is_none() || self.task != Task::Translation {
+            return Ok(());
+        }
+        if self.model.architecture != Architecture::Transformer {
+            bail!(
+                "training.guided_alignment.weight is {}: attention can be guided in a Transformer \
+                 alone (model.architecture); set it to 0",
+                guided.weight
+            );
+        }
+        let (layers, heads) = (self.model.decoder_layers, self.model.heads);
+        if guided.layer > layers {
+            bail!(
+                "training.guided_alignment.layer is {}: the decoder has {layers} layers (0 is the \
+                 last but one)",
+                guided.layer
+            );
+        }
+        if guided.head > heads {
+            bail!("training.guided_alignment.head is {}: a layer has {heads} heads", guided.head);
+        }
+        if !self.data.train.iter().any(taper_data::Corpus::has_links) {
+            bail!(
+                "training.guided_alignment.weight is {}, but no corpus of data.train has word \
+                 links: name a file of them, as in data.train = {{ stem = \"train\", links = \
+                 \"train.links\" }}, or set the weight to 0",
+                guided.weight
+            );
+        }
         Ok(())
     }
 

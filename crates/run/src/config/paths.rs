@@ -14,7 +14,7 @@ const PATHS: [&[&str]; 3] = [&["dir"], &["tokenizer", "path"], &["tokenizer", "t
 
 /// Keys of [data] that are corpora, and the keys of a corpus that are a path.
 const CORPORA: [&str; 3] = ["train", "validation", "test"];
-const OF_CORPUS: [&str; 3] = ["source", "target", "file"];
+const OF_CORPUS: [&str; 4] = ["source", "target", "file", "links"];
 
 /// Makes the relative paths of `table` absolute, from `base`.
 pub(super) fn resolve(table: &mut Table, base: &Path) {

@@ -228,6 +228,17 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             &["training.r_drop"],
         ),
         (
+            !translates || training.guided_alignment.guidance().is_none(),
+            "no attention is guided: task is not \"translation\", or \
+             training.guided_alignment.weight is 0",
+            &[
+                "data.train.links",
+                "training.guided_alignment.layer",
+                "training.guided_alignment.head",
+            ],
+        ),
+        (!translates, "task is not \"translation\"", &["training.guided_alignment.weight"]),
+        (
             schedule == ScheduleKind::Noam,
             "training.schedule.kind is \"noam\", whose rate follows from model.d_model and \
              training.schedule.scale",

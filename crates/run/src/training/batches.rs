@@ -93,6 +93,7 @@ pub(crate) fn packed(batch: taper_data::Batch) -> Batch {
         streams: batch.streams.into_iter().map(stream).collect(),
         asked: batch.asked,
         answers: batch.answers,
+        links: batch.links,
     }
 }
 

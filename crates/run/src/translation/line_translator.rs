@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::{END, Tokenizer, TokenizerPair};
-use taper_decoding::{Alignment, DecodingConfig, Ensemble, align_with};
+use taper_decoding::{AlignedAttention, Alignment, DecodingConfig, Ensemble, align_with};
 use taper_model::{Inference, TranslationModel};
 
 use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
@@ -56,6 +56,7 @@ pub struct LineTranslator<'a> {
     members: Vec<Inference>,
     decoding: DecodingConfig,
     limit: LineLimit,
+    aligned_by: AlignedAttention,
     detail: Detail,
 }
 
@@ -77,6 +78,7 @@ impl<'a> LineTranslator<'a> {
     /// Translates with other settings from now on, by the same models and within the same limit.
     pub fn set(&mut self, settings: &TranslationSettings) {
         self.decoding = decoding(settings);
+        self.aligned_by = settings.aligned_by;
         self.detail = settings.detail;
     }
 
@@ -86,7 +88,7 @@ impl<'a> LineTranslator<'a> {
         tokenizers: &'a TokenizerPair,
         settings: &TranslationSettings,
     ) -> Self {
-        let TranslationSettings { overlong, max_source_tokens, detail, .. } = settings;
+        let TranslationSettings { overlong, max_source_tokens, aligned_by, detail, .. } = settings;
         let limit = LineLimit::new(*overlong, *max_source_tokens).within(model.config());
         Self {
             tokenizers,
@@ -94,6 +96,7 @@ impl<'a> LineTranslator<'a> {
             members: vec![model.inference()],
             decoding: decoding(settings),
             limit,
+            aligned_by: *aligned_by,
             detail: *detail,
         }
     }
@@ -258,7 +261,8 @@ impl<'a> LineTranslator<'a> {
                 Alignment { weights: Vec::new(), ..alignment }
             })
         };
-        align_with(self.model, &sources, &targets, keep).context("alignment failed")?;
+        align_with(self.model, self.aligned_by, &sources, &targets, keep)
+            .context("alignment failed")?;
         Ok(aligned)
     }
 

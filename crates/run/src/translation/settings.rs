@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use taper_decoding::DecodingConfig;
+use taper_decoding::{AlignedAttention, DecodingConfig};
 
 use super::OverlongRule;
 use crate::config::RunConfig;
@@ -18,6 +18,8 @@ pub struct TranslationSettings {
     pub max_source_tokens: usize,
     /// Runs or checkpoint folders that decide together with the run; they need its tokenizer.
     pub ensemble: Vec<PathBuf>,
+    /// Whose weights are read as an alignment.
+    pub aligned_by: AlignedAttention,
     /// What is computed beside the text of the best translation.
     pub detail: Detail,
 }
@@ -32,9 +34,21 @@ impl TranslationSettings {
             overlong: OverlongRule::Split,
             max_source_tokens: config.data.cleaning.max_tokens,
             ensemble: Vec::new(),
+            aligned_by: aligned_by(config),
             detail: Detail::default(),
         }
     }
+}
+
+/// Whose weights are read as an alignment of a run of the recipe `config`: those of the head that
+/// was guided, if one was.
+#[must_use]
+fn aligned_by(config: &RunConfig) -> AlignedAttention {
+    let guided = config.training.guided_alignment.guidance();
+    guided.map_or_else(AlignedAttention::default, |guided| AlignedAttention {
+        layer: guided.layer,
+        head: Some(guided.head),
+    })
 }
 
 /// What is computed of a line beside its best translation. The rest is not computed, or not kept.

@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 use taper_model::{Batch, ImageClassifier, Sequences};
 use taper_run::LoadedRun;
-use taper_run::attention_picture::rolled_out;
+use taper_run::attention::rolled_out;
 use taper_run::hugging_face::export_vit;
 
 use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, set, tensors, trained};

@@ -188,7 +188,7 @@ pub fn batch_of_images(images: &[Vec<u8>]) -> Batch {
         stream.push(image.iter().map(|&value| u32::from(value)));
     }
     let (answers, indices) = (vec![0; images.len()], vec![0; images.len()]);
-    Batch { streams: vec![stream], asked: Some(asked), answers, indices }
+    Batch { streams: vec![stream], asked: Some(asked), answers, indices, ..Batch::default() }
 }
 
 impl Dataset for ImageDataset {

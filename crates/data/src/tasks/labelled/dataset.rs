@@ -179,6 +179,7 @@ impl LabelledDataset {
             asked: Some(asked),
             answers: rows.iter().map(|&row| self.classes[row]).collect(),
             indices: rows.iter().map(|row| row + 1).collect(),
+            ..Batch::default()
         }
     }
 }
@@ -234,7 +235,7 @@ impl Dataset for LabelledDataset {
             text.push(std::iter::repeat_n(crate::END, self.longest));
         }
         let (answers, indices) = (vec![0; asked.len()], vec![0; asked.len()]);
-        Batch { streams: vec![text], asked: Some(asked), answers, indices }
+        Batch { streams: vec![text], asked: Some(asked), answers, indices, ..Batch::default() }
     }
 }
 

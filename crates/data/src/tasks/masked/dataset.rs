@@ -128,7 +128,7 @@ impl Dataset for MaskedDataset {
             true => vec![follows, segments, text],
             false => vec![segments, text],
         };
-        Batch { streams, asked: Some(asked), answers, indices: vec![0; rows] }
+        Batch { streams, asked: Some(asked), answers, indices: vec![0; rows], ..Batch::default() }
     }
 }
 
@@ -202,6 +202,6 @@ impl EpochPlan for MaskedBlocks {
             true => vec![follows, segments, text],
             false => vec![segments, text],
         };
-        Ok(Batch { streams, asked: Some(asked), answers, indices })
+        Ok(Batch { streams, asked: Some(asked), answers, indices, ..Batch::default() })
     }
 }

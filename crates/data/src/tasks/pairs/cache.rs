@@ -1,11 +1,15 @@
 //! Pairs in the [tokenised cache](crate::text::cache): of each its line (u64), source length
 //! (u32), target length (u32), and the ids of both (u32 each). In memory is only where each pair
 //! begins, 16 bytes a pair.
+//!
+//! In a split with word links the number of those of a pair stands before its ids (u32), and behind
+//! them the word of each source token and of each target token, and the two words of each link (u32
+//! each).
 
 use std::path::Path;
 
 use crate::text::cache::{Cache, CacheWriter, ID_BYTES, Items, Key, ids, u64_at};
-use crate::{DataReport, Result};
+use crate::{DataReport, PairLinks, Result};
 
 /// What stands before the ids of a pair.
 const HEAD_BYTES: usize = 16;
@@ -19,6 +23,8 @@ pub struct Pair {
     pub source: Vec<u32>,
     /// The ids of its translation.
     pub target: Vec<u32>,
+    /// Its word links; none in a split without any.
+    pub links: Option<PairLinks>,
 }
 
 /// Where a pair stands in the file, and how long its sides are.
@@ -34,13 +40,23 @@ pub(crate) struct Entry {
 pub(crate) struct PairCache {
     cache: Cache,
     index: Vec<Entry>,
+    has_links: bool,
 }
 
 impl PairCache {
-    /// As [`Cache::open`].
-    pub(crate) fn open(path: &Path, key: &Key) -> Result<Option<(Self, DataReport)>> {
-        let opened = Cache::open(path, key, index)?;
-        Ok(opened.map(|(cache, index, report)| (Self { cache, index }, report)))
+    /// As [`Cache::open`], for a split with word links or without any, of which the key tells.
+    pub(crate) fn open(
+        path: &Path,
+        key: &Key,
+        has_links: bool,
+    ) -> Result<Option<(Self, DataReport)>> {
+        let opened = Cache::open(path, key, |items| index(items, has_links))?;
+        Ok(opened.map(|(cache, index, report)| (Self { cache, index, has_links }, report)))
+    }
+
+    /// Whether pairs have word links.
+    pub(crate) fn has_links(&self) -> bool {
+        self.has_links
     }
 
     /// The number of pairs.
@@ -56,17 +72,30 @@ impl PairCache {
     /// Reads a pair. Panics beyond the last.
     pub(crate) fn read(&self, pair: usize) -> Result<Pair> {
         let Entry { at, source, target } = self.entry(pair);
-        let count = HEAD_BYTES + (source as usize + target as usize) * ID_BYTES;
-        let bytes = self.cache.read(at, count)?;
-        let (head, rest) = bytes.split_at(HEAD_BYTES);
-        let mut ids = ids(rest);
-        let source = ids.by_ref().take(source as usize).collect();
-        Ok(Pair { line: u64_at(head, 0), source, target: ids.collect() })
+        let (source, target) = (source as usize, target as usize);
+        let (mut head_bytes, mut count) = (HEAD_BYTES, source + target);
+        if self.has_links {
+            let links = self.cache.read(at + HEAD_BYTES as u64, ID_BYTES)?;
+            head_bytes += ID_BYTES;
+            count = 2 * count + 2 * ids(&links).next().unwrap_or(0) as usize;
+        }
+        let bytes = self.cache.read(at, head_bytes + count * ID_BYTES)?;
+        let (head, rest) = bytes.split_at(head_bytes);
+        let mut rest = ids(rest);
+        let mut take = |count: usize| rest.by_ref().take(count).collect::<Vec<u32>>();
+        let (source_ids, target_ids) = (take(source), take(target));
+        let links = self.has_links.then(|| {
+            let (source_words, target_words) = (take(source), take(target));
+            let links = take(usize::MAX);
+            let links = links.as_chunks().0.iter().map(|&[source, target]| (source, target));
+            PairLinks { source_words, target_words, links: links.collect() }
+        });
+        Ok(Pair { line: u64_at(head, 0), source: source_ids, target: target_ids, links })
     }
 }
 
 /// Where each pair stands.
-fn index(items: &mut Items<'_>) -> std::io::Result<Vec<Entry>> {
+fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Vec<Entry>> {
     // Before the checksum is known to be right nothing is believed that would take more memory than
     // the file.
     let most = items.count.min(items.length / HEAD_BYTES as u64);
@@ -77,7 +106,13 @@ fn index(items: &mut Items<'_>) -> std::io::Result<Vec<Entry>> {
         items.read(&mut head)?;
         let lengths = u64_at(&head, 8);
         let entry = Entry { at, source: lengths as u32, target: (lengths >> 32) as u32 };
-        items.skip((u64::from(entry.source) + u64::from(entry.target)) * ID_BYTES as u64)?;
+        let mut count = u64::from(entry.source) + u64::from(entry.target);
+        if has_links {
+            let mut links = [0; ID_BYTES];
+            items.read(&mut links)?;
+            count = 2 * count + 2 * u64::from(u32::from_le_bytes(links));
+        }
+        items.skip(count * ID_BYTES as u64)?;
         index.push(entry);
     }
     Ok(index)
@@ -89,11 +124,18 @@ pub(crate) fn push(
     source: &[u32],
     target: &[u32],
     line: u64,
+    links: Option<&PairLinks>,
 ) -> Result<()> {
     let mut bytes = Vec::with_capacity(HEAD_BYTES + (source.len() + target.len()) * ID_BYTES);
     bytes.extend(line.to_le_bytes());
     bytes.extend((source.len() as u32).to_le_bytes());
     bytes.extend((target.len() as u32).to_le_bytes());
+    bytes.extend(links.iter().flat_map(|of| (of.links.len() as u32).to_le_bytes()));
     bytes.extend(source.iter().chain(target).flat_map(|id| id.to_le_bytes()));
+    if let Some(PairLinks { source_words, target_words, links }) = links {
+        let links = links.iter().flat_map(|&(source, target)| [source, target]);
+        let words = source_words.iter().chain(target_words).copied();
+        bytes.extend(words.chain(links).flat_map(u32::to_le_bytes));
+    }
     writer.push(1, &bytes)
 }

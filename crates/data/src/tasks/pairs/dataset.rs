@@ -10,8 +10,8 @@ use crate::tasks::pairs::largest::Rows;
 use crate::tasks::pairs::subwords::PairSampler;
 use crate::text::cache::Key;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, DataReport, Dataset, END, Epoch, EpochPlan, PairPlan,
-    Report, Result, START, Stream,
+    Batch, BatchingConfig, BatchingReport, DataReport, Dataset, END, Epoch, EpochPlan, PairLinks,
+    PairPlan, Report, Result, START, Stream,
 };
 
 /// Batches from which the growth by subword sampling is known; every draw is another, so it is
@@ -43,15 +43,17 @@ pub struct PairDataset {
 
 impl PairDataset {
     /// Opens the cache at `path`, if it is whole and has this key, for corpora of these weights and
-    /// so many epochs in both directions before the others.
+    /// so many epochs in both directions before the others, with word links or without any.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
         batching: &BatchingConfig,
         weights: &[f64],
         bidirectional_epochs: u64,
+        has_links: bool,
     ) -> Result<Option<Self>> {
-        Ok(PairCache::open(path, key)?.map(|(cache, mut report): (PairCache, DataReport)| {
+        let opened = PairCache::open(path, key, has_links)?;
+        Ok(opened.map(|(cache, mut report): (PairCache, DataReport)| {
             let mut end = 0;
             let corpora = report.corpora.iter_mut().zip(weights).map(|(corpus, weight)| {
                 // Weights are no part of the cache either.
@@ -133,7 +135,15 @@ impl PairDataset {
     pub fn pair(&self, pair: usize) -> Result<Pair> {
         let (pair, turned) = self.locate(pair);
         let read = self.cache.read(pair)?;
-        Ok(if turned { Pair { source: read.target, target: read.source, ..read } } else { read })
+        Ok(match turned {
+            true => Pair {
+                source: read.target,
+                target: read.source,
+                links: read.links.map(PairLinks::turned),
+                ..read
+            },
+            false => read,
+        })
     }
 
     /// The number of source ids of a pair.
@@ -215,17 +225,23 @@ impl PairDataset {
     pub fn batch(&self, pairs: &[u32], epoch: Option<Epoch>) -> Result<Batch> {
         let [mut sources, mut targets] = [Stream::default(), Stream::default()];
         let (mut answers, mut indices) = (Vec::new(), Vec::with_capacity(pairs.len()));
+        let mut links = Vec::new();
         for &pair in pairs {
-            let Pair { line, mut source, mut target } = self.pair(pair as usize)?;
+            let mut pair = self.pair(pair as usize)?;
             if let (Some(sampler), Some(epoch)) = (&self.sampler, epoch) {
-                (source, target) = sampler.segment(source, target, epoch, line);
+                pair = sampler.segment(pair, epoch);
             }
+            let Pair { line, source, target, links: of_pair } = pair;
+            // The row before a token is the one that is asked for it: `<s>` makes up for that.
+            let before = (targets.ids.len() as u32, sources.ids.len() as u32);
+            let own = of_pair.iter().flat_map(PairLinks::tokens);
+            links.extend(own.map(|(target, source)| (before.0 + target, before.1 + source)));
             sources.push(source.into_iter().chain([END]));
             targets.push([START].into_iter().chain(target.iter().copied()));
             answers.extend(target.into_iter().chain([END]));
             indices.push(line as usize);
         }
-        Ok(Batch { streams: vec![sources, targets], asked: None, answers, indices })
+        Ok(Batch { streams: vec![sources, targets], asked: None, answers, indices, links })
     }
 }
 
@@ -292,7 +308,15 @@ impl Dataset for PairDataset {
             stream
         });
         let answers = streams[1].ids.clone();
-        Batch { streams: streams.into(), asked: None, answers, indices: vec![0; count] }
+        let mut links = Vec::new();
+        if self.cache.has_links() {
+            let (mut target, mut source) = (0, 0);
+            for (rows, keys) in streams[1].lengths.iter().zip(&streams[0].lengths) {
+                links.extend((target..target + *rows as u32).map(|row| (row, source)));
+                (target, source) = (target + *rows as u32, source + *keys as u32);
+            }
+        }
+        Batch { streams: streams.into(), asked: None, answers, indices: vec![0; count], links }
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod cleaning;
 pub(crate) mod dataset;
 pub(crate) mod hold_out;
 pub(crate) mod largest;
+pub(crate) mod links;
 pub(crate) mod plan;
 pub(crate) mod prepare;
 pub(crate) mod reader;

@@ -15,7 +15,7 @@ use crate::text::cache::{CACHE_FOLDER, CacheWriter, Key};
 use crate::text::fingerprint::Fingerprint;
 use crate::{
     BatchingReport, Cleaner, Corpora, Corpus, CorpusReport, DataConfig, DataReport, DropReason,
-    Dropped, Error, Format, PairDataset, PairReader, Prepared, RawPair, Result, Side,
+    Dropped, Error, Format, PairDataset, PairLinks, PairReader, Prepared, RawPair, Result, Side,
     TokenizerPair, split_files, split_name,
 };
 
@@ -156,6 +156,13 @@ struct Part<'a> {
     bidirectional_epochs: u64,
 }
 
+impl Part<'_> {
+    /// Whether its pairs have word links, or some of them.
+    fn has_links(&self) -> bool {
+        self.split.iter().any(Corpus::has_links)
+    }
+}
+
 /// Tokenises one split into `{cache_directory}/{split}.bin`, or opens that file where it still fits
 /// the text, the tokenizers and the cleaning.
 ///
@@ -171,8 +178,9 @@ fn prepare_split(
     let key = cache_key(config, tokenizers, part);
     let path = cache_directory.join(format!("{}.bin", split_name(&part.split.name())));
     let weights: Vec<f64> = part.split.iter().map(|corpus| corpus.weight).collect();
-    let open =
-        || PairDataset::open(&path, &key, &config.batching, &weights, part.bidirectional_epochs);
+    let has_links = part.has_links();
+    let epochs = part.bidirectional_epochs;
+    let open = || PairDataset::open(&path, &key, &config.batching, &weights, epochs, has_links);
     if let Some(dataset) = open()? {
         return Ok(dataset);
     }
@@ -207,6 +215,7 @@ struct Builder<'a> {
     corpora: Vec<CorpusReport>,
     sides: [SideCounter; 2],
     is_byte: [Vec<bool>; 2],
+    has_links: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -237,6 +246,7 @@ impl<'a> Builder<'a> {
             corpora: part.split.iter().map(report).collect(),
             sides: Default::default(),
             is_byte: [tokenizers.source().byte_ids(), tokenizers.target().byte_ids()],
+            has_links: part.has_links(),
         }
     }
 
@@ -280,9 +290,21 @@ impl<'a> Builder<'a> {
             self.corpora[*corpus].pairs_kept += 1;
             self.sides[0].add(source, &self.is_byte[0]);
             self.sides[1].add(target, &self.is_byte[1]);
-            push(&mut self.writer, source, target, pair.line)?;
+            let links = match self.has_links {
+                true => Some(self.links(pair)?),
+                false => None,
+            };
+            push(&mut self.writer, source, target, pair.line, links.as_ref())?;
         }
         Ok(())
+    }
+
+    /// The word links of a pair.
+    fn links(&self, pair: &RawPair) -> Result<PairLinks> {
+        let (_, source_words) = self.tokenizers.source().encode_words(&pair.source)?;
+        let (_, target_words) = self.tokenizers.target().encode_words(&pair.target)?;
+        let links = pair.links.iter().map(|link| (link.source, link.target)).collect();
+        Ok(PairLinks::new(source_words, target_words, links))
     }
 
     fn finish(mut self, part: &Part<'_>, key: &Key) -> Result<()> {
@@ -332,7 +354,7 @@ impl<'a> Builder<'a> {
 /// A hash of all that the tokenised split follows from.
 fn cache_key(config: &DataConfig, tokenizers: &TokenizerPair, part: &Part<'_>) -> Key {
     let each = |corpus: &Corpus| (corpus.fields(config).clone(), corpus.tag.clone());
-    let facts = serde_json::json!({
+    let mut facts = serde_json::json!({
         "split": part.split.name(),
         "text": part.text.text_hash,
         "held_out": part.held_out,
@@ -342,5 +364,9 @@ fn cache_key(config: &DataConfig, tokenizers: &TokenizerPair, part: &Part<'_>) -
         "corpora": part.split.iter().map(each).collect::<Vec<_>>(),
         "languages": [config.source_language, config.target_language],
     });
+    if part.has_links() {
+        let has_links: Vec<bool> = part.split.iter().map(Corpus::has_links).collect();
+        facts["links"] = has_links.into();
+    }
     Sha256::digest(facts.to_string().as_bytes()).into()
 }

@@ -1,7 +1,7 @@
 //! Segmenting both sides of training pairs anew in each epoch.
 
 use crate::text::subwords::{Stream, SubwordSampler};
-use crate::{Epoch, Error, Result, TokenizerConfig, TokenizerPair};
+use crate::{Epoch, Error, Pair, Result, TokenizerConfig, TokenizerPair};
 
 /// Segments the pairs of a training split at random.
 #[derive(Debug)]
@@ -55,21 +55,23 @@ impl PairSampler {
         Ok(Some(Self { source, target, max_tokens }))
     }
 
-    /// The pair of `line` as this epoch sees it.
-    pub(crate) fn segment(
-        &self,
-        source: Vec<u32>,
-        target: Vec<u32>,
-        epoch: Epoch,
-        line: u64,
-    ) -> (Vec<u32>, Vec<u32>) {
-        let side = |sampler: &SubwordSampler, ids: Vec<u32>, side: u64| {
-            let sampled = sampler.segment(&ids, &mut Stream::new(epoch, line, side));
-            if sampled.len() > self.max_tokens { ids } else { sampled }
+    /// A pair as this epoch sees it.
+    pub(crate) fn segment(&self, mut pair: Pair, epoch: Epoch) -> Pair {
+        let (mut none, mut neither) = (Vec::new(), Vec::new());
+        let (source_words, target_words) = match &mut pair.links {
+            Some(links) => (&mut links.source_words, &mut links.target_words),
+            None => (&mut none, &mut neither),
         };
-        (
-            side(&self.source, source, 0),
-            side(self.target.as_ref().unwrap_or(&self.source), target, 1),
-        )
+        let side = |sampler: &SubwordSampler, ids: &mut Vec<u32>, words: &mut Vec<u32>, side| {
+            let draws = &mut Stream::new(epoch, pair.line, side);
+            let sampled = sampler.segment_words(ids, words, draws);
+            if sampled.0.len() <= self.max_tokens {
+                (*ids, *words) = sampled;
+            }
+        };
+        side(&self.source, &mut pair.source, source_words, 0);
+        let target = self.target.as_ref().unwrap_or(&self.source);
+        side(target, &mut pair.target, target_words, 1);
+        pair
     }
 }

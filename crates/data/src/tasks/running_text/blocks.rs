@@ -79,7 +79,7 @@ impl<'a> TextBlocks<'a> {
         let answers = self.pending[1..=asked].to_vec();
         self.pending.drain(..asked);
         self.start += asked as u64;
-        Ok(Some(Batch { streams: vec![text], asked: None, answers, indices }))
+        Ok(Some(Batch { streams: vec![text], asked: None, answers, indices, ..Batch::default() }))
     }
 
     /// Refuses a text of which nothing could be asked.

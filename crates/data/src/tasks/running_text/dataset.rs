@@ -127,7 +127,7 @@ impl Dataset for TextDataset {
             text.push(std::iter::repeat_n(END, self.block_length));
         }
         let (answers, indices) = (text.ids.clone(), vec![0; text.lengths.len()]);
-        Batch { streams: vec![text], asked: None, answers, indices }
+        Batch { streams: vec![text], asked: None, answers, indices, ..Batch::default() }
     }
 }
 
@@ -228,6 +228,6 @@ impl EpochPlan for Blocks {
             answers.extend_from_slice(&ids[1..]);
             push_rows(&ids[..length], start as usize, self.text.barrier, &mut text, &mut indices);
         }
-        Ok(Batch { streams: vec![text], asked: None, answers, indices })
+        Ok(Batch { streams: vec![text], asked: None, answers, indices, ..Batch::default() })
     }
 }

@@ -1,12 +1,12 @@
 //! Attention from a decoder to an encoder, which is full attention whatever the kind of
 //! self-attention is.
 
+use super::super::block::Attended;
 use super::super::weight::{Builder, Linear, Residual};
 use crate::cost::PartCost;
 use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
-use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{AttentionSpec, Products, Seen, composed, cross_attention, decoding_attention};
 
@@ -76,15 +76,15 @@ impl CrossAttention {
         )
     }
 
-    /// `x (N, D)` attends to `key_value (M, 2·D)`.
+    /// `x (N, D)` attends to keys and values `(M, 2·D)`.
     pub(crate) fn attend(
         &self,
         x: &Tensor,
         residual: Residual<'_>,
-        key_value: &Tensor,
-        (query_lengths, key_lengths): (&Arc<[usize]>, &Arc<[usize]>),
+        to: &Attended<'_>,
         pass: &Pass,
     ) -> Result<Tensor> {
+        let Attended { key_value, query_lengths, key_lengths, guide } = *to;
         let query = self.q.forward(x, pass)?;
         let spec = AttentionSpec {
             heads: self.heads,
@@ -97,6 +97,9 @@ impl CrossAttention {
             dropout: pass.dropout(self.dropout, self.site),
             products: self.products,
         };
+        if let Some(guide) = guide {
+            guide.add_loss(&query, key_value, &spec, pass)?;
+        }
         if pass.records_attention(&self.name) {
             pass.record(
                 &self.name,

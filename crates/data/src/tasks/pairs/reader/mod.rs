@@ -2,6 +2,7 @@
 
 pub(crate) mod csv;
 pub(crate) mod header;
+pub(crate) mod linked;
 pub(crate) mod parquet;
 pub(crate) mod records;
 
@@ -11,10 +12,11 @@ use std::path::{Path, PathBuf};
 use crate::files::not_a_file;
 use crate::tasks::pairs::hold_out::{fingerprint, held_out_sentences};
 use crate::tasks::pairs::reader::csv::CsvPairs;
+use crate::tasks::pairs::reader::linked::LinkReader;
 use crate::tasks::pairs::reader::parquet::ParquetPairs;
 use crate::tasks::pairs::reader::records::RecordPairs;
 use crate::text::hub::hub_files;
-use crate::{Corpora, Corpus, DataConfig, Error, Format, LineReader, Result, Side};
+use crate::{Corpora, Corpus, DataConfig, Error, Format, LineReader, Result, Side, WordLink};
 
 /// A pair as it stands in the corpus: not cleaned, not normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub struct RawPair {
     pub source: String,
     /// Its translation.
     pub target: String,
+    /// The links of their words, where the corpus names a file of them.
+    pub links: Vec<WordLink>,
 }
 
 /// What a file about a split is called, without its extension: a stem may lie in a subfolder, or
@@ -42,6 +46,8 @@ pub struct PairReader {
     /// The corpora still to read, the next one last.
     corpora: Vec<Corpus>,
     current: Inner,
+    /// The word links of the current corpus, where it has any.
+    links: Option<LinkReader>,
     /// Stands before each source sentence of the current corpus.
     tag: String,
     with_tags: bool,
@@ -103,6 +109,7 @@ impl PairReader {
         let first = corpora.pop().unwrap_or_default();
         Ok(Self {
             current: Inner::open(config, &first)?,
+            links: LinkReader::open(config, &first)?,
             tag: first.tag,
             with_tags: true,
             corpora,
@@ -133,15 +140,23 @@ impl PairReader {
     fn next_pair(&mut self) -> Result<Option<RawPair>> {
         loop {
             let Some((source, target)) = self.current.next_sides()? else {
+                if let Some(links) = &mut self.links {
+                    links.require_end()?;
+                }
                 let Some(next) = self.corpora.pop() else {
                     return Ok(None);
                 };
                 self.current = Inner::open(&self.config, &next)?;
+                self.links = LinkReader::open(&self.config, &next)?;
                 self.tag = next.tag;
                 self.corpus += 1;
                 continue;
             };
             self.line += 1;
+            let mut links = match &mut self.links {
+                Some(links) => links.next_links(&source, &target)?,
+                None => Vec::new(),
+            };
             // A blank source stays blank, for cleaning to drop.
             let is_tagged = !self.tag.is_empty() && !source.trim().is_empty();
             let tagged = if is_tagged { format!("{} {source}", self.tag) } else { source };
@@ -153,7 +168,11 @@ impl PairReader {
                 true => tagged[self.tag.len() + 1..].to_owned(),
                 false => tagged,
             };
-            return Ok(Some(RawPair { line: self.line, source, target }));
+            if is_tagged && self.with_tags {
+                // The tag is a word too.
+                links.iter_mut().for_each(|link| link.source += 1);
+            }
+            return Ok(Some(RawPair { line: self.line, source, target, links }));
         }
     }
 }
@@ -212,7 +231,7 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
 }
 
 /// The files of a split that exist: of each corpus source and target in text format, one file or
-/// more in the others. A hub data set is fetched into the local hub cache.
+/// more in the others, and that of its word links where it has them. A hub data set is fetched into the local hub cache.
 ///
 /// # Errors
 ///
@@ -221,8 +240,16 @@ pub fn split_files(config: &DataConfig, split: impl Into<Corpora>) -> Result<Vec
     let mut files = Vec::new();
     for corpus in split.into().iter() {
         files.extend(corpus_files(config, corpus)?);
+        files.extend(links_file(config, corpus)?);
     }
     Ok(files)
+}
+
+/// The file of the word links of a corpus, where it names one.
+fn links_file(config: &DataConfig, corpus: &Corpus) -> Result<Option<PathBuf>> {
+    let named = Corpus { stem: String::new(), ..corpus.clone() };
+    let find = || find(config, &named, Format::Text, &corpus.links);
+    corpus.has_links().then(find).transpose()
 }
 
 fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {

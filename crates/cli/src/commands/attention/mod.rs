@@ -1,0 +1,3 @@
+//! The commands that show where models look.
+
+pub(crate) mod align;

@@ -1,0 +1,74 @@
+//! Word links of a pair, and what they come to between its tokens.
+//!
+//! **Decision.** Links are between words, as white space divides the text, and are kept so: a token
+//! is of the word that it begins in, and the tokens of a word have the links of the word, however
+//! the word is cut. So links hold under any tokenizer, and where words are cut anew in each epoch.
+
+use crate::text::links::NO_WORD;
+
+/// The links of a pair, and which word each of its tokens is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairLinks {
+    /// The word of each source token, ascending.
+    pub source_words: Vec<u32>,
+    /// The word of each target token, ascending.
+    pub target_words: Vec<u32>,
+    /// Words of the source with words of the target, ascending by the word of the target.
+    pub links: Vec<(u32, u32)>,
+}
+
+impl PairLinks {
+    /// The links of (source word, target word), in any order.
+    pub(crate) fn new(
+        source_words: Vec<u32>,
+        target_words: Vec<u32>,
+        mut links: Vec<(u32, u32)>,
+    ) -> Self {
+        links.sort_unstable_by_key(|&(source, target)| (target, source));
+        links.dedup();
+        Self { source_words, target_words, links }
+    }
+
+    /// Of the pair turned round.
+    pub(crate) fn turned(self) -> Self {
+        let links = self.links.into_iter().map(|(source, target)| (target, source)).collect();
+        Self::new(self.target_words, self.source_words, links)
+    }
+
+    /// The tokens that are linked, (target, source), ascending.
+    pub fn tokens(&self) -> impl Iterator<Item = (u32, u32)> {
+        let of_target = |&word: &u32| {
+            let first = self.links.partition_point(|link| link.1 < word);
+            self.links[first..].iter().take_while(move |link| link.1 == word && word != NO_WORD)
+        };
+        let of_source = |word: u32| {
+            let place = |past: u32| self.source_words.partition_point(|&one| one < past) as u32;
+            place(word)..place(word + 1)
+        };
+        self.target_words.iter().zip(0_u32..).flat_map(move |(word, target)| {
+            of_target(word)
+                .flat_map(move |link| of_source(link.0))
+                .map(move |source| (target, source))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_have_the_links_of_their_words() {
+        let links = PairLinks::new(
+            vec![0, 1, 1, 2, NO_WORD],
+            vec![0, 0, 1, 2, NO_WORD],
+            vec![(1, 0), (0, 1), (2, 0), (1, 0)],
+        );
+        let tokens: Vec<_> = links.tokens().collect();
+        assert_eq!(tokens, [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 3), (2, 0)]);
+        let mut back: Vec<_> = links.clone().turned().tokens().map(|(a, b)| (b, a)).collect();
+        back.sort_unstable();
+        assert_eq!(back, tokens);
+        assert_eq!(links.clone().turned().turned(), links);
+    }
+}

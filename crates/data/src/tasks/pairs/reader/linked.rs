@@ -1,0 +1,72 @@
+//! The word links of a corpus, a line for each of its pairs.
+
+use crate::tasks::pairs::reader::links_file;
+use crate::{Corpus, DataConfig, Error, LineReader, Result, WordLink, parse_links};
+
+/// Reads the links of one pair after the other.
+pub(crate) struct LinkReader {
+    lines: LineReader,
+    corpus: String,
+}
+
+impl LinkReader {
+    /// Opens the file that `corpus` names; none where it names none.
+    ///
+    /// # Errors
+    ///
+    /// If the file is missing or cannot be opened.
+    pub(crate) fn open(config: &DataConfig, corpus: &Corpus) -> Result<Option<Self>> {
+        let Some(path) = links_file(config, corpus)? else { return Ok(None) };
+        Ok(Some(Self { lines: LineReader::open(&path)?, corpus: corpus.name() }))
+    }
+
+    /// The links of the next pair, which is this one.
+    ///
+    /// # Errors
+    ///
+    /// If there is no line for it, or the line has something else than links between its words.
+    pub(crate) fn next_links(&mut self, source: &str, target: &str) -> Result<Vec<WordLink>> {
+        let Some(line) = self.lines.next_line()? else {
+            return Err(self.unequal("fewer"));
+        };
+        let wrong = |message: String| Error::Record {
+            path: self.lines.path().to_owned(),
+            unit: "line",
+            line: self.lines.line(),
+            message,
+        };
+        let links = parse_links(&line).map_err(wrong)?;
+        let words = |text: &str| text.split_whitespace().count();
+        let (sources, targets) = (words(source), words(target));
+        let is_beyond =
+            |link: &&WordLink| link.source as usize >= sources || link.target as usize >= targets;
+        match links.iter().find(is_beyond) {
+            Some(link) => Err(wrong(format!(
+                "{link} is beyond the pair, which has {sources} words and {targets} words; words \
+                 are counted from 0 and divided by white space"
+            ))),
+            None => Ok(links),
+        }
+    }
+
+    /// Refuses lines for which there is no pair.
+    ///
+    /// # Errors
+    ///
+    /// If there are any, or the file cannot be read.
+    pub(crate) fn require_end(&mut self) -> Result<()> {
+        match self.lines.next_line()? {
+            Some(_) => Err(self.unequal("more")),
+            None => Ok(()),
+        }
+    }
+
+    fn unequal(&self, how: &str) -> Error {
+        let message = format!(
+            "has {how} lines than the corpus {:?} has pairs; line i has the links of pair i, and \
+             is empty where there are none",
+            self.corpus
+        );
+        Error::Malformed { path: self.lines.path().to_owned(), message }
+    }
+}

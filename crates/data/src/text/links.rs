@@ -1,0 +1,99 @@
+//! Links between the words of a sentence and those of its translation, as aligners write them:
+//! `0-0 1-2 2?1`, a line for each pair.
+
+use std::fmt;
+
+/// A word of a source and a word of its target, each counted from 0 among those that white space
+/// divides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WordLink {
+    /// The word of the source.
+    pub source: u32,
+    /// The word of the target.
+    pub target: u32,
+    /// Whether whoever linked them was sure: `3-4`. Those that are only possible are `3?4` or
+    /// `3p4`.
+    pub is_sure: bool,
+}
+
+impl fmt::Display for WordLink {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{}{}", self.source, if self.is_sure { '-' } else { '?' }, self.target)
+    }
+}
+
+/// The links of a line, in order and each once; a link that is written both ways is sure.
+///
+/// # Errors
+///
+/// With the first that is not one.
+pub fn parse_links(line: &str) -> Result<Vec<WordLink>, String> {
+    let link = |text: &str| {
+        let (source, target) = text.split_once(['-', '?', 'p'])?;
+        let is_sure = text.as_bytes().get(source.len()) == Some(&b'-');
+        // A sign would be parsed too.
+        let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => digits.parse::<u32>().ok().filter(|number| *number < u32::MAX),
+            false => None,
+        };
+        Some(WordLink { source: number(source)?, target: number(target)?, is_sure })
+    };
+    let mut links = Vec::new();
+    for text in line.split_whitespace() {
+        links.push(link(text).ok_or_else(|| {
+            let shown: String = text.chars().take(40).collect();
+            format!(
+                "{shown:?} is no link: write 0-1 for word 0 of the source and word 1 of the target"
+            )
+        })?);
+    }
+    // The sure one first.
+    links.sort_unstable_by_key(|link| (link.source, link.target, !link.is_sure));
+    links.dedup_by_key(|link| (link.source, link.target));
+    Ok(links)
+}
+
+/// The bytes of each word of a text.
+fn words(text: &str) -> Vec<std::ops::Range<usize>> {
+    let start = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
+    text.split_whitespace().map(|word| start(word)..start(word) + word.len()).collect()
+}
+
+/// What stands for no word.
+pub const NO_WORD: u32 = u32::MAX;
+
+/// The word of each token of a text, given the bytes of each: the first word that ends behind the
+/// token's beginning, so that a mark of a blank belongs to the word that follows. White space at the
+/// end is of [no word](NO_WORD).
+pub(crate) fn words_of_tokens(text: &str, tokens: &[(usize, usize)]) -> Vec<u32> {
+    let words = words(text);
+    let word_of = |&(start, _): &(usize, usize)| {
+        let word = words.partition_point(|word| word.end <= start);
+        if word < words.len() { word as u32 } else { NO_WORD }
+    };
+    tokens.iter().map(word_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_read_as_they_are_written() {
+        let links = parse_links(" 3-4 0-0\t2?1 2p0 2-1 3-4 ").unwrap();
+        let text = links.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(text, "0-0 2?0 2-1 3-4");
+        assert_eq!(parse_links("").unwrap(), []);
+        for wrong in ["1", "1-", "-1", "1-2-3", "+1-2", "a-b", "1-99999999999", "1--2"] {
+            assert!(parse_links(wrong).unwrap_err().contains("is no link"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_of_the_word_they_begin_in() {
+        let text = " ab  c\u{a0}d ";
+        let spans = [(0, 1), (0, 2), (2, 3), (3, 4), (4, 6), (6, 9), (9, 10)];
+        assert_eq!(words_of_tokens(text, &spans), [0, 0, 0, 1, 1, 2, NO_WORD]);
+        assert!(words_of_tokens("", &[]).is_empty());
+    }
+}

@@ -1,0 +1,109 @@
+//! Word alignments against those of people (Och and Ney 2003, "A Systematic Comparison of Various
+//! Statistical Alignment Models", section 3):
+//!
+//! ```text
+//! precision = |A ∩ P| / |A|     recall = |A ∩ S| / |S|     AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
+//! ```
+//!
+//! where A are the links that were found, S those that people were sure of, and P these with those
+//! that they thought possible. Counts are summed over the corpus. Where all are sure, 1 − AER is the
+//! harmonic mean of precision and recall.
+
+use std::collections::HashMap;
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+/// A word of the source and a word of the target.
+pub type Link = (u32, u32);
+
+/// Counts of links, over sentences.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AlignmentCounts {
+    found: u64,
+    found_sure: u64,
+    found_possible: u64,
+    sure: u64,
+}
+
+impl AlignmentCounts {
+    /// Those of a sentence: the links that were `found`, each once, and those of people with whether
+    /// they were sure.
+    #[must_use]
+    pub fn of(found: &[Link], reference: &[(Link, bool)]) -> Self {
+        let reference: HashMap<Link, bool> = reference.iter().copied().collect();
+        let known = found.iter().filter_map(|link| reference.get(link));
+        Self {
+            found: found.len() as u64,
+            found_sure: known.clone().filter(|sure| **sure).count() as u64,
+            found_possible: known.count() as u64,
+            sure: reference.values().filter(|sure| **sure).count() as u64,
+        }
+    }
+
+    /// The scores, in percent; none where there is no sure link and none was found.
+    #[must_use]
+    pub fn score(&self) -> Option<AlignmentScore> {
+        let share = |part: u64, whole: u64| match whole {
+            0 => 100.0,
+            _ => 100.0 * part as f64 / whole as f64,
+        };
+        let both = self.found + self.sure;
+        (both > 0).then(|| AlignmentScore {
+            precision: share(self.found_possible, self.found),
+            recall: share(self.found_sure, self.sure),
+            error_rate: 100.0 - share(self.found_sure + self.found_possible, both),
+            found: self.found,
+            sure: self.sure,
+        })
+    }
+}
+
+impl AddAssign for AlignmentCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.found += other.found;
+        self.found_sure += other.found_sure;
+        self.found_possible += other.found_possible;
+        self.sure += other.sure;
+    }
+}
+
+/// How well words were aligned, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AlignmentScore {
+    /// Links that are possible, of those found.
+    pub precision: f64,
+    /// Links that were found, of the sure ones.
+    pub recall: f64,
+    /// The alignment error rate.
+    pub error_rate: f64,
+    /// Links found.
+    pub found: u64,
+    /// Sure links of the reference.
+    pub sure: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn possible_links_cost_no_precision_and_sure_ones_have_to_be_found() {
+        // By hand: A has four, of which two are sure and one is possible; S has three.
+        let reference = [((0, 0), true), ((1, 1), true), ((2, 2), true), ((2, 3), false)];
+        let mut counts = AlignmentCounts::of(&[(0, 0), (1, 1), (2, 3), (5, 5)], &reference);
+        let score = counts.score().unwrap();
+        assert_eq!((score.precision, score.recall.round()), (75.0, 67.0));
+        assert!((score.error_rate - 100.0 * (1.0 - (2.0 + 3.0) / (4.0 + 3.0))).abs() < 1e-12);
+        // Sentences are summed.
+        counts += AlignmentCounts::of(&[(0, 0)], &[((0, 0), true)]);
+        assert!((counts.score().unwrap().error_rate - 100.0 * (1.0 - 7.0 / 9.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn without_links_there_is_no_score() {
+        assert_eq!(AlignmentCounts::of(&[], &[]).score(), None);
+        let nothing = AlignmentCounts::of(&[], &[((0, 0), true)]).score().unwrap();
+        assert_eq!((nothing.precision, nothing.recall, nothing.error_rate), (100.0, 0.0, 100.0));
+    }
+}

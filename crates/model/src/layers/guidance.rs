@@ -1,0 +1,119 @@
+//! Guided alignment: attention that learns to look where a word was translated from.
+//!
+//! Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine Translation",
+//! section 3; Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
+//! section 4.2. With A the weights of one head of one decoder layer and G the links, each row of
+//! which that has any sums to 1, the loss of a batch of N answers is
+//!
+//! ```text
+//! − λ/N · Σ_t Σ_s G_ts log A_ts
+//! ```
+//!
+//! Row t of A is that of the token before the answer t, at the position that predicts it. Answers
+//! without a link, and `</s>`, add nothing. Garg et al. let this head see the whole target in a
+//! second pass; here, as in Chen et al., the loss is that of the pass that translates.
+
+use crate::{Architecture, Batch, Guidance, ModelConfig, ModelError, Pass, Routing};
+use candle_core::{Device, Result, Tensor};
+use taper_ops::{AttentionSpec, Dropout, composed};
+
+/// The links of a batch, for the layer that follows them.
+#[derive(Debug)]
+pub(crate) struct Guide {
+    /// The decoder layer, counted from 0.
+    pub(crate) layer: usize,
+    head: usize,
+    /// `−λ/N · G`, padded: `(B, 1, Tq, Tk)`.
+    wanted: Tensor,
+}
+
+impl Guide {
+    /// The guide of a batch that has been read; none where nothing is to be guided.
+    ///
+    /// # Errors
+    /// When the model has no such layer or head, or a link leads from one sentence to another.
+    pub(crate) fn new(
+        guidance: Option<Guidance>,
+        batch: &Batch,
+        config: &ModelConfig,
+    ) -> std::result::Result<Option<Self>, ModelError> {
+        let (Some(guidance), [source, .., target]) = (guidance, batch.streams.as_slice()) else {
+            return Ok(None);
+        };
+        if config.architecture != Architecture::Transformer {
+            return Err(ModelError::Config(
+                "attention can be guided in a Transformer alone".to_owned(),
+            ));
+        }
+        // Unless another is named, the one where alignments are read.
+        let layer = guidance.layer.unwrap_or(config.decoder_layers.saturating_sub(2));
+        if layer >= config.decoder_layers || guidance.head >= config.heads {
+            return Err(ModelError::Config(format!(
+                "attention is to be guided in layer {} and head {} of the decoder, which has {} \
+                 layers of {} heads",
+                layer + 1,
+                guidance.head + 1,
+                config.decoder_layers,
+                config.heads
+            )));
+        }
+        if guidance.weight == 0.0 || batch.links.is_empty() {
+            return Ok(None);
+        }
+        let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
+        let (queries, keys) = (longest(&target.lengths), longest(&source.lengths));
+        let mut values = vec![0.0_f32; target.lengths.len() * queries * keys];
+        let (mut first_target, mut first_source) = (0, 0);
+        let mut rows = batch.links.chunk_by(|one, next| one.0 == next.0).peekable();
+        for (pair, (of_source, of_target)) in source.lengths.iter().zip(&target.lengths).enumerate()
+        {
+            let is_here = |row: &&[(u32, u32)]| (row[0].0 as usize) < first_target + of_target;
+            while let Some(row) = rows.next_if(is_here) {
+                // Each row of links has one at least, and together they weigh 1.
+                let share = guidance.weight / (batch.tokens() * row.len()) as f64;
+                let query = row[0].0 as usize - first_target;
+                for (_, key) in row {
+                    let key = (*key as usize).checked_sub(first_source);
+                    let Some(key) = key.filter(|key| key < of_source) else {
+                        return Err(ModelError::Batch(format!(
+                            "a batch links a token of pair {} with one of another pair",
+                            pair + 1
+                        )));
+                    };
+                    values[(pair * queries + query) * keys + key] -= share as f32;
+                }
+            }
+            first_target += of_target;
+            first_source += of_source;
+        }
+        let shape = (target.lengths.len(), 1, queries, keys);
+        let wanted = Tensor::from_vec(values, shape, &Device::Cpu)?;
+        Ok(Some(Self { layer, head: guidance.head, wanted }))
+    }
+
+    /// Adds the loss of what `query` and `key` attend to.
+    ///
+    /// # Shapes
+    /// `query (N, D)`, `key_value (M, 2·D)`.
+    pub(crate) fn add_loss(
+        &self,
+        query: &Tensor,
+        key_value: &Tensor,
+        spec: &AttentionSpec,
+        pass: &Pass,
+    ) -> Result<()> {
+        let width = query.dim(1)? / spec.heads;
+        // That of one head, before dropout.
+        let spec = AttentionSpec { heads: 1, dropout: Dropout::none(), ..spec.clone() };
+        let inputs = [query, key_value];
+        let loss = composed::on_tape(pass.tape(), "guided alignment", &inputs, |inputs| {
+            let of_head = |x: &Tensor| x.narrow(1, self.head * width, width)?.contiguous();
+            let (query, key) = (of_head(&inputs[0])?, of_head(&inputs[1])?); // (N, Dh), (M, Dh)
+            let logarithms = composed::attention_log_weights(&query, &key, None, &spec)?;
+            let wanted = self.wanted.to_device(logarithms.device())?;
+            logarithms.mul(&wanted.to_dtype(logarithms.dtype())?)?.sum_all()
+        })?;
+        pass.add_auxiliary(loss, Routing::default());
+        Ok(())
+    }
+}

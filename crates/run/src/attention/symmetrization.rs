@@ -1,0 +1,81 @@
+//! Two alignments, each made in one direction, as one (Och and Ney 2003, section 4; Koehn, Och and
+//! Marcu 2003, "Statistical Phrase-Based Translation", section 3).
+
+use std::collections::BTreeSet;
+
+use taper_metrics::Link;
+
+/// How the links of both directions are put together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Symmetrization {
+    /// Those that both directions have.
+    Intersection,
+    /// Those that one direction has.
+    Union,
+    /// From the intersection, the links of the union beside one that is in, also diagonally, as long
+    /// as they give a word that has none yet its link.
+    #[default]
+    GrowDiagonal,
+}
+
+impl Symmetrization {
+    /// The links of both directions put together, ascending.
+    #[must_use]
+    pub fn apply(self, one: &[Link], other: &[Link]) -> Vec<Link> {
+        let (one, other): (BTreeSet<Link>, BTreeSet<Link>) =
+            (one.iter().copied().collect(), other.iter().copied().collect());
+        let both = one.intersection(&other).copied();
+        let links = match self {
+            Self::Intersection => both.collect(),
+            Self::Union => &one | &other,
+            Self::GrowDiagonal => grow(both.collect(), &(&one | &other)),
+        };
+        links.into_iter().collect()
+    }
+}
+
+/// Adds links of `union` beside `links`, until there are no more.
+fn grow(mut links: BTreeSet<Link>, union: &BTreeSet<Link>) -> BTreeSet<Link> {
+    let mut sources: BTreeSet<u32> = links.iter().map(|link| link.0).collect();
+    let mut targets: BTreeSet<u32> = links.iter().map(|link| link.1).collect();
+    loop {
+        let before = links.len();
+        // In the order of the words, and each pass through what the one before has added.
+        for &(source, target) in union {
+            let is_beside = || {
+                let rows = source.saturating_sub(1)..=source.saturating_add(1);
+                rows.into_iter().any(|row| {
+                    let columns = target.saturating_sub(1)..=target.saturating_add(1);
+                    columns.into_iter().any(|column| links.contains(&(row, column)))
+                })
+            };
+            let is_new = !sources.contains(&source) || !targets.contains(&target);
+            if is_new && !links.contains(&(source, target)) && is_beside() {
+                links.insert((source, target));
+                sources.insert(source);
+                targets.insert(target);
+            }
+        }
+        if links.len() == before {
+            return links;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_directions_become_one() {
+        let (one, other) = ([(0, 0), (1, 1), (2, 1), (4, 4)], [(0, 0), (1, 1), (1, 2), (3, 0)]);
+        let apply = |how: Symmetrization| how.apply(&one, &other);
+        assert_eq!(apply(Symmetrization::Intersection), [(0, 0), (1, 1)]);
+        assert_eq!(apply(Symmetrization::Union).len(), 6);
+        // (4, 4) and (3, 0) are beside none that is in.
+        let grown = apply(Symmetrization::GrowDiagonal);
+        assert_eq!(grown, [(0, 0), (1, 1), (1, 2), (2, 1)]);
+        assert_eq!(Symmetrization::GrowDiagonal.apply(&other, &one), grown);
+        assert_eq!(Symmetrization::GrowDiagonal.apply(&[], &other), []);
+    }
+}

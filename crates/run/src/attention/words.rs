@@ -1,0 +1,157 @@
+//! Which words of a sentence and of its translation belong together, by the attention of a model
+//! that is given both.
+//!
+//! Each target token is linked with the source token that it attends to most, and words are linked
+//! that have linked tokens (Zenkel, Wuebker and DeNero 2019, "Adding Interpretable Attention to
+//! Neural Translation Models Improves Word Alignment", section 4.1). Words are what white space
+//! divides, and a token is of the word that it begins in.
+
+use anyhow::{Context, Result, bail};
+use taper_data::{END, NO_WORD, Tokenizer, WordLink};
+use taper_decoding::{AlignedAttention, align_with};
+use taper_metrics::{AlignmentCounts, Link};
+
+use super::Symmetrization;
+use crate::LoadedRun;
+use crate::translation::{LineLimit, OverlongRule, TranslationSettings};
+
+/// How words are aligned.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WordAlignerSettings {
+    /// The decoder layer, counted from 1; none for that of the guided head, or else the last but
+    /// one.
+    pub layer: Option<usize>,
+    /// The head, counted from 1; none for the guided one in its own layer, or else the mean of all.
+    pub head: Option<usize>,
+    /// The most tokens of a line; none for as many as the run was trained on.
+    pub max_tokens: Option<usize>,
+}
+
+/// A run that aligns words.
+#[derive(Debug)]
+pub struct WordAligner<'a> {
+    run: &'a LoadedRun,
+    attention: AlignedAttention,
+    limit: LineLimit,
+    /// One of the other direction, which decides too.
+    reverse: Option<(Box<WordAligner<'a>>, Symmetrization)>,
+}
+
+/// A line as the model is given it, and the word of each token.
+struct Line {
+    ids: Vec<u32>,
+    words: Vec<u32>,
+}
+
+impl<'a> WordAligner<'a> {
+    /// An aligner by `run`.
+    ///
+    /// # Errors
+    /// When its model has no such layer or head.
+    pub fn new(run: &'a LoadedRun, settings: &WordAlignerSettings) -> Result<Self> {
+        let mut attention = TranslationSettings::of(&run.config).aligned_by;
+        for (name, number) in [("layer", settings.layer), ("head", settings.head)] {
+            if number == Some(0) {
+                bail!("--{name} 0: they are counted from 1");
+            }
+        }
+        if let Some(layer) = settings.layer {
+            attention = AlignedAttention { layer: Some(layer - 1), head: None };
+        }
+        if let Some(head) = settings.head {
+            attention.head = Some(head - 1);
+        }
+        attention.check(&run.model)?;
+        let most = settings.max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);
+        let limit = LineLimit::new(OverlongRule::Error, most).within(&run.config.model);
+        Ok(Self { run, attention, limit, reverse: None })
+    }
+
+    /// The same together with one that translates in the other direction.
+    #[must_use]
+    pub fn with_reverse(self, reverse: WordAligner<'a>, how: Symmetrization) -> Self {
+        Self { reverse: Some((Box::new(reverse), how)), ..self }
+    }
+
+    /// The links of each pair of lines, which are numbered from `first`; ascending.
+    ///
+    /// # Errors
+    /// When the numbers of lines differ, one has too many tokens, or the model cannot be run on it.
+    pub fn align(
+        &self,
+        sources: &[String],
+        targets: &[String],
+        first: usize,
+    ) -> Result<Vec<Vec<Link>>> {
+        let links = self.align_one_way(sources, targets, first)?;
+        let Some((reverse, how)) = &self.reverse else { return Ok(links) };
+        let back = reverse.align_one_way(targets, sources, first)?;
+        let turned = |links: Vec<Link>| -> Vec<Link> {
+            links.into_iter().map(|(target, source)| (source, target)).collect()
+        };
+        let both = links.iter().zip(back);
+        Ok(both.map(|(links, back)| how.apply(links, &turned(back))).collect())
+    }
+
+    fn align_one_way(
+        &self,
+        sources: &[String],
+        targets: &[String],
+        first: usize,
+    ) -> Result<Vec<Vec<Link>>> {
+        let tokenizers = &self.run.tokenizers;
+        let mut source_lines = self.encode(tokenizers.source(), sources, first)?;
+        let target_lines = self.encode(tokenizers.target(), targets, first)?;
+        source_lines.iter_mut().for_each(|line| line.ids.push(END));
+        let ids = |lines: &[Line]| -> Vec<Vec<u32>> {
+            lines.iter().map(|line| line.ids.clone()).collect()
+        };
+        let (source_ids, target_ids) = (ids(&source_lines), ids(&target_lines));
+        let source_rows: Vec<&[u32]> = source_ids.iter().map(Vec::as_slice).collect();
+        let target_rows: Vec<&[u32]> = target_ids.iter().map(Vec::as_slice).collect();
+        let mut aligned = Vec::with_capacity(sources.len());
+        let mut lines = source_lines.iter().zip(&target_lines);
+        align_with(&self.run.model, self.attention, &source_rows, &target_rows, |alignment| {
+            let Some((source, target)) = lines.next() else { return };
+            let word = |&(from, to): &(usize, usize)| (source.words[from], target.words[to]);
+            let mut links: Vec<Link> = alignment.pairs.iter().map(word).collect();
+            links.retain(|&(source, target)| source != NO_WORD && target != NO_WORD);
+            links.sort_unstable();
+            links.dedup();
+            aligned.push(links);
+        })
+        .context("alignment failed")?;
+        Ok(aligned)
+    }
+
+    /// # Errors
+    /// For a line of too many tokens.
+    fn encode(&self, tokenizer: &Tokenizer, lines: &[String], first: usize) -> Result<Vec<Line>> {
+        let encoded = |(index, line): (usize, &String)| {
+            let (ids, words) = tokenizer.encode_words(line)?;
+            if ids.len() > self.limit.tokens {
+                bail!(
+                    "line {} has {} tokens, more than {}; {}",
+                    first + index,
+                    ids.len(),
+                    self.limit.tokens,
+                    self.limit.more_by("--max-tokens N allows more")
+                );
+            }
+            Ok(Line { ids, words })
+        };
+        lines.iter().enumerate().map(encoded).collect()
+    }
+}
+
+/// What the links that were found of some sentences come to beside those of people.
+#[must_use]
+pub fn count_links(found: &[Vec<Link>], reference: &[Vec<WordLink>]) -> AlignmentCounts {
+    let mut counts = AlignmentCounts::default();
+    for (found, reference) in found.iter().zip(reference) {
+        let known: Vec<(Link, bool)> =
+            reference.iter().map(|link| ((link.source, link.target), link.is_sure)).collect();
+        counts += AlignmentCounts::of(found, &known);
+    }
+    counts
+}
