@@ -48,7 +48,7 @@ pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ConvolutionalConfig,
     ExpertsConfig, ImageEncoder, LayerKinds, ModelConfig, NormPlacement, Pooling, Positions,
-    RecurrentAttention, RecurrentConfig, Tied,
+    RecurrentAttention, RecurrentConfig, StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
     AttentionConfig, AttentionKind, ExpertsConfig, LayerKinds, ModelConfig, Pass, Positions,
-    Sequences, Transformer, UnprojectedAttention,
+    Sequences, StateSpaceConfig, Transformer, UnprojectedAttention,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -11,22 +11,23 @@ type TestResult = Result<(), Box<dyn std::error::Error>>;
 const SOURCE: &[u32] = &[4, 5, 6, 7, 8, 9, 10, 3];
 const TARGET: &[u32] = &[2, 12, 13, 14, 15, 16, 4];
 
-fn transformer(
-    encoder_attention: AttentionConfig,
-    decoder_attention: AttentionConfig,
-    positions: Positions,
-) -> Result<Transformer, taper_model::ModelError> {
-    let config = ModelConfig {
+fn tiny() -> ModelConfig {
+    ModelConfig {
         d_model: 24,
         d_ff: 40,
         heads: 3,
         encoder_layers: 2,
         decoder_layers: 2,
-        positions,
-        encoder_attention,
-        decoder_attention,
         ..Default::default()
-    };
+    }
+}
+
+fn transformer(
+    encoder_attention: AttentionConfig,
+    decoder_attention: AttentionConfig,
+    positions: Positions,
+) -> Result<Transformer, taper_model::ModelError> {
+    let config = ModelConfig { positions, encoder_attention, decoder_attention, ..tiny() };
     Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)
 }
 
@@ -128,6 +129,32 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         error.starts_with("model.encoder_attention.kinds names the kinds of 3 layers, and model.encoder_layers = 2"),
         "{error}"
     );
+    let mamba = || AttentionConfig { kind: AttentionKind::Mamba, ..full() };
+    let error = refused(full(), mamba(), Positions::Rotary);
+    assert!(
+        error.starts_with("all layers of model.decoder_attention are state-space layers, which"),
+        "{error}"
+    );
+    assert!(error.contains("for model.positions = \"rotary\" to act on: use \"none\""), "{error}");
+    let kinds = LayerKinds::new(&[AttentionKind::Mamba, AttentionKind::Full]);
+    let mixed = AttentionConfig { kinds, ..full() };
+    assert!(transformer(full(), mixed.clone(), Positions::Rotary).is_ok());
+    let of = |experts: ExpertsConfig, state_space: StateSpaceConfig| {
+        let decoder_attention = mixed.clone();
+        let shape = ModelConfig { decoder_attention, experts, state_space, ..tiny() };
+        Transformer::new(&shape, 19, 19, 7, &Device::Cpu, DType::F32)
+    };
+    let (one, every) = (StateSpaceConfig::default(), |every| ExpertsConfig {
+        count: 2,
+        every,
+        ..ExpertsConfig::default()
+    });
+    let error = of(every(1), one.clone()).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("and layer 1 of model.decoder_attention has none"), "{error}");
+    assert!(of(every(2), one.clone()).is_ok());
+    assert!(of(every(1), StateSpaceConfig { feed_forward: true, ..one.clone() }).is_ok());
+    let error = of(every(2), StateSpaceConfig { states: 0, ..one }).map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "model.state_space.states = 0: it must be at least 1");
     // A sequence that is longer than it has weights for.
     let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
     let model = transformer(short, full(), Positions::Sinusoidal).unwrap();
@@ -175,6 +202,17 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
         attention.attend(&qkv, &[8192].into(), &Pass::evaluate())?;
         let counted = taper_ops::profile::stop().flops as f64;
         let ratio = counted / attention.forward_flops(8192);
+        assert!((1.0..1.05).contains(&ratio), "{:?}, causal {causal}: {ratio}", own.kind);
+    }
+    let of_kind = |kind| AttentionConfig { kind, ..full.clone() };
+    let (mamba, s4d) = (of_kind(AttentionKind::Mamba), of_kind(AttentionKind::S4d));
+    for (own, causal) in [(&mamba, true), (&mamba, false), (&s4d, true)] {
+        let layer = of(own, causal);
+        let gated = Tensor::zeros((8192, layer.input_width()), DType::F32, &Device::Cpu)?;
+        taper_ops::profile::start();
+        layer.attend(&gated, &[8192].into(), &Pass::evaluate())?;
+        let counted = taper_ops::profile::stop().flops as f64;
+        let ratio = counted / layer.forward_flops(8192);
         assert!((1.0..1.05).contains(&ratio), "{:?}, causal {causal}: {ratio}", own.kind);
     }
     Ok(())

@@ -42,8 +42,9 @@ pub mod threads;
 
 pub use loss::smoothed_cross_entropy;
 pub use nn::{
-    columns, cross_attention, decoding_attention, embedding, gated, layer_norm, linear, normalizer,
-    packed_linear, recurrence, relative_bias, rotary, self_attention, windows,
+    causal_convolution, causal_convolution_after, columns, cross_attention, decoding_attention,
+    embedding, gated, layer_norm, linear, normalizer, packed_linear, recurrence, relative_bias,
+    rotary, selective_scan, selective_scan_after, self_attention, windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,
@@ -52,8 +53,8 @@ pub use packed_weights::PackedWeights;
 pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
-    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, Cell, CrossEntropySpec,
-    Dropout, EmbeddingSpec, LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, Seen,
-    Sparse, StateGradients,
+    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, Cell, ConvolutionSpec,
+    CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec, LossSums, Recurred, Recurrence,
+    RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse, StateGradients,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape};

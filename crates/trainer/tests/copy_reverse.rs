@@ -206,6 +206,14 @@ mod kinds {
         }
     }
 
+    /// From both ends in the encoder, in place of attention and feed-forward layers.
+    #[test]
+    fn mamba() {
+        let mamba = || AttentionConfig { kind: AttentionKind::Mamba, ..AttentionConfig::default() };
+        learns_with(Task::Copy, shape(mamba(), mamba()), 450);
+        learns_with(Task::Reverse, shape(mamba(), mamba()), 600);
+    }
+
     /// No decoder can be a Linformer.
     #[test]
     fn linformer_and_performer() {

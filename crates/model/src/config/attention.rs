@@ -27,12 +27,30 @@ pub enum AttentionKind {
     /// A softmax over `rank` sums of keys, each over the whole sequence with trained weights (Wang
     /// et al. 2020). For encoders alone, of sequences up to `length`.
     Linformer,
+    /// No attention, but a selective state-space layer, which by default takes the place of the
+    /// feed-forward layer too (Gu and Dao 2023, "Mamba").
+    Mamba,
+    /// The same without selection: a diagonal S4, which treats all tokens alike (Gu et al. 2022).
+    S4d,
 }
 
 impl AttentionKind {
     /// Every kind.
-    pub const ALL: [Self; 5] =
-        [Self::Full, Self::Sparse, Self::Linear, Self::Performer, Self::Linformer];
+    pub const ALL: [Self; 7] = [
+        Self::Full,
+        Self::Sparse,
+        Self::Linear,
+        Self::Performer,
+        Self::Linformer,
+        Self::Mamba,
+        Self::S4d,
+    ];
+
+    /// Whether it is a state-space layer, of `[model.state_space]`, in place of attention.
+    #[must_use]
+    pub fn is_state_space(self) -> bool {
+        matches!(self, Self::Mamba | Self::S4d)
+    }
 
     /// As a recipe has it.
     #[must_use]
@@ -43,6 +61,8 @@ impl AttentionKind {
             Self::Linear => "linear",
             Self::Performer => "performer",
             Self::Linformer => "linformer",
+            Self::Mamba => "mamba",
+            Self::S4d => "s4d",
         }
     }
 }
@@ -261,11 +281,7 @@ impl AttentionConfig {
                      \"learned\"){rotary}",
                     self.key(),
                     kind.name(),
-                    match positions {
-                        Positions::T5 => "t5",
-                        Positions::Rotary => "rotary",
-                        _ => "alibi",
-                    }
+                    positions.name()
                 ));
             }
         }

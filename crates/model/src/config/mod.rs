@@ -3,12 +3,14 @@
 mod architecture;
 mod attention;
 mod experts;
+mod state_space;
 
 pub use architecture::{
     Architecture, CellKind, ConvolutionalConfig, RecurrentAttention, RecurrentConfig,
 };
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
 pub use experts::ExpertsConfig;
+pub use state_space::StateSpaceConfig;
 
 use crate::ModelError;
 use schemars::JsonSchema;
@@ -46,6 +48,26 @@ pub enum Positions {
     Rotary,
     /// A fixed bias, linear in the distance, on the scores of self-attention (Press et al. 2022).
     Alibi,
+    /// None. Layers that read in order know it, and so does a causal mask in part (Kazemnejad et
+    /// al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers"); to
+    /// full attention of an encoder a sentence is a bag of words.
+    None,
+}
+
+impl Positions {
+    /// As a recipe has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sinusoidal => "sinusoidal",
+            Self::SinusoidalHalves => "sinusoidal-halves",
+            Self::Learned => "learned",
+            Self::T5 => "t5",
+            Self::Rotary => "rotary",
+            Self::Alibi => "alibi",
+            Self::None => "none",
+        }
+    }
 }
 
 /// Which embedding matrices are one.
@@ -177,6 +199,8 @@ pub struct ModelConfig {
     pub recurrent: RecurrentConfig,
     /// The shape of convolutional layers.
     pub convolutional: ConvolutionalConfig,
+    /// State-space layers in place of attention.
+    pub state_space: StateSpaceConfig,
 }
 
 impl Default for ModelConfig {
@@ -207,6 +231,7 @@ impl Default for ModelConfig {
             experts: ExpertsConfig::default(),
             recurrent: RecurrentConfig::default(),
             convolutional: ConvolutionalConfig::default(),
+            state_space: StateSpaceConfig::default(),
         }
     }
 }
@@ -329,6 +354,7 @@ impl ModelConfig {
             ("model.decoder_attention", true, self.decoder_layers),
         ] {
             self.attention(causal).validate((name, causal), layers, self.positions)?;
+            self.validate_state_space((name, causal), layers)?;
         }
         Ok(())
     }

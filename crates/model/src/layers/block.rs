@@ -1,8 +1,9 @@
 //! A Transformer layer, for encoders and decoders alike.
 
-use super::attention::{CrossAttention, LayerPast, PastRows, SelfAttention, Texts};
+use super::attention::{CrossAttention, LayerPast, PastRows, Texts};
 use super::feed_forward::Inner;
 use super::guidance::Guide;
+use super::mixer::Mixer;
 use super::positions::PreparedPositions;
 use super::stack::StackKind;
 use super::weight::{Builder, LayerNorm, Residual};
@@ -65,12 +66,13 @@ pub(crate) struct Attended<'a> {
     pub(crate) guide: Option<&'a Guide>,
 }
 
-/// Self-attention, attention to an encoder where there is one, and feed-forward.
+/// Self-attention or what takes its place, attention to an encoder where there is one, and
+/// feed-forward, which a state-space layer may do without.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
-    self_attention: (Sublayer, SelfAttention),
+    mixer: (Sublayer, Mixer),
     cross_attention: Option<(Sublayer, CrossAttention)>,
-    feed_forward: (Sublayer, Inner),
+    feed_forward: Option<(Sublayer, Inner)>,
 }
 
 impl Block {
@@ -82,29 +84,30 @@ impl Block {
         (kind, layer): (StackKind, usize),
     ) -> Result<Self> {
         let named = |part: &str| format!("{name}.{part}");
-        let attention = named("self_attention");
-        let self_attention = (
-            Sublayer::new(build, &attention, config)?,
-            SelfAttention::new(build, &attention, config, (kind.is_causal(), layer))?,
-        );
+        let at = (kind.is_causal(), layer);
+        let mixer = named(Mixer::part(config, at));
+        let mixer = (Sublayer::new(build, &mixer, config)?, Mixer::new(build, &mixer, config, at)?);
         let cross_attention = if kind.attends_to_encoder() {
             let name = named("cross_attention");
             Some((Sublayer::new(build, &name, config)?, CrossAttention::new(build, &name, config)?))
         } else {
             None
         };
-        let name = named("feed_forward");
-        let feed_forward =
-            (Sublayer::new(build, &name, config)?, Inner::new(build, &name, config, layer)?);
-        Ok(Self { self_attention, cross_attention, feed_forward })
+        let feed_forward = if config.has_feed_forward(kind.is_causal(), layer) {
+            let name = named("feed_forward");
+            Some((Sublayer::new(build, &name, config)?, Inner::new(build, &name, config, layer)?))
+        } else {
+            None
+        };
+        Ok(Self { mixer, cross_attention, feed_forward })
     }
 
     /// For one token of the layer's own sequence.
     pub(crate) fn cost(config: &ModelConfig, kind: StackKind, layer: usize) -> PartCost {
-        let cost = Sublayer::cost(config)
-            + SelfAttention::cost(config, kind.is_causal(), layer)
-            + Sublayer::cost(config)
-            + Inner::cost(config, layer);
+        let mut cost = Sublayer::cost(config) + Mixer::cost(config, kind.is_causal(), layer);
+        if config.has_feed_forward(kind.is_causal(), layer) {
+            cost = cost + Sublayer::cost(config) + Inner::cost(config, layer);
+        }
         match kind.attends_to_encoder() {
             true => cost + Sublayer::cost(config) + CrossAttention::cost(config),
             false => cost,
@@ -140,17 +143,26 @@ impl Block {
         attended: Option<&Attended<'_>>,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let (frame, attention) = &self.self_attention;
+        let (frame, mixer) = &self.mixer;
         let mut x = frame
-            .run(x, pass, |x, residual| attention.forward(x, residual, lengths, positions, pass))?;
+            .run(x, pass, |x, residual| mixer.forward(x, residual, lengths, positions, pass))?;
         if let (Some((frame, attention)), Some(to)) = (&self.cross_attention, attended) {
             x = frame.run(&x, pass, |x, residual| attention.attend(x, residual, to, pass))?;
         }
-        let (frame, feed_forward) = &self.feed_forward;
-        frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
+        self.fed_forward(x, pass)
     }
 
-    /// One new token for each row; see [`SelfAttention::step`] and [`CrossAttention::step`].
+    /// `(N, D)` → `(N, D)`.
+    fn fed_forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
+        match &self.feed_forward {
+            Some((frame, feed_forward)) => {
+                frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
+            }
+            None => Ok(x),
+        }
+    }
+
+    /// One new token for each row; see [`Mixer::step`] and [`CrossAttention::step`].
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -159,19 +171,18 @@ impl Block {
         source: Option<(&Tensor, &[Range<usize>])>,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let (frame, attention) = &self.self_attention;
+        let (frame, mixer) = &self.mixer;
         let mut x =
-            frame.run(x, pass, |x, residual| attention.step(x, residual, past, positions, pass))?;
+            frame.run(x, pass, |x, residual| mixer.step(x, residual, past, positions, pass))?;
         if let (Some((frame, attention)), Some((key_value, rows))) = (&self.cross_attention, source)
         {
             x = frame
                 .run(&x, pass, |x, residual| attention.step(x, residual, key_value, rows, pass))?;
         }
-        let (frame, feed_forward) = &self.feed_forward;
-        frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
+        self.fed_forward(x, pass)
     }
 
-    /// Whole texts of a layer without an encoder; see [`SelfAttention::read`].
+    /// Whole texts of a layer without an encoder; see [`Mixer::read`].
     pub(crate) fn read(
         &self,
         x: &Tensor,
@@ -179,10 +190,8 @@ impl Block {
         positions: &PreparedPositions,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let (frame, attention) = &self.self_attention;
-        let x =
-            frame.run(x, pass, |x, residual| attention.read(x, residual, past, positions, pass))?;
-        let (frame, feed_forward) = &self.feed_forward;
-        frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
+        let (frame, mixer) = &self.mixer;
+        let x = frame.run(x, pass, |x, residual| mixer.read(x, residual, past, positions, pass))?;
+        self.fed_forward(x, pass)
     }
 }

@@ -65,7 +65,7 @@ pub fn t5_bucket(query: usize, key: usize, causal: bool) -> usize {
 /// What is added to the embedding of each token.
 #[derive(Debug, Clone)]
 pub(crate) enum Added {
-    /// Nothing: positions act in attention.
+    /// Nothing: positions act in attention, or not at all.
     Nothing,
     /// A table of constants.
     Sinusoids(Sinusoids),
@@ -89,7 +89,7 @@ impl Added {
                 )?,
                 count: config.max_positions,
             },
-            Positions::T5 | Positions::Rotary | Positions::Alibi => Self::Nothing,
+            Positions::T5 | Positions::Rotary | Positions::Alibi | Positions::None => Self::Nothing,
         })
     }
 
@@ -187,9 +187,10 @@ impl Relative {
                 )?,
                 causal,
             },
-            Positions::Sinusoidal | Positions::SinusoidalHalves | Positions::Learned => {
-                Self::Nothing
-            }
+            Positions::Sinusoidal
+            | Positions::SinusoidalHalves
+            | Positions::Learned
+            | Positions::None => Self::Nothing,
         })
     }
 

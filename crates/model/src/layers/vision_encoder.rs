@@ -30,6 +30,7 @@ pub(crate) struct VisionEncoder {
 /// What is added to the row of each token: `(T, D)`.
 #[derive(Debug, Clone)]
 enum PatchPositions {
+    Nothing,
     Learned(Weight),
     Sinusoids(Tensor),
 }
@@ -41,7 +42,7 @@ enum PatchPositions {
 pub(crate) fn validate(config: &ModelConfig) -> std::result::Result<(), ModelError> {
     let refuse = |message: String| Err(ModelError::Config(message));
     match config.positions {
-        Positions::Learned => Ok(()),
+        Positions::Learned | Positions::None => Ok(()),
         Positions::Sinusoidal | Positions::SinusoidalHalves => {
             if config.d_model.is_multiple_of(4) {
                 return Ok(());
@@ -52,8 +53,8 @@ pub(crate) fn validate(config: &ModelConfig) -> std::result::Result<(), ModelErr
             ))
         }
         Positions::T5 | Positions::Rotary | Positions::Alibi => refuse(
-            "model.positions of images must be \"learned\", \"sinusoidal\" or \
-             \"sinusoidal-halves\": the others are for sequences"
+            "model.positions of images must be \"learned\", \"sinusoidal\", \
+             \"sinusoidal-halves\" or \"none\": the others are for sequences"
                 .to_owned(),
         ),
     }
@@ -79,6 +80,7 @@ impl VisionEncoder {
                 tokens,
                 width,
             )?),
+            Positions::None => PatchPositions::Nothing,
             kind => {
                 let halves = kind == Positions::SinusoidalHalves;
                 let side = shape.size / shape.patch;
@@ -143,8 +145,9 @@ impl VisionEncoder {
         };
         let ids = (0..count).flat_map(|image| (0..tokens).map(move |token| id(image, token)));
         let positions = match &self.positions {
-            PatchPositions::Learned(table) => table.get(pass),
-            PatchPositions::Sinusoids(table) => table,
+            PatchPositions::Nothing => None,
+            PatchPositions::Learned(table) => Some(table.get(pass)),
+            PatchPositions::Sinusoids(table) => Some(table),
         };
         let spec = EmbeddingSpec {
             ids: ids.collect(),
@@ -152,7 +155,7 @@ impl VisionEncoder {
             scale: 1.0,
             dropout: pass.dropout(self.dropout, self.site),
         };
-        let x = taper_ops::embedding(pass.tape(), &table, Some(positions), &spec)?;
+        let x = taper_ops::embedding(pass.tape(), &table, positions, &spec)?;
         let text = Sequences { ids: Vec::new(), lengths: vec![tokens; count] };
         self.stack.forward(to_compute(x, self.compute)?, &text, None, pass)
     }

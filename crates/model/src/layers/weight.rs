@@ -55,7 +55,8 @@ pub(crate) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn add(
+    /// Values by a function of the numbers of this name, and of their place.
+    pub(crate) fn add(
         &mut self,
         name: &str,
         shape: &[usize],
@@ -100,6 +101,16 @@ impl Builder<'_> {
     pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<Weight> {
         let bound = (6.0 / (width + 1) as f32).sqrt();
         self.add(name, &[width], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
+    }
+
+    /// Values by a function of uniform numbers in `[0, 1)`.
+    pub(crate) fn drawn(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        of: impl Fn(f32) -> f32,
+    ) -> Result<Weight> {
+        self.add(name, shape, |counter, i| of(counter.f32_at(i)))
     }
 
     pub(crate) fn constant(&mut self, name: &str, shape: &[usize], value: f32) -> Result<Weight> {
@@ -154,6 +165,11 @@ impl Linear {
             None
         };
         Ok(Self { weight, bias, products: build.products })
+    }
+
+    /// Of parameters that were made otherwise.
+    pub(crate) fn of(weight: Weight, bias: Option<Weight>, products: Products) -> Self {
+        Self { weight, bias, products }
     }
 
     /// See [`Weight::in_f64`].

@@ -21,6 +21,7 @@ mod on_tape;
 mod positions;
 mod recent;
 mod recurrence;
+mod state_space;
 
 use candle_core::{DType, Result, Tensor};
 
@@ -38,6 +39,7 @@ pub use loss::smoothed_cross_entropy;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};
 pub use recurrence::recurrence;
+pub use state_space::{causal_convolution, selective_scan};
 
 /// The type in which sums over elements of `dtype` are taken.
 fn wide_type(dtype: DType) -> DType {

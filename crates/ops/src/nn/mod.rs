@@ -10,6 +10,7 @@ mod linear;
 pub mod normalizer;
 mod recurrence;
 mod rotary;
+mod state_space;
 mod windows;
 
 pub use attention::{cross_attention, decoding_attention, relative_bias, self_attention};
@@ -20,5 +21,8 @@ pub use layer_norm::layer_norm;
 pub use linear::{linear, packed_linear};
 pub use recurrence::recurrence;
 pub use rotary::rotary;
+pub use state_space::{
+    causal_convolution, causal_convolution_after, selective_scan, selective_scan_after,
+};
 pub(crate) use windows::sequences;
 pub use windows::windows;

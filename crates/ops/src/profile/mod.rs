@@ -21,8 +21,8 @@ static TIMES: Mutex<BTreeMap<&'static str, Duration>> = Mutex::new(BTreeMap::new
 pub struct Profile {
     /// Time of each operation, in the order of their names.
     pub times: Vec<(&'static str, Duration)>,
-    /// Multiplications and additions of all matrix products on the host, but for those that the
-    /// tiled loss makes again.
+    /// Multiplications and additions of all matrix products and scans on the host, but for those
+    /// that the tiled loss and scans make again.
     pub flops: u64,
 }
 
@@ -54,6 +54,13 @@ pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
         *times.entry(name).or_default() += start.elapsed();
     }
     result
+}
+
+/// Books multiplications and additions that are no product of matrices.
+pub(crate) fn count(flops: usize) {
+    if ENABLED.load(Ordering::Relaxed) {
+        FLOPS.fetch_add(flops as u64, Ordering::Relaxed);
+    }
 }
 
 /// Books the arithmetic of a product `(m, k) · (k, n)`.

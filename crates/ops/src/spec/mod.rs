@@ -9,6 +9,7 @@ mod linear;
 mod loss;
 mod recurrence;
 mod rotary;
+mod scan;
 mod sparse;
 
 pub use adam::AdamStep;
@@ -24,5 +25,7 @@ pub use recurrence::{
     AdditiveAttention, Cell, Recurred, Recurrence, RecurrenceSpec, StateGradients,
 };
 pub(crate) use rotary::angles;
+pub(crate) use scan::ScanShape;
+pub use scan::{ConvolutionSpec, ScanInputs, ScanSpec};
 pub use sparse::Sparse;
 pub(crate) use sparse::{Sight, merge};

@@ -142,23 +142,26 @@ fn measure(
     let attention = UnprojectedAttention::new(&config, causal, 0)?;
     let sequences = (TOKENS / length).max(1);
     let lengths: Arc<[usize]> = vec![length; sequences].into();
-    let (rows, width) = (sequences * length, heads * head_width);
-    let qkv = Var::from_tensor(&normal(rows, 3 * width, 1)?)?;
-    let adjoint = normal(rows, width, 2)?;
+    let rows = sequences * length;
+    let inputs = Var::from_tensor(&normal(rows, attention.input_width(), 1)?)?;
+    let out = attention.attend(&inputs, &lengths, &Pass::evaluate())?;
+    let adjoint = normal(rows, out.dim(1)?, 2)?;
+    drop(out);
     let before = memory::peak();
     let (mut forward, mut both) = (f64::MAX, f64::MAX);
     let start = Instant::now();
     let mut rounds = 0;
     while rounds < 2 || start.elapsed().as_secs_f64() < arguments.seconds {
-        let (there, back) = taper_ops::threads::in_pool(qkv.device(), || -> Result<(f64, f64)> {
-            let pass = Pass::train(1, rounds, 0);
-            let begin = Instant::now();
-            let out = attention.attend(&qkv, &lengths, &pass)?;
-            let there = begin.elapsed().as_secs_f64();
-            let tape = pass.into_tape().context("a training pass has a tape")?;
-            tape.differentiate(&out, &adjoint)?;
-            Ok((there, begin.elapsed().as_secs_f64()))
-        })?;
+        let (there, back) =
+            taper_ops::threads::in_pool(inputs.device(), || -> Result<(f64, f64)> {
+                let pass = Pass::train(1, rounds, 0);
+                let begin = Instant::now();
+                let out = attention.attend(&inputs, &lengths, &pass)?;
+                let there = begin.elapsed().as_secs_f64();
+                let tape = pass.into_tape().context("a training pass has a tape")?;
+                tape.differentiate(&out, &adjoint)?;
+                Ok((there, begin.elapsed().as_secs_f64()))
+            })?;
         (forward, both) = (forward.min(there), both.min(back));
         rounds += 1;
     }

@@ -19,7 +19,9 @@ mod tests;
 pub(crate) use cross::CrossAttention;
 pub(crate) use past::{LayerPast, PastRows, Texts};
 
+use super::mixer::Mixer;
 use super::positions::PreparedPositions;
+use super::state_space::Core;
 use super::weight::{Builder, Linear, Residual};
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
@@ -118,6 +120,9 @@ fn choose(build: &mut Builder<'_>, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
         AttentionKind::Linear => Arc::new(linear(site)),
         AttentionKind::Performer => Arc::new(performer(site)),
         AttentionKind::Linformer => Arc::new(Linformer::new(build, site)?),
+        kind @ (AttentionKind::Mamba | AttentionKind::S4d) => {
+            candle_core::bail!("{} is no kind of attention, but a layer", kind.name())
+        }
     })
 }
 
@@ -137,14 +142,22 @@ fn cost_of_kind(site: &Site<'_>) -> PartCost {
         AttentionKind::Linear => linear(site).cost(width),
         AttentionKind::Performer => performer(site).cost(width),
         AttentionKind::Linformer => Linformer::cost(site),
+        AttentionKind::Mamba | AttentionKind::S4d => PartCost::default(),
     }
 }
 
-/// Self-attention of the kind that a recipe names, without its projections: for those who measure.
+/// Self-attention of the kind that a recipe names, or the state-space layer in its place, without
+/// the projections before and after: for those who measure.
 #[derive(Debug, Clone)]
 pub struct UnprojectedAttention {
-    kind: Arc<dyn Kind>,
+    kind: Unprojected,
     width: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Unprojected {
+    Attention(Arc<dyn Kind>),
+    StateSpace(Core),
 }
 
 impl UnprojectedAttention {
@@ -161,34 +174,57 @@ impl UnprojectedAttention {
         config.require_transformer()?;
         config.validate_blocks()?;
         let stack = if causal { "decoder" } else { "encoder" };
-        let name = &format!("{stack}.layers.{layer}.self_attention");
+        let name = &format!("{stack}.layers.{layer}.{}", Mixer::part(config, (causal, layer)));
         let (mut store, products) = (ParameterStore::new(&Device::Cpu), Products::F32);
         let build = &mut Builder { store: &mut store, seed: Some(1), biases: false, products };
-        let kind = choose(build, &Site { config, name, layer, causal, products })?;
+        let kind = if config.attention(causal).kind_of(layer).is_state_space() {
+            Unprojected::StateSpace(Core::new(build, name, config, (causal, layer))?)
+        } else {
+            Unprojected::Attention(choose(build, &Site { config, name, layer, causal, products })?)
+        };
         Ok(Self { kind, width: config.d_model })
+    }
+
+    /// Elements of a row of what [`attend`](Self::attend) reads: query, key and value side by side,
+    /// or the input and the gate of a state-space layer.
+    #[must_use]
+    pub fn input_width(&self) -> usize {
+        match &self.kind {
+            Unprojected::Attention(_) => 3 * self.width,
+            Unprojected::StateSpace(core) => core.input_width(),
+        }
     }
 
     /// Whole sequences of these lengths.
     ///
     /// # Shapes
-    /// `qkv (N, 3·D)`: query, key and value of each token side by side → `(N, D)`.
+    /// `inputs (N, W)`, W being the [`input_width`](Self::input_width) → `(N, D)`, or `(N, E)` for E
+    /// channels of a state-space layer.
     ///
     /// # Errors
     /// When the lengths do not sum to `N`.
     pub fn attend(
         &self,
-        qkv: &Tensor,
+        inputs: &Tensor,
         lengths: &Arc<[usize]>,
         pass: &Pass,
     ) -> std::result::Result<Tensor, ModelError> {
-        Ok(self.kind.attend(qkv, lengths, &PreparedPositions::default(), pass)?)
+        Ok(match &self.kind {
+            Unprojected::Attention(kind) => {
+                kind.attend(inputs, lengths, &PreparedPositions::default(), pass)?
+            }
+            Unprojected::StateSpace(core) => core.run(inputs, lengths, pass)?,
+        })
     }
 
     /// Multiplications and additions of [`attend`](Self::attend) on one sequence of this length, by
     /// formula; the way back takes five products for the two of a softmax, and four otherwise.
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
-        self.kind.flops(self.width, length)
+        match &self.kind {
+            Unprojected::Attention(kind) => kind.flops(self.width, length),
+            Unprojected::StateSpace(core) => core.flops(length),
+        }
     }
 }
 

@@ -1,0 +1,125 @@
+//! State-space layers, and what they do not go with.
+
+use super::{AttentionKind, ModelConfig, Positions};
+use crate::ModelError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What state-space layers are like: those of the kinds `mamba` (Gu and Dao 2023) and `s4d` (Gu et
+/// al. 2022), in both stacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StateSpaceConfig {
+    /// Channels for each element of `model.d_model`.
+    #[schemars(range(min = 1))]
+    pub expand: usize,
+    /// Numbers that a channel keeps of the past.
+    #[schemars(range(min = 1))]
+    pub states: usize,
+    /// Tokens that the convolution before the scan sees, the token itself counted.
+    #[schemars(range(min = 1))]
+    pub convolution: usize,
+    /// Rank of the projection to the steps of a `mamba`; 0 for a sixteenth of `model.d_model`.
+    pub step_rank: usize,
+    /// Whether a feed-forward layer follows, as it does attention. In the paper none does, and two
+    /// layers stand for attention and feed-forward layer.
+    pub feed_forward: bool,
+}
+
+impl Default for StateSpaceConfig {
+    fn default() -> Self {
+        Self { expand: 2, states: 16, convolution: 4, step_rank: 0, feed_forward: false }
+    }
+}
+
+impl StateSpaceConfig {
+    /// The rank of the steps in a model of this width.
+    #[must_use]
+    pub fn rank(&self, width: usize) -> usize {
+        if self.step_rank == 0 { width.div_ceil(16) } else { self.step_rank }
+    }
+}
+
+impl ModelConfig {
+    /// Whether a layer of a stack has a feed-forward layer, counted from 0.
+    #[must_use]
+    pub fn has_feed_forward(&self, causal: bool, layer: usize) -> bool {
+        self.state_space.feed_forward || !self.attention(causal).kind_of(layer).is_state_space()
+    }
+
+    /// Keys of state-space layers that change nothing where there are none: whether that is so, why,
+    /// and which.
+    #[must_use]
+    pub fn state_space_without_effect(&self) -> [(bool, &'static str, &'static [&'static str]); 2] {
+        let has = |kind| self.encoder_attention.has(kind) || self.decoder_attention.has(kind);
+        let (mamba, s4d) = (has(AttentionKind::Mamba), has(AttentionKind::S4d));
+        [
+            (
+                !mamba && !s4d,
+                "no layer is \"mamba\" or \"s4d\"",
+                &[
+                    "model.state_space.expand",
+                    "model.state_space.states",
+                    "model.state_space.convolution",
+                    "model.state_space.feed_forward",
+                ],
+            ),
+            (!mamba, "no layer is \"mamba\"", &["model.state_space.step_rank"]),
+        ]
+    }
+
+    /// Refuses what does not go with state-space layers in a stack; `section` is that of its
+    /// attention.
+    pub(super) fn validate_state_space(
+        &self,
+        (section, causal): (&str, bool),
+        layers: usize,
+    ) -> Result<(), ModelError> {
+        let refuse = |message: String| Err(ModelError::Config(message));
+        let own = &self.state_space;
+        for (name, value) in
+            [("expand", own.expand), ("states", own.states), ("convolution", own.convolution)]
+        {
+            if value == 0 {
+                return refuse(format!("model.state_space.{name} = 0: it must be at least 1"));
+            }
+        }
+        let attention = self.attention(causal);
+        // Of a stack of one kind, one layer says what there is.
+        let counted = if attention.kinds.is_empty() { layers.min(1) } else { layers };
+        let is_state_space = |layer| attention.kind_of(layer).is_state_space();
+        let acts = match self.positions {
+            Positions::T5 | Positions::Rotary | Positions::Alibi => true,
+            Positions::Sinusoidal
+            | Positions::SinusoidalHalves
+            | Positions::Learned
+            | Positions::None => false,
+        };
+        if acts && counted > 0 && (0..counted).all(is_state_space) {
+            return refuse(format!(
+                "all layers of {section} are state-space layers, which have no scores for \
+                 model.positions = \"{}\" to act on: use \"none\", as they know the order of \
+                 tokens, or positions that are added to embeddings",
+                self.positions.name()
+            ));
+        }
+        if self.experts.count > 0 && !own.feed_forward {
+            let every = self.experts.every.max(1);
+            let mut with_experts = (every - 1..layers).step_by(every);
+            let first = if attention.kinds.is_empty() {
+                with_experts.next().filter(|&layer| is_state_space(layer))
+            } else {
+                with_experts.find(|&layer| is_state_space(layer))
+            };
+            if let Some(layer) = first {
+                return refuse(format!(
+                    "model.experts would stand in place of a feed-forward layer, and layer {} of \
+                     {section} has none: set model.state_space.feed_forward = true, or \
+                     model.experts.count = 0",
+                    layer + 1
+                ));
+            }
+        }
+        Ok(())
+    }
+}

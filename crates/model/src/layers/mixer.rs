@@ -1,0 +1,102 @@
+//! What brings tokens of a sequence together in a layer: self-attention, or a state-space layer.
+
+use super::attention::{LayerPast, PastRows, SelfAttention, Texts};
+use super::positions::PreparedPositions;
+use super::state_space::StateSpace;
+use super::weight::{Builder, Residual};
+use crate::cost::PartCost;
+use crate::{ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+
+/// What the first sublayer of a layer does.
+#[derive(Debug, Clone)]
+pub(crate) enum Mixer {
+    Attention(SelfAttention),
+    StateSpace(StateSpace),
+}
+
+impl Mixer {
+    /// What it is called in a layer.
+    pub(crate) fn part(config: &ModelConfig, (causal, layer): (bool, usize)) -> &'static str {
+        match config.attention(causal).kind_of(layer).is_state_space() {
+            true => "state_space",
+            false => "self_attention",
+        }
+    }
+
+    /// That of a layer of a stack that is causal or not, counted from 0.
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        at: (bool, usize),
+    ) -> Result<Self> {
+        Ok(match config.attention(at.0).kind_of(at.1).is_state_space() {
+            true => Self::StateSpace(StateSpace::new(build, name, config, at)?),
+            false => Self::Attention(SelfAttention::new(build, name, config, at)?),
+        })
+    }
+
+    /// For one token.
+    pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
+        match config.attention(causal).kind_of(layer).is_state_space() {
+            true => StateSpace::cost(config, causal, layer),
+            false => SelfAttention::cost(config, causal, layer),
+        }
+    }
+
+    /// Whole sequences, added to the residual.
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        lengths: &Arc<[usize]>,
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        match self {
+            Self::Attention(layer) => layer.forward(x, residual, lengths, positions, pass),
+            Self::StateSpace(layer) => layer.forward(x, residual, lengths, pass),
+        }
+    }
+
+    /// One new token for each row; see [`SelfAttention::step`].
+    ///
+    /// # Shapes
+    /// `(R, D)` → `(R, D)`.
+    pub(crate) fn step(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        past: (&mut LayerPast, &PastRows<'_>),
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        match self {
+            Self::Attention(layer) => layer.step(x, residual, past, positions, pass),
+            Self::StateSpace(layer) => layer.step(x, residual, past.0, pass),
+        }
+    }
+
+    /// Whole texts at once; see [`SelfAttention::read`].
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`.
+    pub(crate) fn read(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        past: (&mut LayerPast, &Texts<'_>),
+        positions: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        match self {
+            Self::Attention(layer) => layer.read(x, residual, past, positions, pass),
+            Self::StateSpace(layer) => layer.read(x, residual, past, pass),
+        }
+    }
+}

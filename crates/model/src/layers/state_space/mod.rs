@@ -1,0 +1,415 @@
+//! State-space layers: Mamba (Gu and Dao 2023, "Mamba: Linear-Time Sequence Modeling with Selective
+//! State Spaces", sections 3.2 and 3.4), and a diagonal S4 as its special case.
+//!
+//! ```text
+//! (x, z) = W_in input,   u = silu(convolution(x)),   Δ, B, C = functions of u
+//! h_t = exp(Δ_t A) h_(t−1) + Δ_t B_t u_t,   y_t = (C_t h_t + D u_t) · silu(z_t)
+//! output = W_out y
+//! ```
+//!
+//! In a `mamba` Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that a token decides
+//! what is kept of it and of what was before. In an `s4d` they are parameters, and the layer is a
+//! convolution with one kernel for each channel.
+//!
+//! All that is remembered of a text are the last inputs of the convolution and h.
+//!
+//! **Decision.** In an encoder, where tokens see what follows too, two such layers read a sequence
+//! from both ends, with W_in, z and W_out in common (Zhu et al. 2024, "Vision Mamba", algorithm 1).
+//!
+//! **Decision.** A is each channel's −1, −2, … at first, and the bias of Δ such that Δ is between
+//! 0.001 and 0.1, evenly by its logarithm (section 3.6 and the authors' implementation). What weight
+//! decay would pull to a different memory is no matrix in the store, so that it leaves it alone.
+
+#[cfg(test)]
+mod tests;
+
+use super::attention::{LayerPast, Texts};
+use super::weight::{Builder, Linear, Residual, Weight};
+use crate::config::{AttentionKind, ModelConfig};
+use crate::cost::PartCost;
+use crate::{Pass, StateSpaceConfig};
+use candle_core::{DType, Result, Tensor};
+use std::sync::Arc;
+use taper_ops::{
+    ConvolutionSpec, ScanInputs, ScanSpec, causal_convolution, causal_convolution_after, composed,
+    selective_scan, selective_scan_after,
+};
+
+/// Steps at first: the least and the largest.
+const STEPS: (f64, f64) = (1e-3, 0.1);
+
+/// Tokens from one state that is kept for the way back to the next.
+const KEPT_EVERY: usize = 32;
+
+/// A state-space layer.
+#[derive(Debug, Clone)]
+pub(crate) struct StateSpace {
+    input: Linear,
+    core: Core,
+    output: Linear,
+}
+
+/// What happens between the projections.
+#[derive(Debug, Clone)]
+pub(crate) struct Core {
+    /// From the first token to the last; in an encoder also from the last to the first.
+    directions: Vec<Direction>,
+    channels: usize,
+    /// Multiplications and additions of a token.
+    flops: f64,
+}
+
+/// A convolution and a scan.
+#[derive(Debug, Clone)]
+struct Direction {
+    filter: Weight,
+    filter_bias: Weight,
+    steps: Steps,
+    log_decay: Weight,
+    skip: Weight,
+    reverse: bool,
+}
+
+/// Where Δ, B and C come from.
+#[derive(Debug, Clone)]
+enum Steps {
+    /// From the token.
+    Selective { down: Linear, up: Linear, in_out: Linear },
+    /// They are parameters.
+    Fixed { delta: Weight, in_out: Weight },
+}
+
+impl StateSpace {
+    /// In a stack that is causal or not.
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        (causal, layer): (bool, usize),
+    ) -> Result<Self> {
+        let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
+        Ok(Self {
+            input: Linear::new(build, &format!("{name}.in"), width, 2 * channels, 2)?,
+            core: Core::new(build, name, config, (causal, layer))?,
+            output: Linear::new(build, &format!("{name}.out"), channels, width, 1)?,
+        })
+    }
+
+    /// Both projections and what is between them.
+    pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
+        let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
+        PartCost::linear(width, channels, config.biases) * 2
+            + Core::cost(config, causal, layer)
+            + PartCost::linear(channels, width, config.biases)
+    }
+
+    /// `(N, D)` → `(N, D)`, added to the residual.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        lengths: &Arc<[usize]>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let gated = self.input.forward(x, pass)?; // (N, 2·E)
+        self.output.onto(&self.core.run(&gated, lengths, pass)?, residual, pass)
+    }
+
+    /// One new token for each row: `(R, D)` → `(R, D)`.
+    pub(crate) fn step(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        past: &mut LayerPast,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let gated = self.input.forward(x, pass)?; // (R, 2·E)
+        let lengths: Arc<[usize]> = vec![1; x.dim(0)?].into();
+        let (out, remembered) = self.core.go_on(&gated, &lengths, past.running.as_ref(), pass)?;
+        past.running = Some(remembered);
+        self.output.onto(&out, residual, pass)
+    }
+
+    /// Whole texts at once, with what [`StateSpace::step`] would give token by token: `(N, D)` →
+    /// `(N, D)`.
+    pub(crate) fn read(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        (past, texts): (&mut LayerPast, &Texts<'_>),
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let gated = self.input.forward(x, pass)?; // (N, 2·E)
+        let (out, remembered) = self.core.go_on(&gated, &texts.lengths.into(), None, pass)?;
+        past.put_running(remembered, texts)?;
+        self.output.onto(&out, residual, pass)
+    }
+}
+
+impl Core {
+    pub(crate) fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        (causal, layer): (bool, usize),
+    ) -> Result<Self> {
+        let selective = is_selective(config, causal, layer);
+        let mut directions = vec![Direction::new(build, name, config, (selective, false))?];
+        if !causal {
+            let name = &format!("{name}.backward");
+            directions.push(Direction::new(build, name, config, (selective, true))?);
+        }
+        let channels = config.state_space.expand * config.d_model;
+        Ok(Self { directions, channels, flops: Self::cost(config, causal, layer).flops })
+    }
+
+    /// Elements of a row of what goes in.
+    pub(crate) fn input_width(&self) -> usize {
+        2 * self.channels
+    }
+
+    /// Multiplications and additions for so many tokens.
+    pub(crate) fn flops(&self, tokens: usize) -> f64 {
+        self.flops * tokens as f64
+    }
+
+    fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
+        let own = &config.state_space;
+        let (channels, states) = (own.expand * config.d_model, own.states);
+        let selective = is_selective(config, causal, layer);
+        let convolution = PartCost {
+            flops: 2.0 * (own.convolution * channels) as f64,
+            ..PartCost::table(own.convolution + 1, channels)
+        };
+        let scan = PartCost {
+            flops: (channels * (7 * states + 8)) as f64,
+            // What comes out, and the states of every thirty-second token.
+            kept: channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64),
+            ..PartCost::table(states + 1, channels)
+        };
+        let steps = if selective {
+            let rank = own.rank(config.d_model);
+            PartCost::linear(channels, rank, false)
+                + PartCost::linear(rank, channels, true)
+                + PartCost::linear(channels, 2 * states, false)
+        } else {
+            PartCost::table(2 * states + 1, channels)
+        };
+        let one = convolution.keeping(channels) + steps + scan;
+        // Of two directions the sum is kept besides.
+        if causal { one } else { (one * 2).keeping(channels) }
+    }
+
+    /// Whole sequences.
+    ///
+    /// # Shapes
+    /// `gated (N, 2·E)` → `(N, E)`.
+    pub(crate) fn run(
+        &self,
+        gated: &Tensor,
+        lengths: &Arc<[usize]>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let mut all = Vec::with_capacity(self.directions.len());
+        for direction in &self.directions {
+            all.push(direction.run(gated, lengths, pass)?);
+        }
+        let inputs: Vec<&Tensor> = all.iter().collect();
+        match inputs.as_slice() {
+            [one] => Ok((*one).clone()),
+            several => composed::on_tape(pass.tape(), "directions", several, |inputs| {
+                inputs[1..].iter().try_fold(inputs[0].clone(), |sum, one| sum + one)
+            }),
+        }
+    }
+
+    /// Sequences that go on after what is `remembered` of each, or begin; and what is to be
+    /// remembered of them: the last inputs of the convolution, `(K − 1, E)`, and the states, `(E,
+    /// S)`, in f32 at least.
+    ///
+    /// # Shapes
+    /// `gated (N, 2·E)`, `remembered (B, (K − 1 + S)·E)` → `(N, E)`, `(B, (K − 1 + S)·E)`.
+    fn go_on(
+        &self,
+        gated: &Tensor,
+        lengths: &Arc<[usize]>,
+        remembered: Option<&Tensor>,
+        pass: &Pass,
+    ) -> Result<(Tensor, Tensor)> {
+        let [direction] = self.directions.as_slice() else {
+            candle_core::bail!("a state-space layer that reads from both ends cannot decode");
+        };
+        direction.go_on(gated, lengths, remembered, pass)
+    }
+}
+
+fn is_selective(config: &ModelConfig, causal: bool, layer: usize) -> bool {
+    config.attention(causal).kind_of(layer) == AttentionKind::Mamba
+}
+
+impl Direction {
+    fn new(
+        build: &mut Builder<'_>,
+        name: &str,
+        config: &ModelConfig,
+        (selective, reverse): (bool, bool),
+    ) -> Result<Self> {
+        let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
+        let (channels, rank) = (expand * config.d_model, config.state_space.rank(config.d_model));
+        let (least, largest) = STEPS;
+        // Softplus of this is a step.
+        let step = |uniform: f32| {
+            let step = least * (largest / least).powf(f64::from(uniform));
+            step.exp_m1().ln() as f32
+        };
+        let between =
+            move |bound: f64| move |uniform: f32| ((2.0 * f64::from(uniform) - 1.0) * bound) as f32;
+        let filter = between((convolution as f64).powf(-0.5));
+        let steps = if selective {
+            let up = between((rank as f64).powf(-0.5));
+            let down = build.matrix(&format!("{name}.step_down.weight"), rank, channels, 1)?;
+            let up = build.drawn(&format!("{name}.step_up.weight"), &[channels, rank], up)?;
+            let bias = build.drawn(&format!("{name}.step_up.bias"), &[channels], step)?;
+            let in_out = build.matrix(&format!("{name}.in_out.weight"), 2 * states, channels, 2)?;
+            Steps::Selective {
+                down: Linear::of(down, None, build.products),
+                up: Linear::of(up, Some(bias), build.products),
+                in_out: Linear::of(in_out, None, build.products),
+            }
+        } else {
+            Steps::Fixed {
+                delta: build.drawn(&format!("{name}.step.bias"), &[channels], step)?,
+                in_out: build.add(
+                    &format!("{name}.in_out.bias"),
+                    &[channels * 2 * states],
+                    // B is one, and C is normal.
+                    |counter, i| match (i as usize % (2 * states)) < states {
+                        true => 1.0,
+                        false => counter.normal_at(i) as f32,
+                    },
+                )?,
+            }
+        };
+        Ok(Self {
+            filter: build.drawn(
+                &format!("{name}.filter.weight"),
+                &[channels, convolution],
+                filter,
+            )?,
+            filter_bias: build.drawn(&format!("{name}.filter.bias"), &[channels], filter)?,
+            steps,
+            log_decay: build.add(&format!("{name}.log_decay"), &[channels * states], |_, i| {
+                ((i as usize % states + 1) as f32).ln()
+            })?,
+            skip: build.constant(&format!("{name}.skip"), &[channels], 1.0)?,
+            reverse,
+        })
+    }
+
+    fn is_selective(&self) -> bool {
+        matches!(self.steps, Steps::Selective { .. })
+    }
+
+    fn specs(&self, lengths: &Arc<[usize]>) -> (ConvolutionSpec, ScanSpec) {
+        let (reverse, selective) = (self.reverse, self.is_selective());
+        (
+            ConvolutionSpec { lengths: lengths.clone(), reverse },
+            ScanSpec { lengths: lengths.clone(), selective, reverse },
+        )
+    }
+
+    /// Δ before softplus, and B and C.
+    fn steps(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
+        Ok(match &self.steps {
+            Steps::Selective { down, up, in_out } => {
+                (up.forward(&down.forward(x, pass)?, pass)?, in_out.forward(x, pass)?)
+            }
+            Steps::Fixed { delta, in_out } => (delta.get(pass).clone(), in_out.get(pass).clone()),
+        })
+    }
+
+    fn run(&self, gated: &Tensor, lengths: &Arc<[usize]>, pass: &Pass) -> Result<Tensor> {
+        let (filter, bias) = (self.filter.get(pass), self.filter_bias.get(pass));
+        let (convolution, scan) = self.specs(lengths);
+        let x = causal_convolution(pass.tape(), gated, filter, bias, &convolution)?;
+        let (delta, in_out) = self.steps(&x, pass)?;
+        let inputs = ScanInputs {
+            x: &x,
+            delta: &delta,
+            in_out: &in_out,
+            log_decay: self.log_decay.get(pass),
+            skip: self.skip.get(pass),
+            gated,
+        };
+        selective_scan(pass.tape(), inputs, &scan)
+    }
+
+    fn go_on(
+        &self,
+        gated: &Tensor,
+        lengths: &Arc<[usize]>,
+        remembered: Option<&Tensor>,
+        pass: &Pass,
+    ) -> Result<(Tensor, Tensor)> {
+        let (filter, bias) = (self.filter.get(pass), self.filter_bias.get(pass));
+        let (channels, taps) = filter.dims2()?;
+        let before = (taps - 1) * channels;
+        let (convolution, scan) = self.specs(lengths);
+        let (window, states) = match remembered {
+            Some(remembered) => {
+                let rest = remembered.dim(1)? - before;
+                let window = remembered.narrow(1, 0, before)?.contiguous()?;
+                (window, Some(remembered.narrow(1, before, rest)?.contiguous()?))
+            }
+            None => {
+                let wide = if gated.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+                (Tensor::zeros((lengths.len(), before), wide, gated.device())?, None)
+            }
+        };
+        let x = causal_convolution_after(gated, filter, bias, &convolution, &window)?;
+        let (delta, in_out) = self.steps(&x, pass)?;
+        let inputs = ScanInputs {
+            x: &x,
+            delta: &delta,
+            in_out: &in_out,
+            log_decay: self.log_decay.get(pass),
+            skip: self.skip.get(pass),
+            gated,
+        };
+        let (out, states) = selective_scan_after(inputs, &scan, states.as_ref())?;
+        let window = window_after(gated, lengths, &window, (channels, taps))?;
+        Ok((out, Tensor::cat(&[window, states], 1)?))
+    }
+}
+
+/// The last inputs of each sequence, after those that were in the window before it.
+///
+/// # Shapes
+/// `gated (N, 2·E)`, `window (B, (K − 1)·E)` → the same as `window`.
+fn window_after(
+    gated: &Tensor,
+    lengths: &[usize],
+    window: &Tensor,
+    (channels, taps): (usize, usize),
+) -> Result<Tensor> {
+    let (batch, kept) = (lengths.len(), taps - 1);
+    if kept == 0 {
+        return Ok(window.clone());
+    }
+    let own = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
+    // Inputs of the window stand behind those of the sequences.
+    let rows = Tensor::cat(&[own, window.reshape((batch * kept, channels))?], 0)?;
+    let (mut first, all) = (0, gated.dim(0)?);
+    let mut index = Vec::with_capacity(batch * kept);
+    for (sequence, &length) in lengths.iter().enumerate() {
+        for place in 0..kept {
+            index.push(match (length + place).checked_sub(kept) {
+                Some(own) => first + own,
+                None => all + sequence * kept + place + length,
+            } as u32);
+        }
+        first += length;
+    }
+    let index = Tensor::from_vec(index, batch * kept, rows.device())?;
+    rows.index_select(&index, 0)?.reshape((batch, kept * channels))
+}

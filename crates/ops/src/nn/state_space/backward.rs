@@ -1,0 +1,376 @@
+//! The scan's way back: states are computed again from those that were kept, thirty-two tokens at a
+//! time.
+//!
+//! With g_t the adjoint of h_t, which is what follows it has given, `g_t = C_t dy_t +
+//! exp(Δ_(t+1) A) g_(t+1)`, those of the inputs are sums of its products with h_(t−1), Δ_t and u_t.
+
+use super::forward::{Operands, TIME, from_blocks};
+use super::lanes::{LANES, Lanes, load, map, sigmoid, softplus, sum};
+use crate::float::{Float, vectorised};
+use crate::host::Host;
+use crate::parallel::combined;
+use crate::profile::{longest_of, region};
+use crate::shared::{Shared, Write, filled};
+use crate::spec::{ScanInputs, ScanShape, ScanSpec};
+use crate::tape::{Adjoints, Kept, Slot, Tape};
+use candle_core::{Result, Tensor};
+use rayon::prelude::*;
+
+/// Tokens of one task, at least: each has sums of its own for the parameters.
+const TOKENS: usize = 256;
+
+/// Blocks of channels of one task, which share sums over channels.
+const BLOCKS: usize = 4;
+
+/// Notes how to go back from `out`; `states` are those that were kept.
+pub(super) fn record<T: Float>(
+    tape: &Tape,
+    inputs: ScanInputs<'_>,
+    (shape, spec): (ScanShape, &ScanSpec),
+    states: Vec<T>,
+    out: &Tensor,
+) -> Result<()> {
+    let kept = inputs.all().map(|input| tape.keep(input));
+    let spec = spec.clone();
+    tape.record::<T>("scan", &inputs.all(), out, move |adjoint, adjoints| {
+        go_back(&kept, (shape, &spec), &states, &adjoint, adjoints)
+    })
+}
+
+fn go_back<T: Float>(
+    kept: &[Kept; 6],
+    (shape, spec): (ScanShape, &ScanSpec),
+    states: &[T],
+    adjoint: &[T],
+    adjoints: &mut Adjoints<'_>,
+) -> Result<()> {
+    let mut tensors = Vec::with_capacity(kept.len());
+    for kept in kept {
+        tensors.push(kept.value()?);
+    }
+    let [x, delta, in_out, log_decay, skip, gated] = tensors.as_slice() else {
+        candle_core::bail!("scan: six tensors were kept");
+    };
+    let hosts = [
+        Host::new(x)?,
+        Host::new(delta)?,
+        Host::new(in_out)?,
+        Host::new(log_decay)?,
+        Host::new(skip)?,
+        Host::new(gated)?,
+    ];
+    let operands = Operands::<T>::new(&hosts, shape, spec)?;
+    let found = run(&operands, states, adjoint);
+    let slots: [Slot; 6] = std::array::from_fn(|index| (&kept[index]).into());
+    adjoints.give(slots[0], found.x)?;
+    adjoints.give(slots[1], found.delta)?;
+    adjoints.give(slots[2], found.in_out)?;
+    adjoints.give(slots[3], found.log_decay)?;
+    adjoints.give(slots[4], found.skip)?;
+    let width = shape.channels;
+    adjoints.add_with(slots[5], |total: &mut [T], write| {
+        for (row, own) in total.chunks_exact_mut(2 * width).zip(found.gate.chunks_exact(width)) {
+            let (first, second) = row.split_at_mut(width);
+            match write {
+                Write::Replace => {
+                    first.fill(T::default());
+                    second.copy_from_slice(own);
+                }
+                Write::Add => crate::parallel::add(second, own),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The adjoints of the inputs.
+struct Found<T> {
+    x: Vec<T>,
+    delta: Vec<T>,
+    in_out: Vec<T>,
+    log_decay: Vec<T>,
+    skip: Vec<T>,
+    /// Of z, `(N, E)`.
+    gate: Vec<T>,
+}
+
+/// Sums over tokens of a block of channels.
+pub(super) struct Sums<T> {
+    /// Of A, `(S, LANES)`.
+    decay: Vec<T>,
+    skip: Vec<T>,
+    /// Of Δ, where it is each channel's.
+    delta: Vec<T>,
+    /// Of B and C, where they are each channel's: `(2·S, LANES)`.
+    in_out: Vec<T>,
+}
+
+impl<T: Float> Sums<T> {
+    fn new(states: usize) -> Self {
+        let zeros = |count| vec![T::default(); count];
+        Self {
+            decay: zeros(states * LANES),
+            skip: zeros(LANES),
+            delta: zeros(LANES),
+            in_out: zeros(2 * states * LANES),
+        }
+    }
+
+    fn flat(self) -> Vec<T> {
+        [self.decay, self.skip, self.delta, self.in_out].concat()
+    }
+}
+
+/// Where a task writes what is each token's own.
+#[derive(Clone, Copy)]
+pub(super) struct Outputs<T> {
+    x: Shared<T>,
+    delta: Shared<T>,
+    gate: Shared<T>,
+    /// Of B and C, those of each group of blocks by itself: `(groups, N, 2·S)`.
+    in_out: Shared<T>,
+}
+
+fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Found<T> {
+    let ScanShape { tokens, channels, states: count } = operands.shape;
+    let (blocks, sequences) = (operands.blocks(), &operands.sequences);
+    let (pieces, groups) = (sequences.pieces(TOKENS), blocks.div_ceil(BLOCKS));
+    let sides = if operands.selective { tokens * 2 * count } else { 0 };
+    let mut of_groups = vec![T::default(); groups * sides];
+    let of_groups_shared = Shared::new(&mut of_groups);
+    let steps = if operands.selective { tokens * channels } else { 0 };
+    let scan = |x, delta, gate| {
+        let outputs = Outputs { x, delta, gate, in_out: of_groups_shared };
+        let sizes = || (0..pieces.len() * groups).map(|i| sequences.tokens_of(&pieces[i / groups]));
+        let of_task = |task: usize| {
+            let (piece, group) = (&pieces[task / groups], task % groups);
+            let own = group * BLOCKS..blocks.min((group + 1) * BLOCKS);
+            let mut sums = Vec::new();
+            for block in own {
+                let mut of_block = Sums::new(count);
+                for sequence in piece.clone() {
+                    back_block(operands, sequence, block, states, adjoint, outputs, &mut of_block);
+                }
+                sums.extend(of_block.flat());
+            }
+            sums
+        };
+        region(longest_of(sizes), || {
+            let tasks = 0..pieces.len() * groups;
+            tasks.into_par_iter().with_max_len(1).map(of_task).collect::<Vec<Vec<T>>>()
+        })
+    };
+    // SAFETY: tasks write all channels of all tokens, and steps where each token has its own.
+    let (x, (delta, (gate, of_tasks))) = unsafe {
+        filled(tokens * channels, |x| {
+            filled(steps, |delta| filled(tokens * channels, |gate| scan(x, delta, gate)))
+        })
+    };
+    // Sums of all pieces, in their order.
+    let of_block = count * LANES + LANES + LANES + 2 * count * LANES;
+    let mut total: Vec<T> = Vec::with_capacity(blocks * of_block);
+    let mut of_tasks: Vec<Option<Vec<T>>> = of_tasks.into_iter().map(Some).collect();
+    for group in 0..groups {
+        let parts: Vec<Vec<T>> =
+            (0..pieces.len()).filter_map(|piece| of_tasks[piece * groups + group].take()).collect();
+        let own = blocks.min((group + 1) * BLOCKS) - group * BLOCKS;
+        total.extend(combined(parts, own * of_block));
+    }
+    let part = |start: usize, width: usize| {
+        let of = total.chunks_exact(of_block);
+        let part: Vec<T> =
+            of.flat_map(|block| block[start..start + width * LANES].iter().copied()).collect();
+        from_blocks(&part, channels, width)
+    };
+    let decay = from_blocks(&operands.decay, channels, count);
+    let log_decay = part(0, count).iter().zip(&decay).map(|(&sum, &decay)| sum * decay).collect();
+    let skip = part(count * LANES, 1);
+    let (delta, in_out) = if operands.selective {
+        let parts = of_groups.chunks_exact(sides.max(1)).map(<[T]>::to_vec).collect();
+        (delta, combined(parts, sides))
+    } else {
+        (part(count * LANES + LANES, 1), part(count * LANES + 2 * LANES, 2 * count))
+    };
+    Found { x, delta, in_out, log_decay, skip, gate }
+}
+
+/// What the steps between two kept states compute again.
+struct Again<T> {
+    /// States before each step, and the one after the last: `(TIME + 1, S, LANES)`.
+    states: Vec<T>,
+    /// exp(Δ A), `(TIME, S, LANES)`.
+    powers: Vec<T>,
+    /// Δ, and the sum that the gate multiplies.
+    steps: Vec<(Lanes<T>, Lanes<T>)>,
+}
+
+vectorised! {
+    /// One sequence of a block of channels, from its last step to its first.
+    fn back_block<T>(
+        operands: &Operands<'_, T>,
+        sequence: usize,
+        block: usize,
+        kept: &[T],
+        adjoint: &[T],
+        outputs: Outputs<T>,
+        sums: &mut Sums<T>,
+    ) {
+        let states = operands.shape.states;
+        let (length, width) = (operands.sequences.length(sequence), states * LANES);
+        let zeros = |count| vec![T::default(); count];
+        let mut again = Again {
+            states: zeros((TIME + 1) * width),
+            powers: zeros(TIME * width),
+            steps: vec![([T::default(); LANES], [T::default(); LANES]); TIME],
+        };
+        let mut carried = zeros(width);
+        for part in (0..length.div_ceil(TIME)).rev() {
+            let number = operands.sequences.first_kept(sequence) + part;
+            let start = (number * operands.blocks() + block) * width;
+            again.states[..width].copy_from_slice(&kept[start..start + width]);
+            let first = part * TIME;
+            let count = TIME.min(length - first);
+            forward_again(operands, sequence, block, first, count, &mut again);
+            for step in (0..count).rev() {
+                let token = operands.token(sequence, first + step);
+                back_step(
+                    operands, token, block, step, &again, &mut carried, adjoint, outputs, sums,
+                );
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn forward_again<T: Float>(
+    operands: &Operands<'_, T>,
+    sequence: usize,
+    block: usize,
+    first: usize,
+    count: usize,
+    again: &mut Again<T>,
+) {
+    let states = operands.shape.states;
+    let (channels, width) = (operands.channels(block), states * LANES);
+    let skip = load(&operands.skip[channels.start..], channels.len());
+    for step in 0..count {
+        let token = operands.token(sequence, first + step);
+        let input = operands.input(&channels, token);
+        let delta = map([&operands.raw_step(&channels, token)], |[x]| softplus(x));
+        let scaled = map([&delta, &input], |[delta, input]| delta * input);
+        let mut total = map([&skip, &input], |[skip, input]| skip * input);
+        let (before, after) = again.states[step * width..(step + 2) * width].split_at_mut(width);
+        let powers = &mut again.powers[step * width..(step + 1) * width];
+        for index in 0..states {
+            let decay = operands.decay(block, index);
+            let into = operands.side(block, token, index);
+            let from = operands.side(block, token, states + index);
+            let range = index * LANES..(index + 1) * LANES;
+            let (before, after) = (&before[range.clone()], &mut after[range.clone()]);
+            let powers = &mut powers[range];
+            for lane in 0..LANES {
+                powers[lane] = (delta[lane] * decay[lane]).exp();
+                after[lane] = powers[lane] * before[lane] + scaled[lane] * into[lane];
+                total[lane] += after[lane] * from[lane];
+            }
+        }
+        again.steps[step] = (delta, total);
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the inside of a loop, with what is around it")]
+#[inline(always)]
+fn back_step<T: Float>(
+    operands: &Operands<'_, T>,
+    token: usize,
+    block: usize,
+    step: usize,
+    again: &Again<T>,
+    carried: &mut [T],
+    adjoint: &[T],
+    outputs: Outputs<T>,
+    sums: &mut Sums<T>,
+) {
+    let (one, zero) = (T::of(1.0), T::default());
+    let ScanShape { tokens, channels: all, states } = operands.shape;
+    let (channels, width) = (operands.channels(block), states * LANES);
+    let place = token * all + channels.start;
+    let count = channels.len();
+    let (input, gate) = (operands.input(&channels, token), operands.gate(&channels, token));
+    let (delta, total) = again.steps[step];
+    let given = load(&adjoint[place..], count);
+    let open = map([&gate], |[gate]| sigmoid(gate));
+    let of_gate = map([&given, &total, &gate, &open], |[given, total, gate, open]| {
+        given * total * open * (one + gate * (one - open))
+    });
+    let given = map([&given, &gate, &open], |[given, gate, open]| given * gate * open);
+    let skip = load(&operands.skip[channels.start..], count);
+    let mut of_input = map([&given, &skip], |[given, skip]| given * skip);
+    for lane in 0..LANES {
+        sums.skip[lane] += given[lane] * input[lane];
+    }
+    let scaled = map([&delta, &input], |[delta, input]| delta * input);
+    let (mut of_delta, mut of_scaled) = ([zero; LANES], [zero; LANES]);
+    let range = |index: usize| index * LANES..(index + 1) * LANES;
+    let before = &again.states[step * width..(step + 1) * width];
+    let after = &again.states[(step + 1) * width..(step + 2) * width];
+    let powers = &again.powers[step * width..(step + 1) * width];
+    // SAFETY: no other task has this group of blocks and this token.
+    let of_sides = operands.selective.then(|| unsafe {
+        let start = (block / BLOCKS * tokens + token) * 2 * states;
+        outputs.in_out.range(start..start + 2 * states)
+    });
+    let (mut of_into, mut of_from) = match of_sides {
+        Some(of_sides) => {
+            let (into, from) = of_sides.split_at_mut(states);
+            (Some(into), Some(from))
+        }
+        None => (None, None),
+    };
+    for index in 0..states {
+        let decay = operands.decay(block, index);
+        let into = operands.side(block, token, index);
+        let from = operands.side(block, token, states + index);
+        let (before, after) = (&before[range(index)], &after[range(index)]);
+        let powers = &powers[range(index)];
+        let carried = &mut carried[range(index)];
+        let of_decay = &mut sums.decay[range(index)];
+        let (mut product_into, mut product_from) = ([zero; LANES], [zero; LANES]);
+        for lane in 0..LANES {
+            product_from[lane] = given[lane] * after[lane];
+            let of_state = carried[lane] + given[lane] * from[lane];
+            of_scaled[lane] += of_state * into[lane];
+            product_into[lane] = of_state * scaled[lane];
+            carried[lane] = of_state * powers[lane];
+            let of_exponent = carried[lane] * before[lane];
+            of_delta[lane] += of_exponent * decay[lane];
+            of_decay[lane] += of_exponent * delta[lane];
+        }
+        match (&mut of_into, &mut of_from) {
+            (Some(of_into), Some(of_from)) => {
+                of_into[index] += sum(product_into);
+                of_from[index] += sum(product_from);
+            }
+            _ => {
+                crate::parallel::add(&mut sums.in_out[range(index)], &product_into);
+                crate::parallel::add(&mut sums.in_out[range(states + index)], &product_from);
+            }
+        }
+    }
+    let raw = operands.raw_step(&channels, token);
+    for lane in 0..LANES {
+        of_input[lane] += of_scaled[lane] * delta[lane];
+        of_delta[lane] = (of_delta[lane] + of_scaled[lane] * input[lane]) * sigmoid(raw[lane]);
+    }
+    // SAFETY: no other task has this block and this token.
+    unsafe {
+        outputs.x.write(place, &of_input[..count]);
+        outputs.gate.write(place, &of_gate[..count]);
+        if operands.selective {
+            outputs.delta.write(place, &of_delta[..count]);
+        }
+    }
+    if !operands.selective {
+        crate::parallel::add(&mut sums.delta, &of_delta);
+    }
+}

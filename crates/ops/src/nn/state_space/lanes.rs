@@ -1,0 +1,93 @@
+//! Sixteen channels side by side, as one register of the widest processors holds them.
+
+use crate::float::Float;
+
+/// Channels of a block.
+pub(super) const LANES: usize = 16;
+
+/// A number of each channel of a block.
+pub(super) type Lanes<T> = [T; LANES];
+
+/// `count` numbers, and zeros behind them.
+#[inline(always)]
+pub(super) fn load<T: Float>(values: &[T], count: usize) -> Lanes<T> {
+    let mut lanes = [T::default(); LANES];
+    if count == LANES {
+        lanes.copy_from_slice(&values[..LANES]);
+    } else {
+        lanes[..count].copy_from_slice(&values[..count]);
+    }
+    lanes
+}
+
+#[inline(always)]
+pub(super) fn map<T: Float, const N: usize>(
+    of: [&Lanes<T>; N],
+    f: impl Fn([T; N]) -> T,
+) -> Lanes<T> {
+    let mut out = [T::default(); LANES];
+    for lane in 0..LANES {
+        out[lane] = f(of.map(|values| values[lane]));
+    }
+    out
+}
+
+/// The sum, halves onto halves.
+#[inline(always)]
+pub(super) fn sum<T: Float>(mut lanes: Lanes<T>) -> T {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            let upper = lanes[lane + width];
+            lanes[lane] += upper;
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// `ln(1 + eˣ)`, without branches so that loops vectorise.
+///
+/// With y = e^−|x| it is max(x, 0) + ln(1 + y), and ln(1 + y) = 2 artanh(y / (2 + y)), whose
+/// argument is at most a third: its power series is cut where it is below the type's rounding.
+#[inline(always)]
+pub(super) fn softplus<T: Float>(x: T) -> T {
+    let (zero, two) = (T::of(0.0), T::of(2.0));
+    let size = if x < zero { -x } else { x };
+    let power = (-size).exp();
+    let ratio = power / (two + power);
+    let square = ratio * ratio;
+    let terms = if size_of::<T>() == 4 { 8 } else { 18 };
+    let mut series = zero;
+    for term in (0..terms).rev() {
+        series = series * square + T::of(1.0 / f64::from(2 * term + 1));
+    }
+    let positive = if x < zero { zero } else { x };
+    positive + two * ratio * series
+}
+
+/// `1 / (1 + e^−x)`.
+#[inline(always)]
+pub(super) fn sigmoid<T: Float>(x: T) -> T {
+    T::of(1.0) / (T::of(1.0) + (-x).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn softplus_is_that_of_the_library() {
+        for i in -4000..4000 {
+            let x = f64::from(i) / 100.0;
+            let expected = x.max(0.0) + (-x.abs()).exp().ln_1p();
+            let error = (softplus(x) - expected).abs() / expected;
+            assert!(error < 4e-15, "softplus({x}): {error:e}");
+            let expected =
+                f64::from(x as f32).max(0.0) + (-f64::from(x as f32).abs()).exp().ln_1p();
+            let error = (f64::from(softplus(x as f32)) - expected).abs() / expected;
+            assert!(error < 6e-7, "softplus({x}) in f32: {error:e}");
+        }
+        assert!(softplus(f32::NAN).is_nan());
+    }
+}
