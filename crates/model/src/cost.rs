@@ -22,6 +22,8 @@ pub(crate) struct PartCost {
     pub(crate) pair_flops: f64,
     /// Scalars that are kept of one token for the backward pass, at most.
     pub(crate) kept: f64,
+    /// Of them, those that are not kept where layers are computed again.
+    pub(crate) saved: f64,
 }
 
 impl PartCost {
@@ -48,6 +50,11 @@ impl PartCost {
         Self { pair_flops: 4.0 * width as f64, ..Self::default() }
     }
 
+    /// With so many of the scalars that are kept computed again, where the pass says so.
+    pub(crate) fn saving(self, scalars: f64) -> Self {
+        Self { saved: scalars, ..self }
+    }
+
     /// Keeps this many scalars of a token besides.
     pub(crate) fn keeping(self, scalars: usize) -> Self {
         Self { kept: self.kept + scalars as f64, ..self }
@@ -63,6 +70,7 @@ impl Add for PartCost {
             flops: self.flops + other.flops,
             pair_flops: self.pair_flops + other.pair_flops,
             kept: self.kept + other.kept,
+            saved: self.saved + other.saved,
         }
     }
 }
@@ -77,6 +85,7 @@ impl Mul<usize> for PartCost {
             flops: times * self.flops,
             pair_flops: times * self.pair_flops,
             kept: times * self.kept,
+            saved: times * self.saved,
         }
     }
 }
@@ -138,9 +147,20 @@ pub struct StreamCost {
     /// Bytes that a training pass keeps until its backward pass: an upper bound, in f32, for the
     /// fused operations of the CPU, which do not keep the outputs of norms.
     pub activation_bytes: u64,
+    /// The same with `training.checkpoint_activations`.
+    pub checkpointed_bytes: u64,
 }
 
 impl Cost {
+    /// The cost with or without layers that are computed again on the way back.
+    #[must_use]
+    pub fn checkpointed(mut self, checkpoints: bool) -> Self {
+        for stream in self.streams.iter_mut().filter(|_| checkpoints) {
+            stream.activation_bytes = stream.checkpointed_bytes;
+        }
+        self
+    }
+
     /// The sum over streams, each with its name and its parts.
     pub(crate) fn of<const N: usize>(streams: [(&'static str, PartCost); N]) -> Self {
         Self {
@@ -151,6 +171,7 @@ impl Cost {
                     name,
                     forward_flops: part.flops as u64,
                     activation_bytes: (F32 * part.kept) as u64,
+                    checkpointed_bytes: (F32 * (part.kept - part.saved)) as u64,
                 })
                 .collect(),
         }

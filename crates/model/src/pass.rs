@@ -18,6 +18,8 @@ pub struct Pass {
     step: Option<u64>,
     /// What the fused operations note on the way, when training.
     tape: Option<Tape>,
+    /// Whether stacks keep what goes into some of their layers alone, and compute the rest again.
+    checkpoints: bool,
     /// Weights that do not change, in the layout of the matrix kernels.
     packs: Option<Arc<PackedWeights>>,
     recorder: Option<Recorder>,
@@ -86,6 +88,25 @@ impl Pass {
             tape: Some(Tape::new()),
             ..Self::default()
         }
+    }
+
+    /// The same pass, of which stacks keep what goes into each of about √n segments of n layers, and
+    /// compute the rest again on the way back, with the same bits. It takes a further forward pass,
+    /// and changes nothing where Candle differentiates.
+    #[must_use]
+    pub fn checkpointed(self, checkpoints: bool) -> Self {
+        Self { checkpoints, ..self }
+    }
+
+    /// The same pass once more with a tape of its own, for a segment of layers; none where nothing
+    /// is to be computed again.
+    pub(crate) fn of_segment(&self) -> Option<Self> {
+        (self.checkpoints && self.tape.is_some()).then(|| Self {
+            dropout_key: self.dropout_key,
+            step: self.step,
+            tape: Some(Tape::new()),
+            ..Self::default()
+        })
     }
 
     /// The same pass with the composed operations and Candle's autodiff: slow, and the oracle of

@@ -57,6 +57,12 @@ fn kinds() -> Vec<Kinds> {
         ..linformer.clone()
     };
     let of_kind = |kind| AttentionConfig { kind, ..AttentionConfig::default() };
+    let reformer = AttentionConfig {
+        hash_rounds: 2,
+        hash_buckets: 4,
+        hash_chunk: 3,
+        ..of_kind(AttentionKind::Reformer)
+    };
     let (mamba, s4d) = (of_kind(AttentionKind::Mamba), of_kind(AttentionKind::S4d));
     let with_last = AttentionConfig { global_last: 1, ..dilated.clone() };
     vec![
@@ -72,6 +78,7 @@ fn kinds() -> Vec<Kinds> {
             encoder: of_layers(&[AttentionKind::Full, AttentionKind::Linformer]),
             ..both("other layers", of_layers(&[AttentionKind::Full, AttentionKind::Linear]), ADDED)
         },
+        both("reformer", reformer, ADDED_OR_ROTARY),
         both("mamba", mamba, ADDED_OR_NONE),
         Kinds { encoder: s4d.clone(), ..both("s4d", s4d, ADDED) },
         both(
@@ -184,7 +191,7 @@ fn kinds_have_the_parameters_of_full_attention() -> TestResult {
         };
         let (model, full) = (transformer(config), transformer(&full));
         assert_eq!(model.cost().parameters, model.parameters().len() as u64, "{name}");
-        if name.starts_with("mamba") || name.starts_with("s4d") {
+        if ["mamba", "s4d", "reformer"].iter().any(|other| name.starts_with(other)) {
             return Ok(());
         }
         let names = |model: &Transformer| -> Vec<String> {
@@ -272,6 +279,8 @@ fn the_tape_gives_the_gradients_of_candle() -> TestResult {
         let (ours, theirs) = (of(Pass::train(1, 1, 0)), of(Pass::train(1, 1, 0).composed()));
         let error = relative(&ours, &theirs);
         assert!(error < 1e-5, "{name}: {error}");
+        let again = of(Pass::train(1, 1, 0).checkpointed(true));
+        assert_eq!(again.to_vec1::<f32>()?, ours.to_vec1::<f32>()?, "{name}: layers again");
         for parameter in model.parameters().parameters() {
             let own = ours.narrow(0, parameter.offset(), parameter.len())?;
             let norm = own.sqr()?.sum_all()?.to_scalar::<f32>()?;

@@ -93,6 +93,28 @@ fn step(
     Ok(Tensor::cat(&blocks, 0)?)
 }
 
+/// Seven layers in segments of three, with dropout.
+#[test]
+fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
+    for positions in [Positions::T5, Positions::Rotary] {
+        let own = config(NormPlacement::Pre, positions);
+        let own = ModelConfig { encoder_layers: 7, decoder_layers: 5, ..own };
+        let model = Transformer::new(&own, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
+        let batch = Batch::new(streams, (0..15).collect());
+        let of = |checkpoints| -> Result<(f32, Vec<f32>), ModelError> {
+            let pass = Pass::train(1, 1, 0).checkpointed(checkpoints);
+            let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass)?;
+            let mut gradients = Gradients::new(model.parameters())?;
+            let loss = output.loss.to_scalar()?;
+            pass.backward(&output, model.parameters(), &mut gradients)?;
+            Ok((loss, gradients.flat()?.to_vec1()?))
+        };
+        assert_eq!(of(true)?, of(false)?, "{positions:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn parameters_are_counted_before_they_are_made() -> TestResult {
     every(|made, name| {

@@ -173,3 +173,12 @@ fn parameters_are_counted_and_what_makes_no_sense_is_refused() {
         assert!(error.contains(&format!("model.experts.{expected}")), "{error}");
     }
 }
+
+/// What experts add to the loss would be lost where their layers are computed again.
+#[test]
+fn layers_with_experts_are_not_computed_again() {
+    let model = model(&config(several()));
+    let pass = Pass::train(1, 1, 0).checkpointed(true);
+    let error = model.loss(&batch(), &Objective::default(), 1.0, &pass).unwrap_err().to_string();
+    assert!(error.contains("set training.checkpoint_activations = false"), "{error}");
+}

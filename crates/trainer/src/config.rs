@@ -94,6 +94,10 @@ pub struct TrainingConfig {
     /// Micro-batches per update, counted over all processes that train together; at most 65,536.
     #[schemars(range(min = 1, max = 65536))]
     pub accumulation: usize,
+    /// Whether each stack of n layers keeps what goes into about √n of them alone, and computes the
+    /// rest again on the way back (Chen et al. 2016, "Training Deep Nets with Sublinear Memory
+    /// Cost"): the same bits with less memory, for a third more arithmetic. On the CPU alone.
+    pub checkpoint_activations: bool,
     /// Decay of the exponential moving average of the weights, which is then what is validated and
     /// saved as the model; 0 keeps none.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
@@ -144,6 +148,7 @@ impl Default for TrainingConfig {
             guided_alignment: GuidedAlignmentConfig::default(),
             clip_norm: 1.0,
             accumulation: 1,
+            checkpoint_activations: false,
             ema_decay: 0.0,
             max_updates: 100_000,
             max_epochs: 0,

@@ -127,13 +127,9 @@ pub(crate) struct BenchKernels {
 /// Arguments of `bench attention`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchAttention {
-    /// The kinds: full, sparse (a window), linear, performer; without --causal, linformer
-    #[arg(
-        long,
-        value_name = "KIND",
-        value_delimiter = ',',
-        default_value = "full,sparse,linear,performer"
-    )]
+    /// The kinds, each of those a recipe may name; without any, all that a stack can have with or
+    /// without --causal
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
     /// Tokens of a sequence; a batch of shorter ones has 2048 tokens
     #[arg(
@@ -161,4 +157,7 @@ pub(crate) struct BenchAttention {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Draw the times with gradient by length, both on logarithmic axes, to a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
 }

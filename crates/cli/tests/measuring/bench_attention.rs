@@ -7,10 +7,12 @@ use serde_json::Value;
 fn every_kind_is_measured_at_every_length() {
     let workspace = Workspace::new();
     let small = ["bench", "attention", "--lengths", "64,512", "--heads", "2", "--head-width", "8"];
-    let settings = ["--window", "16", "--seconds", "0", "--causal", "--json"];
+    let settings = ["--window", "16", "--seconds", "0", "--causal", "--json", "--svg", "time.svg"];
     let shown = workspace.succeed(&[small.as_slice(), &settings].concat());
     let found: Value = serde_json::from_str(&shown).expect("JSON");
-    for kind in ["full", "sparse", "linear"] {
+    let drawn = std::fs::read_to_string(workspace.path("time.svg")).expect("a figure");
+    for kind in ["full", "sparse", "linear", "performer", "reformer", "mamba", "s4d"] {
+        assert!(drawn.contains(&format!("{kind}, n to the")), "{kind} is not drawn");
         for length in [64, 512] {
             let measured = found["measurements"].as_array().expect("an array");
             let is_wanted = |one: &&Value| one["kind"] == kind && one["length"] == length;

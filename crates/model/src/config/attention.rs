@@ -27,6 +27,9 @@ pub enum AttentionKind {
     /// A softmax over `rank` sums of keys, each over the whole sequence with trained weights (Wang
     /// et al. 2020). For encoders alone, of sequences up to `length`.
     Linformer,
+    /// A softmax over the tokens that fall into the same buckets of `hash_rounds` random rotations,
+    /// in chunks; queries and keys are one projection (Kitaev et al. 2020).
+    Reformer,
     /// No attention, but a selective state-space layer, which by default takes the place of the
     /// feed-forward layer too (Gu and Dao 2023, "Mamba").
     Mamba,
@@ -36,12 +39,13 @@ pub enum AttentionKind {
 
 impl AttentionKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Full,
         Self::Sparse,
         Self::Linear,
         Self::Performer,
         Self::Linformer,
+        Self::Reformer,
         Self::Mamba,
         Self::S4d,
     ];
@@ -61,6 +65,7 @@ impl AttentionKind {
             Self::Linear => "linear",
             Self::Performer => "performer",
             Self::Linformer => "linformer",
+            Self::Reformer => "reformer",
             Self::Mamba => "mamba",
             Self::S4d => "s4d",
         }
@@ -160,7 +165,17 @@ pub struct AttentionConfig {
     /// Tokens of the longest sequence of a Linformer, which has a trained weight for each position.
     #[schemars(range(min = 1))]
     pub length: usize,
-    /// What random blocks and features are drawn from.
+    /// Rounds of hashing of a Reformer: the more, the fewer tokens that are near to each other are
+    /// missed. Each round draws by itself, so that a model can be evaluated with more.
+    #[schemars(range(min = 1))]
+    pub hash_rounds: usize,
+    /// Buckets of a round: an even number, or 1 for a single one.
+    #[schemars(range(min = 1))]
+    pub hash_buckets: usize,
+    /// Tokens of a chunk; each meets those of its own and of the one before.
+    #[schemars(range(min = 1))]
+    pub hash_chunk: usize,
+    /// What random blocks, features and rotations are drawn from.
     pub seed: u64,
 }
 
@@ -179,6 +194,9 @@ impl Default for AttentionConfig {
             redraw_every: 0,
             rank: 128,
             length: 512,
+            hash_rounds: 4,
+            hash_buckets: 16,
+            hash_chunk: 64,
             seed: 1,
         }
     }
@@ -221,10 +239,20 @@ impl AttentionConfig {
             ("features", self.features),
             ("rank", self.rank),
             ("length", self.length),
+            ("hash_rounds", self.hash_rounds),
+            ("hash_buckets", self.hash_buckets),
+            ("hash_chunk", self.hash_chunk),
         ] {
             if value == 0 {
                 return refuse(format!("{section}.{name} = 0: it must be at least 1"));
             }
+        }
+        if self.hash_buckets > 1 && !self.hash_buckets.is_multiple_of(2) {
+            return refuse(format!(
+                "{section}.hash_buckets = {}: a rotation has two buckets for each of its vectors, \
+                 so that it must be even, or 1",
+                self.hash_buckets
+            ));
         }
         let named = self.kinds.0.len();
         if named > 0 && named != layers {
@@ -270,11 +298,17 @@ impl AttentionConfig {
                      distances, on which",
                 )
             }
+            (AttentionKind::Reformer, Positions::T5 | Positions::Alibi) => {
+                Some("sorts tokens into chunks, which have no table of distances, on which")
+            }
             _ => None,
         };
         for kind in AttentionKind::ALL.into_iter().filter(|&kind| self.has(kind)) {
             if let Some(why) = why(kind) {
-                let rotary = if kind == AttentionKind::Performer { ", or \"rotary\"" } else { "" };
+                let rotary = match kind {
+                    AttentionKind::Performer | AttentionKind::Reformer => ", or \"rotary\"",
+                    _ => "",
+                };
                 return refuse(format!(
                     "{section}.{} = \"{}\" {why} model.positions = \"{}\" acts: use positions \
                      that are added to embeddings (\"sinusoidal\", \"sinusoidal-halves\" or \
@@ -310,9 +344,9 @@ impl ModelConfig {
     /// and which.
     #[must_use]
     pub fn attention_without_effect(&self) -> Vec<(bool, &'static str, &'static [&'static str])> {
-        use AttentionKind::{Linformer, Performer, Sparse};
+        use AttentionKind::{Linformer, Performer, Reformer, Sparse};
         type OfBoth = [(&'static str, &'static [&'static str]); 2];
-        let rules: [(&[AttentionKind], OfBoth); 4] = [
+        let rules: [(&[AttentionKind], OfBoth); 5] = [
             (
                 &[Sparse],
                 of_both!["kind is not \"sparse\"": "block", "window", "dilation", "global_first",
@@ -320,7 +354,11 @@ impl ModelConfig {
             ),
             (&[Performer], of_both!["kind is not \"performer\"": "features", "redraw_every"]),
             (&[Linformer], of_both!["kind is not \"linformer\"": "rank", "length"]),
-            (&[Sparse, Performer], of_both!["kind draws nothing": "seed"]),
+            (
+                &[Reformer],
+                of_both!["kind is not \"reformer\"": "hash_rounds", "hash_buckets", "hash_chunk"],
+            ),
+            (&[Sparse, Performer, Reformer], of_both!["kind draws nothing": "seed"]),
         ];
         let mut found: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();
         let stacks = [&self.encoder_attention, &self.decoder_attention];

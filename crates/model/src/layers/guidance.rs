@@ -18,7 +18,7 @@ use candle_core::{Device, Result, Tensor};
 use taper_ops::{AttentionSpec, Dropout, composed};
 
 /// The links of a batch, for the layer that follows them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Guide {
     /// The decoder layer, counted from 0.
     pub(crate) layer: usize,

@@ -2,7 +2,7 @@
 
 use super::block::{Attended, Block};
 use super::guidance::Guide;
-use super::positions::Relative;
+use super::positions::{PreparedPositions, Relative};
 use super::weight::{Builder, LayerNorm};
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
@@ -82,10 +82,16 @@ impl Stack {
             NormPlacement::Post => PartCost::default(),
         };
         let groups = config.groups(kind.is_causal(), layers);
-        let blocks: PartCost =
-            groups.iter().map(|&(layer, count)| Block::cost(config, kind, layer) * count).sum();
+        let cost = |layer| Block::cost(config, kind, layer);
+        let blocks: PartCost = groups.iter().map(|&(layer, count)| cost(layer) * count).sum();
+        // With checkpoints: what goes into each segment, and what one of them keeps.
+        let length = segment_length(layers);
+        let most = groups.iter().map(|&(layer, _)| cost(layer).kept).fold(0.0, f64::max);
+        let inputs = (config.d_model * layers.div_ceil(length.max(1))) as f64;
+        let blocks = blocks.saving(blocks.kept - (inputs + most * length as f64).min(blocks.kept));
         let own = Relative::cost(config) + blocks + final_norm;
-        (own, Block::encoder_cost(config, kind) * layers)
+        let encoder = Block::encoder_cost(config, kind);
+        (own, (encoder * layers).saving(encoder.kept * (layers - length) as f64))
     }
 
     /// Runs whole sequences; `encoded` is what a decoder attends to.
@@ -101,18 +107,19 @@ impl Stack {
     ) -> Result<Tensor> {
         let lengths: Arc<[usize]> = sequences.lengths.as_slice().into();
         let positions = self.relative.prepare(sequences, pass)?;
-        for (layer, block) in self.blocks.iter().enumerate() {
-            let key_value = match encoded {
-                Some(encoded) => block.key_value(encoded.hidden, pass)?,
-                None => None,
+        let encoded = encoded.map(|encoded| {
+            (encoded.hidden.clone(), encoded.lengths.clone(), encoded.guide.cloned())
+        });
+        let length = segment_length(self.blocks.len()).max(1);
+        for (number, blocks) in self.blocks.chunks(length).enumerate() {
+            let segment = Segment {
+                first: number * length,
+                blocks: blocks.to_vec(),
+                lengths: lengths.clone(),
+                positions: positions.clone(),
+                encoded: encoded.clone(),
             };
-            let attended = key_value.as_ref().zip(encoded).map(|(key_value, encoded)| Attended {
-                key_value,
-                query_lengths: &lengths,
-                key_lengths: encoded.lengths,
-                guide: encoded.guide.filter(|guide| guide.layer == layer),
-            });
-            x = block.forward(&x, &lengths, &positions, attended.as_ref(), pass)?;
+            x = segment.checkpointed(x, pass)?;
         }
         self.finish(x, pass)
     }
@@ -126,5 +133,74 @@ impl Stack {
             Some(norm) => norm.forward(&x, pass),
             None => Ok(x),
         }
+    }
+}
+
+/// Layers of a segment of so many: each segment keeps what goes into it, and one at a time all that
+/// its layers keep, so that both are about √n.
+fn segment_length(layers: usize) -> usize {
+    (layers as f64).sqrt().ceil() as usize
+}
+
+/// Layers of a stack that follow one another, with all that they see beside their input.
+#[derive(Clone)]
+struct Segment {
+    /// The number of the first in the stack.
+    first: usize,
+    blocks: Vec<Block>,
+    lengths: Arc<[usize]>,
+    positions: PreparedPositions,
+    encoded: Option<(Tensor, Arc<[usize]>, Option<Guide>)>,
+}
+
+impl Segment {
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`.
+    fn run(&self, mut x: Tensor, pass: &Pass) -> Result<Tensor> {
+        for (layer, block) in (self.first..).zip(&self.blocks) {
+            let key_value = match &self.encoded {
+                Some((encoded, ..)) => block.key_value(encoded, pass)?,
+                None => None,
+            };
+            let encoded = key_value.as_ref().zip(self.encoded.as_ref());
+            let attended = encoded.map(|(key_value, (_, key_lengths, guide))| Attended {
+                key_value,
+                query_lengths: &self.lengths,
+                key_lengths,
+                guide: guide.as_ref().filter(|guide| guide.layer == layer),
+            });
+            x = block.forward(&x, &self.lengths, &self.positions, attended.as_ref(), pass)?;
+        }
+        Ok(x)
+    }
+
+    /// The same; where the pass says so, without keeping anything but the input.
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`.
+    fn checkpointed(self, x: Tensor, pass: &Pass) -> Result<Tensor> {
+        let inner = pass.of_segment().filter(|_| x.device().is_cpu());
+        let (Some(tape), Some(inner), Some(again)) = (pass.tape(), inner, pass.of_segment()) else {
+            return self.run(x, pass);
+        };
+        let out = self.run(x.clone(), &inner)?;
+        if !inner.take_auxiliary().0.is_empty() {
+            candle_core::bail!(
+                "layers with experts or guided attention add to the loss, which layers that are \
+                 computed again cannot: set training.checkpoint_activations = false"
+            );
+        }
+        // What was noted the first time is not needed any more.
+        drop(inner);
+        let input = x.clone();
+        let run_again = move || {
+            let out = self.run(input, &again)?;
+            let tape = again.into_tape().ok_or_else(|| {
+                candle_core::Error::Msg("a segment that is computed again has no tape".to_owned())
+            })?;
+            Ok((tape, out))
+        };
+        tape.record_segment("segment", &[&x], &out, run_again)?;
+        Ok(out)
     }
 }

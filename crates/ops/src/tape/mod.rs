@@ -164,6 +164,36 @@ impl Tape {
         self.again.borrow_mut().insert(output.id(), Rc::new(again));
     }
 
+    /// Notes `output` as the result of operations on `inputs` that were noted elsewhere and
+    /// forgotten: on the way back `again` runs them on a tape of its own, which has to give the same
+    /// result, and goes back through that (Chen et al. 2016, section 3: of a chain of n layers in
+    /// segments of √n, what is kept grows with √n).
+    ///
+    /// # Errors
+    /// As [`Tape::backward`]; on the way back, those of `again`.
+    pub fn record_segment(
+        &self,
+        name: &'static str,
+        inputs: &[&Tensor],
+        output: &Tensor,
+        again: impl FnOnce() -> Result<(Self, Tensor)> + 'static,
+    ) -> Result<()> {
+        fn note<T: Float>(
+            tape: &Tape,
+            name: &'static str,
+            (inputs, output): (&[&Tensor], &Tensor),
+            again: impl FnOnce() -> Result<(Tape, Tensor)> + 'static,
+        ) -> Result<()> {
+            tape.record::<T>(name, inputs, output, move |adjoint, adjoints| {
+                let (inner, output) = again()?;
+                adjoints.outputs.extend(inner.outputs.take());
+                adjoints.values.insert(output.id(), T::to_cpu_storage_owned(adjoint));
+                run(inner.take(), adjoints)
+            })
+        }
+        for_float!(output, T => note::<T>(self, name, (inputs, output), again))
+    }
+
     /// `tensor`, for the way back.
     pub(crate) fn keep(&self, tensor: &Tensor) -> Kept {
         let value = match self.again.borrow().get(&tensor.id()) {

@@ -32,7 +32,8 @@ pub struct Cost {
 impl Cost {
     /// Counts the model of `config` with vocabularies of these sizes, for training on `device`.
     pub fn of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Self {
-        let cost = cost_of(config, vocabularies, device);
+        let cost = cost_of(config, vocabularies, device)
+            .checkpointed(config.training.checkpoint_activations && device.is_cpu());
         let forward = |stream: Option<&StreamCost>| stream.map_or(0, |it| it.forward_flops);
         let passes = config.training.objective().passes();
         let tokens = passes * config.data.batching.planned_tokens();

@@ -171,6 +171,13 @@ impl RunConfig {
         let one_vocabulary = self.task != Task::Translation || self.data.tokenizer.joint;
         self.model.validate(one_vocabulary)?;
         self.training.check()?;
+        if self.training.checkpoint_activations && self.model.experts.count > 0 {
+            bail!(
+                "training.checkpoint_activations does not go with model.experts.count = {}: experts \
+                 add to the loss, which layers that are computed again cannot",
+                self.model.experts.count
+            );
+        }
         self.decoding.validate()?;
         self.validate_guidance()
     }

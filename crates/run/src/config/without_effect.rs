@@ -288,6 +288,11 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
     rules.extend(model.architecture_without_effect());
     rules.extend(model.attention_without_effect());
     rules.push(model.experts_without_effect());
+    rules.push((
+        !matches!(config.device.as_str(), "auto" | "cpu"),
+        "on a GPU every activation is kept",
+        &["training.checkpoint_activations"],
+    ));
     rules.extend(model.state_space_without_effect());
     rules
 }

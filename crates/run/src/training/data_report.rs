@@ -201,7 +201,8 @@ fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u6
     let batching = prepared.train.batching();
     let passes = config.training.objective().passes();
     let tokens = [batching.largest_source_tokens, batching.largest_target_tokens];
-    let cost = cost_of(config, vocabularies(&prepared.tokenizers), device);
+    let cost = cost_of(config, vocabularies(&prepared.tokenizers), device)
+        .checkpointed(config.training.checkpoint_activations && device.is_cpu());
     // A language model has the one stream.
     let first = tokens.len() - cost.streams.len().min(tokens.len());
     cost.activation_bytes(&tokens.map(|tokens| passes * tokens)[first..])

@@ -29,7 +29,8 @@ impl Leaf<'_> {
         model: &impl Model,
         config: &TrainingConfig,
     ) -> Result<(LossOutput, Pass), BoxError> {
-        let pass = Pass::train(config.seed, self.step, self.number as u64);
+        let pass = Pass::train(config.seed, self.step, self.number as u64)
+            .checkpointed(config.checkpoint_activations);
         let pass = if self.composed { pass.composed() } else { pass };
         let scale = 1.0 / self.total.max(1) as f64;
         let output = model.loss(self.batch, &config.objective(), scale, &pass)?;

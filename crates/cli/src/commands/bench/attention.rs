@@ -13,11 +13,13 @@ use candle_core::{Device, Tensor, Var};
 use serde::{Deserialize, Serialize};
 use taper_model::{AttentionConfig, AttentionKind, ModelConfig, Pass, UnprojectedAttention};
 use taper_ops::rng::Counter;
+use taper_plots::{Axis, Chart, Figure, Series};
 
 use crate::arguments::BenchAttention;
 use crate::text::print_line;
 use taper_run::checks::cost::bytes;
 use taper_run::checks::memory;
+use taper_run::folder::files::write_atomically;
 
 /// Tokens of a batch of short sequences.
 const TOKENS: usize = 2048;
@@ -62,20 +64,27 @@ pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
     let kinds: Vec<AttentionKind> =
         arguments.kinds.iter().map(|name| kind(name)).collect::<Result<_>>()?;
     if let ([kind], [length]) = (kinds.as_slice(), arguments.lengths.as_slice()) {
-        let found = measure(arguments, *kind, &arguments.kinds[0], *length)?;
+        let found = measure(arguments, *kind, *length)?;
         return if arguments.json {
             print_line(&serde_json::json!({ "measurements": [found] }).to_string())
         } else {
             table(&[found], &[])
         };
     }
+    // No decoder can be a Linformer.
+    let all = AttentionKind::ALL.into_iter();
+    let all = all.filter(|&kind| !(arguments.causal && kind == AttentionKind::Linformer));
+    let kinds = if kinds.is_empty() { all.collect() } else { kinds };
     let mut found = Vec::new();
-    for name in &arguments.kinds {
+    for kind in &kinds {
         for &length in &arguments.lengths {
-            found.push(in_process(arguments, name, length)?);
+            found.push(in_process(arguments, kind.name(), length)?);
         }
     }
-    let growth: Vec<Growth> = arguments.kinds.iter().map(|name| growth(name, &found)).collect();
+    let growth: Vec<Growth> = kinds.iter().map(|kind| growth(kind.name(), &found)).collect();
+    if let Some(path) = &arguments.svg {
+        write_atomically(path, drawn(&found, &growth)?.as_bytes())?;
+    }
     if arguments.json {
         let threads = rayon::current_num_threads();
         let record = serde_json::json!({
@@ -122,12 +131,28 @@ fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<M
     Ok(serde_json::from_value(record["measurements"][0].take())?)
 }
 
-fn measure(
-    arguments: &BenchAttention,
-    kind: AttentionKind,
-    name: &str,
-    length: usize,
-) -> Result<Measurement> {
+/// A line for each kind, with its exponent.
+fn drawn(found: &[Measurement], growth: &[Growth]) -> Result<String> {
+    let line = |growth: &Growth| {
+        let own = found.iter().filter(|one| one.kind == growth.kind);
+        let points = own.map(|one| {
+            let milliseconds = 1e3 * one.both / one.sequences as f64;
+            (one.length as f64, milliseconds)
+        });
+        let name = match growth.both.is_finite() {
+            true => format!("{}, n to the {:.2}", growth.kind, growth.both),
+            false => growth.kind.clone(),
+        };
+        Series::line(name, points.collect())
+    };
+    let lines = growth.iter().map(line).collect();
+    let chart = Chart::new(Axis::log("tokens"), Axis::log("milliseconds with gradient"), lines);
+    let described = "The time of each kind of self-attention, forward and back, by the length of a \
+                     sequence, with the exponent of its growth.";
+    Ok(Figure::new("Time by length", described, chart).draw()?.standalone())
+}
+
+fn measure(arguments: &BenchAttention, kind: AttentionKind, length: usize) -> Result<Measurement> {
     taper_ops::allocator::keep_freed_pages();
     let BenchAttention { heads, head_width, window, causal, .. } = *arguments;
     let mut config = ModelConfig {
@@ -167,7 +192,7 @@ fn measure(
     }
     let grown = memory::peak().zip(before).map(|(peak, before)| peak.saturating_sub(before));
     Ok(Measurement {
-        kind: name.to_owned(),
+        kind: kind.name().to_owned(),
         length,
         sequences,
         causal,

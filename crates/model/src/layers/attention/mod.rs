@@ -8,6 +8,7 @@
 //! no parameters of their own, so that weights trained with one kind can be tried with another.
 
 mod cross;
+mod hashed;
 mod linear;
 mod linformer;
 mod past;
@@ -27,6 +28,7 @@ use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
 use crate::{ModelError, Pass};
 use candle_core::{Device, Result, Tensor};
+use hashed::Hashed;
 use linear::LinearAttention;
 use linformer::Linformer;
 use performer::RandomFeatures;
@@ -51,12 +53,18 @@ impl Site<'_> {
     fn kind(&self) -> AttentionKind {
         self.config.attention(self.causal).kind_of(self.layer)
     }
+
+    /// Projections: of query, key and value, or where queries are keys of these and values.
+    fn parts(&self) -> usize {
+        if self.kind() == AttentionKind::Reformer { 2 } else { 3 }
+    }
 }
 
 /// A kind of self-attention: what happens between the projections.
 ///
-/// `qkv (N, 3·D)` has query, key and value of each token side by side, each `(H, Dh)`; queries and
-/// keys are turned already where positions are rotary.
+/// `qkv (N, 3·D)` has query, key and value of each token side by side, each `(H, Dh)`, or `(N, 2·D)`
+/// the query, which is the key as well, and the value; queries and keys are turned already where
+/// positions are rotary.
 pub(crate) trait Kind: Debug + Send + Sync {
     /// Whole sequences, of these lengths.
     ///
@@ -120,6 +128,7 @@ fn choose(build: &mut Builder<'_>, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
         AttentionKind::Linear => Arc::new(linear(site)),
         AttentionKind::Performer => Arc::new(performer(site)),
         AttentionKind::Linformer => Arc::new(Linformer::new(build, site)?),
+        AttentionKind::Reformer => Arc::new(Hashed::new(site)),
         kind @ (AttentionKind::Mamba | AttentionKind::S4d) => {
             candle_core::bail!("{} is no kind of attention, but a layer", kind.name())
         }
@@ -142,6 +151,7 @@ fn cost_of_kind(site: &Site<'_>) -> PartCost {
         AttentionKind::Linear => linear(site).cost(width),
         AttentionKind::Performer => performer(site).cost(width),
         AttentionKind::Linformer => Linformer::cost(site),
+        AttentionKind::Reformer => Hashed::cost(site),
         AttentionKind::Mamba | AttentionKind::S4d => PartCost::default(),
     }
 }
@@ -156,7 +166,8 @@ pub struct UnprojectedAttention {
 
 #[derive(Debug, Clone)]
 enum Unprojected {
-    Attention(Arc<dyn Kind>),
+    /// With the number of its projections.
+    Attention(Arc<dyn Kind>, usize),
     StateSpace(Core),
 }
 
@@ -180,7 +191,8 @@ impl UnprojectedAttention {
         let kind = if config.attention(causal).kind_of(layer).is_state_space() {
             Unprojected::StateSpace(Core::new(build, name, config, (causal, layer))?)
         } else {
-            Unprojected::Attention(choose(build, &Site { config, name, layer, causal, products })?)
+            let site = Site { config, name, layer, causal, products };
+            Unprojected::Attention(choose(build, &site)?, site.parts())
         };
         Ok(Self { kind, width: config.d_model })
     }
@@ -190,7 +202,7 @@ impl UnprojectedAttention {
     #[must_use]
     pub fn input_width(&self) -> usize {
         match &self.kind {
-            Unprojected::Attention(_) => 3 * self.width,
+            Unprojected::Attention(_, parts) => parts * self.width,
             Unprojected::StateSpace(core) => core.input_width(),
         }
     }
@@ -210,7 +222,7 @@ impl UnprojectedAttention {
         pass: &Pass,
     ) -> std::result::Result<Tensor, ModelError> {
         Ok(match &self.kind {
-            Unprojected::Attention(kind) => {
+            Unprojected::Attention(kind, _) => {
                 kind.attend(inputs, lengths, &PreparedPositions::default(), pass)?
             }
             Unprojected::StateSpace(core) => core.run(inputs, lengths, pass)?,
@@ -222,7 +234,7 @@ impl UnprojectedAttention {
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
         match &self.kind {
-            Unprojected::Attention(kind) => kind.flops(self.width, length),
+            Unprojected::Attention(kind, _) => kind.flops(self.width, length),
             Unprojected::StateSpace(core) => core.flops(length),
         }
     }
@@ -235,6 +247,8 @@ pub(crate) struct SelfAttention {
     qkv: Linear,
     out: Linear,
     heads: usize,
+    /// Projections in `qkv`, the last of which is the value's.
+    parts: usize,
     kind: Arc<dyn Kind>,
 }
 
@@ -247,10 +261,12 @@ impl SelfAttention {
     ) -> Result<Self> {
         let width = config.d_model;
         let site = Site { config, name, layer, causal, products: build.products };
+        let parts = site.parts();
         Ok(Self {
-            qkv: Linear::new(build, &format!("{name}.qkv"), width, 3 * width, 3)?,
+            qkv: Linear::new(build, &format!("{name}.qkv"), width, parts * width, parts)?,
             out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
             heads: config.heads,
+            parts,
             kind: choose(build, &site)?,
             name: name.to_owned(),
         })
@@ -260,7 +276,7 @@ impl SelfAttention {
     pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
         let width = config.d_model;
         let site = Site { config, name: "", layer, causal, products: Products::F32 };
-        PartCost::linear(width, width, config.biases) * 3
+        PartCost::linear(width, width, config.biases) * site.parts()
             + cost_of_kind(&site)
             + PartCost::linear(width, width, config.biases)
     }
@@ -269,7 +285,9 @@ impl SelfAttention {
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let qkv = self.qkv.forward(x, pass)?;
         match &positions.rotary {
-            Some(positions) => rotary(pass.tape(), &qkv, positions, self.heads, x.dim(1)?, 2),
+            Some(positions) => {
+                rotary(pass.tape(), &qkv, positions, self.heads, x.dim(1)?, self.parts - 1)
+            }
             None => Ok(qkv),
         }
     }

@@ -1,6 +1,7 @@
 //! Kinds in plain Candle: against their equations, the packages of others (golden files of
 //! `scripts/golden/low_rank_attention.py`) and finite differences.
 
+use super::hashed::{Chunks, Hashed, Rotations};
 use super::linear::LinearAttention;
 use super::linformer::Attended;
 use super::performer::RandomFeatures;
@@ -236,5 +237,88 @@ fn a_sentence_does_not_depend_on_loud_neighbours() {
         assert!(error < 1e-6, "causal {causal}: {error}");
         let sums = both.sum_all().unwrap().to_scalar::<f64>().unwrap();
         assert!(sums.is_finite(), "causal {causal}");
+    }
+}
+
+#[test]
+fn reformers_of_others_agree() {
+    let file = golden("reformer");
+    let rotations = Rotations::given(&file["rotations"]);
+    for (case, causal) in [("causal", true), ("both", false)] {
+        let of = |name: &str| &file[&format!("{case}.{name}")];
+        let inputs = ["input", "weight"].map(|name| Var::from_tensor(of(name)).unwrap());
+        let given = [inputs[0].as_tensor(), inputs[1].as_tensor()];
+        let kind = Hashed::given(causal, Chunks::Sorted(8), rotations.clone());
+        let lengths = [given[0].dim(0).unwrap()];
+        let tape = Tape::new();
+        let out = composed::on_tape(Some(&tape), "reformer", &given, |x| {
+            kind.run(&x[0].matmul(&x[1].t()?)?, &lengths, Dropout::none())
+        })
+        .unwrap();
+        let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
+        let error = relative(&out, of("output"));
+        assert!(error < 1e-6, "{case}: {error}");
+        for (input, name) in given.iter().zip(["input", "weight"]) {
+            let gradient = gradients.get(input).unwrap().unwrap();
+            let error = relative(&gradient, of(&format!("grad.{name}")));
+            assert!(error < 1e-6, "{case}, gradient of {name}: {error}");
+        }
+    }
+}
+
+/// softmax(q·k̂) over all tokens, each itself only where there is no other.
+fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
+    let rows = qv.to_vec2::<f64>().unwrap();
+    let (width, head) = (rows[0].len() / 2, rows[0].len() / 2 / HEADS);
+    let mut out = vec![0.0; length * width];
+    for (i, own) in (0..length).flat_map(|i| (0..HEADS).map(move |h| (i, h * head))) {
+        let score = |j: usize| {
+            let key = &rows[j][own..own + head];
+            let mean = key.iter().map(|x| x * x).sum::<f64>() / head as f64;
+            let product: f64 = rows[i][own..own + head].iter().zip(key).map(|(a, b)| a * b).sum();
+            product / ((mean + 1e-6) * head as f64).sqrt()
+        };
+        let all = 0..if causal { i + 1 } else { length };
+        let mut seen: Vec<usize> = all.filter(|&j| j != i).collect();
+        if seen.is_empty() {
+            seen.push(i);
+        }
+        let total: f64 = seen.iter().map(|&j| score(j).exp()).sum();
+        for column in own..own + head {
+            let value = |&j: &usize| score(j).exp() / total * rows[j][width + column];
+            out[i * width + column] = seen.iter().map(value).sum();
+        }
+    }
+    Tensor::from_vec(out, (length, width), &Device::Cpu).unwrap()
+}
+
+/// In either way to cut, with rounds that all say the same.
+#[test]
+fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
+    let qv = random(29, 12, 13);
+    for causal in [false, true] {
+        let full = shared_attention(&qv, 29, causal);
+        for chunks in [Chunks::Sorted(32), Chunks::OfBuckets(32), Chunks::OfBuckets(16)] {
+            for rounds in [1, 3] {
+                let rotations = Rotations::drawn((HEADS, 3), (rounds, 1), 5);
+                let kind = Hashed::given(causal, chunks, rotations);
+                let out = kind.run(&qv, &[29], Dropout::none()).unwrap();
+                let error = relative(&out, &full);
+                let sees_all = chunks != Chunks::OfBuckets(16) || causal;
+                assert_eq!(error < 1e-12, sees_all, "{chunks:?}, causal {causal}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn hashed_attention_has_gradients_of_finite_differences() {
+    // Buckets are constants of the differences, as long as no token changes its own.
+    let qv = random(50, 12, 14);
+    for (causal, chunks) in [(true, Chunks::OfBuckets(4)), (false, Chunks::Sorted(8))] {
+        let kind = Hashed::given(causal, chunks, Rotations::drawn((HEADS, 3), (3, 4), 6));
+        check_gradients("reformer", std::slice::from_ref(&qv), |x| {
+            kind.run(&x[0], &[31, 1, 18], Dropout::none())
+        });
     }
 }

@@ -72,10 +72,15 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         (tokens as f64 * self.growth).ceil() as usize
     }
 
+    fn cost(&self) -> taper_model::Cost {
+        let checkpoints = self.training.checkpoint_activations && self.model.device().is_cpu();
+        self.model.cost().checkpointed(checkpoints)
+    }
+
     /// Bytes of the process during an update, by formula.
     pub(super) fn estimate(&self, tokens: usize) -> u64 {
         let tokens = self.grown(tokens) * self.training.objective().passes();
-        let activations = self.model.cost().activation_bytes(&[tokens; 2]);
+        let activations = self.cost().activation_bytes(&[tokens; 2]);
         self.resident + self.state_bytes + activations.max(self.saving_bytes)
     }
 

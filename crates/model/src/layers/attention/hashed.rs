@@ -1,0 +1,486 @@
+//! Attention by locality-sensitive hashing (Kitaev et al. 2020, "Reformer: The Efficient
+//! Transformer", section 2), in plain Candle.
+//!
+//! ```text
+//! k = q / ‖q‖,   b(x) = argmax([x R; −x R]),   o_i = Σ_j exp(q_i·k_j − z_i) v_j
+//! ```
+//!
+//! over the tokens j that i meets (equations 2 and 3): queries and keys are one projection, so that
+//! tokens that are near to each other fall into one bucket of a random rotation R. Tokens are sorted
+//! by bucket and cut into chunks, and each meets those of its own chunk and of the one before. Of
+//! several rounds, each with a rotation of its own, the results are weighed by their sums
+//! exp(z_i^r) (section 2, "Multi-round LSH attention"). A token attends to itself only where it
+//! meets no other: a query is nearest to its own key ("Causal masking for shared-QK attention").
+//!
+//! **Decision.** In an encoder chunks are cut as in the paper, from the sorted tokens of all rounds
+//! one after the other. There later tokens decide where a chunk ends and so which earlier ones a
+//! token meets, which no decoder can know that goes token by token. In a decoder each bucket is cut
+//! by itself, from its first token on: what a token meets is decided by those before it, and a cache
+//! gives what the whole pass does.
+
+use super::super::positions::PreparedPositions;
+use super::{Kind, LayerPast, PastRows, Site, Texts};
+use crate::Pass;
+use crate::cost::PartCost;
+use candle_core::{D, DType, Device, Result, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::{Counter, mix, name_key};
+use taper_ops::{ABSENT, Dropout, composed};
+
+/// Added to the score of a token with itself.
+const ITSELF: f32 = -1e5;
+/// Added to the score of what is not met.
+const HIDDEN: f32 = -1e9;
+
+#[derive(Debug)]
+pub(super) struct Hashed {
+    heads: usize,
+    causal: bool,
+    chunks: Chunks,
+    rotations: Rotations,
+    dropout: f64,
+    site: u64,
+}
+
+/// How sorted tokens are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chunks {
+    /// Into chunks of so many; the first of a round looks back on the last of the round before.
+    Sorted(usize),
+    /// Each bucket by itself.
+    OfBuckets(usize),
+}
+
+impl Chunks {
+    fn size(self) -> usize {
+        match self {
+            Self::Sorted(size) | Self::OfBuckets(size) => size,
+        }
+    }
+}
+
+/// R of each head and round: `(H, Dh, rounds, buckets / 2)`; none where there is one bucket.
+#[derive(Debug, Clone)]
+pub(super) struct Rotations {
+    values: Vec<f64>,
+    heads: usize,
+    head: usize,
+    rounds: usize,
+    buckets: usize,
+}
+
+impl Rotations {
+    /// Those of a round are the same whatever the number of rounds.
+    pub(super) fn drawn(
+        (heads, head): (usize, usize),
+        (rounds, buckets): (usize, usize),
+        seed: u64,
+    ) -> Self {
+        let half = buckets / 2;
+        let value = |i: usize| {
+            let (column, round) = (i % half, i / half % rounds);
+            let (row, of_head) = (i / half / rounds % head, i / half / rounds / head);
+            let counter = Counter::new(mix(seed, &[of_head as u64, round as u64]));
+            counter.normal_at((row * half + column) as u64)
+        };
+        let values = (0..heads * head * rounds * half).map(value).collect();
+        Self { values, heads, head, rounds, buckets }
+    }
+
+    /// These, `(H, Dh, rounds, buckets / 2)`.
+    #[cfg(test)]
+    pub(super) fn given(rotations: &Tensor) -> Self {
+        let (heads, head, rounds, half) = rotations.dims4().unwrap();
+        let values = rotations.to_dtype(DType::F64).unwrap().flatten_all().unwrap();
+        Self { values: values.to_vec1().unwrap(), heads, head, rounds, buckets: 2 * half }
+    }
+
+    /// The bucket of each head and round, of a row of all heads: `(H, rounds)`.
+    fn buckets_of(&self, row: &[f64]) -> Vec<u32> {
+        let half = self.buckets / 2;
+        let mut found = Vec::with_capacity(self.heads * self.rounds);
+        let mut sums = vec![0.0; self.rounds * half];
+        for (head, own) in row.chunks_exact(self.head).enumerate() {
+            sums.fill(0.0);
+            for (d, &x) in own.iter().enumerate() {
+                let start = (head * self.head + d) * sums.len();
+                let rotations = &self.values[start..start + sums.len()];
+                sums.iter_mut().zip(rotations).for_each(|(sum, r)| *sum += x * r);
+            }
+            for round in 0..self.rounds {
+                let own = &sums[round * half..(round + 1) * half];
+                let both = own.iter().copied().chain(own.iter().map(|sum| -sum));
+                let mut best = (0, f64::NEG_INFINITY);
+                for (bucket, sum) in both.enumerate() {
+                    if sum > best.1 {
+                        best = (bucket as u32, sum);
+                    }
+                }
+                found.push(best.0);
+            }
+        }
+        found
+    }
+
+    /// The same of rows `(N, …)` whose first columns are queries, in f64 so that no rounding of a
+    /// kernel moves a token: `(N, H, rounds)`.
+    fn of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
+        let queries = rows.detach().narrow(1, 0, self.heads * self.head)?;
+        let queries = queries.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
+        Ok(queries.iter().map(|row| self.buckets_of(row)).collect())
+    }
+}
+
+/// Which tokens meet, of all heads of all sequences.
+struct Plan {
+    /// For each place of a chunk its row of `(B·T·H)`, the one behind the last where it is empty:
+    /// `(K, C)`.
+    queries: Vec<u32>,
+    /// The same of the chunk before and the chunk itself: `(K, 2·C)`.
+    keys: Vec<u32>,
+    /// What is added to scores: `(K, C, 2·C)`.
+    mask: Vec<f32>,
+    /// For each round and row its place: `(rounds, N·H)`.
+    places: Vec<u32>,
+    size: usize,
+}
+
+impl Plan {
+    /// `buckets (N, H, rounds)` of the tokens of sequences of these lengths. A row is a token's
+    /// head.
+    fn new(
+        buckets: &[Vec<u32>],
+        lengths: &[usize],
+        rotations: &Rotations,
+        (chunks, causal): (Chunks, bool),
+    ) -> Self {
+        let (heads, rounds, size) = (rotations.heads, rotations.rounds, chunks.size());
+        let rows = buckets.len() * heads;
+        let mut plan = Self {
+            queries: Vec::new(),
+            keys: Vec::new(),
+            mask: Vec::new(),
+            places: vec![0; rounds * rows],
+            size,
+        };
+        let mut first = 0;
+        for &length in lengths {
+            for head in 0..heads {
+                let row = |token: usize| ((first + token) * heads + head) as u32;
+                let of = |token: usize, round: usize| buckets[first + token][head * rounds + round];
+                // Chunks of tokens, each with the one that it looks back on.
+                let mut cut: Vec<Vec<(usize, usize)>> = Vec::new();
+                let mut before: Vec<Option<usize>> = Vec::new();
+                for round in 0..rounds {
+                    let mut order: Vec<usize> = (0..length).collect();
+                    order.sort_by_key(|&token| (of(token, round), token));
+                    let of_round =
+                        |part: &[usize]| part.iter().map(|&t| (round, t)).collect::<Vec<_>>();
+                    match chunks {
+                        Chunks::Sorted(_) => cut.extend(order.chunks(size).map(of_round)),
+                        Chunks::OfBuckets(_) => {
+                            for same in order.chunk_by(|&a, &b| of(a, round) == of(b, round)) {
+                                for (number, part) in same.chunks(size).enumerate() {
+                                    before.push((number > 0).then(|| cut.len() - 1));
+                                    cut.push(of_round(part));
+                                }
+                            }
+                        }
+                    }
+                }
+                if let Chunks::Sorted(_) = chunks {
+                    let count = cut.len();
+                    // A single chunk does not look back on itself.
+                    let of = |number: usize| (count > 1).then(|| (number + count - 1) % count);
+                    before.extend((0..count).map(of));
+                }
+                for (own, before) in cut.iter().zip(before) {
+                    let earlier = before.map_or(&[][..], |number| &cut[number][..]);
+                    plan.add(own, earlier, rows, &row, causal);
+                }
+            }
+            first += length;
+        }
+        plan
+    }
+
+    /// A chunk and what it looks back on: rounds and tokens.
+    fn add(
+        &mut self,
+        own: &[(usize, usize)],
+        before: &[(usize, usize)],
+        rows: usize,
+        row: &dyn Fn(usize) -> u32,
+        causal: bool,
+    ) {
+        let size = self.size;
+        let at = |part: &[(usize, usize)], place: usize| part.get(place).map(|&(_, token)| token);
+        let met: Vec<Option<usize>> =
+            (0..size).map(|p| at(before, p)).chain((0..size).map(|p| at(own, p))).collect();
+        for place in 0..size {
+            let query = at(own, place);
+            if let Some(&(round, token)) = own.get(place) {
+                self.places[round * rows + row(token) as usize] = self.queries.len() as u32;
+            }
+            self.queries.push(query.map_or(rows as u32, row));
+            for key in &met {
+                self.mask.push(match (query, key) {
+                    (Some(query), Some(key)) if query == *key => ITSELF,
+                    (Some(query), Some(key)) if causal && *key > query => HIDDEN,
+                    (Some(_), Some(_)) => 0.0,
+                    _ => HIDDEN,
+                });
+            }
+        }
+        self.keys.extend(met.iter().map(|key| key.map_or(rows as u32, row)));
+    }
+}
+
+impl Hashed {
+    pub(super) fn new(site: &Site<'_>) -> Self {
+        let own = site.config.attention(site.causal);
+        let (heads, key) = (site.config.heads, name_key(site.name));
+        let head = site.config.d_model / heads;
+        let hashes = (own.hash_rounds, own.hash_buckets);
+        Self {
+            heads,
+            causal: site.causal,
+            chunks: match site.causal {
+                true => Chunks::OfBuckets(own.hash_chunk),
+                false => Chunks::Sorted(own.hash_chunk),
+            },
+            rotations: Rotations::drawn((heads, head), hashes, mix(own.seed, &[key])),
+            dropout: site.config.attention_dropout,
+            site: key,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn given(causal: bool, chunks: Chunks, rotations: Rotations) -> Self {
+        Self { heads: rotations.heads, causal, chunks, rotations, dropout: 0.0, site: 0 }
+    }
+
+    /// What is gathered and computed of a chunk, scores six times, for each round.
+    pub(super) fn cost(site: &Site<'_>) -> PartCost {
+        let (own, width) = (site.config.attention(site.causal), site.config.d_model);
+        let of_round = 10 * width + 12 * site.config.heads * own.hash_chunk;
+        let kept = 6 * width + own.hash_rounds * of_round;
+        PartCost { flops: flops(width, own.hash_rounds, own.hash_chunk), ..PartCost::default() }
+            .keeping(kept)
+    }
+
+    /// Whole sequences: `qv (N, 2·D)` → `(N, D)`.
+    pub(super) fn run(&self, qv: &Tensor, lengths: &[usize], dropout: Dropout) -> Result<Tensor> {
+        let (tokens, width) = qv.dims2()?;
+        let value = qv.narrow(1, width / 2, width / 2)?.contiguous()?;
+        let value = value.reshape((tokens * self.heads, width / 2 / self.heads))?;
+        let out = self.weigh(qv, &value, lengths, dropout)?; // (N·H, Dh)
+        out.reshape((tokens, width / 2))
+    }
+
+    /// Of `value (N·H, W)` what each token's head attends to: `(N·H, W)`.
+    fn weigh(
+        &self,
+        qv: &Tensor,
+        value: &Tensor,
+        lengths: &[usize],
+        dropout: Dropout,
+    ) -> Result<Tensor> {
+        let (tokens, width) = qv.dims2()?;
+        let (rows, head) = (tokens * self.heads, width / 2 / self.heads);
+        if tokens == 0 {
+            return Ok(value.clone());
+        }
+        let query = qv.narrow(1, 0, width / 2)?.contiguous()?.reshape((rows, head))?;
+        let buckets = self.rotations.of_rows(qv)?;
+        let plan = Plan::new(&buckets, lengths, &self.rotations, (self.chunks, self.causal));
+        let size = plan.size;
+        let count = plan.queries.len() / size;
+        let device = qv.device();
+        let gathered = |x: &Tensor, index: &[u32], per: usize| {
+            let zero = Tensor::zeros((1, x.dim(1)?), x.dtype(), x.device())?;
+            let index = Tensor::from_slice(index, index.len(), device)?;
+            let found = Tensor::cat(&[x, &zero], 0)?.index_select(&index, 0)?;
+            found.reshape((count, per, x.dim(1)?))
+        };
+        let queries = gathered(&query, &plan.queries, size)?; // (K, C, Dh)
+        let keys = gathered(&normalised(&query)?, &plan.keys, 2 * size)?; // (K, 2·C, Dh)
+        let values = gathered(value, &plan.keys, 2 * size)?; // (K, 2·C, W)
+        let mask = Tensor::from_vec(plan.mask, (count, size, 2 * size), device)?;
+        let scores = queries.matmul(&keys.transpose(1, 2)?.contiguous()?)?;
+        let scores = (scores + mask.to_dtype(qv.dtype())?)?;
+        let largest = scores.max_keepdim(D::Minus1)?.detach();
+        let weights = scores.broadcast_sub(&largest)?.exp()?;
+        let sums = weights.sum_keepdim(D::Minus1)?; // (K, C, 1)
+        let weights = composed::drop(&weights.broadcast_div(&sums)?, dropout)?;
+        let out = weights.matmul(&values)?.reshape((count * size, ()))?;
+        let logits = (sums.log()? + largest)?.reshape((count * size, 1))?;
+        let rounds = self.rotations.rounds;
+        let places = Tensor::from_vec(plan.places, rounds * rows, device)?;
+        let in_rounds = |x: &Tensor| {
+            x.index_select(&places, 0)?.reshape((rounds, rows, x.dim(1)?)) // (rounds, N·H, ·)
+        };
+        weighed(&in_rounds(&out)?, &in_rounds(&logits)?)
+    }
+}
+
+/// The results of several rounds, `(rounds, …, W)`, by the softmax of their `logits (rounds, …, 1)`.
+fn weighed(out: &Tensor, logits: &Tensor) -> Result<Tensor> {
+    if out.dim(0)? == 1 {
+        return out.squeeze(0);
+    }
+    let shares = logits.broadcast_sub(&logits.max_keepdim(0)?.detach())?.exp()?;
+    let shares = shares.broadcast_div(&shares.sum_keepdim(0)?)?;
+    out.broadcast_mul(&shares)?.sum(0)
+}
+
+/// `x / ‖x‖`, as the authors' implementation has it: the mean square is that of x and a millionth.
+fn normalised(x: &Tensor) -> Result<Tensor> {
+    let width = x.dim(D::Minus1)? as f64;
+    let mean = x.sqr()?.mean_keepdim(D::Minus1)?;
+    x.broadcast_div(&((mean + 1e-6)?.sqrt()? * width.sqrt())?)
+}
+
+/// Of a token: scores with the keys of two chunks, and the sums that they weigh, in each round.
+fn flops(width: usize, rounds: usize, chunk: usize) -> f64 {
+    (rounds * 2 * chunk * 4 * width) as f64
+}
+
+impl Kind for Hashed {
+    fn attend(
+        &self,
+        qv: &Tensor,
+        lengths: &Arc<[usize]>,
+        _: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        composed::on_tape(pass.tape(), "hashed attention", &[qv], |inputs| {
+            self.run(&inputs[0], lengths, pass.dropout(self.dropout, self.site))
+        })
+    }
+
+    fn flops(&self, width: usize, length: usize) -> f64 {
+        length as f64 * flops(width, self.rotations.rounds, self.chunks.size())
+    }
+
+    /// Those of values that each are one at a place of their own.
+    fn weights(
+        &self,
+        qv: &Tensor,
+        lengths: &Arc<[usize]>,
+        _: &PreparedPositions,
+        _: &Pass,
+    ) -> Result<Tensor> {
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let one = |at: usize| (0..longest).map(move |column| f32::from(column == at));
+        let ones = lengths.iter().flat_map(|&length| {
+            (0..length).flat_map(move |at| (0..self.heads).flat_map(move |_| one(at)))
+        });
+        let rows = qv.dim(0)? * self.heads;
+        let ones = Tensor::from_vec(ones.collect::<Vec<f32>>(), (rows, longest), qv.device())?;
+        let ones = ones.to_dtype(qv.dtype())?;
+        let out = self.weigh(qv, &ones, lengths, Dropout::none())?; // (N·H, T)
+        let padded = composed::pad(&out.reshape((qv.dim(0)?, self.heads * longest))?, lengths)?;
+        padded.reshape((lengths.len(), longest, self.heads, longest))?.transpose(1, 2)?.contiguous()
+    }
+
+    /// Each row of the cache is a query, a value, and the buckets of the query.
+    fn step(
+        &self,
+        qv: &Tensor,
+        past: &mut LayerPast,
+        rows: &PastRows<'_>,
+        _: &PreparedPositions,
+    ) -> Result<Tensor> {
+        past.blocks.push(self.with_buckets(qv)?);
+        let (count, width) = qv.dims2()?;
+        let (heads, head) = (self.heads, width / 2 / self.heads);
+        let (rounds, size) = (self.rotations.rounds, self.chunks.size());
+        let all: Vec<&Tensor> = past.read.iter().chain(&past.blocks).collect();
+        let all = Tensor::cat(&all, 0)?;
+        let hashes = all.narrow(1, width, heads * rounds)?.to_device(&Device::Cpu)?;
+        let hashes = hashes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
+        let mut starts = vec![past.read.as_ref().map_or(0, |read| read.dims()[0])];
+        for block in &past.blocks {
+            starts.push(starts[starts.len() - 1] + block.dim(0)?);
+        }
+        let empty = (all.dim(0)? * heads) as u32;
+        let mut keys = Vec::with_capacity(count * heads * rounds * 2 * size);
+        let mut mask = Vec::with_capacity(keys.capacity());
+        for row in 0..count {
+            let read = rows.read.get(row).cloned().unwrap_or(0..0);
+            let stepped = rows.history.iter().zip(&starts);
+            let stepped = stepped
+                .filter(|(block, _)| block[row] != ABSENT)
+                .map(|(block, start)| start + block[row] as usize);
+            let tokens: Vec<usize> = read.chain(stepped).collect();
+            let Some((&own, _)) = tokens.split_last() else {
+                candle_core::bail!("a row has no token of its own");
+            };
+            for (head, round) in (0..heads).flat_map(|h| (0..rounds).map(move |r| (h, r))) {
+                let bucket = |token: usize| hashes[token][head * rounds + round];
+                let same: Vec<usize> =
+                    tokens.iter().copied().filter(|&t| bucket(t) == bucket(own)).collect();
+                // From the beginning of the chunk before its own.
+                let first = ((same.len() - 1) / size).saturating_sub(1) * size;
+                for place in 0..2 * size {
+                    let key = same.get(first + place);
+                    keys.push(key.map_or(empty, |&token| (token * heads + head) as u32));
+                    mask.push(match key {
+                        Some(&token) if token == own => ITSELF,
+                        Some(_) => 0.0,
+                        None => HIDDEN,
+                    });
+                }
+            }
+        }
+        let groups = count * heads * rounds;
+        let device = qv.device();
+        let index = Tensor::from_vec(keys, groups * 2 * size, device)?;
+        let part = |first: usize| {
+            let part = all.narrow(1, first, width / 2)?.contiguous()?.reshape(((), head))?;
+            let zero = Tensor::zeros((1, head), part.dtype(), device)?;
+            Tensor::cat(&[part, zero], 0)
+        };
+        let keys = normalised(&part(0)?)?.index_select(&index, 0)?;
+        let keys = keys.reshape((groups, 2 * size, head))?;
+        let values = part(width / 2)?.index_select(&index, 0)?.reshape((groups, 2 * size, head))?;
+        let query = qv.narrow(1, 0, width / 2)?.contiguous()?.reshape((count * heads, 1, head))?;
+        let query = query.broadcast_as((count * heads, rounds, head))?.contiguous()?;
+        let query = query.reshape((groups, 1, head))?.to_dtype(keys.dtype())?;
+        let mask = Tensor::from_vec(mask, (groups, 1, 2 * size), device)?.to_dtype(keys.dtype())?;
+        let scores = (query.matmul(&keys.transpose(1, 2)?.contiguous()?)? + mask)?;
+        let largest = scores.max_keepdim(D::Minus1)?;
+        let weights = scores.broadcast_sub(&largest)?.exp()?;
+        let sums = weights.sum_keepdim(D::Minus1)?;
+        let out = weights.broadcast_div(&sums)?.matmul(&values)?; // (R·H·rounds, 1, Dh)
+        let in_rounds = |x: Tensor, w: usize| {
+            x.reshape((count * heads, rounds, w))?.transpose(0, 1)?.contiguous()
+        };
+        let logits = in_rounds((sums.log()? + largest)?, 1)?;
+        let out = weighed(&in_rounds(out, head)?, &logits)?; // (R·H, Dh)
+        out.reshape((count, width / 2))?.to_dtype(qv.dtype())
+    }
+
+    fn read(
+        &self,
+        qv: &Tensor,
+        past: &mut LayerPast,
+        texts: &Texts<'_>,
+        _: &PreparedPositions,
+    ) -> Result<Tensor> {
+        past.add_read(self.with_buckets(qv)?)?;
+        self.run(qv, texts.lengths, Dropout::none())
+    }
+}
+
+impl Hashed {
+    /// `(N, 2·D)` → `(N, 2·D + H·rounds)`.
+    fn with_buckets(&self, qv: &Tensor) -> Result<Tensor> {
+        let rows = self.rotations.of_rows(qv)?;
+        let (count, width) = (rows.len(), self.heads * self.rotations.rounds);
+        let buckets: Vec<f32> = rows.into_iter().flatten().map(|bucket| bucket as f32).collect();
+        let buckets = Tensor::from_vec(buckets, (count, width), qv.device())?;
+        Tensor::cat(&[&qv.contiguous()?, &buckets.to_dtype(qv.dtype())?], 1)
+    }
+}

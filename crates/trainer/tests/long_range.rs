@@ -1,0 +1,210 @@
+//! Tasks that need what a kind of layer is made for: selection among tokens, and a look far back.
+//!
+//! The short forms take seconds. The long ones, whose figures the manual has, are ignored by default:
+//! `cargo test --release -p taper-trainer --test long_range -- --ignored --nocapture`.
+
+use std::sync::atomic::AtomicBool;
+
+use candle_core::{DType, Device};
+use taper_model::{
+    AttentionConfig, AttentionKind, Batch, LanguageModel, Model, ModelConfig, Objective, Pass,
+    Positions, Sequences,
+};
+use taper_ops::rng::{Counter, mix};
+use taper_trainer::{
+    BoxError, Event, Identity, NoValidation, Position, ScheduleConfig, ScheduleKind, Source,
+    Trainer, TrainingConfig,
+};
+
+const VOCABULARY: usize = 16;
+/// What stands between words, and what asks for one.
+const NOISE: u32 = 4;
+const ASKS: u32 = 5;
+/// The first of the words.
+const WORDS: u32 = 6;
+
+/// What is to be learned; a function of the seed and the position.
+#[derive(Debug, Clone, Copy)]
+enum Task {
+    /// So many words at random places of a text, and after it as many times [`ASKS`]: each asks for
+    /// the next of the words (Gu and Dao 2023, section 4.1.1).
+    SelectiveCopying { words: usize, length: usize },
+    /// `0 w 0 w` of so many words, of which the second w is asked (Kitaev et al. 2020, section 5.1).
+    Duplication { words: usize },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    task: Task,
+    seed: u64,
+    rows: usize,
+}
+
+impl Made {
+    fn made(&self, position: Position) -> Batch {
+        let (mut texts, mut asked, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut first = 0;
+        for row in 0..self.rows as u64 {
+            let counter = Counter::new(mix(self.seed, &[position.epoch, position.index, row]));
+            let word =
+                |i: usize| WORDS + (counter.u64_at(i as u64) % (VOCABULARY as u64 - 6)) as u32;
+            let text = match self.task {
+                Task::SelectiveCopying { words, length } => {
+                    let mut places: Vec<usize> = (0..length).collect();
+                    places.sort_by_key(|&place| counter.u64_at(1000 + place as u64));
+                    let mut chosen = places[..words].to_vec();
+                    chosen.sort_unstable();
+                    let mut text = vec![NOISE; length];
+                    for (i, &place) in chosen.iter().enumerate() {
+                        text[place] = word(i);
+                    }
+                    answers.extend((0..words).map(word));
+                    asked.extend((length..length + words).map(|at| (first + at) as u32));
+                    text.extend(std::iter::repeat_n(ASKS, words));
+                    text
+                }
+                Task::Duplication { words } => {
+                    let own: Vec<u32> = (0..words).map(word).collect();
+                    let text = [&[NOISE], own.as_slice(), &[NOISE], own.as_slice()].concat();
+                    answers.extend(&own);
+                    asked.extend((words + 1..2 * words + 1).map(|at| (first + at) as u32));
+                    text
+                }
+            };
+            first += text.len();
+            texts.push(text);
+        }
+        Batch { asked: Some(asked), ..Batch::new(vec![Sequences::pack(&texts)], answers) }
+    }
+}
+
+impl Source for Made {
+    fn batches(&mut self, _epoch: u64) -> Result<u64, BoxError> {
+        Ok(1 << 20)
+    }
+
+    fn batch(&mut self, position: Position) -> Result<Batch, BoxError> {
+        Ok(self.made(position))
+    }
+}
+
+fn shape(decoder_attention: AttentionConfig, d_model: usize, decoder_layers: usize) -> ModelConfig {
+    ModelConfig {
+        d_model,
+        d_ff: 2 * d_model,
+        heads: 2,
+        decoder_layers,
+        decoder_attention,
+        embedding_dropout: 0.0,
+        attention_dropout: 0.0,
+        feed_forward_dropout: 0.0,
+        residual_dropout: 0.0,
+        max_positions: 2048,
+        ..ModelConfig::default()
+    }
+}
+
+fn trained(shape: &ModelConfig, task: Task, (max_updates, rate): (u64, f64)) -> LanguageModel {
+    let directory = tempfile::tempdir().unwrap();
+    let model = LanguageModel::new(shape, VOCABULARY, 1, &Device::Cpu, DType::F32).unwrap();
+    let config = TrainingConfig {
+        max_updates,
+        schedule: ScheduleConfig {
+            kind: ScheduleKind::Cosine,
+            learning_rate: rate,
+            warmup: 50,
+            ..ScheduleConfig::default()
+        },
+        validate_every: 0,
+        log_every: 200,
+        label_smoothing: 0.0,
+        ..TrainingConfig::default()
+    };
+    let mut trainer = Trainer::new(model, config, Identity::default(), directory.path()).unwrap();
+    let mut data = Made { task, seed: 5, rows: 16 };
+    let mut observer = |event: &Event| {
+        if let Event::Log { step, nll, .. } = event {
+            println!("update {step}: {nll:.4} nats an answer");
+        }
+        Ok(())
+    };
+    trainer.train(&mut data, &mut NoValidation, &mut observer, &AtomicBool::new(false)).unwrap();
+    trainer.model().clone()
+}
+
+/// The share of answers that score highest, of texts that were not trained on.
+fn accuracy(model: &LanguageModel, task: Task) -> f64 {
+    let held_out = Made { task, seed: 99, rows: 32 };
+    let (mut correct, mut tokens) = (0, 0);
+    for index in 0..4 {
+        let batch = held_out.made(Position { epoch: 0, index });
+        let output = model.loss(&batch, &Objective::default(), 1.0, &Pass::evaluate()).unwrap();
+        correct += output.correct;
+        tokens += output.tokens;
+    }
+    correct as f64 / tokens as f64
+}
+
+fn of_kind(kind: AttentionKind) -> AttentionConfig {
+    AttentionConfig { kind, ..AttentionConfig::default() }
+}
+
+/// Accuracies of a layer that selects and of one that does not.
+fn copied(words: usize, length: usize, width: usize, training: (u64, f64)) -> [f64; 2] {
+    let task = Task::SelectiveCopying { words, length };
+    [AttentionKind::Mamba, AttentionKind::S4d].map(|kind| {
+        let shape = ModelConfig { positions: Positions::None, ..shape(of_kind(kind), width, 2) };
+        accuracy(&trained(&shape, task, training), task)
+    })
+}
+
+#[test]
+fn selection_copies_words_from_among_noise() {
+    let [mamba, s4d] = copied(3, 12, 32, (400, 5e-3));
+    println!("3 of 12: mamba {mamba}, s4d {s4d}");
+    assert!(mamba >= 0.99, "mamba {mamba}");
+    assert!(s4d < 0.9, "s4d {s4d}");
+}
+
+#[test]
+#[ignore = "minutes"]
+fn selection_copies_sixteen_words() {
+    let [mamba, s4d] = copied(16, 64, 64, (4000, 3e-3));
+    println!("16 of 64: mamba {mamba}, s4d {s4d}");
+    assert!(mamba >= 0.99, "mamba {mamba}");
+    assert!(s4d < 0.9, "s4d {s4d}");
+}
+
+/// Trained with some rounds of hashing, and evaluated with twice as many.
+fn duplicated(words: usize, own: AttentionConfig, training: (u64, f64)) -> [f64; 3] {
+    let task = Task::Duplication { words };
+    let shape = |hash_rounds| ModelConfig {
+        positions: Positions::Learned,
+        ..shape(AttentionConfig { hash_rounds, ..own.clone() }, 64, 1)
+    };
+    let model = trained(&shape(own.hash_rounds), task, training);
+    [own.hash_rounds / 4, own.hash_rounds, 2 * own.hash_rounds].map(|rounds| {
+        let other = LanguageModel::blank(&shape(rounds), VOCABULARY, &Device::Cpu, DType::F32);
+        let other = other.unwrap();
+        for (to, from) in
+            other.parameters().parameters().iter().zip(model.parameters().parameters())
+        {
+            to.set(from.var().flatten_all().unwrap().to_vec1().unwrap()).unwrap();
+        }
+        accuracy(&other, task)
+    })
+}
+
+#[test]
+#[ignore = "minutes"]
+fn hashing_finds_what_is_duplicated() {
+    let own = AttentionConfig {
+        hash_rounds: 4,
+        hash_buckets: 8,
+        hash_chunk: 16,
+        ..of_kind(AttentionKind::Reformer)
+    };
+    let found = duplicated(63, own, (3000, 3e-3));
+    println!("0 w 0 w of 63 words, 1, 4 and 8 rounds: {found:?}");
+    assert!(found[2] >= 0.99, "{found:?}");
+}
