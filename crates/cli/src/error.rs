@@ -3,6 +3,7 @@
 use std::io;
 
 use taper_model::ModelError;
+use taper_trainer::{ExchangeError, TrainError};
 
 /// Exit code of a request that cannot be fulfilled as given: wrong arguments,
 /// configuration, files.
@@ -30,6 +31,8 @@ pub(crate) enum Ending {
     Silent,
     /// A handled interruption; its message has been printed already. Exit with this code.
     Interrupted(u8),
+    /// Another process of the training prints the message. Exit with this code.
+    ToldElsewhere(u8),
     /// Print the message, exit with this code.
     Fail(u8),
 }
@@ -44,6 +47,14 @@ pub(crate) fn ending(error: &anyhow::Error) -> Ending {
             && io_error.kind() == io::ErrorKind::BrokenPipe
         {
             return Ending::Silent;
+        }
+        let between = cause.downcast_ref::<TrainError>().and_then(TrainError::between_processes);
+        if let Some(error) = between.or_else(|| cause.downcast_ref::<ExchangeError>()) {
+            return match error {
+                ExchangeError::Tensor(_) => Ending::Fail(EXIT_INTERNAL),
+                error if error.is_told_elsewhere() => Ending::ToldElsewhere(EXIT_USER),
+                _ => Ending::Fail(EXIT_USER),
+            };
         }
         // The transparent variant is not among the causes by itself.
         let is_of_model = matches!(cause.downcast_ref::<ModelError>(), Some(ModelError::Tensor(_)));
@@ -65,6 +76,15 @@ mod tests {
         let pipe = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!(ending(&pipe.context("writing")), Ending::Silent);
         assert_eq!(ending(&anyhow::Error::from(Interrupted(143))), Ending::Interrupted(143));
+        let lost = |rank, here| {
+            let error = ExchangeError::Lost { rank, here, why: "it was killed".to_owned() };
+            ending(&anyhow::Error::from(TrainError::from(error)).context("training ended"))
+        };
+        assert_eq!(lost(2, 0), Ending::Fail(EXIT_USER));
+        assert_eq!(lost(0, 1), Ending::Fail(EXIT_USER));
+        assert_eq!(lost(2, 1), Ending::ToldElsewhere(EXIT_USER));
+        let failed = anyhow::Error::from(ExchangeError::Failed { rank: 3 });
+        assert_eq!(ending(&failed), Ending::ToldElsewhere(EXIT_USER));
         let computation = || candle_core::Error::Msg("no memory".to_owned());
         assert_eq!(
             ending(&anyhow::Error::from(computation()).context("training")),

@@ -22,7 +22,7 @@ pub(crate) fn estimate(
     settings: &TrainSettings,
     json: bool,
 ) -> Result<()> {
-    let signals = Signals::new();
+    let signals = Signals::new(false);
     let mut reporter = Reporter::new(if json { Style::Json } else { Style::Lines }, &signals);
     let mut observer = |event: &RunEvent<'_>| match event {
         RunEvent::Locked { folder } => {

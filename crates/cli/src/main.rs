@@ -14,6 +14,7 @@ mod arguments;
 mod commands;
 mod error;
 mod estimate;
+mod processes;
 mod progress;
 mod signals;
 mod text;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     };
     match error::ending(&error) {
         Ending::Silent => ExitCode::SUCCESS,
-        Ending::Interrupted(code) => ExitCode::from(code),
+        Ending::Interrupted(code) | Ending::ToldElsewhere(code) => ExitCode::from(code),
         Ending::Fail(code) => {
             text::say(&format!("error: {}", taper_run::one_line(&error)));
             ExitCode::from(code)

@@ -34,6 +34,8 @@ pub(crate) enum Style {
     Lines,
     /// One JSON object an event on standard output.
     Json,
+    /// Nothing: another process reports.
+    Nothing,
 }
 
 impl Style {
@@ -49,16 +51,18 @@ impl Style {
     }
 }
 
-/// Runs `train`, shows what happens, and lets signals stop it.
+/// Runs `train`, shows what happens if this process `is_first`, and lets signals stop it.
 ///
 /// # Errors
 /// Those of `train`; [`Interrupted`] where a signal ended it.
 pub(crate) fn report(
     output: &TrainOutput,
+    is_first: bool,
     train: impl FnOnce(&mut dyn RunObserver, &AtomicBool) -> Result<Outcome>,
 ) -> Result<()> {
-    let signals = Signals::new();
-    let mut reporter = Reporter::new(Style::choose(output.json), &signals);
+    let signals = Signals::new(!is_first);
+    let style = if is_first { Style::choose(output.json) } else { Style::Nothing };
+    let mut reporter = Reporter::new(style, &signals);
     let trained = train(&mut reporter, signals.stop_flag());
     reporter.finish();
     match trained? {
@@ -202,6 +206,10 @@ impl RunObserver for Reporter<'_> {
     fn observe(&mut self, event: &RunEvent<'_>) -> Result<()> {
         let json = self.style == Style::Json;
         match event {
+            RunEvent::Locked { folder } if self.style == Style::Nothing => {
+                self.signals.install(folder)?;
+            }
+            _ if self.style == Style::Nothing => {}
             RunEvent::Locked { folder } => self.signals.install(folder)?,
             RunEvent::WarmStart { started, replaced } if json => {
                 let record = serde_json::json!({ "event": "warm_start", "replaced": replaced, "weights": started });
@@ -439,7 +447,7 @@ mod tests {
 
     #[test]
     fn the_bar_moves_with_each_update_and_the_time_left_is_known_after_the_second() {
-        let signals = Signals::new();
+        let signals = Signals::new(false);
         let mut reporter = Reporter::new(Style::Bar, &signals);
         reporter.begin(0, TrainingLimits { last_update: Some(100), most_seconds: None });
         reporter.update(1, 3.0);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::processes::say_farewell;
 use crate::text::{quoted, say};
 use taper_run::folder::RunLock;
 
@@ -83,6 +84,9 @@ pub(crate) struct Signals {
     stage: Arc<AtomicU8>,
     /// The exit code by the first signal.
     code: Arc<AtomicU8>,
+    /// Whether this is one of several processes and not the first, which alone talks. What it is
+    /// asked, all of them do.
+    follows: bool,
 }
 
 const PREPARING: u8 = 0;
@@ -91,8 +95,9 @@ const SAVED: u8 = 2;
 
 impl Signals {
     /// Nothing asked for yet, and nothing that would notice.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(follows: bool) -> Self {
         Self {
+            follows,
             stop: Arc::default(),
             stage: Arc::new(AtomicU8::new(PREPARING)),
             code: Arc::default(),
@@ -106,6 +111,7 @@ impl Signals {
     pub(crate) fn install(&self, folder: &Path) -> Result<()> {
         let (stop, stage) = (Arc::clone(&self.stop), Arc::clone(&self.stage));
         let (code, folder, mut last) = (Arc::clone(&self.code), folder.to_owned(), None::<Instant>);
+        let follows = self.follows;
         on_signal(move |signal| {
             if last.is_some_and(|last| last.elapsed() < ONE_SIGNAL) {
                 return;
@@ -114,6 +120,14 @@ impl Signals {
                 return;
             }
             last = Some(Instant::now());
+            if follows {
+                code.store(signal.exit_code(), Ordering::SeqCst);
+                if stop.swap(true, Ordering::SeqCst) {
+                    say_farewell();
+                    signal.end();
+                }
+                return;
+            }
             let run = quoted(&folder);
             let message = match stage.load(Ordering::SeqCst) {
                 PREPARING => {
@@ -135,13 +149,18 @@ impl Signals {
             };
             say(&format!("\n{message}"));
             RunLock::sign_off(&folder);
+            say_farewell();
             signal.end();
         })
     }
 
-    /// The exit code by the signal that asked training to stop.
+    /// The exit code by the signal that asked training to stop; where another process was asked,
+    /// that of Ctrl-C.
     pub(crate) fn exit_code(&self) -> u8 {
-        self.code.load(Ordering::SeqCst)
+        match self.code.load(Ordering::SeqCst) {
+            0 => 128 + 2,
+            code => code,
+        }
     }
 
     /// Becomes true at the first signal.

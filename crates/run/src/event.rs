@@ -143,6 +143,13 @@ pub enum Notice {
         /// The updates that those take.
         updates: u64,
     },
+    /// Some processes have nothing to do.
+    IdleProcesses {
+        /// How many there are.
+        processes: usize,
+        /// `training.accumulation`, which they share.
+        micro_batches: usize,
+    },
     /// The translations of this split look tokenized.
     LooksTokenized(String),
     /// Translations end only because they had reached the maximum length.
@@ -212,6 +219,12 @@ impl fmt::Display for Notice {
                 "warning: training ends before the wanted direction is trained alone: \
                  data.bidirectional_epochs = {epochs} take {updates} updates; set it lower, or \
                  training.max_updates or max_epochs higher"
+            ),
+            Self::IdleProcesses { processes, micro_batches } => write!(
+                formatter,
+                "note: {processes} processes share the micro-batches of an update, of which there \
+                 are {micro_batches}: set training.accumulation to {processes} or a multiple of \
+                 it; data.batching.max_tokens is of one micro-batch"
             ),
             Self::LooksTokenized(split) => write!(
                 formatter,

@@ -55,6 +55,7 @@ pub mod hugging_face;
 pub mod init;
 mod loaded_run;
 pub mod prediction;
+pub mod processes;
 mod quantization;
 pub mod scaling;
 pub mod shapes;

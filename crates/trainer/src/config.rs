@@ -196,10 +196,11 @@ impl TrainingConfig {
         self.optimizer.build().buffers().len() as u64 + u64::from(self.ema_decay > 0.0)
     }
 
-    /// The gradient buffers of an update, which grow with the logarithm of its micro-batches.
+    /// The gradient buffers of an update in each of so many processes, which grow with the logarithm
+    /// of its micro-batches.
     #[must_use]
-    pub fn gradient_buffers(&self) -> u64 {
-        u64::from(GradientTree::buffers(self.accumulation))
+    pub fn gradient_buffers(&self, processes: usize) -> u64 {
+        u64::from(GradientTree::buffers(self.accumulation.div_ceil(processes.max(1))))
     }
 
     /// Checks the values against what the loop can work with.

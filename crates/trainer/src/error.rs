@@ -112,6 +112,18 @@ pub enum TrainError {
     },
 }
 
+impl TrainError {
+    /// What went wrong between this process and others, if that is what it is.
+    #[must_use]
+    pub fn between_processes(&self) -> Option<&ExchangeError> {
+        match self {
+            Self::Exchange(error) => Some(error),
+            Self::Compute { source, .. } => source.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
 /// Why a checkpoint could not be saved or loaded.
 #[derive(Debug, Error)]
 pub enum CheckpointError {

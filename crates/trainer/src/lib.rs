@@ -38,10 +38,13 @@ pub use config::{ConfigError, EarlyStoppingConfig, GuidedAlignmentConfig, Traini
 pub use early_stopping::{Best, EarlyStopping, Metric, Scores};
 pub use error::{BoxError, CheckpointError, TrainError};
 pub use event::{Event, ExpertLoad, Observer, StopReason, Timing};
-pub use exchange::{Alone, Exchange, ExchangeError, InProcess, in_process};
+pub use exchange::{
+    Alone, Exchange, ExchangeError, Farewell, InProcess, Meeting, OnLoss, Sockets, everyone,
+    in_process, require_same,
+};
 pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use source::{Position, Source};
-pub use trainer::Trainer;
+pub use trainer::{Trainer, Unsaved};
 pub use updates::{DueUpdate, Fault, Measured, Outcome, Updater, rehearse};
 pub use validation::{NoValidation, TeacherForced, Validate, evaluate};

@@ -2,15 +2,18 @@
 
 mod common;
 
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
 use taper_model::{Batch, Transformer};
 use taper_trainer::{
-    BoxError, Checkpoints, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, OptimizerKind, Position,
-    Scores, Source, State, StopReason, TrainError, Trainer, TrainingConfig, Validate, in_process,
-    read_state,
+    BoxError, Checkpoints, Event, Exchange, ExchangeError, Identity, MODEL_FILE, Meeting,
+    OPTIMIZER_FILE, OptimizerKind, Position, Scores, Sockets, Source, State, StopReason,
+    TrainError, Trainer, TrainingConfig, Validate, in_process, read_state,
 };
 
 /// Sentences of which the process that fails cannot read any more from some position on.
@@ -44,6 +47,30 @@ impl Validate<Transformer> for Measuring {
 
 type Ended = Result<StopReason, TrainError>;
 
+/// The connections of `size` processes: within this one, or by TCP.
+fn connected(size: usize, by_sockets: bool) -> Vec<Box<dyn Exchange>> {
+    if !by_sockets {
+        return in_process(size).into_iter().map(|one| Box::new(one) as _).collect();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Who connects to a port by chance is no process of the training.
+    TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let meet = |rank: usize, listener: Option<TcpListener>| {
+        let (host, key) = ("127.0.0.1".to_owned(), "secret".to_owned());
+        let patience = Duration::from_secs(60);
+        let meeting = Meeting { rank, size, host, port, key, patience };
+        let on_loss = Box::new(|rank, why: &str| panic!("{rank} is gone: {why}"));
+        Box::new(Sockets::meet(&meeting, listener, &mut || Ok(()), on_loss).unwrap())
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> =
+            (1..size).map(|rank| scope.spawn(move || meet(rank, None) as _)).collect();
+        let first: Box<dyn Exchange> = meet(0, Some(listener));
+        std::iter::once(first).chain(others.into_iter().map(|it| it.join().unwrap())).collect()
+    })
+}
+
 /// Trains in `size` processes, from the last checkpoint if there is one, and from `failing` on
 /// without data in the last of them. What each comes to, and the events of the first.
 fn train(
@@ -52,10 +79,19 @@ fn train(
     config: &TrainingConfig,
     failing: Option<Position>,
 ) -> (Vec<Ended>, Vec<Event>) {
-    let last = Checkpoints::new(directory).find("last").unwrap();
-    let one = |exchange: taper_trainer::InProcess, rank: usize| {
+    train_among(connected(size, false), directory, config, failing)
+}
+
+/// As [`train`], in the processes that these connect.
+fn train_among(
+    processes: Vec<Box<dyn Exchange>>,
+    directory: &Path,
+    config: &TrainingConfig,
+    failing: Option<Position>,
+) -> (Vec<Ended>, Vec<Event>) {
+    let (last, size) = (Checkpoints::new(directory).find("last").unwrap(), processes.len());
+    let one = |exchange: Box<dyn Exchange>, rank: usize| {
         let (model, identity) = (model(&tiny(0.2)), Identity::default());
-        let exchange = Box::new(exchange);
         let mut trainer = match &last {
             Some(path) => {
                 Trainer::resume_among(exchange, model, config.clone(), identity, directory, path)
@@ -76,7 +112,7 @@ fn train(
         (ended, events)
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = in_process(size)
+        let threads: Vec<_> = processes
             .into_iter()
             .enumerate()
             .map(|(rank, exchange)| scope.spawn(move || one(exchange, rank)))
@@ -135,6 +171,55 @@ fn any_number_of_processes_trains_the_same() {
             assert_same(whole.path(), parts.path(), &format!("{size} processes"));
         }
     }
+}
+
+#[test]
+fn processes_that_are_connected_by_tcp_train_the_same() {
+    let config = TrainingConfig { accumulation: 4, ..short_run(7) };
+    let whole = tempfile::tempdir().unwrap();
+    let (_, expected) = train(1, whole.path(), &config, None);
+    for size in [2, 3] {
+        let parts = tempfile::tempdir().unwrap();
+        let (ended, events) = train_among(connected(size, true), parts.path(), &config, None);
+        assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+        assert_eq!(record(&events), record(&expected), "{size} processes");
+        assert_same(whole.path(), parts.path(), &format!("{size} processes"));
+    }
+}
+
+#[test]
+fn whatever_is_sent_arrives_whole() {
+    // More than fits into the buffers of a connection, each way at once.
+    let length = |from: usize, to: usize| (from * 3 + to) * 700_000 + from;
+    let part = |from: usize, to: usize| {
+        let values: Vec<f32> = (0..length(from, to)).map(|at| (at * 31 + to) as f32).collect();
+        candle_core::Tensor::from_vec(values, length(from, to), &candle_core::Device::Cpu).unwrap()
+    };
+    let (size, part) = (3, &part);
+    std::thread::scope(|scope| {
+        for (rank, mut exchange) in connected(size, true).into_iter().enumerate() {
+            scope.spawn(move || {
+                let parts = (0..size).map(|to| part(rank, to)).collect();
+                let received = exchange.exchange(parts).unwrap();
+                for (from, received) in received.iter().enumerate() {
+                    let expected = part(from, rank).to_vec1::<f32>().unwrap();
+                    assert!(received.to_vec1::<f32>().unwrap() == expected, "{from} {rank}");
+                }
+                let facts = exchange.gather(vec![rank as u8; rank * 100_000]).unwrap();
+                assert!((0..size).all(|from| facts[from] == vec![from as u8; from * 100_000]));
+                exchange.barrier().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn a_process_that_ends_is_told_from_one_that_is_gone() {
+    let mut processes = connected(2, true);
+    drop(processes.pop());
+    let ended = processes[0].barrier().unwrap_err();
+    assert!(matches!(ended, ExchangeError::Failed { rank: 1 }), "{ended}");
+    assert!(ended.is_told_elsewhere());
 }
 
 #[test]

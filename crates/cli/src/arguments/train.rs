@@ -51,6 +51,10 @@ pub(crate) struct TrainOutput {
     /// auto, cpu, cuda, cuda:N or metal [default: the recipe's]
     #[arg(long)]
     pub(crate) device: Option<String>,
+    /// Train with so many processes of this machine, which divide its cores and threads; they share
+    /// the micro-batches of each update, and the result is that of one
+    #[arg(long, value_name = "N")]
+    pub(crate) processes: Option<usize>,
     /// Report as JSON lines on standard output
     #[arg(long)]
     pub(crate) json: bool,
@@ -77,6 +81,7 @@ impl TrainOutput {
             memory: self.memory,
             rescue: self.rescue.clone(),
             accept_changes: self.accept_changes,
+            ..TrainSettings::default()
         }
     }
 }

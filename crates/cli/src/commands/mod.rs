@@ -30,13 +30,16 @@ use crate::arguments::{Arguments, BenchCommand, Command};
 /// Whatever went wrong, with its context.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     taper_ops::Kernel::chosen()?;
-    if let Some(threads) = arguments.threads {
-        taper_run::checks::choose_threads(threads)?;
+    let threads = arguments.threads;
+    match &arguments.command {
+        // These divide them among processes.
+        Command::Train(_) | Command::Resume(_) => {}
+        _ => threads.map_or(Ok(()), taper_run::checks::choose_threads)?,
     }
     match &arguments.command {
         Command::Init(arguments) => init::run(arguments),
-        Command::Train(arguments) => train::run(arguments),
-        Command::Resume(arguments) => resume::run(arguments),
+        Command::Train(arguments) => train::run(arguments, threads),
+        Command::Resume(arguments) => resume::run(arguments, threads),
         Command::Translate(arguments) => translate::run(arguments),
         Command::Generate(arguments) => generate::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),

@@ -4,14 +4,28 @@ use anyhow::Result;
 use taper_run::{RunFolder, training};
 
 use crate::arguments::Resume;
-use crate::progress;
+use crate::processes::Processes;
 
-/// Runs the command.
-pub(crate) fn run(arguments: &Resume) -> Result<()> {
-    let folder = RunFolder::open(&arguments.run)?;
-    let config = folder.load_config(&arguments.overrides.set)?;
-    let settings = arguments.output.settings(None);
-    progress::report(&arguments.output, |observer, stop| {
-        training::resume(&folder, &config, &settings, arguments.from.as_deref(), observer, stop)
+/// Runs the command, with so many threads if they are given.
+pub(crate) fn run(arguments: &Resume, threads: Option<usize>) -> Result<()> {
+    let mut settings = arguments.output.settings(None);
+    // What a run is, the first process sees; the others may have no folder in common with it.
+    let opened = RunFolder::open(&arguments.run).and_then(|folder| {
+        let config = folder.load_config(&arguments.overrides.set)?;
+        Ok((folder, config))
+    });
+    let usual = opened.as_ref().map_or(0, |(_, config)| config.threads);
+    let processes = Processes::join(arguments.output.processes, threads, usual)?;
+    processes.count_in(&mut settings);
+    if !processes.is_first() {
+        let folder = RunFolder::new(&arguments.run);
+        return processes.train(&arguments.output, |exchange, observer, stop| {
+            training::follow(exchange, &folder, None, &settings, observer, stop)
+        });
+    }
+    let (folder, config) = opened?;
+    processes.train(&arguments.output, |exchange, observer, stop| {
+        let (recipes, from) = ((&config, None), arguments.from.as_deref());
+        training::resume_among(exchange, &folder, recipes, &settings, from, observer, stop)
     })
 }

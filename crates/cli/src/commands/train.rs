@@ -3,32 +3,42 @@
 use std::path::{Component, Path};
 
 use anyhow::{Result, bail};
+use taper_run::checks::choose_threads;
 use taper_run::{RunConfig, RunFolder, training};
 
 use crate::arguments::Train;
 use crate::estimate::estimate;
-use crate::progress;
+use crate::processes::Processes;
 use crate::text::print_line;
 
-/// Runs the command.
-pub(crate) fn run(arguments: &Train) -> Result<()> {
+/// Runs the command, with so many threads if they are given.
+pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
     let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
     let root = match &arguments.run {
         Some(root) => root.clone(),
         None => Path::new("runs").join(plain(&config.name)?),
     };
     let folder = RunFolder::new(&root);
-    let settings = arguments.output.settings(arguments.from.as_deref());
+    let mut settings = arguments.output.settings(arguments.from.as_deref());
     if arguments.dry_run {
+        threads.map_or(Ok(()), choose_threads)?;
         estimate(&folder, &config, &settings, arguments.output.json)?;
         if !arguments.output.json {
             print_line("nothing was kept; without --dry-run the training begins")?;
         }
         return Ok(());
     }
+    let output = &arguments.output;
+    let processes = Processes::join(output.processes, threads, config.threads)?;
+    processes.count_in(&mut settings);
+    if !processes.is_first() {
+        return processes.train(output, |exchange, observer, stop| {
+            training::follow(exchange, &folder, Some(&config), &settings, observer, stop)
+        });
+    }
     if !folder.exists() {
-        return progress::report(&arguments.output, |observer, stop| {
-            training::start(&folder, &config, &settings, observer, stop)
+        return processes.train(output, |exchange, observer, stop| {
+            training::start_among(exchange, &folder, &config, &settings, observer, stop)
         });
     }
     if !arguments.resume {
@@ -40,8 +50,9 @@ pub(crate) fn run(arguments: &Train) -> Result<()> {
         );
     }
     let folder = RunFolder::open(&root)?;
-    progress::report(&arguments.output, |observer, stop| {
-        training::resume(&folder, &config, &settings, None, observer, stop)
+    processes.train(output, |exchange, observer, stop| {
+        let recipes = (&config, Some(&config));
+        training::resume_among(exchange, &folder, recipes, &settings, None, observer, stop)
     })
 }
 

@@ -32,6 +32,16 @@ pub struct Cost {
 impl Cost {
     /// Counts the model of `config` with vocabularies of these sizes, for training on `device`.
     pub fn of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Self {
+        Self::among(config, vocabularies, device, 1)
+    }
+
+    /// As [`Cost::of`], for each of so many processes that train together.
+    pub fn among(
+        config: &RunConfig,
+        vocabularies: Vocabularies,
+        device: &Device,
+        processes: usize,
+    ) -> Self {
         let cost = cost_of(config, vocabularies, device)
             .checkpointed(config.training.checkpoint_activations && device.is_cpu());
         let forward = |stream: Option<&StreamCost>| stream.map_or(0, |it| it.forward_flops);
@@ -42,7 +52,7 @@ impl Cost {
             encoder_flops_per_token: forward(cost.streams.iter().rev().nth(1)),
             decoder_flops_per_token: forward(cost.streams.last()),
             training_flops_per_token_pair: passes as u64 * cost.training_flops(),
-            training_state_bytes: training_state_bytes(config, cost.parameters),
+            training_state_bytes: training_state_bytes(config, cost.parameters, processes),
             activation_bytes: cost.activation_bytes(&[tokens; 2]),
         }
     }
@@ -60,10 +70,20 @@ impl Cost {
     }
 }
 
-/// Bytes of weights, gradients, the optimizer's state and the moving average where there is one.
-pub fn training_state_bytes(config: &RunConfig, parameters: u64) -> u64 {
-    let copies = 1 + config.training.gradient_buffers() + config.training.state_buffers();
-    parameters.saturating_mul(copies * F32)
+/// Bytes of weights, gradients, the optimizer's state and the moving average where there is one, in
+/// each of so many processes that train together.
+///
+/// Of n processes, each has an n-th of the optimizer's state, the gradients of an n-th of the
+/// micro-batches, and beside them what it sends and what it receives.
+pub fn training_state_bytes(config: &RunConfig, parameters: u64, processes: usize) -> u64 {
+    let training = &config.training;
+    let processes = processes.max(1);
+    let average = u64::from(training.ema_decay > 0.0);
+    let state = (training.state_buffers() - average).saturating_mul(parameters);
+    let exchanged = if processes > 1 { 2 } else { 0 };
+    let copies = 1 + training.gradient_buffers(processes) + average + exchanged;
+    let floats = parameters.saturating_mul(copies);
+    floats.saturating_add(state.div_ceil(processes as u64)).saturating_mul(F32)
 }
 
 /// `12,345,678`.
@@ -105,6 +125,18 @@ pub fn bytes(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_of_several_processes_has_its_part_of_the_moments() {
+        let mut config = RunConfig::default();
+        config.training.accumulation = 4;
+        // Weights, three gradients and two moments.
+        assert_eq!(training_state_bytes(&config, 1000, 1), 4 * 6000);
+        // Weights, a gradient, what is exchanged, and a quarter of the moments.
+        assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 4500);
+        config.training.ema_decay = 0.999;
+        assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 5500, "the average is whole");
+    }
 
     #[test]
     fn numbers_read_naturally() {

@@ -21,6 +21,23 @@ pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<String>> {
     Ok(found)
 }
 
+/// As [`differences`], of all that processes must have alike to train together: of [training] too.
+///
+/// # Errors
+/// As [`differences`].
+pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<String>> {
+    let whole = |config: &RunConfig| -> Result<Table> {
+        let mut all = table(config)?;
+        let training = Table::try_from(&config.training);
+        let training = training.context("the configuration cannot be written as TOML")?;
+        all.insert("training".to_owned(), Value::Table(training));
+        Ok(all)
+    };
+    let mut found = Vec::new();
+    compare("", &whole(run)?, &whole(given)?, &mut found);
+    Ok(found)
+}
+
 /// Whether one of the [`differences`] is of what a run that has begun cannot do without: its seed,
 /// which is the whole random state, and what the tokenizer was made by, since the embeddings would
 /// mean other words. How words are cut in training may change.

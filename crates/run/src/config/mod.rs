@@ -28,6 +28,7 @@ use taper_trainer::{Metric, TrainingConfig};
 
 use crate::checks::computation::AUTO_DTYPE;
 
+pub(crate) use differences::training_differences;
 pub use differences::{differences, is_fixed};
 pub use evaluation::EvaluationConfig;
 pub(crate) use evaluation::usual_tokenizer;

@@ -27,7 +27,8 @@ pub(crate) fn rescue<M: Model>(
     log: &mut MetricsLog,
     place: Option<&Path>,
 ) -> Result<RunFolder> {
-    if log.flush().is_ok() && run.config().is_file() && trainer.rescue(&run.checkpoints()).is_ok() {
+    let unsaved = trainer.unsaved()?;
+    if log.flush().is_ok() && run.config().is_file() && unsaved.save(&run.checkpoints()).is_ok() {
         return Ok(run.clone());
     }
     let elsewhere = match place {
@@ -47,7 +48,7 @@ pub(crate) fn rescue<M: Model>(
     // Where they cannot be had, as with a disk that is gone, a resume takes the text as it is then.
     let _ = copy_text_records(run.root(), root);
     write_atomically(&elsewhere.metrics(), &log.contents()?)?;
-    trainer.rescue(&elsewhere.checkpoints())?;
+    unsaved.save(&elsewhere.checkpoints())?;
     Ok(elsewhere)
 }
 

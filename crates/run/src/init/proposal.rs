@@ -229,7 +229,8 @@ fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     let tokens = config.data.batching.max_tokens;
     let updates = config.training.max_updates as f64 * config.training.accumulation as f64;
     let flops = updates * tokens as f64 * cost.training_flops() as f64;
-    let bytes = training_state_bytes(config, cost.parameters) + cost.activation_bytes(&[tokens; 2]);
+    let bytes =
+        training_state_bytes(config, cost.parameters, 1) + cost.activation_bytes(&[tokens; 2]);
     (flops / (cores.max(1) as f64 * FLOPS_OF_A_CORE), bytes)
 }
 

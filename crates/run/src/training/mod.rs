@@ -10,6 +10,7 @@ mod preparation;
 mod recorder;
 mod resume;
 mod timed_updates;
+mod together;
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,13 +18,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
+use candle_core::Device;
 use taper_data::{BatchingReport, Corpus, TokenizerPair, recorded_text};
 use taper_trainer::{
-    Identity, NoValidation, ScheduleKind, StopReason, TrainError, Trainer, TrainingConfig,
-    Validate, load_model,
+    Alone, Exchange, ExchangeError, Identity, NoValidation, ScheduleKind, StopReason, TrainError,
+    Trainer, TrainingConfig, Validate, load_model,
 };
 
 use crate::checks::cost::Cost;
+use crate::checks::memory::Budget;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, TestSetResult};
 use crate::event::{Notice, RunEvent, RunObserver};
@@ -40,8 +43,9 @@ pub(crate) use batches::{in_order, packed};
 pub use data_report::DataSummary;
 pub use dry_run::{DryRun, dry_run};
 pub use limits::TrainingLimits;
-pub use resume::resume;
+pub use resume::{resume, resume_among};
 pub use timed_updates::TimedUpdates;
+pub use together::follow;
 
 /// How a run is trained on this machine; nothing here changes what it comes to.
 #[derive(Debug, Clone, Default)]
@@ -56,8 +60,20 @@ pub struct TrainSettings {
     /// Where the state is saved if the run's folder takes no more; none: taper-rescue in the
     /// system's temporary folder.
     pub rescue: Option<PathBuf>,
+    /// How many processes train together, and how many of them on this machine, whose memory they
+    /// share; 0 is this one alone.
+    pub processes: usize,
+    /// See `processes`.
+    pub processes_here: usize,
     /// Resume although the text or the recipe's data, model or dtype have changed.
     pub accept_changes: bool,
+}
+
+impl TrainSettings {
+    /// The memory that training on `device` may take.
+    fn budget(&self, device: &Device) -> Result<Budget> {
+        Budget::of(self.memory, self.processes, self.processes_here, device)
+    }
 }
 
 /// What a training came to.
@@ -93,17 +109,37 @@ pub fn start(
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    with_model!(config.task, M => start_with::<M>(folder, config, settings, observer, stop))
+    start_among(Box::new(Alone), folder, config, settings, observer, stop)
 }
 
-/// [`start`] with the model of the task.
-fn start_with<M: TaskModel>(
+/// As [`start`], for the first of several processes that train together; the others
+/// [`follow`].
+///
+/// # Errors
+/// As [`start`], in any of them.
+pub fn start_among(
+    exchange: Box<dyn Exchange>,
     folder: &RunFolder,
     config: &RunConfig,
     settings: &TrainSettings,
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
+    with_model!(config.task, M => {
+        start_with::<M>(exchange, folder, config, settings, observer, stop)
+    })
+}
+
+/// [`start_among`] with the model of the task.
+fn start_with<M: TaskModel>(
+    mut exchange: Box<dyn Exchange>,
+    folder: &RunFolder,
+    config: &RunConfig,
+    settings: &TrainSettings,
+    observer: &mut dyn RunObserver,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    together::meet(&mut *exchange, Some(config))?;
     let parent = ParentRun::of(settings, config)?;
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
     let config = &preflight(config, settings, observer)?;
@@ -129,10 +165,14 @@ fn start_with<M: TaskModel>(
             None => None,
         };
         folder.save_config(config)?;
-        Ok((origin, ReadyRun::new(folder, folder, config, settings, true, observer)?))
+        let ready = ReadyRun::new(folder, folder, config, settings, true, observer)?;
+        together::lead(&mut *exchange, folder, &ready, origin.as_ref())?;
+        Ok((origin, ready))
     };
     match begin() {
-        Ok((origin, ready)) => train(folder, settings, origin.as_ref(), ready, observer, stop),
+        Ok((origin, ready)) => {
+            train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
+        }
         Err(error) => {
             // While the lock is held: no other process can have put anything there.
             if let Err(cause) = folder.remove(found) {
@@ -144,8 +184,10 @@ fn start_with<M: TaskModel>(
     }
 }
 
-/// Trains from `origin`, or from the beginning, to an end.
+/// Trains from `origin`, or from the beginning, to an end. Of several processes, the first alone
+/// writes into the folder, and tells what happens.
 fn train<M: TaskModel>(
+    exchange: Box<dyn Exchange>,
     folder: &RunFolder,
     settings: &TrainSettings,
     origin: Option<&Origin>,
@@ -156,20 +198,29 @@ fn train<M: TaskModel>(
     let ReadyRun { config, prepared, model } = ready;
     let (config, tokenizers, device) =
         (&config, &prepared.tokenizers, model.parameters().device().clone());
+    let (is_first, processes) = (exchange.rank() == 0, exchange.size());
     observer.observe(&RunEvent::Prepared {
         data: DataSummary::of(config, &prepared, &device),
-        cost: Cost::of(config, vocabularies(tokenizers), &device),
+        cost: Cost::among(config, vocabularies(tokenizers), &device, processes),
     })?;
     let batching = prepared.train.batching();
     if let Some(notice) = directions_only(&config.training, batching) {
         observer.observe(&RunEvent::Notice(notice))?;
     }
-    let mut trainer = make_trainer(folder, config, model, tokenizers, origin, observer)?;
-    // Only now: a configuration that the checkpoint does not fit must not replace the one that it
-    // does.
-    folder.save_config(config)?;
+    let micro_batches = config.training.accumulation;
+    if processes > micro_batches {
+        observer.observe(&RunEvent::Notice(Notice::IdleProcesses { processes, micro_batches }))?;
+    }
+    let mut trainer = make_trainer(exchange, folder, config, model, tokenizers, origin, observer)?;
     let step = trainer.state().step;
-    let log = MetricsLog::open(&folder.metrics(), trainer.state(), observer)?;
+    let log = if is_first {
+        // Only now: a configuration that the checkpoint does not fit must not replace the one that
+        // it does.
+        folder.save_config(config)?;
+        Some(MetricsLog::open(&folder.metrics(), trainer.state(), observer)?)
+    } else {
+        None
+    };
     let limits = TrainingLimits::of(&config.training, batching);
     let mut batches = TrainingBatches::new(
         prepared.train.clone(),
@@ -177,8 +228,8 @@ fn train<M: TaskModel>(
         config.training.seed,
     );
     let mut validation: Box<dyn Validate<M>> = match &prepared.validation {
-        Some(dataset) => M::validation(config, dataset.clone(), tokenizers)?,
-        None => Box::new(NoValidation),
+        Some(dataset) if is_first => M::validation(config, dataset.clone(), tokenizers)?,
+        _ => Box::new(NoValidation),
     };
     let (root, dtype) = (folder.root(), config.dtype.as_str());
     observer.observe(&RunEvent::Begins { folder: root, step, limits, device: &device, dtype })?;
@@ -187,16 +238,40 @@ fn train<M: TaskModel>(
     let ended = trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop);
     let reason = match ended {
         Ok(reason) => reason,
+        Err(error) if is_of_another(&error) => {
+            let run = quoted(folder.root());
+            let next = match folder.has_checkpoint() {
+                Ok(true) => format!("`taper resume {run}` goes on from the last checkpoint"),
+                _ => format!("`taper resume {run}` begins again"),
+            };
+            return Err(anyhow::Error::from(error).context(format!("training ended; {next}")));
+        }
+        Err(error) if !is_first => {
+            if trainer.needs_rescue() {
+                // Process 0 saves what all of them have, if it can.
+                let _ = trainer.unsaved();
+            }
+            return Err(match error {
+                // All have found the same, which process 0 tells.
+                TrainError::Diverged { .. }
+                | TrainError::NoData { .. }
+                | TrainError::MissingMetric { .. } => ExchangeError::Failed { rank: 0 }.into(),
+                error => error.into(),
+            });
+        }
         Err(error) if trainer.needs_rescue() => {
             let step = trainer.state().step;
-            let saved = rescue(
-                &mut trainer,
-                folder,
-                config,
-                tokenizers,
-                &mut recorder.log,
-                settings.rescue.as_deref(),
-            );
+            let saved = match recorder.log.as_mut() {
+                Some(log) => rescue(
+                    &mut trainer,
+                    folder,
+                    config,
+                    tokenizers,
+                    log,
+                    settings.rescue.as_deref(),
+                ),
+                None => Err(anyhow!("there is no record of the run")),
+            };
             return Err(after_rescue(error.into(), step, folder, saved));
         }
         Err(error @ TrainError::Diverged { .. }) => bail!(
@@ -219,6 +294,9 @@ fn train<M: TaskModel>(
     }
     let seconds = began.elapsed().as_secs_f64();
     observer.observe(&RunEvent::Trained { reason, step, seconds })?;
+    if !is_first {
+        return Ok(Outcome::Complete { reason, step, results: Vec::new() });
+    }
     let results =
         test(folder, config, tokenizers, &trainer.into_model(), observer).with_context(|| {
             format!(
@@ -227,6 +305,11 @@ fn train<M: TaskModel>(
             )
         })?;
     Ok(Outcome::Complete { reason, step, results })
+}
+
+/// Whether training ended because a process is gone, so that its part of the state is too.
+fn is_of_another(error: &TrainError) -> bool {
+    matches!(error.between_processes(), Some(ExchangeError::Lost { .. }))
 }
 
 /// A warning where training ends before the wanted direction is trained alone.
@@ -275,6 +358,7 @@ fn after_rescue(
 
 /// A trainer at `origin`, or at the beginning if there is none.
 fn make_trainer<M: TaskModel>(
+    exchange: Box<dyn Exchange>,
     folder: &RunFolder,
     config: &RunConfig,
     model: M,
@@ -292,10 +376,11 @@ fn make_trainer<M: TaskModel>(
     };
     let (training, checkpoints) = (config.training.clone(), folder.checkpoints());
     let Some(origin) = origin else {
-        return Ok(Trainer::new(model, training, identity, &checkpoints)?);
+        return Ok(Trainer::begin_among(exchange, model, training, identity, &checkpoints)?);
     };
     let path = &origin.checkpoint;
-    let mut trainer = Trainer::resume_from(model, training, identity, &checkpoints, path)?;
+    let mut trainer =
+        Trainer::resume_among(exchange, model, training, identity, &checkpoints, path)?;
     let changes = origin.score_changes(&config.training, &trainer.state().identity.validation);
     if let Some(best) = origin.state.early_stopping.best.filter(|_| !changes.is_empty()) {
         trainer.forget_scores()?;

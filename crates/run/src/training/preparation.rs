@@ -40,7 +40,8 @@ impl<M: TaskModel> ReadyRun<M> {
         config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
         let device = open_device(&config, settings)?;
         let mut prepared = prepare_data(folder, &config, &device)?;
-        memory::require_state(&config, &prepared.tokenizers, settings.memory, &device)?;
+        let budget = settings.budget(&device)?;
+        memory::require_state(&config, &prepared.tokenizers, &budget, &device)?;
         let model =
             build_model::<M>(&config, &prepared.tokenizers, &device, Some(config.training.seed))?;
         disk::check(
@@ -51,7 +52,7 @@ impl<M: TaskModel> ReadyRun<M> {
         )?;
         require_positions::<M>(&config, &prepared)?;
         if try_memory {
-            let tokens = memory::fit(&config, &model, &prepared, settings.memory, observer)?;
+            let tokens = memory::fit(&config, &model, &prepared, &budget, observer)?;
             if config.data.batching.max_tokens != tokens {
                 config.data.batching.max_tokens = tokens;
                 // Costs no tokenising; the report is about the batches as they will be.
@@ -59,6 +60,29 @@ impl<M: TaskModel> ReadyRun<M> {
             }
         }
         Ok(Self { config, prepared, model })
+    }
+}
+
+impl<M: TaskModel> ReadyRun<M> {
+    /// As [`ReadyRun::new`], for a process that is not the first: what `config` leaves open has been
+    /// decided, what is in `folder` has been checked.
+    ///
+    /// # Errors
+    /// Anything wrong with the device or the data.
+    pub(super) fn opened(
+        folder: &RunFolder,
+        config: &RunConfig,
+        settings: &TrainSettings,
+    ) -> Result<Self> {
+        let device = open_device(config, settings)?;
+        device::dtype(&config.dtype, &device)?;
+        use_threads(config.threads)?;
+        let prepared = config.task.prepare(&config.data, folder.root())?;
+        let budget = settings.budget(&device)?;
+        memory::require_state(config, &prepared.tokenizers, &budget, &device)?;
+        let seed = Some(config.training.seed);
+        let model = build_model::<M>(config, &prepared.tokenizers, &device, seed)?;
+        Ok(Self { config: config.clone(), prepared, model })
     }
 }
 

@@ -7,16 +7,16 @@ use crate::folder::MetricsLog;
 
 /// Writes the trainer's events into the record of the run and passes them on.
 pub(crate) struct Recorder<'a> {
-    /// The record.
-    pub(crate) log: MetricsLog,
+    /// The record, which process 0 keeps.
+    pub(crate) log: Option<MetricsLog>,
     /// Who is told.
     pub(crate) observer: &'a mut dyn RunObserver,
 }
 
 impl Observer for Recorder<'_> {
     fn observe(&mut self, event: &Event) -> Result<(), BoxError> {
-        if event.is_metric() {
-            self.log.append(event)?;
+        if let Some(log) = self.log.as_mut().filter(|_| event.is_metric()) {
+            log.append(event)?;
         }
         Ok(self.observer.observe(&RunEvent::Training(event))?)
     }
@@ -26,6 +26,6 @@ impl Observer for Recorder<'_> {
     }
 
     fn flush(&mut self) -> Result<(), BoxError> {
-        Ok(self.log.flush()?)
+        Ok(self.log.as_mut().map_or(Ok(()), MetricsLog::flush)?)
     }
 }

@@ -5,11 +5,13 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use taper_data::{AUTO, hold_out};
-use taper_trainer::{Checkpoints, LAST, TrainingConfig, checkpoint_name, read_state};
+use taper_trainer::{
+    Alone, Checkpoints, Exchange, LAST, TrainingConfig, checkpoint_name, read_state,
+};
 
 use super::origin::Origin;
 use super::preparation::{ReadyRun, preflight};
-use super::{Outcome, TrainSettings, train};
+use super::{Outcome, TrainSettings, together, train};
 use crate::checks::computation::AUTO_DTYPE;
 use crate::config::{RunConfig, differences, is_fixed};
 use crate::event::{Notice, RunEvent, RunObserver};
@@ -21,7 +23,7 @@ use crate::tasks::with_model;
 /// checkpoint or from the one called `from`.
 ///
 /// # Errors
-/// As [`start`]; also when the run has no usable checkpoint, or `config` is
+/// As [`start`](super::start); also when the run has no usable checkpoint, or `config` is
 /// another run's.
 pub fn resume(
     folder: &RunFolder,
@@ -31,6 +33,25 @@ pub fn resume(
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
+    resume_among(Box::new(Alone), folder, (config, None), settings, from, observer, stop)
+}
+
+/// As [`resume`], for the first of several processes that train together, however many there were
+/// before; the others [`follow`](super::follow). Of `recipes`, the first is the run's, and the
+/// second the one that all of the processes were started with, if there is one.
+///
+/// # Errors
+/// As [`resume`], in any of them.
+pub fn resume_among(
+    mut exchange: Box<dyn Exchange>,
+    folder: &RunFolder,
+    (config, given): (&RunConfig, Option<&RunConfig>),
+    settings: &TrainSettings,
+    from: Option<&str>,
+    observer: &mut dyn RunObserver,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    together::meet(&mut *exchange, given)?;
     let lock = RunLock::acquire(folder.root(), observer)?;
     if let Some(process) = &lock.killed {
         observer.observe(&RunEvent::Notice(Notice::ProcessKilled(process.clone())))?;
@@ -114,10 +135,11 @@ pub fn resume(
     let is_untried = origin.as_ref().is_none_or(|origin| origin.state.step == 0)
         || !changes.is_empty()
         || takes_more(&config.training, &saved.training);
-    let try_memory = is_untried || settings.memory.is_some();
+    let try_memory = is_untried || settings.memory.is_some() || settings.processes_here > 1;
     with_model!(config.task, M => {
         let ready = ReadyRun::<M>::new(folder, folder, config, settings, try_memory, observer)?;
-        train(folder, settings, origin.as_ref(), ready, observer, stop)
+        together::lead(&mut *exchange, folder, &ready, origin.as_ref())?;
+        train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
     })
 }
 

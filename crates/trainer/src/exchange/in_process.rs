@@ -46,13 +46,15 @@ impl InProcess {
         messages: impl Iterator<Item = Result<Message, ExchangeError>>,
     ) -> Result<Vec<Message>, ExchangeError> {
         for (rank, message) in messages.enumerate() {
-            let lost = |_| ExchangeError::Lost { rank };
+            let lost = |_| ExchangeError::Failed { rank };
             self.to
                 .get(rank)
                 .map_or(Ok(()), |to| Ok(message?).and_then(|it| to.send(it).map_err(lost)))?;
         }
         let received = self.from.iter().enumerate();
-        received.map(|(rank, from)| from.recv().map_err(|_| ExchangeError::Lost { rank })).collect()
+        received
+            .map(|(rank, from)| from.recv().map_err(|_| ExchangeError::Failed { rank }))
+            .collect()
     }
 }
 

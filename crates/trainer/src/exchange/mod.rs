@@ -9,27 +9,54 @@
 //! The alternative, the reductions that MPI and NCCL offer, was rejected: the order of their sums
 //! depends on the number of processes and on the network.
 
+mod agreement;
 mod in_process;
 mod share;
+mod sockets;
 
 use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::TrainError;
-
+pub(crate) use agreement::{agree, by_the_first};
+pub use agreement::{everyone, require_same};
 pub use in_process::{InProcess, in_process};
 pub(crate) use share::{Piece, halves, leaves_of, nodes_of};
+pub use sockets::{Farewell, Meeting, OnLoss, Sockets};
 
-/// The other processes could not be heard.
+/// The other processes could not be heard, or do something else.
 #[derive(Debug, Error)]
 pub enum ExchangeError {
-    /// One has ended, or fails.
+    /// One has failed, which says itself why.
     #[error("process {rank} of the training has ended: see what it says")]
-    Lost {
+    Failed {
         /// Its rank.
         rank: usize,
     },
+    /// One is gone, and cannot say anything any more.
+    #[error("process {rank} of the training is gone: {why}; a training needs all of its processes")]
+    Lost {
+        /// Its rank.
+        rank: usize,
+        /// The rank of the process that has found it.
+        here: usize,
+        /// How it shows.
+        why: String,
+    },
+    /// One was started on something else.
+    #[error("process {rank} of the training has another {what} than process 0{details}")]
+    Differs {
+        /// Its rank.
+        rank: usize,
+        /// The rank of the process that has found it.
+        here: usize,
+        /// What it has another of.
+        what: &'static str,
+        /// In which way, or what to do.
+        details: String,
+    },
+    /// The processes do not come together.
+    #[error("{0}")]
+    Meeting(String),
     /// What one sent is not what was expected: it is another version of this program.
     #[error(
         "process {rank} sent what this one does not understand: start the same program on each"
@@ -41,6 +68,24 @@ pub enum ExchangeError {
     /// A tensor could not be moved.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),
+}
+
+impl ExchangeError {
+    /// Whether another process tells of it: each failure is told once.
+    #[must_use]
+    pub const fn is_told_elsewhere(&self) -> bool {
+        match self {
+            Self::Failed { .. } => true,
+            Self::Lost { rank, here, .. } => *here != if *rank == 0 { 1 } else { 0 },
+            Self::Differs { here, .. } => *here != 0,
+            Self::Meeting(_) | Self::Garbled { .. } | Self::Tensor(_) => false,
+        }
+    }
+
+    /// The failure of the connection from process `here` to process `rank`.
+    pub(crate) fn lost(rank: usize, here: usize, error: &std::io::Error) -> Self {
+        Self::Lost { rank, here, why: format!("the connection to it failed ({error})") }
+    }
 }
 
 /// The connection to the processes that train the same model.
@@ -107,49 +152,4 @@ impl Exchange for Alone {
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
         Ok(vec![message])
     }
-}
-
-/// What each process has for `fact`, by rank.
-pub(crate) fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
-    exchange: &mut dyn Exchange,
-    fact: T,
-) -> Result<Vec<T>, ExchangeError> {
-    if exchange.size() == 1 {
-        return Ok(vec![fact]);
-    }
-    let rank = exchange.rank();
-    let message = serde_json::to_vec(&fact).map_err(|_| ExchangeError::Garbled { rank })?;
-    let said = exchange.gather(message)?.into_iter().enumerate();
-    said.map(|(rank, said)| {
-        serde_json::from_slice(&said).map_err(|_| ExchangeError::Garbled { rank })
-    })
-    .collect()
-}
-
-/// `result`, if every process has one. Where a process has an error, no process goes on: it gets
-/// its own error, and the others are told of it.
-pub(crate) fn agree<T>(
-    exchange: &mut dyn Exchange,
-    result: Result<T, TrainError>,
-) -> Result<T, TrainError> {
-    let failed = everyone(exchange, result.is_err())?;
-    match (result, failed.iter().position(|&failed| failed)) {
-        (Ok(_), Some(rank)) => Err(ExchangeError::Lost { rank }.into()),
-        (result, _) => result,
-    }
-}
-
-/// What process 0 gets from `work`, which it alone does.
-pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
-    exchange: &mut dyn Exchange,
-    work: impl FnOnce() -> Result<T, TrainError>,
-) -> Result<T, TrainError> {
-    if exchange.size() == 1 {
-        return work();
-    }
-    // One or none: JSON cannot tell `Some(())` from `None`.
-    let done = if exchange.rank() == 0 { work().map(|done| vec![done]) } else { Ok(Vec::new()) };
-    let done = agree(exchange, done)?;
-    let told = everyone(exchange, done)?.swap_remove(0).pop();
-    told.ok_or_else(|| ExchangeError::Garbled { rank: 0 }.into())
 }

@@ -12,6 +12,8 @@ mod beginning;
 mod reporting;
 mod saving;
 
+pub use saving::Unsaved;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -5,9 +5,29 @@ use std::path::{Path, PathBuf};
 use taper_model::Model;
 
 use super::Trainer;
+use crate::checkpoints::tensors::Named;
 use crate::checkpoints::{self, Checkpoints, Comparable};
 use crate::exchange::{agree, by_the_first};
-use crate::{Event, Observer, Parent, TrainError, average};
+use crate::{Event, Observer, Parent, State, TrainError, average};
+
+/// A state that is nowhere on disk.
+pub struct Unsaved {
+    state: State,
+    model: Vec<Named>,
+    optimizer: Vec<Named>,
+    best: bool,
+}
+
+impl Unsaved {
+    /// Saves it as a checkpoint under `checkpoints`; returns its directory.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn save(&self, checkpoints: &Path) -> Result<PathBuf, TrainError> {
+        let checkpoints = Checkpoints::new(checkpoints);
+        Ok(checkpoints.save(&self.state, &self.model, &self.optimizer, self.best)?)
+    }
+}
 
 impl<M: Model> Trainer<M> {
     /// Saves the state before the first update, whose weights were taken from `parent`: a run that
@@ -26,8 +46,19 @@ impl<M: Model> Trainer<M> {
     /// # Errors
     /// That directory cannot be written either.
     pub fn rescue(&mut self, checkpoints: &Path) -> Result<PathBuf, TrainError> {
+        let path = self.unsaved()?.save(checkpoints)?;
+        self.saved = true;
+        Ok(path)
+    }
+
+    /// The state in memory, for process 0 to save where it can. All processes take part.
+    ///
+    /// # Errors
+    /// There is no memory left for the copy, or a process has ended.
+    pub fn unsaved(&mut self) -> Result<Unsaved, TrainError> {
         let best = self.state.early_stopping.best.is_some_and(|best| best.step == self.state.step);
-        self.write(&Checkpoints::new(checkpoints), best)
+        let (model, optimizer) = self.copies()?;
+        Ok(Unsaved { state: self.state.clone(), model, optimizer, best })
     }
 
     /// Forgets the best validation so far and the patience, where the caller knows that scores mean
@@ -81,17 +112,20 @@ impl<M: Model> Trainer<M> {
 
     /// Writes the state as one of `checkpoints`.
     fn write(&mut self, checkpoints: &Checkpoints, best: bool) -> Result<PathBuf, TrainError> {
-        let step = self.state.step;
-        let (model, optimizer) = self
-            .updater
-            .export(self.model.parameters())
-            .map_err(|source| TrainError::Compute { action: "copy the weights", step, source })?;
+        let (model, optimizer) = self.copies()?;
         let state = &self.state;
         let path = by_the_first(self.updater.exchange(), || {
             Ok(checkpoints.save(state, &model, &optimizer, best)?)
         })?;
         self.saved = true;
         Ok(path)
+    }
+
+    /// The tensors of a checkpoint, in process 0.
+    fn copies(&mut self) -> Result<(Vec<Named>, Vec<Named>), TrainError> {
+        let step = self.state.step;
+        let failed = |source| TrainError::Compute { action: "copy the weights", step, source };
+        self.updater.export(self.model.parameters()).map_err(failed)
     }
 
     /// Saves what the schedule would not, so that training can go on from here.

@@ -28,9 +28,36 @@ const MOST_TOKENS: usize = 25_000;
 /// Fewer than this leave most of a processor idle, and gradients noisy.
 const FEW_TOKENS: usize = 1024;
 
+/// The memory that a training may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// In bytes, of the whole process; none: what the system has available.
+    bytes: Option<u64>,
+    /// Where that comes from, in an error.
+    origin: &'static str,
+    /// How many processes train together.
+    processes: usize,
+}
+
+impl Budget {
+    /// The budget of one of so many `processes`, `here` of which share the memory of this machine;
+    /// `given` is for all of those. A GPU is for one process.
+    ///
+    /// # Errors
+    /// The device does not tell its memory.
+    pub fn of(given: Option<u64>, processes: usize, here: usize, device: &Device) -> Result<Self> {
+        let origin = origin(given);
+        if here <= 1 || !device.is_cpu() {
+            return Ok(Self { bytes: given, origin, processes });
+        }
+        let bytes = Some(limit(given, device)? / here as u64);
+        let origin = " (its share among the processes of this machine)";
+        Ok(Self { bytes, origin, processes })
+    }
+}
+
 /// Tries the largest batch of `config` on `model` and returns the token budget of the batches: the
-/// configured one, or for `"auto"` the largest that fits. `budget` is the memory in bytes that the
-/// whole process may take; without one, what the system has available.
+/// configured one, or for `"auto"` the largest that fits.
 ///
 /// # Errors
 /// When the batch does not fit, with a token budget that does.
@@ -38,11 +65,11 @@ pub fn fit<M: TaskModel>(
     config: &RunConfig,
     model: &M,
     prepared: &Prepared,
-    budget: Option<u64>,
+    budget: &Budget,
     observer: &mut dyn RunObserver,
 ) -> Result<usize> {
-    let trial = Trial::new(config, model, prepared)?;
-    let limit = limit(budget, model.device())?;
+    let trial = Trial::new(config, model, prepared, budget.processes)?;
+    let limit = limit(budget.bytes, model.device())?;
     let wanted = config.data.batching.max_tokens;
     if wanted != AUTO {
         // A batch that the text does not have is not tried.
@@ -80,7 +107,7 @@ pub fn fit<M: TaskModel>(
                  {advice}",
                 bytes(needed),
                 bytes(limit),
-                origin(budget),
+                budget.origin,
             );
         }
         return Ok(wanted);
@@ -111,13 +138,13 @@ pub fn fit<M: TaskModel>(
 pub fn require_state(
     config: &RunConfig,
     tokenizers: &TokenizerPair,
-    budget: Option<u64>,
+    budget: &Budget,
     device: &Device,
 ) -> Result<()> {
     let parameters = parameters(config, vocabularies(tokenizers));
-    let limit = limit(budget, device)?;
-    let needed = training_state_bytes(config, parameters);
-    require_room(parameters, needed, "weights, gradients and moments", limit, origin(budget))
+    let limit = limit(budget.bytes, device)?;
+    let needed = training_state_bytes(config, parameters, budget.processes);
+    require_room(parameters, needed, "weights, gradients and moments", limit, budget.origin)
 }
 
 /// Refuses a model whose weights alone do not fit, before memory is taken for them.

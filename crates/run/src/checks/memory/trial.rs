@@ -46,8 +46,14 @@ pub(super) struct Trial<'a, M> {
 }
 
 impl<'a, M: TaskModel> Trial<'a, M> {
-    pub(super) fn new(config: &'a RunConfig, model: &'a M, prepared: &Prepared) -> Result<Self> {
-        let cost = Cost::of(config, vocabularies(&prepared.tokenizers), model.device());
+    pub(super) fn new(
+        config: &'a RunConfig,
+        model: &'a M,
+        prepared: &Prepared,
+        processes: usize,
+    ) -> Result<Self> {
+        let vocabularies = vocabularies(&prepared.tokenizers);
+        let cost = Cost::among(config, vocabularies, model.device(), processes);
         let weights = 4 * cost.parameters;
         let data = Arc::clone(&prepared.train);
         let growth = Arc::clone(&data).growth(&config.data.batching, config.training.seed)?;

@@ -1,0 +1,116 @@
+//! The processes that this one starts of itself.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use taper_run::processes::{KEY_VARIABLE, Place};
+use taper_trainer::ExchangeError;
+
+/// Set in processes that were started so, to the id of the process that did.
+pub(super) const VARIABLE: &str = "TAPER_CHILD";
+/// How long they may take to end after this one has.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether the process that has started this one, process `rank`, still runs; before the two are
+/// connected, nothing else tells.
+///
+/// # Errors
+/// It does not.
+pub(super) fn watch_parent(rank: usize) -> std::result::Result<(), ExchangeError> {
+    #[cfg(unix)]
+    if let Ok(parent) = std::env::var(VARIABLE)
+        && parent != std::os::unix::process::parent_id().to_string()
+    {
+        let why = "it ended without a word, as if it was killed".to_owned();
+        return Err(ExchangeError::Lost { rank: 0, here: rank, why });
+    }
+    Ok(())
+}
+
+/// Processes with the numbers from 1 on.
+#[derive(Default)]
+pub(super) struct Children(Vec<Child>);
+
+impl Children {
+    /// Starts `size - 1` processes with the arguments of this one; they will come to the port that
+    /// is returned, and know the key.
+    ///
+    /// # Errors
+    /// The system starts no more processes, or has no free port.
+    pub(super) fn start(size: usize) -> Result<(TcpListener, String, Self)> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port can be opened")?;
+        let port = listener.local_addr().context("no port of this machine")?.port();
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret).map_err(|error| anyhow!("no random number: {error}"))?;
+        let key: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let program = std::env::current_exe().context("the program's own file is not known")?;
+        let mut children = Self::default();
+        for rank in 1..size {
+            let child = Command::new(&program)
+                .args(std::env::args_os().skip(1))
+                .envs(Place::local(rank, size, port).variables())
+                .env(KEY_VARIABLE, &key)
+                .env(VARIABLE, std::process::id().to_string())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn()
+                .with_context(|| format!("cannot start process {rank} of {size}"))?;
+            children.0.push(child);
+        }
+        Ok((listener, key, children))
+    }
+
+    /// Whether all of them still run.
+    ///
+    /// # Errors
+    /// With the first that does not.
+    pub(super) fn watch(&mut self) -> std::result::Result<(), ExchangeError> {
+        for (index, child) in self.0.iter_mut().enumerate() {
+            let rank = index + 1;
+            match child.try_wait() {
+                Ok(None) => {}
+                // It has said why.
+                Ok(Some(status)) if status.code().is_some() => {
+                    return Err(ExchangeError::Failed { rank });
+                }
+                Ok(Some(status)) => {
+                    return Err(ExchangeError::Lost { rank, here: 0, why: status.to_string() });
+                }
+                Err(error) => {
+                    return Err(ExchangeError::Lost { rank, here: 0, why: error.to_string() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends them at once: before they train, nothing is lost by it.
+    pub(super) fn kill(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+        }
+        self.wait();
+    }
+
+    /// Waits until they have ended, as they do when this process is gone; ends those that do not.
+    pub(super) fn wait(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        for child in &mut self.0 {
+            while matches!(child.try_wait(), Ok(None)) {
+                if Instant::now() > deadline {
+                    let _ = child.kill();
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.0.clear();
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        self.wait();
+    }
+}

@@ -1,0 +1,167 @@
+//! Training with several processes: how this one finds the others, or starts them.
+
+mod children;
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use taper_run::checks::choose_threads;
+use taper_run::processes::{KEY_VARIABLE, Place, take_share};
+use taper_run::training::Outcome;
+use taper_run::{RunObserver, TrainSettings};
+use taper_trainer::{Alone, Exchange, ExchangeError, Farewell, Sockets};
+
+use crate::arguments::TrainOutput;
+use crate::error::EXIT_USER;
+use crate::progress;
+use crate::text::say;
+use children::{Children, watch_parent};
+
+/// How long a process that is busy goes on after another one is gone. One that waits ends at once.
+const GRACE: Duration = Duration::from_secs(5);
+/// Processes that one call may start.
+const MOST_PROCESSES: usize = 1024;
+
+/// The processes of a training, of which this is one.
+pub(crate) struct Processes {
+    /// The connection to the others.
+    exchange: Box<dyn Exchange>,
+    /// The number of this process.
+    rank: usize,
+    /// How many there are, and how many of them on this machine.
+    size: usize,
+    local_size: usize,
+    /// The others that this process has started.
+    children: Children,
+}
+
+/// What says farewell to the other processes if a signal ends this one.
+static FAREWELL: Mutex<Option<Farewell>> = Mutex::new(None);
+
+/// Tells the other processes, if there are any, that this one ends and says itself why.
+pub(crate) fn say_farewell() {
+    if let Ok(farewell) = FAREWELL.lock()
+        && let Some(farewell) = farewell.as_ref()
+    {
+        farewell.say();
+    }
+}
+
+impl Processes {
+    /// The processes that a launcher has started together with this one; or `wanted` of them, which
+    /// are started now; or this one alone. `threads` are for all of them on this machine, if they
+    /// are given, and `usual` otherwise; 0 is one for each core.
+    ///
+    /// # Errors
+    /// The others do not come, or cannot be started.
+    pub(crate) fn join(
+        wanted: Option<usize>,
+        threads: Option<usize>,
+        usual: usize,
+    ) -> Result<Self> {
+        let get = |name: &str| std::env::var(name).ok();
+        let place = Place::of_environment(&get)?;
+        let is_child = get(children::VARIABLE).is_some();
+        match (place, wanted) {
+            (Some(place), Some(wanted)) if !is_child => bail!(
+                "--processes {wanted}: this process was started as number {} of {} already; leave \
+                 the option out, or unset RANK and WORLD_SIZE",
+                place.rank,
+                place.size
+            ),
+            (Some(place), _) => {
+                divide_threads(&place, threads.unwrap_or(usual))?;
+                let key = get(KEY_VARIABLE).unwrap_or_default();
+                Self::meet(&place, key, None, Children::default())
+            }
+            (None, Some(0)) => bail!("--processes 0: at least one process trains"),
+            (None, Some(wanted)) if wanted > MOST_PROCESSES => {
+                bail!("--processes {wanted}: at most {MOST_PROCESSES}")
+            }
+            (None, Some(wanted)) if wanted > 1 => {
+                let (listener, key, children) = Children::start(wanted)?;
+                let port = listener.local_addr().context("no port of this machine")?.port();
+                let place = Place::local(0, wanted, port);
+                divide_threads(&place, threads.unwrap_or(usual))?;
+                Self::meet(&place, key, Some(listener), children)
+            }
+            (None, _) => {
+                if let Some(threads) = threads {
+                    choose_threads(threads)?;
+                }
+                let (exchange, children) = (Box::new(Alone), Children::default());
+                Ok(Self { exchange, rank: 0, size: 1, local_size: 1, children })
+            }
+        }
+    }
+
+    fn meet(
+        place: &Place,
+        key: String,
+        listener: Option<std::net::TcpListener>,
+        mut children: Children,
+    ) -> Result<Self> {
+        let meeting = place.meeting(key)?;
+        let rank = place.rank;
+        let on_loss = Box::new(move |lost, why: &str| end_soon(rank, lost, why));
+        let watch = &mut || children.watch().and_then(|()| watch_parent(rank));
+        let sockets = Sockets::meet(&meeting, listener, watch, on_loss).inspect_err(|error| {
+            // One that has something to say itself is left the time for it.
+            if !matches!(error, ExchangeError::Failed { .. }) {
+                children.kill();
+            }
+        })?;
+        if let Ok(mut farewell) = FAREWELL.lock() {
+            *farewell = Some(sockets.farewell());
+        }
+        let (size, local_size) = (place.size, place.local_size);
+        Ok(Self { exchange: Box::new(sockets), rank, size, local_size, children })
+    }
+
+    /// Whether this is the process that prints and writes.
+    pub(crate) fn is_first(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// Enters into `settings` how many processes there are.
+    pub(crate) fn count_in(&self, settings: &mut TrainSettings) {
+        (settings.processes, settings.processes_here) = (self.size, self.local_size);
+    }
+
+    /// Runs `train` with the connection to the others, shows what happens if this is the first of
+    /// them, and waits for those that it has started.
+    ///
+    /// # Errors
+    /// Those of `train`.
+    pub(crate) fn train(
+        mut self,
+        output: &TrainOutput,
+        train: impl FnOnce(Box<dyn Exchange>, &mut dyn RunObserver, &AtomicBool) -> Result<Outcome>,
+    ) -> Result<()> {
+        let exchange = self.exchange;
+        let trained = progress::report(output, self.rank == 0, |observer, stop| {
+            train(exchange, observer, stop)
+        });
+        self.children.wait();
+        trained
+    }
+}
+
+/// Gives this process its share of cores and threads.
+fn divide_threads(place: &Place, wanted: usize) -> Result<()> {
+    choose_threads(take_share(place.local_rank, place.local_size, wanted))
+}
+
+/// Ends a process that has not noticed by itself that another one is gone, since it is busy with
+/// something that only it does. What is on disk is whole at any time.
+fn end_soon(rank: usize, lost: usize, why: &str) {
+    std::thread::sleep(GRACE);
+    let why = why.to_owned();
+    let error = ExchangeError::Lost { rank: lost, here: rank, why };
+    if !error.is_told_elsewhere() {
+        say(&format!("error: {error}"));
+    }
+    std::process::exit(i32::from(EXIT_USER));
+}

@@ -1,0 +1,340 @@
+//! One training by several processes: the same files to the byte as by one, however many there are,
+//! whichever of them is killed, and a word about it where they are not alike.
+//!
+//! A few kills run with the other tests; fifty of them with
+//! `cargo test --release -p taper --test many_processes -- --ignored --nocapture`.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Workspace, metrics, refused, signal, stderr, wait_for};
+
+/// An update has four micro-batches; every part of the state is in use.
+const SETTINGS: [&str; 8] = [
+    "--set",
+    "training.accumulation=4",
+    "--set",
+    "training.ema_decay=0.9",
+    "--set",
+    "data.batching.max_tokens=100",
+    "--set",
+    "model.embedding_dropout=0.1",
+];
+/// Longer than any process takes to notice that another one is gone.
+const SOON: Duration = Duration::from_secs(20);
+
+fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["train", "tiny.toml", "--run", run], &SETTINGS[..], more].concat()
+}
+
+/// Demands that all that two runs came to is the same.
+fn assert_same(one: &Path, other: &Path, step: u32) {
+    assert_eq!(metrics(one), metrics(other));
+    let checkpoint = format!("checkpoints/step-{step:08}");
+    for file in [
+        &format!("{checkpoint}/model.safetensors"),
+        &format!("{checkpoint}/optimizer.safetensors"),
+        "checkpoints/averaged/model.safetensors",
+        "checkpoints/last",
+        "checkpoints/best",
+        "tokenizer.json",
+        "cache/train.bin",
+        "data.json",
+        "scores.json",
+        "translations/test.txt",
+    ] {
+        assert!(
+            fs::read(one.join(file)).expect(file) == fs::read(other.join(file)).expect(file),
+            "{file} of {} differs",
+            other.display()
+        );
+    }
+}
+
+#[test]
+fn one_two_and_four_processes_come_to_the_same() {
+    let workspace = Workspace::new();
+    workspace.succeed(&train("one", &[]));
+    for processes in ["2", "4"] {
+        let said = workspace.succeed(&train(processes, &["--processes", processes]));
+        assert_eq!(said.matches("training in").count(), 1, "one process tells: {said}");
+        assert_same(&workspace.path("one"), &workspace.path(processes), 12);
+    }
+    // More than there are micro-batches: some have nothing to do.
+    let output = workspace.run(&train("6", &["--processes", "6", "--threads", "6"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("training.accumulation"), "{}", stderr(&output));
+    assert_same(&workspace.path("one"), &workspace.path("6"), 12);
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_processes() {
+    let workspace = Workspace::new();
+    workspace.succeed(&train("whole", &["--set", "training.max_updates=18"]));
+    workspace.succeed(&train("parts", &["--set", "training.max_updates=6", "--processes", "4"]));
+    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=12"]);
+    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=18", "--processes", "2"]);
+    assert_same(&workspace.path("whole"), &workspace.path("parts"), 18);
+}
+
+/// The processes that `parent` has started.
+fn children(parent: &Child) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default().to_owned();
+        let mut fields = fields.split_whitespace();
+        let state = fields.next().unwrap_or("Z").to_owned();
+        state != "Z" && fields.next() == Some(parent.id().to_string().as_str())
+    };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut pids: Vec<u32> = pids.filter(is_child).collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !matches!(stat.rsplit(") ").next().and_then(|rest| rest.chars().next()), None | Some('Z'))
+}
+
+/// Waits for the end of `child` and of the processes that it has started; what it has said.
+fn ended(child: Child, others: &[u32]) -> Output {
+    let began = Instant::now();
+    let output = child.wait_with_output().expect("the binary ends");
+    while others.iter().any(|&pid| is_alive(pid)) {
+        assert!(began.elapsed() < SOON, "a process goes on alone");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    output
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (word ^ (word >> 31)) % limit
+    }
+}
+
+/// Kills one process of three, `kills` times, and demands that the others end, that one of them
+/// says why, and that the resumed run comes to the same.
+fn kill_again_and_again(kills: usize) {
+    let workspace = Workspace::new();
+    let long =
+        ["--set", "training.max_updates=200", "--set", "training.checkpoint_every=5", "--resume"];
+    workspace.succeed(&train("whole", &long[..4]));
+    let (mut random, mut done, mut runs) = (Random(20_260_101), 0, 0);
+    let mut of_each = [0; 3];
+    while done < kills {
+        let run = format!("run-{runs}");
+        loop {
+            let arguments = [&train(&run, &long)[..], &["--processes", "3"]].concat();
+            let mut child = workspace.spawn(&arguments);
+            wait_for("the other processes", || {
+                children(&child).len() == 2 || child.try_wait().expect("status").is_some()
+            });
+            let others = children(&child);
+            let moment = Instant::now() + Duration::from_millis(random.below(1_500));
+            while Instant::now() < moment && child.try_wait().expect("status").is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let victim = random.below(3) as usize;
+            if done >= kills || child.try_wait().expect("status").is_some() {
+                let output = ended(child, &others);
+                assert!(output.status.success(), "{}", stderr(&output));
+                break;
+            }
+            let is_killed = match victim {
+                0 => child.kill().is_ok(),
+                other => others.get(other - 1).is_some_and(|pid| {
+                    let kill = Command::new("kill").args(["-KILL", &pid.to_string()]).output();
+                    kill.is_ok_and(|output| output.status.success())
+                }),
+            };
+            let output = ended(child, &others);
+            if output.status.success() {
+                break;
+            }
+            assert!(is_killed, "{}", stderr(&output));
+            let said = stderr(&output);
+            let errors = said.lines().filter(|line| line.starts_with("error:")).count();
+            assert_eq!(errors, 1, "killed {victim}: {said}");
+            assert!(said.contains(&format!("process {victim} ")), "killed {victim}: {said}");
+            if victim > 0 {
+                assert_eq!(output.status.code(), Some(2), "{said}");
+            }
+            (done, of_each[victim]) = (done + 1, of_each[victim] + 1);
+        }
+        assert_same(&workspace.path("whole"), &workspace.path(&run), 200);
+        runs += 1;
+    }
+    println!("{done} kills over {runs} runs; of each process {of_each:?}");
+}
+
+#[test]
+fn whichever_process_is_killed_the_others_end_and_the_run_goes_on() {
+    kill_again_and_again(4);
+}
+
+#[test]
+#[ignore = "minutes; see the head of this file"]
+fn fifty_kills_change_nothing() {
+    kill_again_and_again(50);
+}
+
+#[test]
+fn a_signal_to_any_process_stops_all_of_them() {
+    let workspace = Workspace::new();
+    let updates = ["--set", "training.max_updates=150"];
+    workspace.succeed(&train("whole", &updates));
+    for (run, to_first) in [("first", true), ("other", false)] {
+        let child = workspace.spawn(&train(run, &[&updates[..], &["--processes", "2"]].concat()));
+        workspace.wait_for_checkpoint(run);
+        let others = children(&child);
+        if to_first {
+            signal("-INT", &child);
+        } else {
+            let other = others[0].to_string();
+            assert!(Command::new("kill").args(["-TERM", &other]).status().expect("kill").success());
+        }
+        let output = ended(child, &others);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert_eq!(said.matches("interrupted at step").count(), 1, "{said}");
+        assert!(!said.contains("error:"), "{said}");
+        workspace.succeed(&["resume", run]);
+        assert_same(&workspace.path("whole"), &workspace.path(run), 150);
+    }
+}
+
+#[test]
+fn a_full_disk_of_the_first_process_is_told_once_and_loses_nothing() {
+    let workspace = Workspace::new();
+    let settings = SETTINGS.join(" ");
+    let size = "--set model.d_model=64 --set model.d_ff=256";
+    let output = workspace.script(
+        &["sh"],
+        &format!(
+            "ulimit -f 1600; \"$0\" train tiny.toml --run run --processes 2 {settings} {size}"
+        ),
+    );
+    refused(&output, &["File too large", "could not be saved elsewhere either"]);
+    workspace.succeed(&["resume", "run", "--processes", "2"]);
+    workspace.checkpoints_are_whole("run");
+    // There is room elsewhere: the moments of both processes are saved there.
+    workspace.succeed(&train("whole", &["--set", "training.max_updates=40"]));
+    let text = format!(
+        "\"$0\" train tiny.toml --run lost --processes 2 --rescue kept {settings} \
+         --set training.max_updates=40 --set training.validate_every=20 & \
+         taper=$!; while [ ! -f lost/metrics.jsonl ]; do sleep 0.001; done; \
+         rm -rf lost/checkpoints; : > lost/checkpoints; wait $taper"
+    );
+    let output = workspace.script(&["sh"], &text);
+    if output.status.success() {
+        return; // The training was faster than the shell.
+    }
+    refused(&output, &["nothing is lost", "taper resume"]);
+    workspace.succeed(&["resume", "kept/lost", "--processes", "3"]);
+}
+
+/// Two processes started by hand, as a launcher on two machines would: what each came to.
+fn started(workspace: &Workspace, commands: [Command; 2]) -> [Output; 2] {
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
+    let children: Vec<Child> = commands
+        .into_iter()
+        .enumerate()
+        .map(|(rank, mut command)| {
+            command
+                .current_dir(workspace.path(""))
+                .env("RANK", rank.to_string())
+                .env("WORLD_SIZE", "2")
+                .env("MASTER_ADDR", "127.0.0.1")
+                .env("MASTER_PORT", port.to_string())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the binary starts")
+        })
+        .collect();
+    let mut outputs =
+        children.into_iter().map(|child| child.wait_with_output().expect("the binary ends"));
+    [outputs.next().expect("the first"), outputs.next().expect("the second")]
+}
+
+/// Demands that both were refused, and that one line says why.
+fn both_refused(outputs: &[Output; 2], speaker: usize, fragments: &[&str]) {
+    refused(&outputs[speaker], fragments);
+    let other = &outputs[1 - speaker];
+    assert_eq!(other.status.code(), Some(2), "{}", stderr(other));
+    assert!(!stderr(other).contains("error:"), "{}", stderr(other));
+}
+
+#[test]
+fn processes_that_are_not_alike_are_told_so() {
+    let workspace = Workspace::new();
+    let command = |arguments: &[&str]| workspace.command(&train("run", arguments));
+    let outputs =
+        started(&workspace, [command(&[]), command(&["--set", "training.clip_norm=0.5"])]);
+    both_refused(&outputs, 0, &["process 1", "another recipe", "training.clip_norm is 0.5"]);
+    // Another program.
+    let other = workspace.path("other");
+    fs::copy(env!("CARGO_BIN_EXE_taper"), &other).expect("copy");
+    let mut bytes = fs::read(&other).expect("read");
+    bytes.push(0);
+    fs::write(&other, bytes).expect("write");
+    let mut changed = Command::new(&other);
+    changed.args(train("run", &[]));
+    let outputs = started(&workspace, [command(&[]), changed]);
+    both_refused(&outputs, 0, &["process 1", "another version of this program"]);
+    // One that does not see the corpus, which it would need.
+    let elsewhere = ["--set", "data.dir=absent", "--run", "own"];
+    let blind = [&["train", "tiny.toml"], &SETTINGS[..], &elsewhere].concat();
+    let outputs = started(&workspace, [command(&[]), workspace.command(&blind)]);
+    assert!(outputs.iter().all(|output| output.status.code() == Some(2)));
+    let errors: Vec<String> =
+        outputs.iter().map(stderr).filter(|said| said.contains("error:")).collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(!workspace.path("run").exists(), "nothing has begun");
+}
+
+#[test]
+fn machines_need_not_share_a_folder() {
+    let workspace = Workspace::new();
+    workspace.succeed(&train("alone", &[]));
+    // Each has a folder of its own, as on a disk of its own.
+    let outputs =
+        started(&workspace, ["near", "far"].map(|run| workspace.command(&train(run, &[]))));
+    for output in &outputs {
+        assert!(output.status.success(), "{}", stderr(output));
+    }
+    assert_same(&workspace.path("alone"), &workspace.path("near"), 12);
+    assert!(!workspace.path("far/checkpoints").exists(), "the first process writes");
+    // Other text there.
+    let line = "red cat sees two\n";
+    fs::create_dir(workspace.path("changed")).expect("a folder");
+    for entry in fs::read_dir(workspace.path("data")).expect("data").flatten() {
+        let mut text = fs::read_to_string(entry.path()).expect("text");
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with("train") {
+            text.push_str(line);
+        }
+        fs::write(workspace.path("changed").join(name), text).expect("write");
+    }
+    let other = train("far2", &["--set", "data.dir=changed"]);
+    let outputs =
+        started(&workspace, [workspace.command(&train("near2", &[])), workspace.command(&other)]);
+    both_refused(&outputs, 0, &["process 1", "another training text"]);
+}

@@ -1,0 +1,129 @@
+//! The cores of a machine, divided among the processes that it has.
+//!
+//! Groups of neighbours: the threads of one core, the cores of one memory, stay together.
+
+use std::num::NonZero;
+
+/// How many cores this process may use.
+#[must_use]
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Takes process `local_rank` of `local_size` on this machine to its share of the cores, and
+/// returns how many threads it should have of `wanted` for all of them; 0 wants one for each core.
+///
+/// Where there are fewer cores than processes, or whoever started this process has chosen cores for
+/// it already, it stays where it is. To be called before there are other threads, since only those
+/// that are started later are taken along.
+#[must_use]
+pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize {
+    if local_size <= 1 {
+        return wanted;
+    }
+    let threads = |available: usize| match wanted {
+        0 => (available / local_size).max(1),
+        wanted => (wanted / local_size).max(1),
+    };
+    let Some(allowed) = allowed().filter(|allowed| allowed.len() <= cores()) else {
+        // Not told, or fewer are granted at a time than may be used: they cannot be chosen.
+        return threads(cores());
+    };
+    if allowed.len() < online().unwrap_or(allowed.len()) {
+        // Bound already: what is left are this process's own cores.
+        return if wanted == 0 { allowed.len().max(1) } else { threads(allowed.len()) };
+    }
+    let own = share(&allowed, local_rank, local_size);
+    let pinned = own.len() >= threads(allowed.len()) && stay_on(own);
+    if pinned && wanted == 0 { own.len() } else { threads(allowed.len()) }
+}
+
+/// The part of `cores` that is for process `rank` of `size`; none where some would get none.
+fn share(cores: &[usize], rank: usize, size: usize) -> &[usize] {
+    if cores.len() < size {
+        return &[];
+    }
+    &cores[rank * cores.len() / size..(rank + 1) * cores.len() / size]
+}
+
+/// The cores that this thread may use, neighbours beside each other.
+#[cfg(target_os = "linux")]
+fn allowed() -> Option<Vec<usize>> {
+    let set = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut cores: Vec<usize> =
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect();
+    cores.sort_by_cached_key(|&core| {
+        let fact = |name: &str| -> u64 {
+            let path = format!("/sys/devices/system/cpu/cpu{core}/topology/{name}");
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            text.trim().parse().unwrap_or(0)
+        };
+        (fact("physical_package_id"), memory_of(core), fact("core_id"), core)
+    });
+    Some(cores)
+}
+
+/// The number of the memory that is next to a core.
+#[cfg(target_os = "linux")]
+fn memory_of(core: usize) -> usize {
+    let Ok(entries) = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}")) else {
+        return 0;
+    };
+    let number = |name: String| name.strip_prefix("node")?.parse().ok();
+    let mut names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.find_map(number).unwrap_or(0)
+}
+
+/// How many cores the machine has in use.
+#[cfg(target_os = "linux")]
+fn online() -> Option<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
+    };
+    text.trim().split(',').map(count).sum()
+}
+
+/// Keeps this thread, and those that it starts, on `cores`; whether the system does so.
+#[cfg(target_os = "linux")]
+fn stay_on(cores: &[usize]) -> bool {
+    let mut set = rustix::thread::CpuSet::new();
+    cores.iter().for_each(|&core| set.set(core));
+    !cores.is_empty() && rustix::thread::sched_setaffinity(None, &set).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allowed() -> Option<Vec<usize>> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn online() -> Option<usize> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn stay_on(_cores: &[usize]) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_divided_without_rest() {
+        let cores: Vec<usize> = (0..7).collect();
+        let parts: Vec<&[usize]> = (0..3).map(|rank| share(&cores, rank, 3)).collect();
+        assert_eq!(parts, [&[0, 1][..], &[2, 3], &[4, 5, 6]]);
+        assert!(share(&cores, 0, 8).is_empty(), "one would have none");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_system_tells_its_cores() {
+        let allowed = allowed().expect("known");
+        assert!((cores()..=online().expect("known")).contains(&allowed.len()), "{allowed:?}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The variables by which programs that start processes tell each of them its place.
+
+use anyhow::{Result, bail};
+
+use super::{Place, USUAL_PORT, number, slurm};
+
+/// The variables of one launcher: of the process, of all of them, and the same on the machine.
+struct Names {
+    rank: &'static str,
+    size: &'static str,
+    local_rank: &'static str,
+    local_size: &'static str,
+    by_mpi: bool,
+}
+
+/// In the order in which they count: whoever sets the first means it.
+const LAUNCHERS: [Names; 4] = [
+    // torchrun, and whoever imitates it.
+    Names {
+        rank: "RANK",
+        size: "WORLD_SIZE",
+        local_rank: "LOCAL_RANK",
+        local_size: "LOCAL_WORLD_SIZE",
+        by_mpi: false,
+    },
+    // Open MPI.
+    Names {
+        rank: "OMPI_COMM_WORLD_RANK",
+        size: "OMPI_COMM_WORLD_SIZE",
+        local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        by_mpi: true,
+    },
+    // MPICH, Intel MPI, MVAPICH.
+    Names {
+        rank: "PMI_RANK",
+        size: "PMI_SIZE",
+        local_rank: "MPI_LOCALRANKID",
+        local_size: "MPI_LOCALNRANKS",
+        by_mpi: true,
+    },
+    // srun. Only a step has this variable: a script that sbatch starts is one process, whatever the
+    // job's number of tasks.
+    Names {
+        rank: "SLURM_PROCID",
+        size: "SLURM_STEP_NUM_TASKS",
+        local_rank: "SLURM_LOCALID",
+        local_size: "",
+        by_mpi: false,
+    },
+];
+
+/// See [`Place::of_environment`].
+pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place>> {
+    for names in LAUNCHERS {
+        let (Some(rank), Some(size)) = (number(get, names.rank)?, number(get, names.size)?) else {
+            continue;
+        };
+        if size <= 1 {
+            return Ok(None);
+        }
+        if rank >= size {
+            bail!("{} is {rank}, but {} is {size}: numbers begin at 0", names.rank, names.size);
+        }
+        let of_slurm = slurm::step(get)?;
+        let local_size = match names.local_size {
+            "" => None,
+            name => number(get, name)?,
+        };
+        let local_size = local_size.or(of_slurm.as_ref().and_then(|step| step.tasks_here));
+        // Where nobody says, each process is taken to have a machine for itself.
+        let local_size = local_size.unwrap_or(1).max(1);
+        let local_rank = number(get, names.local_rank)?.unwrap_or(0);
+        if local_rank >= local_size && local_size > 1 {
+            bail!(
+                "{} is {local_rank}, but this machine has {local_size} of the processes",
+                names.local_rank
+            );
+        }
+        let host = get("MASTER_ADDR").filter(|host| !host.is_empty());
+        let host = host.or(of_slurm.as_ref().and_then(|step| step.first_machine.clone()));
+        let port = match number(get, "MASTER_PORT")? {
+            Some(port) => u16::try_from(port).ok().filter(|&port| port > 0),
+            None => Some(of_slurm.map_or(USUAL_PORT, |step| step.port)),
+        };
+        let Some(mut port) = port else { bail!("MASTER_PORT is no port: use one from 1 to 65535") };
+        // torchrun itself listens there.
+        if get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True") {
+            port = port.checked_add(1).unwrap_or(USUAL_PORT);
+        }
+        let by_mpi = names.by_mpi;
+        return Ok(Some(Place { rank, size, local_rank, local_size, by_mpi, host, port }));
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Result<Option<Place>> {
+        place(&|name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    fn found(variables: &[(&str, &str)]) -> Place {
+        of(variables).expect("consistent").expect("several processes")
+    }
+
+    #[test]
+    fn each_launcher_is_understood() {
+        assert_eq!(of(&[]).expect("nothing"), None);
+        assert_eq!(of(&[("RANK", "7")]).expect("another program's"), None);
+        assert_eq!(of(&[("RANK", "0"), ("WORLD_SIZE", "1")]).expect("one"), None);
+        let place = found(&[
+            ("RANK", "5"),
+            ("WORLD_SIZE", "8"),
+            ("LOCAL_RANK", "1"),
+            ("LOCAL_WORLD_SIZE", "4"),
+            ("MASTER_ADDR", "node1"),
+            ("MASTER_PORT", "1234"),
+        ]);
+        let meeting = place.meeting(String::new()).expect("known");
+        assert_eq!((meeting.rank, meeting.size, meeting.port), (5, 8, 1234));
+        assert_eq!((meeting.host.as_str(), place.local_rank, place.local_size), ("node1", 1, 4));
+        // torchrun keeps the port for itself.
+        let agent = ("TORCHELASTIC_USE_AGENT_STORE", "True");
+        let place = found(&[("RANK", "0"), ("WORLD_SIZE", "2"), agent]);
+        assert_eq!(place.port, USUAL_PORT + 1);
+        let place = found(&[
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "2"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+        ]);
+        assert!(place.by_mpi);
+        assert_eq!(place.meeting(String::new()).expect("one machine").host, "127.0.0.1");
+        let place = found(&[("PMI_RANK", "1"), ("PMI_SIZE", "3")]);
+        assert!(place.by_mpi && place.meeting(String::new()).is_err());
+    }
+
+    #[test]
+    fn a_step_of_slurm_is_found_and_a_batch_script_is_none() {
+        let job = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_JOB_ID", "70123")];
+        assert_eq!(of(&job).expect("a script"), None);
+        let place = found(&[
+            ("SLURM_PROCID", "3"),
+            ("SLURM_STEP_NUM_TASKS", "5"),
+            ("SLURM_LOCALID", "0"),
+            ("SLURM_NODEID", "1"),
+            ("SLURM_STEP_TASKS_PER_NODE", "3,2"),
+            ("SLURM_STEP_NODELIST", "node[07-08]"),
+            ("SLURM_JOB_ID", "70123"),
+        ]);
+        assert_eq!((place.rank, place.size, place.local_size), (3, 5, 2));
+        assert_eq!(place.host.as_deref(), Some("node07"));
+        assert_eq!(place.port, 30_123);
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let said = |variables: &[(&str, &str)]| of(variables).expect_err("refused").to_string();
+        assert!(said(&[("RANK", "2"), ("WORLD_SIZE", "2")]).contains("RANK is 2"));
+        assert!(said(&[("RANK", "x"), ("WORLD_SIZE", "2")]).contains("RANK is \"x\""));
+        let port = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_PORT", "70000")];
+        assert!(said(&port).contains("MASTER_PORT"));
+    }
+}

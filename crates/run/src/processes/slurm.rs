@@ -1,0 +1,81 @@
+//! What Slurm says of a job step, where its variables need reading.
+
+use anyhow::Result;
+
+use super::number;
+
+/// Where the ports lie that jobs are given by their number.
+const FIRST_PORT: usize = 20_000;
+const PORTS: usize = 20_000;
+
+/// The step that this process is part of.
+pub(super) struct Step {
+    /// The processes on this machine.
+    pub(super) tasks_here: Option<usize>,
+    /// The machine of process 0.
+    pub(super) first_machine: Option<String>,
+    /// A port that jobs on one machine hardly share.
+    pub(super) port: u16,
+}
+
+/// The step that the variables describe, if they do.
+///
+/// # Errors
+/// A number is none.
+pub(super) fn step(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Step>> {
+    let Some(job) = number(get, "SLURM_JOB_ID")? else { return Ok(None) };
+    let node = number(get, "SLURM_NODEID")?.unwrap_or(0);
+    let tasks_here =
+        get("SLURM_STEP_TASKS_PER_NODE").and_then(|tasks| expanded(&tasks).nth(node)?);
+    let first_machine = get("SLURM_STEP_NODELIST").and_then(|list| first_of(&list));
+    let port = u16::try_from(FIRST_PORT + job % PORTS).unwrap_or(super::USUAL_PORT);
+    Ok(Some(Step { tasks_here, first_machine, port }))
+}
+
+/// The numbers of a list such as `4(x2),3`: 4, 4, 3.
+fn expanded(list: &str) -> impl Iterator<Item = Option<usize>> {
+    list.split(',').flat_map(|part| {
+        let (count, times) = match part.split_once("(x") {
+            Some((count, times)) => (count, times.trim_end_matches(')').parse().unwrap_or(1)),
+            None => (part, 1),
+        };
+        std::iter::repeat_n(count.trim().parse().ok(), times)
+    })
+}
+
+/// The first machine of a list such as `node[07-09,12],other3`: node07.
+fn first_of(list: &str) -> Option<String> {
+    let end = list.find([',', '[']).unwrap_or(list.len());
+    let (name, rest) = list.split_at(end);
+    let first = match rest.strip_prefix('[') {
+        None => name.to_owned(),
+        Some(rest) => {
+            let (ranges, after) = rest.split_once(']')?;
+            let suffix = after.split(',').next().unwrap_or_default();
+            let first = ranges.split([',', '-']).next()?;
+            format!("{name}{first}{suffix}")
+        }
+    };
+    Some(first).filter(|first| !first.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_slurm_writes_them() {
+        let numbers = |list: &str| expanded(list).map(Option::unwrap).collect::<Vec<_>>();
+        assert_eq!(numbers("4(x2),3"), [4, 4, 3]);
+        assert_eq!(numbers("2"), [2]);
+        for (list, first) in [
+            ("node07", "node07"),
+            ("node07,other3", "node07"),
+            ("node[07-09,12],other3", "node07"),
+            ("rack[1]-node,x", "rack1-node"),
+        ] {
+            assert_eq!(first_of(list).as_deref(), Some(first));
+        }
+        assert_eq!(first_of(""), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! What the processes of a training tell each other before it begins.
+//!
+//! Process 0 locks the run, prepares the data and checks memory and disk, all by itself; the others
+//! wait. It then tells what was decided, they open the same data, and nothing begins before all of
+//! them have the same program, recipe, tokenizer and data.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use taper_data::{Prepared, hold_out};
+use taper_trainer::{Exchange, everyone, read_state, require_same};
+
+use super::origin::Origin;
+use super::preparation::ReadyRun;
+use super::{Outcome, TrainSettings, train};
+use crate::config::{RunConfig, training_differences};
+use crate::event::{RunEvent, RunObserver};
+use crate::folder::RunFolder;
+use crate::tasks::with_model;
+
+/// What process 0 has found and decided.
+#[derive(Serialize, Deserialize)]
+struct Decided {
+    config: RunConfig,
+    /// The checkpoint that training goes on from, and what its scores are scores of.
+    origin: Option<(PathBuf, Map<String, Value>)>,
+    /// The files of tokenizers, by name: where no file is shared, the others have none.
+    tokenizers: Vec<(String, String)>,
+}
+
+/// The files of a run that are the same wherever its data is prepared.
+const TOKENIZERS: [&str; 3] = ["tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"];
+
+/// Takes part in a training as one of the processes that are not the first: `given` is the recipe
+/// that it was started with, unless it was started to resume a run.
+///
+/// # Errors
+/// As [`start`](super::start), in this process or in another.
+pub fn follow(
+    mut exchange: Box<dyn Exchange>,
+    folder: &RunFolder,
+    given: Option<&RunConfig>,
+    settings: &TrainSettings,
+    observer: &mut dyn RunObserver,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    observer.observe(&RunEvent::Locked { folder: folder.root() })?;
+    meet(&mut *exchange, given)?;
+    let decided: Option<Decided> = everyone(&mut *exchange, None)?.swap_remove(0);
+    let decided = decided.context("process 0 has decided nothing")?;
+    let origin = match decided.origin {
+        Some((checkpoint, validation)) => {
+            let state = read_state(&checkpoint)?;
+            Some(Origin { checkpoint, state, validation })
+        }
+        None => None,
+    };
+    let config = &with_own_paths(decided.config, given, folder)?;
+    with_model!(config.task, M => {
+        let open = || -> Result<ReadyRun<M>> {
+            let root = folder.root();
+            std::fs::create_dir_all(root)
+                .with_context(|| format!("cannot make {}", root.display()))?;
+            for (name, text) in &decided.tokenizers {
+                if !root.join(name).exists() {
+                    crate::folder::files::write_atomically(&root.join(name), text.as_bytes())?;
+                }
+            }
+            ReadyRun::opened(folder, config, settings)
+        };
+        // The first of each machine makes what is not there.
+        let machines = everyone(&mut *exchange, machine())?;
+        let rank = exchange.rank();
+        let ready = if machines[..rank].contains(&machines[rank]) {
+            exchange.barrier()?;
+            open()?
+        } else {
+            let ready = open()?;
+            exchange.barrier()?;
+            ready
+        };
+        same_data(&mut *exchange, &ready.prepared)?;
+        train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
+    })
+}
+
+/// What was decided, with the paths and the device of the recipe that this process was `given`: they
+/// may be others on each machine.
+fn with_own_paths(
+    decided: RunConfig,
+    given: Option<&RunConfig>,
+    folder: &RunFolder,
+) -> Result<RunConfig> {
+    let Some(given) = given else { return Ok(decided) };
+    let mut data = hold_out(&given.data, decided.training.seed, &folder.absolute_root())?;
+    data.batching = decided.data.batching;
+    data.tokenizer = decided.data.tokenizer;
+    (data.nfkc, data.lowercase) = (decided.data.nfkc, decided.data.lowercase);
+    let device = given.device.clone();
+    Ok(RunConfig { data, device, threads: given.threads, ..decided })
+}
+
+/// Tells the others what process 0 has decided, and waits until all of them are ready to train.
+///
+/// # Errors
+/// One of them cannot, or has other data.
+pub(super) fn lead<M>(
+    exchange: &mut dyn Exchange,
+    folder: &RunFolder,
+    ready: &ReadyRun<M>,
+    origin: Option<&Origin>,
+) -> Result<()> {
+    if exchange.size() == 1 {
+        return Ok(());
+    }
+    let text = |name: &&str| {
+        let text = std::fs::read_to_string(folder.root().join(name)).ok()?;
+        Some(((*name).to_owned(), text))
+    };
+    let decided = Decided {
+        config: ready.config.clone(),
+        origin: origin.map(|origin| {
+            let path = origin.checkpoint.canonicalize();
+            (path.unwrap_or_else(|_| origin.checkpoint.clone()), origin.validation.clone())
+        }),
+        tokenizers: TOKENIZERS.iter().filter_map(text).collect(),
+    };
+    everyone(exchange, Some(decided))?;
+    everyone(exchange, machine())?;
+    exchange.barrier()?;
+    same_data(exchange, &ready.prepared)
+}
+
+/// Refuses to begin unless all processes are the same program and were started on the same thing;
+/// `given` is this one's recipe, unless it goes on with a run.
+///
+/// # Errors
+/// With the process that differs, and in what.
+pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Result<()> {
+    if exchange.size() == 1 {
+        return Ok(());
+    }
+    let same = |_: &String, _: &String| "; start the same on each machine".to_owned();
+    require_same(exchange, "version of this program", program(), same)?;
+    let kind = if given.is_some() { "train" } else { "resume" };
+    require_same(exchange, "command", kind.to_owned(), |first, other| {
+        format!(": {other} instead of {first}")
+    })?;
+    if let Some(given) = given {
+        let here = exchange.rank();
+        let all = everyone(exchange, given.clone())?;
+        for (rank, other) in all.iter().enumerate() {
+            let differences = training_differences(&all[0], other)?;
+            if !differences.is_empty() {
+                let details = differences.join("; ").replace(" but was ", " instead of ");
+                let (what, details) = ("recipe", format!(": {details}"));
+                return Err(
+                    taper_trainer::ExchangeError::Differs { rank, here, what, details }.into()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to train on different data.
+fn same_data(exchange: &mut dyn Exchange, prepared: &Prepared) -> Result<()> {
+    let found = |first: &String, other: &String| format!(": {other} instead of {first}");
+    require_same(exchange, "tokenizer", prepared.tokenizers.hash(), found)?;
+    for (what, split) in [
+        ("training text", Some(&prepared.train)),
+        ("validation text", prepared.validation.as_ref()),
+    ] {
+        let report = split.map(|split| split.report());
+        let report = serde_json::to_vec(&report).context("the data report is not JSON")?;
+        require_same(exchange, what, hash(&report), |_, _| {
+            "; give each the same files, or one folder that all of them see".to_owned()
+        })?;
+    }
+    Ok(())
+}
+
+/// What tells this program from others: the hash of its file, or its version where that cannot be
+/// read.
+fn program() -> String {
+    let file = std::env::current_exe().and_then(std::fs::read);
+    file.map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |bytes| hash(&bytes))
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The name of this machine, by which processes know their neighbours.
+fn machine() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let variables = ["HOSTNAME", "COMPUTERNAME"].into_iter();
+    let name = kernel.or_else(|| variables.filter_map(|name| std::env::var(name).ok()).next());
+    name.unwrap_or_default().trim().to_owned()
+}

@@ -1,0 +1,82 @@
+//! What processes decide together: on values that every process has, so that all decide alike.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Exchange, ExchangeError};
+use crate::TrainError;
+
+/// What each process has for `fact`, by rank.
+///
+/// # Errors
+/// A process has ended.
+pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
+    exchange: &mut dyn Exchange,
+    fact: T,
+) -> Result<Vec<T>, ExchangeError> {
+    if exchange.size() == 1 {
+        return Ok(vec![fact]);
+    }
+    let rank = exchange.rank();
+    let message = serde_json::to_vec(&fact).map_err(|_| ExchangeError::Garbled { rank })?;
+    let said = exchange.gather(message)?.into_iter().enumerate();
+    said.map(|(rank, said)| {
+        serde_json::from_slice(&said).map_err(|_| ExchangeError::Garbled { rank })
+    })
+    .collect()
+}
+
+/// `result`, if every process has one. Where a process has an error, no process goes on: it gets
+/// its own error, and the others are told of it.
+///
+/// # Errors
+/// That of this process, or that another one has one.
+pub(crate) fn agree<T>(
+    exchange: &mut dyn Exchange,
+    result: Result<T, TrainError>,
+) -> Result<T, TrainError> {
+    let failed = everyone(exchange, result.is_err())?;
+    match (result, failed.iter().position(|&failed| failed)) {
+        (Ok(_), Some(rank)) => Err(ExchangeError::Failed { rank }.into()),
+        (result, _) => result,
+    }
+}
+
+/// What process 0 gets from `work`, which it alone does.
+///
+/// # Errors
+/// Those of `work`, in process 0; in the others, that it has one.
+pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
+    exchange: &mut dyn Exchange,
+    work: impl FnOnce() -> Result<T, TrainError>,
+) -> Result<T, TrainError> {
+    if exchange.size() == 1 {
+        return work();
+    }
+    // One or none: JSON cannot tell `Some(())` from `None`.
+    let done = if exchange.rank() == 0 { work().map(|done| vec![done]) } else { Ok(Vec::new()) };
+    let done = agree(exchange, done)?;
+    let told = everyone(exchange, done)?.swap_remove(0).pop();
+    told.ok_or_else(|| ExchangeError::Garbled { rank: 0 }.into())
+}
+
+/// Refuses to go on unless every process has the same for `fact`, which is its `what`. Of one that
+/// does not, `details` says more, given what process 0 and that one have.
+///
+/// # Errors
+/// With the first process that has something else.
+pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
+    exchange: &mut dyn Exchange,
+    what: &'static str,
+    fact: T,
+    details: impl FnOnce(&T, &T) -> String,
+) -> Result<(), ExchangeError> {
+    let here = exchange.rank();
+    let all = everyone(exchange, fact)?;
+    match all.iter().position(|one| *one != all[0]) {
+        Some(rank) => {
+            let details = details(&all[0], &all[rank]);
+            Err(ExchangeError::Differs { rank, here, what, details })
+        }
+        None => Ok(()),
+    }
+}

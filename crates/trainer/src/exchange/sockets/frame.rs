@@ -1,0 +1,185 @@
+//! What goes over a connection: frames of a kind, a length and so many bytes.
+//!
+//! ```text
+//! kind (1 byte), length (u64), content
+//! ```
+//!
+//! Integers and floats are little-endian.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// What the content of a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Values in f32.
+    Part,
+    /// Bytes that the processes tell each other.
+    Fact,
+    /// Nothing: the process lives, and works.
+    Alive,
+    /// Nothing: the process ends, and says itself why if something is wrong.
+    Leave,
+    /// Nothing: everything up to `Leave` has been read.
+    Heard,
+    /// The addresses of all processes, from the first to each.
+    Addresses,
+    /// Nothing: the process is connected to all others; from the first, that all of them are.
+    Ready,
+}
+
+const KINDS: [Kind; 7] =
+    [Kind::Part, Kind::Fact, Kind::Alive, Kind::Leave, Kind::Heard, Kind::Addresses, Kind::Ready];
+
+/// The bytes before the content.
+const HEADER: usize = 9;
+
+/// Values that are read at a time, so that a false length takes no memory that nothing fills.
+const VALUES_AT_ONCE: usize = 1 << 22;
+/// More bytes than any fact has.
+const MOST_BYTES: u64 = 1 << 32;
+
+/// How long a process may be silent, counted in reads that wait for one beat each. A clock would
+/// also count the time for which the whole machine was asleep.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// The time between two signs of life.
+    pub(super) beat: Duration,
+    /// Beats without any after which a process is given up.
+    pub(super) beats: u32,
+}
+
+impl Patience {
+    /// Half a minute.
+    pub(super) const USUAL: Self = Self { beat: Duration::from_secs(1), beats: 30 };
+
+    /// Has reads and writes of `stream` wait for one beat.
+    pub(super) fn apply(self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(self.beat))?;
+        stream.set_write_timeout(Some(self.beat))
+    }
+
+    /// Repeats `attempt`, which moves some bytes, until all `length` of them are moved.
+    fn repeat(
+        self,
+        length: usize,
+        mut attempt: impl FnMut(usize) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        let (mut done, mut silent) = (0, 0);
+        while done < length {
+            match attempt(done) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => (done, silent) = (done + count, 0),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) => {
+                    silent += 1;
+                    if silent >= self.beats {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(self, mut stream: &TcpStream, bytes: &mut [u8]) -> io::Result<()> {
+        self.repeat(bytes.len(), |done| stream.read(&mut bytes[done..]))
+    }
+
+    pub(super) fn write(self, mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+        self.repeat(bytes.len(), |done| stream.write(&bytes[done..]))
+    }
+
+    /// Writes a frame.
+    pub(super) fn write_frame(
+        self,
+        stream: &TcpStream,
+        kind: Kind,
+        content: &[u8],
+    ) -> io::Result<()> {
+        let mut header = [0; HEADER];
+        header[0] = KINDS.iter().position(|&one| one == kind).unwrap_or(0) as u8;
+        header[1..].copy_from_slice(&(content.len() as u64).to_le_bytes());
+        self.write(stream, &header)?;
+        self.write(stream, content)
+    }
+
+    /// Reads the beginning of a frame: its kind, and the bytes that follow.
+    pub(super) fn read_header(self, stream: &TcpStream) -> io::Result<(Kind, u64)> {
+        let mut header = [0; HEADER];
+        self.read(stream, &mut header)?;
+        let [kind, length @ ..] = header;
+        let kind = KINDS.get(usize::from(kind)).ok_or(ErrorKind::InvalidData)?;
+        Ok((*kind, u64::from_le_bytes(length)))
+    }
+
+    /// The beginning of a frame, if something has come, or if the connection has ended; a call
+    /// that finds nothing returns at once.
+    pub(super) fn try_header(self, stream: &TcpStream) -> io::Result<Option<(Kind, u64)>> {
+        stream.set_nonblocking(true)?;
+        let waiting = stream.peek(&mut [0]);
+        stream.set_nonblocking(false)?;
+        match waiting {
+            Err(error) if is_timeout(&error) || error.kind() == ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(error),
+            Ok(_) => self.read_header(stream).map(Some),
+        }
+    }
+
+    /// Reads the content of a frame of bytes.
+    pub(super) fn read_bytes(self, stream: &TcpStream, length: u64) -> io::Result<Vec<u8>> {
+        if length > MOST_BYTES {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let mut rest = usize::try_from(length).map_err(|_| ErrorKind::InvalidData)?;
+        let mut bytes = Vec::new();
+        while rest > 0 {
+            let begin = bytes.len();
+            let count = rest.min(4 * VALUES_AT_ONCE);
+            bytes.resize(begin + count, 0);
+            self.read(stream, &mut bytes[begin..])?;
+            rest -= count;
+        }
+        Ok(bytes)
+    }
+
+    /// Reads the content of a frame of values.
+    pub(super) fn read_values(self, stream: &TcpStream, length: u64) -> io::Result<Vec<f32>> {
+        let length = usize::try_from(length).map_err(|_| ErrorKind::InvalidData)?;
+        if !length.is_multiple_of(size_of::<f32>()) {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let mut rest = length / size_of::<f32>();
+        let mut values: Vec<f32> = Vec::new();
+        while rest > 0 {
+            let begin = values.len();
+            let count = rest.min(VALUES_AT_ONCE);
+            values.resize(begin + count, 0.0);
+            self.read(stream, bytemuck::cast_slice_mut(&mut values[begin..]))?;
+            rest -= count;
+        }
+        if cfg!(target_endian = "big") {
+            for value in &mut values {
+                *value = f32::from_bits(value.to_bits().swap_bytes());
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// Values as they are sent.
+pub(super) fn as_bytes(values: &[f32]) -> std::borrow::Cow<'_, [u8]> {
+    if cfg!(target_endian = "big") {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into()
+    } else {
+        bytemuck::cast_slice(values).into()
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}

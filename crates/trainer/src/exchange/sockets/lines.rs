@@ -1,0 +1,218 @@
+//! The connections of a process while it trains: threads that read them, and that let the others
+//! know that it lives.
+//!
+//! A thread for each other process takes in whatever comes, so that two processes that send to each
+//! other never wait for each other's memory to be read; another one sends a sign of life every
+//! second, however long the process computes.
+
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::frame::{Kind, Patience};
+
+/// How long a process that ends waits until the others have heard it.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What comes from another process.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    Part(Vec<f32>),
+    Fact(Vec<u8>),
+    /// It ends in order, and says itself what is wrong, if anything is; or it ends because it has
+    /// lost another one.
+    Left(Option<Loss>),
+    /// It is gone, or cannot be heard any more: why.
+    Lost(String),
+}
+
+/// A process that is gone: which one, and why.
+pub(super) type Loss = (usize, String);
+
+/// Told when a process is gone: of its number, and why.
+pub type OnLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
+
+struct Line {
+    stream: TcpStream,
+    /// Held while a frame is written.
+    writing: Mutex<()>,
+}
+
+/// The connections, by rank.
+pub(super) struct Lines {
+    lines: Vec<Option<Line>>,
+    patience: Patience,
+    /// How many have heard that this process ends, or have ended themselves.
+    quiet: Mutex<usize>,
+    changed: Condvar,
+    closing: AtomicBool,
+    /// What this process ends for.
+    loss: Mutex<Option<Loss>>,
+    on_loss: OnLoss,
+}
+
+impl Lines {
+    /// Takes `streams` into use, and hands everything that comes to `incoming`.
+    pub(super) fn open(
+        streams: Vec<Option<TcpStream>>,
+        patience: Patience,
+        incoming: &Sender<(usize, Incoming)>,
+        on_loss: OnLoss,
+    ) -> io::Result<Arc<Self>> {
+        let line = |stream: TcpStream| {
+            patience.apply(&stream)?;
+            Ok(Line { stream, writing: Mutex::new(()) })
+        };
+        let lines = streams
+            .into_iter()
+            .map(|stream| stream.map(line).transpose())
+            .collect::<io::Result<Vec<_>>>()?;
+        let lines = Arc::new(Self {
+            lines,
+            patience,
+            quiet: Mutex::new(0),
+            changed: Condvar::new(),
+            closing: AtomicBool::new(false),
+            loss: Mutex::new(None),
+            on_loss,
+        });
+        for rank in 0..lines.lines.len() {
+            if lines.lines[rank].is_none() {
+                continue;
+            }
+            let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
+                std::thread::Builder::new().name(format!("{name} {rank}")).spawn(work).map(drop)
+            };
+            let (all, incoming) = (Arc::clone(&lines), incoming.clone());
+            start("from", Box::new(move || all.listen(rank, &incoming)))?;
+            let all = Arc::clone(&lines);
+            start("alive to", Box::new(move || all.beat(rank)))?;
+        }
+        Ok(lines)
+    }
+
+    /// Sends a frame to a process. One that cannot take it has ended, which is for those to find
+    /// who wait for it.
+    pub(super) fn send(&self, rank: usize, kind: Kind, content: &[u8]) -> io::Result<()> {
+        let Some(line) = self.lines.get(rank).and_then(Option::as_ref) else { return Ok(()) };
+        let _writing = lock(&line.writing);
+        self.patience.write_frame(&line.stream, kind, content)
+    }
+
+    /// Takes in what process `rank` sends, until it has ended.
+    fn listen(&self, rank: usize, incoming: &Sender<(usize, Incoming)>) {
+        let Some(line) = &self.lines[rank] else { return };
+        let (stream, patience) = (&line.stream, self.patience);
+        let mut has_left = false;
+        let error = loop {
+            let next = patience.read_header(stream).and_then(|(kind, length)| {
+                Ok(match kind {
+                    Kind::Part => Some(Incoming::Part(patience.read_values(stream, length)?)),
+                    Kind::Fact => Some(Incoming::Fact(patience.read_bytes(stream, length)?)),
+                    Kind::Leave => {
+                        let reason = patience.read_bytes(stream, length)?;
+                        Some(Incoming::Left(serde_json::from_slice(&reason).unwrap_or_default()))
+                    }
+                    Kind::Heard => {
+                        self.add_quiet();
+                        None
+                    }
+                    Kind::Alive => None,
+                    Kind::Addresses | Kind::Ready => return Err(ErrorKind::InvalidData.into()),
+                })
+            });
+            match next {
+                Ok(Some(message)) => {
+                    if matches!(message, Incoming::Left(_)) {
+                        has_left = true;
+                        let _ = self.send(rank, Kind::Heard, &[]);
+                    }
+                    // Nobody listens any more when this process ends.
+                    let _ = incoming.send((rank, message));
+                }
+                Ok(None) => {}
+                Err(error) => break error,
+            }
+        };
+        self.add_quiet();
+        if has_left || self.closing.load(Ordering::Acquire) {
+            return;
+        }
+        let why = self.words(&error);
+        let _ = incoming.send((rank, Incoming::Lost(why.clone())));
+        (self.on_loss)(rank, &why);
+    }
+
+    fn words(&self, error: &io::Error) -> String {
+        match error.kind() {
+            ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe => "it ended without a word, as if it was killed".to_owned(),
+            ErrorKind::TimedOut => format!(
+                "nothing was heard of it for {} s",
+                (self.patience.beat * self.patience.beats).as_secs()
+            ),
+            ErrorKind::InvalidData => "it sent what this program does not understand".to_owned(),
+            _ => error.to_string(),
+        }
+    }
+
+    /// Lets process `rank` know again and again that this one lives.
+    fn beat(&self, rank: usize) {
+        let Some(line) = &self.lines[rank] else { return };
+        while !self.closing.load(Ordering::Acquire) {
+            // Whoever is writing says that it lives by that.
+            if let Ok(_writing) = line.writing.try_lock()
+                && self.patience.write_frame(&line.stream, Kind::Alive, &[]).is_err()
+            {
+                return;
+            }
+            let quiet = lock(&self.quiet);
+            drop(self.changed.wait_timeout(quiet, self.patience.beat));
+        }
+    }
+
+    fn add_quiet(&self) {
+        *lock(&self.quiet) += 1;
+        self.changed.notify_all();
+    }
+
+    /// Remembers what this process ends for.
+    pub(super) fn lost(&self, loss: Loss) {
+        lock(&self.loss).get_or_insert(loss);
+    }
+
+    /// Tells all others that this process ends, and waits until what it has sent has been read.
+    pub(super) fn leave(&self) {
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let others = self.lines.iter().flatten().count();
+        let reason = serde_json::to_vec(&*lock(&self.loss)).unwrap_or_default();
+        for rank in 0..self.lines.len() {
+            let _ = self.send(rank, Kind::Leave, &reason);
+        }
+        let deadline = Instant::now() + FAREWELL;
+        let mut quiet = lock(&self.quiet);
+        while *quiet < others {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { break };
+            quiet = self
+                .changed
+                .wait_timeout(quiet, left)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(quiet, _)| quiet);
+        }
+        drop(quiet);
+        for line in self.lines.iter().flatten() {
+            let _ = line.stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// No thread panics while it holds one of the locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,163 @@
+//! Processes on one machine or several, each connected to each other by TCP.
+//!
+//! What is sent is read at once by a thread of the receiver, so that no process waits for another
+//! one to read. A process that is killed closes its connections, one whose machine is gone falls
+//! silent: both are found within seconds by all others. One that ends in order says so, and what it
+//! has sent before is read.
+
+mod frame;
+mod lines;
+mod meeting;
+
+use std::collections::VecDeque;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use candle_core::{Device, Tensor};
+
+use super::{Exchange, ExchangeError};
+use frame::{Kind, Patience, as_bytes};
+use lines::{Incoming, Lines};
+
+pub use lines::OnLoss;
+pub use meeting::Meeting;
+
+/// One of several processes that are connected by TCP.
+pub struct Sockets {
+    rank: usize,
+    size: usize,
+    lines: Arc<Lines>,
+    incoming: Receiver<(usize, Incoming)>,
+    /// What has come from each process and is not asked for yet.
+    waiting: Vec<VecDeque<Incoming>>,
+}
+
+/// Says farewell for a process that ends at once, as on a signal.
+#[derive(Clone)]
+pub struct Farewell(Arc<Lines>);
+
+impl Farewell {
+    /// Tells the other processes that this one ends, and says itself why.
+    pub fn say(&self) {
+        self.0.leave();
+    }
+}
+
+impl Sockets {
+    /// Meets the other processes. The first may have begun to listen before it started the others.
+    /// `watch` is asked again and again whether to go on waiting for them; `on_loss` is told, on a
+    /// thread of its own, if one is gone later, for a process that is busy with something else.
+    ///
+    /// # Errors
+    /// Somebody does not come in time, is another version of this program, or was started as one of
+    /// another number of processes.
+    pub fn meet(
+        meeting: &Meeting,
+        listener: Option<TcpListener>,
+        watch: &mut dyn FnMut() -> Result<(), ExchangeError>,
+        on_loss: OnLoss,
+    ) -> Result<Self, ExchangeError> {
+        let (rank, size) = (meeting.rank, meeting.size);
+        let streams = meeting.connections(listener, watch)?;
+        let (sender, incoming) = channel();
+        let lines = Lines::open(streams, Patience::USUAL, &sender, on_loss)
+            .map_err(|error| ExchangeError::Meeting(format!("process {rank}: {error}")))?;
+        let waiting = (0..size).map(|_| VecDeque::new()).collect();
+        Ok(Self { rank, size, lines, incoming, waiting })
+    }
+
+    /// What says farewell for this process.
+    #[must_use]
+    pub fn farewell(&self) -> Farewell {
+        Farewell(Arc::clone(&self.lines))
+    }
+
+    /// The other processes, beginning with the next one, so that not all send to the same.
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, size) = (self.rank, self.size);
+        (1..size).map(move |distance| (rank + distance) % size)
+    }
+
+    /// The next message of process `rank`.
+    fn receive(&mut self, rank: usize) -> Result<Incoming, ExchangeError> {
+        loop {
+            match self.waiting[rank].pop_front() {
+                Some(Incoming::Left(Some((lost, why)))) => return Err(self.lost(lost, why)),
+                Some(Incoming::Left(None)) => {
+                    self.waiting[rank].push_front(Incoming::Left(None));
+                    return Err(ExchangeError::Failed { rank });
+                }
+                Some(Incoming::Lost(why)) => return Err(self.lost(rank, why)),
+                Some(message) => return Ok(message),
+                None => {}
+            }
+            match self.incoming.recv() {
+                // Nobody will come to an end without that one.
+                Ok((lost, Incoming::Lost(why))) => return Err(self.lost(lost, why)),
+                Ok((from, message)) => self.waiting[from].push_back(message),
+                Err(_) => return Err(self.lost(rank, "the connection is closed".to_owned())),
+            }
+        }
+    }
+
+    fn lost(&mut self, rank: usize, why: String) -> ExchangeError {
+        if let Some(waiting) = self.waiting.get_mut(rank) {
+            waiting.push_front(Incoming::Lost(why.clone()));
+        }
+        self.lines.lost((rank, why.clone()));
+        ExchangeError::Lost { rank, here: self.rank, why }
+    }
+}
+
+impl Exchange for Sockets {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn exchange(&mut self, parts: Vec<Tensor>) -> Result<Vec<Tensor>, ExchangeError> {
+        let mut received = parts;
+        let Some(own) = received.get(self.rank) else {
+            return Err(ExchangeError::Garbled { rank: self.rank });
+        };
+        let device: Device = own.device().clone();
+        for rank in self.others() {
+            let values = received[rank].to_vec1::<f32>()?;
+            // Who cannot take it is found below.
+            let _ = self.lines.send(rank, Kind::Part, &as_bytes(&values));
+        }
+        for rank in self.others() {
+            let Incoming::Part(values) = self.receive(rank)? else {
+                return Err(ExchangeError::Garbled { rank });
+            };
+            let length = values.len();
+            received[rank] = Tensor::from_vec(values, length, &device)?;
+        }
+        Ok(received)
+    }
+
+    fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        for rank in self.others() {
+            let _ = self.lines.send(rank, Kind::Fact, &message);
+        }
+        let mut all = vec![Vec::new(); self.size];
+        for rank in self.others() {
+            let Incoming::Fact(fact) = self.receive(rank)? else {
+                return Err(ExchangeError::Garbled { rank });
+            };
+            all[rank] = fact;
+        }
+        all[self.rank] = message;
+        Ok(all)
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.lines.leave();
+    }
+}
