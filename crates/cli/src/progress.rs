@@ -218,6 +218,14 @@ impl RunObserver for Reporter<'_> {
             RunEvent::WarmStart { started, replaced } => {
                 warm_start::lines(started, replaced).iter().for_each(|line| report_line(line));
             }
+            RunEvent::WordVectors(taken) if json => {
+                report_line(
+                    &serde_json::json!({ "event": "embeddings", "tables": taken }).to_string(),
+                );
+            }
+            RunEvent::WordVectors(taken) => {
+                warm_start::vector_lines(taken).iter().for_each(|line| report_line(line));
+            }
             RunEvent::Prepared { data, .. } if json => {
                 let mut record = serde_json::to_value(data)?;
                 record["event"] = "data".into();

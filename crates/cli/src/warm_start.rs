@@ -1,5 +1,6 @@
 //! What a new run has taken of another, shown.
 
+use taper_run::word_vectors::{TAKEN_FILE, TakenVectors};
 use taper_trainer::WarmStart;
 
 /// Lines for a reader: what was taken, and what was not.
@@ -25,6 +26,41 @@ pub(crate) fn lines(started: &WarmStart, replaced: &[String]) -> Vec<String> {
     lines.push("  tokenizer  that run's".to_owned());
     lines.extend(replaced.iter().map(|change| format!("             {change}")));
     lines.push("  new        optimizer, schedule, update 0, best score".to_owned());
+    lines
+}
+
+/// Lines for a reader: what embeddings began with.
+pub(crate) fn vector_lines(taken: &[TakenVectors]) -> Vec<String> {
+    /// Tokens that are named.
+    const NAMED: usize = 8;
+    let mut lines = Vec::new();
+    for table in taken {
+        let frozen = if table.frozen { ", and stays so" } else { "" };
+        let all = table.tokens.len();
+        let Some(file) = &table.file else {
+            lines.push(format!("{} is one-hot for {all} tokens{frozen}", table.parameter));
+            continue;
+        };
+        lines.push(format!(
+            "{} begins with {}{frozen}: {} of {all} tokens have the vector of a word; {} words of \
+             the file are no token",
+            table.parameter,
+            file.display(),
+            table.taken,
+            table.unused
+        ));
+        let named = |has: bool| {
+            let of = table.tokens.iter().filter(|(_, word)| word.is_some() == has);
+            of.take(NAMED).map(|(token, _)| token.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        lines.push(format!("  taken      {} …", named(true)));
+        if table.taken < all {
+            lines.push(format!("  drawn      {} …", named(false)));
+        }
+    }
+    if !taken.is_empty() {
+        lines.push(format!("  all        {TAKEN_FILE} in the run's folder"));
+    }
     lines
 }
 

@@ -47,8 +47,8 @@ pub use batch::Batch;
 pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ConvolutionalConfig,
-    ExpertsConfig, ImageEncoder, LayerKinds, ModelConfig, NormPlacement, Pooling, Positions,
-    RecurrentAttention, RecurrentConfig, StateSpaceConfig, Tied,
+    EmbeddingsConfig, ExpertsConfig, ImageEncoder, LayerKinds, ModelConfig, NormPlacement, Pooling,
+    Positions, RecurrentAttention, RecurrentConfig, StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;

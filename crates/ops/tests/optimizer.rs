@@ -130,3 +130,50 @@ fn norm_average_and_accumulation() {
             .contains("weight got no gradient")
     );
 }
+
+#[test]
+fn frozen_parameters_stay_as_they_are_to_the_bit() {
+    for composed in [false, true] {
+        let (frozen, free) = (store(), store());
+        frozen.get("weight").unwrap().freeze();
+        let bits = |store: &ParameterStore, name: &str| -> Vec<u32> {
+            let values = store.get(name).unwrap().var().as_detached_tensor();
+            vector(&values.flatten_all().unwrap()).iter().map(|value| value.to_bits()).collect()
+        };
+        let before = bits(&frozen, "weight");
+        for store in [&frozen, &free] {
+            let mut moments = [zeros(47), zeros(47)];
+            let mut average = store.flat().unwrap();
+            for step in 1..=5 {
+                // From the free store, so that both get the same.
+                let gradients = gradient(&free, step).copy().unwrap();
+                let numbers = numbers(step, true);
+                match composed {
+                    true => composed::adam_step(store, 0..47, &gradients, &mut moments, &numbers),
+                    false => adam_step(store, 0..47, &gradients, &mut moments, &numbers),
+                }
+                .unwrap();
+                ema_step(store, &mut average, 0.7).unwrap();
+            }
+            if store.get("weight").unwrap().is_frozen() {
+                let average = &vector(&average)[..40];
+                assert!(before.iter().zip(average).all(|(bits, value)| *bits == value.to_bits()));
+            }
+        }
+        assert_eq!(bits(&frozen, "weight"), before);
+        assert_ne!(bits(&free, "weight"), before);
+        assert_ne!(bits(&frozen, "bias"), bits(&store(), "bias"));
+    }
+}
+
+#[test]
+fn the_gradient_of_frozen_parameters_has_no_part_in_the_norm() {
+    let store = store();
+    store.get("weight").unwrap().freeze();
+    let ones = Tensor::ones(47, DType::F32, &Device::Cpu).unwrap();
+    let part = |range: std::ops::Range<usize>| {
+        let gradient = ones.narrow(0, range.start, range.len()).unwrap();
+        vector(&store.without_frozen(&range, gradient).unwrap()).iter().sum::<f32>()
+    };
+    assert_eq!((part(0..47), part(30..44), part(0..12)), (7.0, 4.0, 0.0));
+}

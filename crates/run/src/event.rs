@@ -12,6 +12,7 @@ use crate::checks::computation::DtypeChoice;
 use crate::checks::cost::{Cost, bytes};
 use crate::evaluation::TestSetResult;
 use crate::training::{DataSummary, TrainingLimits};
+use crate::word_vectors::TakenVectors;
 
 /// What happens in a run, in the order of the variants.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub enum RunEvent<'a> {
         /// The keys of its recipe that give way to that run's tokenizer, with both values.
         replaced: &'a [String],
     },
+    /// Embeddings of a new run begin with vectors of words, or one-hot, in place of drawn ones.
+    WordVectors(&'a [TakenVectors]),
     /// The data is prepared, and the model and its largest batch fit.
     Prepared {
         /// What the data is.

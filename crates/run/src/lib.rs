@@ -62,6 +62,7 @@ pub mod shapes;
 pub mod tasks;
 pub mod training;
 pub mod translation;
+pub mod word_vectors;
 
 pub use config::RunConfig;
 pub use event::{Notice, RunEvent, RunObserver, truncated_translations};

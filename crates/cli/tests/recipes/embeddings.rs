@@ -35,3 +35,98 @@ fn vectors_are_trained_asked_compared_and_converted() {
     let again = workspace.run(&["embeddings", "resume", "words"]);
     assert!(again.status.success(), "{}", stderr(&again));
 }
+
+/// The rows of the embeddings in a checkpoint.
+fn embeddings(workspace: &Workspace, checkpoint: &str) -> Vec<Vec<f32>> {
+    let bytes = std::fs::read(workspace.path(&format!("{checkpoint}/model.safetensors")));
+    let bytes = bytes.expect("weights");
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).expect("safetensors");
+    let table = tensors.tensor("embedding.weight").expect("embeddings");
+    let (numbers, _) = table.data().as_chunks::<4>();
+    let numbers: Vec<f32> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    numbers.chunks(table.shape()[1]).map(<[f32]>::to_vec).collect()
+}
+
+#[test]
+fn a_model_begins_with_vectors_of_words_and_keeps_those_that_are_frozen() {
+    let workspace = Workspace::new();
+    let words = ["embeddings", "train", "data/train.aa", "data/train.bb", "--output", "words"];
+    let words = [&words[..], &["--dimensions", "16", "--min-count", "1"]].concat();
+    workspace.succeed(&words);
+    let with = ["--set", "model.embeddings.file=words"];
+    let frozen = [&with[..], &["--set", "model.embeddings.frozen=true"]].concat();
+    let train = |run: &str, options: &[&str]| {
+        workspace.succeed(&[&["train", "tiny.toml", "--run", run], options].concat())
+    };
+    let printed = train("frozen", &frozen);
+    assert!(printed.contains("embedding.weight begins with"), "{printed}");
+    assert!(printed.contains("and stays so"), "{printed}");
+    // The whole list: a token that took a vector is a word of the file.
+    let list = std::fs::read_to_string(workspace.path("frozen/embeddings.tsv")).expect("a list");
+    let taken: Vec<(usize, &str)> = list
+        .lines()
+        .skip(1)
+        .enumerate()
+        .filter_map(|(id, line)| Some((id, line.rsplit_once('\t')?.1)))
+        .filter(|(_, word)| !word.is_empty())
+        .collect();
+    assert!(taken.len() > 4, "{list}");
+    workspace.succeed(&["embeddings", "convert", "words", "words.txt", "--format", "text"]);
+    let text = std::fs::read_to_string(workspace.path("words.txt")).expect("vectors");
+    let vector = |word: &str| -> Vec<f32> {
+        let line = text.lines().find(|line| line.starts_with(&format!("{word} ")));
+        line.expect("a word").split(' ').skip(1).map(|x| x.parse().expect("a number")).collect()
+    };
+    let cosine = |a: &[f32], b: &[f32]| {
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+        dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+    };
+    let last = embeddings(&workspace, "frozen/checkpoints/step-00000012");
+    for (id, word) in &taken {
+        assert!(cosine(&last[*id], &vector(word)) > 1.0 - 1e-6, "{word} has its vector");
+    }
+    // From a drawn table that a whole run has left as it was, bit for bit, average included.
+    assert!(last == embeddings(&workspace, "frozen/checkpoints/averaged"));
+    train("part", &[&frozen[..], &["--set", "training.max_updates=6"]].concat());
+    assert!(last == embeddings(&workspace, "part/checkpoints/step-00000006"));
+    workspace.succeed(&["resume", "part", "--set", "training.max_updates=12"]);
+    let weights = |run: &str| {
+        let file = format!("{run}/checkpoints/step-00000012/model.safetensors");
+        std::fs::read(workspace.path(&file)).expect("weights")
+    };
+    assert!(weights("frozen") == weights("part"));
+    // Not frozen, it is where training begins.
+    train("free", &with);
+    let free = embeddings(&workspace, "free/checkpoints/step-00000012");
+    assert!(last != free);
+    assert!(taken.iter().all(|(id, word)| cosine(&free[*id], &vector(word)) > 0.8));
+
+    let fail = |options: &[&str], fragments: &[&str]| {
+        workspace.fail(&[&["train", "tiny.toml", "--run", "refused"], options].concat(), fragments);
+        assert!(!workspace.path("refused").exists());
+    };
+    fail(&["--set", "model.embeddings.frozen=true"], &["model.embeddings.frozen", "by chance"]);
+    let wide = [&with[..], &["--set", "model.d_model=32"]].concat();
+    fail(&wide, &["have 16 dimensions", "model.d_model is 32"]);
+    fail(&["--set", "model.embeddings.file=absent"], &["absent", "no such file"]);
+    fail(
+        &["--set", "model.embeddings.one_hot=true"],
+        &["model.d_model = 16 has no place for each"],
+    );
+    let target = ["--set", "model.embeddings.target_file=words"];
+    fail(&target, &["model.embeddings.target_file", "one table"]);
+}
+
+#[test]
+fn one_hot_embeddings_stay_one_hot_where_they_are_frozen() {
+    let workspace = Workspace::of_text();
+    let options =
+        ["--set", "model.embeddings.one_hot=true", "--set", "model.embeddings.frozen=true"];
+    let train = ["train", "tiny.toml", "--run", "run", "--set", "model.d_model=64"];
+    let printed = workspace.succeed(&[&train[..], &options].concat());
+    assert!(printed.contains("is one-hot"), "{printed}");
+    for (id, row) in embeddings(&workspace, "run/checkpoints/step-00000012").iter().enumerate() {
+        let expected = |place: usize| if place == id { 1.0 } else { 0.0 };
+        assert!(row.iter().enumerate().all(|(place, value)| *value == expected(place)), "{id}");
+    }
+}

@@ -154,9 +154,6 @@ impl ModelConfig {
         self.validate_streams()?;
         let refuse = |message: String| Err(ModelError::Config(message));
         match self.architecture {
-            Architecture::Recurrent if self.recurrent.width == 0 => {
-                refuse("model.recurrent.width = 0: it must be at least 1".to_owned())
-            }
             Architecture::Convolutional => {
                 let kernel = self.convolutional.kernel;
                 if kernel.is_multiple_of(2) {

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod attention;
+mod embeddings;
 mod experts;
 mod state_space;
 
@@ -9,6 +10,7 @@ pub use architecture::{
     Architecture, CellKind, ConvolutionalConfig, RecurrentAttention, RecurrentConfig,
 };
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
+pub use embeddings::EmbeddingsConfig;
 pub use experts::ExpertsConfig;
 pub use state_space::StateSpaceConfig;
 
@@ -201,6 +203,8 @@ pub struct ModelConfig {
     pub convolutional: ConvolutionalConfig,
     /// State-space layers in place of attention.
     pub state_space: StateSpaceConfig,
+    /// What token embeddings begin with.
+    pub embeddings: EmbeddingsConfig,
 }
 
 impl Default for ModelConfig {
@@ -232,6 +236,7 @@ impl Default for ModelConfig {
             recurrent: RecurrentConfig::default(),
             convolutional: ConvolutionalConfig::default(),
             state_space: StateSpaceConfig::default(),
+            embeddings: EmbeddingsConfig::default(),
         }
     }
 }
@@ -362,7 +367,12 @@ impl ModelConfig {
     /// Checks what every architecture has: widths, positions and rates of dropout.
     fn validate_streams(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
-        for (name, value) in [("d_model", self.d_model), ("max_positions", self.max_positions)] {
+        for (name, value) in [
+            ("d_model", self.d_model),
+            ("max_positions", self.max_positions),
+            ("recurrent.width", self.recurrent.width),
+            ("convolutional.kernel", self.convolutional.kernel),
+        ] {
             if value == 0 {
                 return refuse(format!("model.{name} = 0: it must be at least 1"));
             }
@@ -388,6 +398,6 @@ impl ModelConfig {
                 ));
             }
         }
-        Ok(())
+        self.embeddings.validate()
     }
 }

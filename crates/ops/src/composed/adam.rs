@@ -41,5 +41,5 @@ pub fn adam_step(
     let correction2 = 1.0 - step.beta2.powf(step.step as f64);
     let root = ((&*second / correction2)?.sqrt()? + step.epsilon)?;
     let update = ((&*first / root)? * (step.learning_rate / correction1))?;
-    store.set_part(range.start, &(kept - update)?)
+    store.set_trained(range.start, &(kept - update)?)
 }

@@ -46,8 +46,8 @@ pub(crate) fn check_buffers<'a>(
     Ok(())
 }
 
-/// Calls `update` for every piece of the parameters in `range` of the flat layout, in parallel: one
-/// pass over memory, on the host.
+/// Calls `update` for every piece of the parameters in `range` of the flat layout that are not
+/// frozen, in parallel: one pass over memory, on the host.
 ///
 /// The time that it takes is booked under `name`.
 ///
@@ -73,7 +73,7 @@ pub fn update_pieces(
             let of_parameter = |parameter: &Parameter| {
                 let first = parameter.offset().max(range.start);
                 let end = (parameter.offset() + parameter.len()).min(range.end);
-                if first >= end {
+                if first >= end || parameter.is_frozen() {
                     return Ok(());
                 }
                 update_elements(parameter.var().as_tensor(), |weights| {

@@ -7,6 +7,7 @@ use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A trainable tensor, kept in f32.
@@ -16,6 +17,8 @@ pub struct Parameter {
     shape: Vec<usize>,
     var: Var,
     offset: usize,
+    /// Shared by all copies of the store.
+    frozen: Arc<AtomicBool>,
 }
 
 impl Parameter {
@@ -53,6 +56,18 @@ impl Parameter {
     #[must_use]
     pub fn is_matrix(&self) -> bool {
         self.shape.len() >= 2
+    }
+
+    /// Keeps it as it is from now on: its gradient counts as zero, and no update changes it. What
+    /// sets its values, as loading a checkpoint does, still does.
+    pub fn freeze(&self) {
+        self.frozen.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no update changes it.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Relaxed)
     }
 
     /// Sets its values, in row-major order.
@@ -136,7 +151,8 @@ impl ParameterStore {
         self.matrices = Arc::default();
         self.total = total;
         self.indices.insert(tensor.id(), self.parameters.len());
-        self.parameters.push(Parameter { name: name.to_owned(), shape, var, offset });
+        let frozen = Arc::default();
+        self.parameters.push(Parameter { name: name.to_owned(), shape, var, offset, frozen });
         Ok(tensor)
     }
 
@@ -236,12 +252,52 @@ impl ParameterStore {
     /// # Errors
     /// When there are more values than the layout has from there on.
     pub fn set_part(&self, start: usize, values: &Tensor) -> Result<()> {
+        self.set_where(start, values, |_| true)
+    }
+
+    /// The same as an update does it: frozen parameters stay as they are.
+    ///
+    /// # Errors
+    /// As [`ParameterStore::set_part`].
+    pub fn set_trained(&self, start: usize, values: &Tensor) -> Result<()> {
+        self.set_where(start, values, |parameter| !parameter.is_frozen())
+    }
+
+    /// The gradient in `range` of the flat layout with zeros for frozen parameters, so that they
+    /// have no part in its norm.
+    ///
+    /// # Shapes
+    /// `gradient (range.len(),)`, f32 → the same.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn without_frozen(&self, range: &Range<usize>, gradient: Tensor) -> Result<Tensor> {
+        if !self.parameters.iter().any(Parameter::is_frozen) {
+            return Ok(gradient);
+        }
+        let parts = self.within(range).map(|(parameter, within)| {
+            let start = parameter.offset + within.start - range.start;
+            let part = gradient.narrow(0, start, within.len())?;
+            if parameter.is_frozen() { part.zeros_like() } else { Ok(part) }
+        });
+        match parts.collect::<Result<Vec<_>>>()?.as_slice() {
+            [] => Ok(gradient),
+            parts => Tensor::cat(parts, 0),
+        }
+    }
+
+    fn set_where(
+        &self,
+        start: usize,
+        values: &Tensor,
+        is_set: impl Fn(&Parameter) -> bool,
+    ) -> Result<()> {
         crate::device::check(&self.device)?;
         let range = start..start + values.elem_count();
         if range.end > self.total {
             candle_core::bail!("values for {range:?} of {} parameters", self.total);
         }
-        for (parameter, within) in self.within(&range) {
+        for (parameter, within) in self.within(&range).filter(|(parameter, _)| is_set(parameter)) {
             let from = parameter.offset + within.start - start;
             let part = values.narrow(0, from, within.len())?;
             let whole = if within.len() == parameter.len() {

@@ -16,8 +16,21 @@ const PATHS: [&[&str]; 3] = [&["dir"], &["tokenizer", "path"], &["tokenizer", "t
 const CORPORA: [&str; 3] = ["train", "validation", "test"];
 const OF_CORPUS: [&str; 4] = ["source", "target", "file", "links"];
 
+/// Keys of [model.embeddings] that are a path.
+const OF_EMBEDDINGS: [&str; 2] = ["file", "target_file"];
+
 /// Makes the relative paths of `table` absolute, from `base`.
 pub(super) fn resolve(table: &mut Table, base: &Path) {
+    let embeddings = ["model", "embeddings"]
+        .into_iter()
+        .try_fold(&mut *table, |table, name| table.get_mut(name).and_then(Value::as_table_mut));
+    if let Some(embeddings) = embeddings {
+        for key in OF_EMBEDDINGS {
+            if let Some(value) = embeddings.get_mut(key) {
+                resolve_value(value, base);
+            }
+        }
+    }
     let Some(data) = table.get_mut("data").and_then(Value::as_table_mut) else { return };
     for path in PATHS {
         let (last, sections) = (path[path.len() - 1], &path[..path.len() - 1]);

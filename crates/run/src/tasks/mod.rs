@@ -23,6 +23,7 @@ use crate::checks::{device, memory};
 use crate::config::RunConfig;
 use crate::evaluation::TestSetResult;
 use crate::event::RunObserver;
+use crate::word_vectors;
 
 /// Sizes of the vocabularies of source and target; of one text, the same twice; 0 where there is no
 /// text.
@@ -171,7 +172,10 @@ pub fn build_model<M: TaskModel>(
     let vocabularies = vocabularies(tokenizers);
     let dtype = device::dtype(&config.dtype, device)?;
     memory::require_weights(config, vocabularies, device)?;
-    M::build(config, vocabularies, seed, device, dtype).context("cannot build the model")
+    let model =
+        M::build(config, vocabularies, seed, device, dtype).context("cannot build the model")?;
+    word_vectors::freeze(&config.model.embeddings, tokenizers, model.parameters())?;
+    Ok(model)
 }
 
 /// The names and shapes of the parameters of a recipe's model, whatever its task, for vocabularies

@@ -166,6 +166,9 @@ fn start_with<M: TaskModel>(
         };
         folder.save_config(config)?;
         let ready = ReadyRun::new(folder, folder, config, settings, true, observer)?;
+        if origin.is_none() {
+            ready.begin_with_vectors(folder, observer)?;
+        }
         together::lead(&mut *exchange, folder, &ready, origin.as_ref())?;
         Ok((origin, ready))
     };

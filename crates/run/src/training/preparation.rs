@@ -11,6 +11,7 @@ use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, build_model, with_model};
+use crate::word_vectors::{self, TakenVectors};
 
 /// All that training needs.
 pub(super) struct ReadyRun<M> {
@@ -83,6 +84,33 @@ impl<M: TaskModel> ReadyRun<M> {
         let seed = Some(config.training.seed);
         let model = build_model::<M>(config, &prepared.tokenizers, &device, seed)?;
         Ok(Self { config: config.clone(), prepared, model })
+    }
+
+    /// Gives embeddings the vectors of words that the recipe names: before the first update of a
+    /// run that begins with no other's weights.
+    ///
+    /// # Errors
+    /// When a file of vectors does not fit.
+    pub(super) fn take_vectors(&self) -> Result<Vec<TakenVectors>> {
+        let (embeddings, tokenizers) = (&self.config.model.embeddings, &self.prepared.tokenizers);
+        word_vectors::fill(embeddings, tokenizers, self.model.parameters())
+    }
+
+    /// The same, lists in `folder` which tokens took one, and tells.
+    ///
+    /// # Errors
+    /// As [`ReadyRun::take_vectors`], or when the list cannot be written.
+    pub(super) fn begin_with_vectors(
+        &self,
+        folder: &RunFolder,
+        observer: &mut dyn RunObserver,
+    ) -> Result<()> {
+        let taken = self.take_vectors()?;
+        if taken.is_empty() {
+            return Ok(());
+        }
+        word_vectors::list(&taken, folder.root())?;
+        observer.observe(&RunEvent::WordVectors(&taken))
     }
 }
 

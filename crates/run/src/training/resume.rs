@@ -138,6 +138,9 @@ pub fn resume_among(
     let try_memory = is_untried || settings.memory.is_some() || settings.processes_here > 1;
     with_model!(config.task, M => {
         let ready = ReadyRun::<M>::new(folder, folder, config, settings, try_memory, observer)?;
+        if origin.is_none() {
+            ready.begin_with_vectors(folder, observer)?;
+        }
         together::lead(&mut *exchange, folder, &ready, origin.as_ref())?;
         train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
     })

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use taper_data::{Prepared, hold_out};
+use taper_data::hold_out;
 use taper_trainer::{Exchange, everyone, read_state, require_same};
 
 use super::origin::Origin;
@@ -20,7 +20,8 @@ use super::{Outcome, TrainSettings, train};
 use crate::config::{RunConfig, training_differences};
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
-use crate::tasks::with_model;
+use crate::tasks::{TaskModel, with_model};
+use crate::word_vectors;
 
 /// What process 0 has found and decided.
 #[derive(Serialize, Deserialize)]
@@ -83,7 +84,10 @@ pub fn follow(
             exchange.barrier()?;
             ready
         };
-        same_data(&mut *exchange, &ready.prepared)?;
+        if origin.is_none() {
+            ready.take_vectors()?;
+        }
+        same_data(&mut *exchange, &ready)?;
         train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
     })
 }
@@ -108,7 +112,7 @@ fn with_own_paths(
 ///
 /// # Errors
 /// One of them cannot, or has other data.
-pub(super) fn lead<M>(
+pub(super) fn lead<M: TaskModel>(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
     ready: &ReadyRun<M>,
@@ -132,7 +136,7 @@ pub(super) fn lead<M>(
     everyone(exchange, Some(decided))?;
     everyone(exchange, machine())?;
     exchange.barrier()?;
-    same_data(exchange, &ready.prepared)
+    same_data(exchange, ready)
 }
 
 /// Refuses to begin unless all processes are the same program and were started on the same thing;
@@ -167,9 +171,13 @@ pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Re
     Ok(())
 }
 
-/// Refuses to train on different data.
-fn same_data(exchange: &mut dyn Exchange, prepared: &Prepared) -> Result<()> {
+/// Refuses to train on different data, or from different vectors of words.
+fn same_data<M: TaskModel>(exchange: &mut dyn Exchange, ready: &ReadyRun<M>) -> Result<()> {
+    let prepared = &ready.prepared;
     let found = |first: &String, other: &String| format!(": {other} instead of {first}");
+    let same_files = |_: &String, _: &String| {
+        "; give each the same files, or one folder that all of them see".to_owned()
+    };
     require_same(exchange, "tokenizer", prepared.tokenizers.hash(), found)?;
     for (what, split) in [
         ("training text", Some(&prepared.train)),
@@ -177,11 +185,12 @@ fn same_data(exchange: &mut dyn Exchange, prepared: &Prepared) -> Result<()> {
     ] {
         let report = split.map(|split| split.report());
         let report = serde_json::to_vec(&report).context("the data report is not JSON")?;
-        require_same(exchange, what, hash(&report), |_, _| {
-            "; give each the same files, or one folder that all of them see".to_owned()
-        })?;
+        require_same(exchange, what, hash(&report), same_files)?;
     }
-    Ok(())
+    let embeddings = &ready.config.model.embeddings;
+    let begin = (embeddings, &prepared.tokenizers, ready.model.parameters());
+    let vectors = word_vectors::sha256(begin.0, begin.1, begin.2)?;
+    Ok(require_same(exchange, "vectors of words", vectors, same_files)?)
 }
 
 /// What tells this program from others: the hash of its file, or its version where that cannot be

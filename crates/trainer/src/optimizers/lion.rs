@@ -71,7 +71,7 @@ impl Lion {
         let direction = ((&*momentum * beta1)? + (&gradient * (1.0 - beta1))?)?.sign()?;
         let decayed = ((store.matrices(range.clone())? * weight_decay)? * &weights)?;
         *momentum = ((&*momentum * beta2)? + (&gradient * (1.0 - beta2))?)?.detach();
-        store.set_part(range.start, &(weights - ((direction + decayed)? * step.learning_rate)?)?)
+        store.set_trained(range.start, &(weights - ((direction + decayed)? * step.learning_rate)?)?)
     }
 }
 

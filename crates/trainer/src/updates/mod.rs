@@ -139,6 +139,7 @@ impl Updater {
             }
         };
         let gradient = self.exchange_sums(store, &roll, &mut sums)?;
+        let gradient = store.without_frozen(&self.piece.own(), gradient)?;
         let squares = in_waking_pool(store.device(), || sums_of_squares(&gradient))?;
         let squares = everyone(&mut *self.exchange, squares)?.concat();
         let gradient_norm = squares.iter().sum::<f64>().sqrt();

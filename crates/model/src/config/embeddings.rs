@@ -1,0 +1,63 @@
+//! What the embeddings of tokens begin with.
+
+use crate::ModelError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What the embeddings of tokens begin with in place of drawn numbers, and whether they are
+/// trained.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EmbeddingsConfig {
+    /// Vectors of words, of `d_model` dimensions, for the tokens of the source or, where the model
+    /// has one table, of all: a file of word2vec, gensim or GloVe, or the folder of `taper
+    /// embeddings train`. A word gives its vector to the token that the tokenizer makes of it, alone
+    /// or behind a space, where that is one token; the first in the file that does so counts. One
+    /// factor brings all vectors to the mean square of drawn ones; other tokens keep theirs.
+    pub file: PathBuf,
+    /// The same for the tokens of the target, where they have a table of their own.
+    pub target_file: PathBuf,
+    /// Whether the embedding of token i is 1 in place i and 0 elsewhere; `d_model` must have a place
+    /// for each token.
+    pub one_hot: bool,
+    /// Whether the tables that begin with vectors of words, or one-hot, stay as they are, with the
+    /// output projection where it is the same table.
+    pub frozen: bool,
+}
+
+impl EmbeddingsConfig {
+    /// Whether a table begins with something else than drawn numbers.
+    #[must_use]
+    pub fn are_given(&self) -> bool {
+        self.one_hot || !self.file.as_os_str().is_empty() || self.has_target()
+    }
+
+    /// Whether there is a file for the target.
+    #[must_use]
+    pub fn has_target(&self) -> bool {
+        !self.target_file.as_os_str().is_empty()
+    }
+
+    /// Checks that the keys fit together.
+    ///
+    /// # Errors
+    /// Names the keys.
+    pub(super) fn validate(&self) -> Result<(), ModelError> {
+        let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
+        let has_file = !self.file.as_os_str().is_empty() || self.has_target();
+        if self.one_hot && has_file {
+            return refuse(
+                "model.embeddings.one_hot = true and a file of vectors exclude each other: leave \
+                 out one of them",
+            );
+        }
+        if self.frozen && !self.are_given() {
+            return refuse(
+                "model.embeddings.frozen = true: embeddings that were drawn and are never trained \
+                 tell tokens apart by chance alone; set model.embeddings.file or one_hot",
+            );
+        }
+        Ok(())
+    }
+}

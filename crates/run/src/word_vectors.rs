@@ -1,0 +1,229 @@
+//! Token embeddings that begin with vectors of words, or one-hot, and those that stay as they are.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+use taper_data::{Tokenizer, TokenizerPair, write_whole};
+use taper_embeddings::WordVectors;
+use taper_model::EmbeddingsConfig;
+use taper_ops::{Parameter, ParameterStore};
+
+/// The list of tokens in the folder of a run, each with the word whose vector it took.
+pub const TAKEN_FILE: &str = "embeddings.tsv";
+
+/// What a table of embeddings began with.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct TakenVectors {
+    /// The table.
+    pub parameter: String,
+    /// The file of vectors; of one-hot embeddings none.
+    pub file: Option<PathBuf>,
+    /// For each token, itself and the word whose vector it took, if it took one.
+    #[serde(skip)]
+    pub tokens: Vec<(String, Option<String>)>,
+    /// Tokens that took a vector.
+    pub taken: usize,
+    /// Words of the file that no token took: the tokenizer makes several tokens of them, or they
+    /// are the same token as a word before.
+    pub unused: usize,
+    /// Whether the table stays as it is.
+    pub frozen: bool,
+}
+
+/// The tables of a model's token embeddings, each with its tokenizer and its file.
+fn tables<'a>(
+    config: &'a EmbeddingsConfig,
+    tokenizers: &'a TokenizerPair,
+    store: &'a ParameterStore,
+) -> Result<Vec<(&'a Parameter, &'a Tokenizer, &'a Path)>> {
+    if !config.are_given() {
+        return Ok(Vec::new());
+    }
+    let source = ("source_embedding.weight", tokenizers.source(), config.file.as_path());
+    let target = ("target_embedding.weight", tokenizers.target(), config.target_file.as_path());
+    let shared = ("embedding.weight", tokenizers.source(), config.file.as_path());
+    let found: Vec<_> = [shared, source, target]
+        .into_iter()
+        .filter_map(|(name, tokenizer, file)| Some((store.get(name)?, tokenizer, file)))
+        .collect();
+    if found.is_empty() {
+        bail!("model.embeddings: this model has no embeddings of tokens");
+    }
+    if config.has_target() && found.len() == 1 {
+        bail!(
+            "model.embeddings.target_file: the model has one table of embeddings for all tokens, \
+             which begins with model.embeddings.file"
+        );
+    }
+    let is_given = |(_, _, file): &(_, _, &Path)| config.one_hot || !file.as_os_str().is_empty();
+    Ok(found.into_iter().filter(is_given).collect())
+}
+
+/// Freezes the tables that are not to be trained.
+///
+/// # Errors
+/// When the model has no table that is named.
+pub(crate) fn freeze(
+    config: &EmbeddingsConfig,
+    tokenizers: &TokenizerPair,
+    store: &ParameterStore,
+) -> Result<()> {
+    if config.frozen {
+        tables(config, tokenizers, store)?.iter().for_each(|(table, ..)| table.freeze());
+    }
+    Ok(())
+}
+
+/// Gives the tables what `config` says, in place of what was drawn.
+///
+/// # Errors
+/// When a file cannot be read or has vectors of another width, or there are more tokens than places
+/// of a one-hot embedding.
+pub(crate) fn fill(
+    config: &EmbeddingsConfig,
+    tokenizers: &TokenizerPair,
+    store: &ParameterStore,
+) -> Result<Vec<TakenVectors>> {
+    let mut all = Vec::new();
+    for (table, tokenizer, file) in tables(config, tokenizers, store)? {
+        let mut taken = match config.one_hot {
+            true => one_hot(table, tokenizer)?,
+            false => from_file(table, tokenizer, file)?,
+        };
+        taken.frozen = config.frozen;
+        all.push(taken);
+    }
+    Ok(all)
+}
+
+/// SHA-256 of the tables that do not begin with what was drawn, by which processes know that theirs
+/// are the same; of none, an empty text's.
+///
+/// # Errors
+/// When the model has no table that is named.
+pub(crate) fn sha256(
+    config: &EmbeddingsConfig,
+    tokenizers: &TokenizerPair,
+    store: &ParameterStore,
+) -> Result<String> {
+    let mut hash = Sha256::new();
+    for (table, ..) in tables(config, tokenizers, store)? {
+        let values: Vec<f32> = table.var().as_detached_tensor().flatten_all()?.to_vec1()?;
+        values.iter().for_each(|value| hash.update(value.to_le_bytes()));
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn token(tokenizer: &Tokenizer, id: usize) -> String {
+    u32::try_from(id).ok().and_then(|id| tokenizer.token(id)).unwrap_or_default()
+}
+
+fn one_hot(table: &Parameter, tokenizer: &Tokenizer) -> Result<TakenVectors> {
+    let (tokens, width) = (table.shape()[0], table.shape()[1]);
+    if tokens > width {
+        bail!(
+            "model.embeddings.one_hot: {} has {tokens} tokens, and model.d_model = {width} has no \
+             place for each: it must be at least {tokens}",
+            table.name()
+        );
+    }
+    let value = |i: usize| if i / width == i % width { 1.0 } else { 0.0 };
+    table.set((0..tokens * width).map(value).collect())?;
+    let itself = |id| (token(tokenizer, id), Some(token(tokenizer, id)));
+    Ok(TakenVectors {
+        parameter: table.name().to_owned(),
+        file: None,
+        tokens: (0..tokens).map(itself).collect(),
+        taken: tokens,
+        unused: 0,
+        frozen: false,
+    })
+}
+
+/// The token that each word gives its vector to: what the tokenizer makes of it, alone or behind a
+/// space, where that is one token that no word before has taken.
+fn matches(words: &[String], tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Option<usize>>> {
+    let mut of_token = vec![None; tokens];
+    let spaced: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();
+    let (alone, spaced) = (tokenizer.encode_batch(words)?, tokenizer.encode_batch(&spaced)?);
+    for (word, ids) in alone.iter().zip(&spaced).enumerate() {
+        for ids in [ids.0, ids.1] {
+            if let [id] = ids[..]
+                && !tokenizer.is_unknown(id)
+                && let Some(place @ None) = of_token.get_mut(id as usize)
+            {
+                *place = Some(word);
+            }
+        }
+    }
+    Ok(of_token)
+}
+
+fn from_file(table: &Parameter, tokenizer: &Tokenizer, file: &Path) -> Result<TakenVectors> {
+    let vectors = WordVectors::open(file).context("model.embeddings")?;
+    let (tokens, width) = (table.shape()[0], table.shape()[1]);
+    if vectors.dimensions() != width {
+        bail!(
+            "model.embeddings: the vectors of {} have {} dimensions, and model.d_model is {width}: \
+             they must be the same",
+            file.display(),
+            vectors.dimensions()
+        );
+    }
+    let of_token = matches(vectors.words(), tokenizer, tokens)?;
+    let rows: Vec<usize> = of_token.iter().flatten().copied().collect();
+    if rows.is_empty() {
+        bail!(
+            "model.embeddings: no token is one of the {} words of {}; is the file of another \
+             language or another spelling than the text?",
+            vectors.words().len(),
+            file.display()
+        );
+    }
+    let mut values: Vec<f32> = table.var().as_detached_tensor().flatten_all()?.to_vec1()?;
+    let squares = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+    let drawn = squares(&values) / values.len() as f64;
+    let found = rows.iter().map(|&row| squares(vectors.row(row))).sum::<f64>();
+    let found = found / (rows.len() * width) as f64;
+    let factor = if found > 0.0 { (drawn / found).sqrt() as f32 } else { 1.0 };
+    for (row, word) in values.chunks_exact_mut(width).zip(&of_token) {
+        let Some(word) = word else { continue };
+        for (value, number) in row.iter_mut().zip(vectors.row(*word)) {
+            *value = factor * number;
+        }
+    }
+    table.set(values)?;
+    let mut used = rows.clone();
+    used.sort_unstable();
+    used.dedup();
+    let word = |id: usize| of_token[id].map(|word| vectors.words()[word].clone());
+    Ok(TakenVectors {
+        parameter: table.name().to_owned(),
+        file: Some(file.to_owned()),
+        tokens: (0..tokens).map(|id| (token(tokenizer, id), word(id))).collect(),
+        taken: rows.len(),
+        unused: vectors.words().len() - used.len(),
+        frozen: false,
+    })
+}
+
+/// Writes the tokens of all tables into the folder of a run, each with the word whose vector it
+/// took.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub(crate) fn list(taken: &[TakenVectors], folder: &Path) -> Result<()> {
+    Ok(write_whole(&folder.join(TAKEN_FILE), |out| {
+        writeln!(out, "table\ttoken\tword")?;
+        for table in taken {
+            for (token, word) in &table.tokens {
+                let (token, word) =
+                    (token.escape_debug(), word.as_deref().unwrap_or("").escape_debug());
+                writeln!(out, "{}\t{token}\t{word}", table.parameter)?;
+            }
+        }
+        Ok(())
+    })?)
+}
