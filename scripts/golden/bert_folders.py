@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
 
@@ -21,6 +21,7 @@ from attention import pack, relative_error, save, setup
 from bert import inputs, padded
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PIECES = ["the", "no", "##th", "##ing", "##gulls", "sail", "lost"]
 TEXTS = ["The seagulls sail on.", "Nothing is lost!", "Sailing, sailing; [MASK] and 7 ships", "Café unlost"]
 LABELS = {0: "calm", 1: "stormy", 2: "unknown"}
 TOLERANCE = 3e-6
@@ -28,12 +29,15 @@ LENGTH = 24
 
 
 def tokenizer() -> Tokenizer:
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    # Written out, since the trainer gives another vocabulary each time.
+    letters = sorted({letter for text in TEXTS[:2] for letter in text.lower() if letter.isalpha()})
+    vocabulary = SPECIAL + list("!.") + letters + [f"##{letter}" for letter in letters] + PIECES
+    numbers = {token: number for number, token in enumerate(vocabulary)}
+    made = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    made.add_special_tokens(SPECIAL)
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(vocab_size=60, special_tokens=SPECIAL, show_progress=False)
-    made.train_from_iterator(TEXTS[:2] * 3, trainer)
     ends = [(name, made.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ends)
     return made
@@ -52,8 +56,8 @@ def pretraining(model, rows, segments, labels, follows) -> dict[str, Tensor]:
     return logits | {"loss": output.loss} | gradients
 
 
-def classification(model, rows, labels) -> dict[str, Tensor]:
-    output = model(**inputs(rows, [[0] * len(row) for row in rows]), labels=torch.tensor(labels))
+def classification(model, rows, segments, labels) -> dict[str, Tensor]:
+    output = model(**inputs(rows, segments), labels=torch.tensor(labels))
     model.zero_grad()
     output.loss.backward()
     gradients = {f"grad.{name}": parameter.grad for name, parameter in model.named_parameters()}
@@ -104,16 +108,17 @@ def main() -> None:
         "asked": torch.nonzero(answers != -100).flatten(),
     }
     model = BertForPreTraining(BertConfig(**shape))
-    write(out / "bert", model, words, lambda model: pretraining(model, rows, segments, labels, [0, 1, 1]), data)
-    singles = [words.encode(text).ids for text in TEXTS]
-    classes = [0, 2, 1, 1]
+    masked = (rows, segments, labels, [0, 1, 1])
+    write(out / "bert", model, words, lambda model: pretraining(model, *masked), data)
+    mixed = [*map(words.encode, TEXTS), words.encode(TEXTS[1], TEXTS[3])]
+    rows, segments, classes = [one.ids for one in mixed], [one.type_ids for one in mixed], [0, 2, 1, 1, 0]
     data = {
-        "ids": flat(singles), "lengths": torch.tensor([len(row) for row in singles]),
+        "ids": flat(rows), "segments": flat(segments), "lengths": torch.tensor([len(row) for row in rows]),
         "answers": torch.tensor(classes),
     }
     names = {label: number for number, label in LABELS.items()}
     model = BertForSequenceClassification(BertConfig(**shape, id2label=LABELS, label2id=names))
-    write(out / "bert-classifier", model, words, lambda model: classification(model, singles, classes), data)
+    write(out / "bert-classifier", model, words, lambda model: classification(model, rows, segments, classes), data)
 
 
 if __name__ == "__main__":

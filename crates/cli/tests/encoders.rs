@@ -92,7 +92,7 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
     assert!(workspace.succeed(&["evaluate", "classes", "--split", "reviews"]).contains("accuracy"));
 
     let empty = workspace.run_with_input(&["predict", "classes"], b"red\n\n");
-    common::refused(&empty, &["line 2: is empty"]);
+    common::refused(&empty, &["line 2: has an empty text"]);
     workspace.fail(&["quantize", "whole"], &["does not decode"]);
     workspace.fail(&["predict", "whole"], &["task is masked-language-model", "--from RUN"]);
     workspace.fail(&["generate", "classes"], &["task is classification", "taper predict"]);

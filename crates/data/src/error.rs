@@ -107,6 +107,14 @@ pub enum Error {
         /// What was found and what was expected.
         message: String,
     },
+    /// A line of what was handed over is not what was expected.
+    #[error("line {line}: {message}")]
+    Line {
+        /// Counted from 1.
+        line: u64,
+        /// What was found and what was expected.
+        message: String,
+    },
     /// A file as a whole is not what its format says.
     #[error("{path}: {message}", path = .path.display())]
     Malformed {

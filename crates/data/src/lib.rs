@@ -66,7 +66,7 @@ pub use tasks::images::config::{ImageFormat, ImagesConfig};
 pub use tasks::images::dataset::{ImageDataset, batch_of_images, prepare_images};
 pub use tasks::images::report::ImageReport;
 pub use tasks::labelled::config::LabelledConfig;
-pub use tasks::labelled::dataset::{LabelledDataset, prepare_labelled, rows_of};
+pub use tasks::labelled::dataset::{LabelledDataset, Row, prepare_labelled, rows_of};
 pub use tasks::masked::config::MaskedConfig;
 pub use tasks::masked::dataset::MaskedDataset;
 pub use tasks::masked::prepare::{masked_split, prepare_masked};

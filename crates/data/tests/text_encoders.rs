@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use taper_data::{
     Batch, BatchingConfig, DataConfig, Dataset, Documents, END, MaskedDataset, Prepared, Result,
-    Task, TokenizerKind, TokenizerPair, masked_split, prepare_labelled, prepare_masked,
+    Task, TokenizerKind, TokenizerPair, masked_split, prepare_labelled, prepare_masked, rows_of,
 };
 
 fn lines(count: usize) -> String {
@@ -237,9 +237,10 @@ fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
     };
     let mut seen = Vec::new();
     for batch in plan(0) {
-        assert!(batch.streams[0].ids.len() <= 50);
+        assert!(batch.streams[1].ids.len() <= 50);
+        assert!(batch.streams[0].ids.iter().all(|&segment| segment == 0));
         let mut first = 0;
-        for (row, &length) in batch.streams[0].lengths.iter().enumerate() {
+        for (row, &length) in batch.streams[1].lengths.iter().enumerate() {
             assert_eq!(batch.asked.as_ref().unwrap()[row], first);
             first += length as u32;
             assert!(length <= 12);
@@ -260,7 +261,7 @@ fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
     };
     says("good\tfine\nfine\n", "line 2: has no tab");
     says("great\tfine\n", "label \"great\", but data.labelled.labels has bad, good");
-    says("good\t \n", "line 1: has no text");
+    says("good\t \n", "line 1: has an empty text");
     says("\n\n", "hold no text");
     std::fs::remove_file(&path).unwrap();
     let error = prepare_labelled(&config, &run).map(|_| ()).unwrap_err().to_string();
@@ -283,4 +284,58 @@ fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
     other.masked.rate = 1.0;
     let error = Task::MaskedLanguageModel.validate(&other).unwrap_err().to_string();
     assert!(error.contains("data.masked.rate"), "{error}");
+}
+
+#[test]
+fn pairs_have_two_segments_and_the_longer_text_is_shortened() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.train = "pairs".into();
+    config.text.hold_out = 0.0;
+    config.tokenizer.vocabulary_size = 290;
+    config.labelled.labels = vec!["no".to_owned(), "yes".to_owned()];
+    config.labelled.pairs = true;
+    config.labelled.max_tokens = 16;
+    let path = folder.path().join("pairs.tsv");
+    let long = "the birds of the sea ".repeat(5);
+    let text =
+        format!("yes\tthe sea\tno birds\nno\t{long}\tno\nyes\tno\t{long}\nno\t{long}\t{long}\n");
+    std::fs::write(&path, text).unwrap();
+    let prepared = prepare_labelled(&config, &folder.path().join("run")).unwrap();
+    let tokenizer = prepared.tokenizers.target();
+    let [first, second, no] =
+        ["the sea", "no birds", "no"].map(|text| tokenizer.encode(text).unwrap());
+    let found = rows_of(tokenizer, &["the sea\tno birds".to_owned()], &config.labelled).unwrap();
+    let [class, separator] = [found[0].ids[0], *found[0].ids.last().unwrap()];
+    let whole = [&[class][..], &first, &[separator], &second, &[separator]].concat();
+    assert_eq!(found[0].ids, whole);
+    let segments: Vec<u32> = found[0].segments().collect();
+    assert_eq!(segments, [vec![0; first.len() + 2], vec![1; second.len() + 1]].concat());
+
+    let plan = prepared.train.clone().plan(&config.batching, 1, 0);
+    let mut seen = 0;
+    for index in 0..plan.batches() {
+        let batch = plan.batch(index).unwrap();
+        for (row, (ids, segments)) in rows(&batch).into_iter().enumerate() {
+            let of_second = segments.iter().filter(|&&segment| segment == 1).count();
+            match batch.indices[row] {
+                1 => assert_eq!(ids, whole),
+                2 => assert_eq!((ids.len(), of_second), (16, no.len() + 1)),
+                3 => assert_eq!((ids.len(), ids.len() - of_second), (16, no.len() + 2)),
+                _ => assert_eq!((ids.len(), of_second), (16, 7)),
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 4);
+
+    std::fs::write(&path, "yes\tone text\n").unwrap();
+    let error = prepare_labelled(&config, &folder.path().join("other")).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("pairs.tsv, line 1: has one text"), "{error}");
+    let lines = ["a\tb".to_owned(), "a\t ".to_owned()];
+    let error = rows_of(tokenizer, &lines, &config.labelled).unwrap_err();
+    assert_eq!(error.to_string(), "line 2: has an empty text");
+    config.labelled.max_tokens = 4;
+    let error = Task::Classification.validate(&config).unwrap_err().to_string();
+    assert!(error.contains("data.labelled.max_tokens"), "{error}");
 }

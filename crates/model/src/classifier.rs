@@ -132,13 +132,15 @@ impl TextClassifier {
     /// The state of each text, from which its class is told.
     fn pooled(
         &self,
-        text: &Sequences,
+        (segments, text): (&Sequences, &Sequences),
         rows: Arc<[u32]>,
         pass: &Pass,
     ) -> Result<Tensor, ModelError> {
         text.check()?;
-        let segments: Arc<[u32]> = vec![0; text.ids.len()].into();
-        let hidden = self.encoder.forward(text, segments, pass)?; // (N, D)
+        if segments.lengths != text.lengths {
+            return Err(ModelError::Batch("segments are not as long as their texts".to_owned()));
+        }
+        let hidden = self.encoder.forward(text, segments.ids.as_slice().into(), pass)?; // (N, D)
         let pooled = self.pooler.forward(&hidden, rows, pass)?; // (B, D)
         let dropout = pass.dropout(self.config.residual_dropout, name_key("classes"));
         if !dropout.is_active() {
@@ -148,25 +150,26 @@ impl TextClassifier {
         Ok(picked(&pooled, all, dropout, pass)?)
     }
 
-    /// The logits of the classes of each text, in f32.
+    /// The logits of the classes of each text, in f32; `segments` has 0 for the tokens of a first
+    /// text and 1 for those of a second.
     ///
     /// # Shapes
     /// B texts → `(B, C)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, or a text is empty or longer than learned positions
-    /// reach.
-    pub fn logits(&self, text: &Sequences) -> Result<Tensor, ModelError> {
+    /// When an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for
+    /// each token, or a text is empty or longer than learned positions reach.
+    pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor, ModelError> {
         if text.lengths.contains(&0) {
             return Err(ModelError::Batch("a text is empty".to_owned()));
         }
         let pass = Pass::evaluate();
-        let pooled = self.pooled(text, first_rows(&text.lengths), &pass)?;
+        let pooled = self.pooled((segments, text), first_rows(&text.lengths), &pass)?;
         Ok(self.head.logits(&pooled, &pass)?)
     }
 }
 
-/// Reads one stream, the text; the first token of each is asked for its class.
+/// Reads the segments and the text; the first token of each text is asked for its class.
 impl Model for TextClassifier {
     fn parameters(&self) -> &ParameterStore {
         &self.store
@@ -191,14 +194,14 @@ impl Model for TextClassifier {
         scale: f64,
         pass: &Pass,
     ) -> Result<LossOutput, ModelError> {
-        let [text] = batch.read(["text"])?;
+        let [segments, text] = batch.read(["segments", "text"])?;
         let rows = first_rows(&text.lengths);
         if batch.asked.as_deref() != Some(&*rows) {
             return Err(ModelError::Batch(
                 "a classifier is asked for the first token of each text".to_owned(),
             ));
         }
-        let pooled = self.pooled(text, rows, pass)?;
+        let pooled = self.pooled((segments, text), rows, pass)?;
         Ok(self.head.loss(&pooled, &batch.answers, objective, scale, pass)?)
     }
 }

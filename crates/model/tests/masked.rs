@@ -109,7 +109,12 @@ fn classes_of(text: Sequences, answers: Vec<u32>) -> Batch {
         first - length as u32
     };
     let asked = text.lengths.iter().map(row).collect();
-    Batch { asked: Some(asked), ..Batch::new(vec![text], answers) }
+    let segments = first_segment(&text);
+    Batch { asked: Some(asked), ..Batch::new(vec![segments, text], answers) }
+}
+
+fn first_segment(text: &Sequences) -> Sequences {
+    Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() }
 }
 
 #[test]
@@ -118,7 +123,7 @@ fn transformers_agrees_on_classification() -> TestResult {
     let model = TextClassifier::new(&small(), 41, 3, 5, &Device::Cpu, DType::F32)?;
     load(&model, &file)?;
     let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
-    let error = relative(&model.logits(&text)?, &file["logits"]);
+    let error = relative(&model.logits(&first_segment(&text), &text)?, &file["logits"]);
     assert!(error < 1e-5, "logits {error}");
     check_training(&model, &file, &classes_of(text, ids(&file["answers"])))
 }
@@ -128,7 +133,7 @@ const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 2], &[9, 10, 11, 3, 1, 30, 5]
 /// Some tokens of each of the texts asked.
 fn batch() -> Batch {
     let text = Sequences::pack(&TEXTS);
-    let segments = Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() };
+    let segments = first_segment(&text);
     Batch { asked: Some(vec![1, 6, 8, 12]), ..Batch::new(vec![segments, text], vec![7, 9, 11, 13]) }
 }
 
@@ -231,7 +236,8 @@ fn a_batch_of_another_model_is_refused() {
     let none = says(&of_pairs, &|_| {});
     assert!(none.contains("3 stream(s), follows and segments and text"), "{none}");
     let classifier = TextClassifier::new(&small(), 41, 3, 5, &Device::Cpu, DType::F32).unwrap();
-    let unasked = Batch::new(vec![Sequences::pack(&[[4, 5]])], vec![1, 2]);
+    let text = Sequences::pack(&[[4, 5]]);
+    let unasked = Batch::new(vec![first_segment(&text), text], vec![1, 2]);
     let error = classifier.loss(&unasked, &Objective::default(), 1.0, &Pass::evaluate());
     assert!(error.unwrap_err().to_string().contains("first token of each text"));
     let one = TextClassifier::new(&small(), 41, 1, 5, &Device::Cpu, DType::F32);

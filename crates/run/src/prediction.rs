@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use candle_core::Tensor;
 use serde::Serialize;
-use taper_data::{Pixels, rows_of};
+use taper_data::{Pixels, Row, rows_of};
 use taper_model::{ImageClassifier, Model, Sequences, TextClassifier};
 
 use crate::LoadedRun;
@@ -25,31 +25,31 @@ pub struct Prediction {
     pub probabilities: Vec<f64>,
 }
 
-/// Labels texts, and tells `done` of the number so far. Of a text that is longer than
-/// `data.labelled.max_tokens` the beginning is read.
+/// Labels texts, or pairs of texts with a tab between them, and tells `done` of the number so far. Of
+/// a text that is longer than `data.labelled.max_tokens` the beginning is read.
 ///
 /// # Errors
-/// For an empty text, by its number from 1, and when the model fails.
+/// For an empty text or a line that is no pair, by its number from 1, and when the model fails.
 pub fn predict(
     run: &LoadedRun<TextClassifier>,
     texts: &[String],
     mut done: impl FnMut(usize),
 ) -> Result<Vec<Prediction>> {
-    if let Some(index) = texts.iter().position(|text| text.trim().is_empty()) {
-        bail!("line {}: is empty: there is nothing to label", index + 1);
-    }
     let settings = &run.config.data.labelled;
-    let rows = rows_of(run.tokenizers.target(), texts, settings.max_tokens)?;
+    let rows = rows_of(run.tokenizers.target(), texts, settings)?;
     let mut found = Vec::with_capacity(texts.len());
     while found.len() < rows.len() {
         let mut tokens = 0;
-        let fits = |row: &&Vec<u32>| {
+        let fits = |row: &&Row| {
             let before = tokens;
-            tokens += row.len();
+            tokens += row.ids.len();
             before == 0 || tokens <= TOKENS
         };
-        let batch: Vec<&Vec<u32>> = rows[found.len()..].iter().take_while(fits).collect();
-        for probabilities in probabilities(&run.model, &Sequences::pack(&batch))? {
+        let batch: Vec<&Row> = rows[found.len()..].iter().take_while(fits).collect();
+        let text = Sequences::pack(&batch.iter().map(|row| &row.ids).collect::<Vec<_>>());
+        let segments = batch.iter().flat_map(|row| row.segments()).collect();
+        let segments = Sequences { ids: segments, lengths: text.lengths.clone() };
+        for probabilities in probabilities(&run.model, &segments, &text)? {
             found.push(Prediction::of(probabilities, &settings.labels));
         }
         done(found.len());
@@ -96,8 +96,12 @@ pub fn predict_images(
 ///
 /// # Errors
 /// As [`TextClassifier::logits`].
-pub(crate) fn probabilities(model: &TextClassifier, text: &Sequences) -> Result<Vec<Vec<f64>>> {
-    normalised(&taper_ops::threads::in_pool(model.device(), || model.logits(text))?)
+pub(crate) fn probabilities(
+    model: &TextClassifier,
+    segments: &Sequences,
+    text: &Sequences,
+) -> Result<Vec<Vec<f64>>> {
+    normalised(&taper_ops::threads::in_pool(model.device(), || model.logits(segments, text))?)
 }
 
 /// The probabilities of the classes of each image.

@@ -17,7 +17,8 @@ pub(crate) struct Predict {
     /// Write where the model looks to this folder, one PNG file for each image
     #[arg(long, value_name = "FOLDER")]
     pub(crate) attention: Option<PathBuf>,
-    /// Texts, one a line; - is standard input
+    /// Texts, one a line, or where the run labels pairs two with a tab between them; - is standard
+    /// input
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) input: PathBuf,
     #[command(flatten)]

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 pub use batching::{AUTO, BatchingConfig};
 pub use columns::FieldsConfig;
 
-use crate::tasks::labelled::dataset::ROW_MARKS;
 use crate::tasks::pairs::hold_out::HELD_OUT;
 use crate::tasks::pairs::reader::split_name;
 use crate::{
@@ -341,10 +340,10 @@ impl DataConfig {
         if !(self.masked.rate > 0.0 && self.masked.rate < 1.0) {
             return wrong("data.masked.rate", "must be above 0 and below 1");
         }
-        if self.labelled.max_tokens <= ROW_MARKS {
+        if self.labelled.max_tokens < self.labelled.shortest_row() {
             return wrong(
                 "data.labelled.max_tokens",
-                "must leave room for a token between the marks of a row: at least 3",
+                "must leave room for a token of each text beside its marks: at least 3, or 5 of two",
             );
         }
         if self.batching.max_tokens == 0 {

@@ -76,7 +76,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         (
             task != Task::Classification,
             "task is not \"classification\"",
-            &["data.labelled.labels", "data.labelled.max_tokens"],
+            &["data.labelled.labels", "data.labelled.pairs", "data.labelled.max_tokens"],
         ),
         (
             !of_images,

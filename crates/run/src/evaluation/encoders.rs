@@ -98,7 +98,7 @@ impl ClassifiedTestSet {
         config: &RunConfig,
     ) -> Result<Self> {
         let (labels, right) = (&config.data.labelled.labels, texts.classes().to_vec());
-        let found = of_all(texts, config, |text| probabilities(model, text))?;
+        let found = of_all(texts, config, |[segments, text]| probabilities(model, segments, text))?;
         Ok(Self::of_probabilities(split, Labelled::Texts(right.len()), (labels, &right), &found))
     }
 
@@ -113,7 +113,7 @@ impl ClassifiedTestSet {
         (labels, right): (&[String], &[u32]),
         config: &RunConfig,
     ) -> Result<Self> {
-        let found = of_all(images, config, |images| image_probabilities(model, images))?;
+        let found = of_all(images, config, |[images]| image_probabilities(model, images))?;
         Ok(Self::of_probabilities(split, Labelled::Images(right.len()), (labels, right), &found))
     }
 
@@ -180,15 +180,16 @@ impl ClassifiedTestSet {
 }
 
 /// What `probabilities` gives of every example of a split, in order.
-fn of_all(
+fn of_all<const STREAMS: usize>(
     dataset: Arc<dyn Dataset>,
     config: &RunConfig,
-    probabilities: impl Fn(&Sequences) -> Result<Vec<Vec<f64>>>,
+    probabilities: impl Fn(&[Sequences; STREAMS]) -> Result<Vec<Vec<f64>>>,
 ) -> Result<Vec<Vec<f64>>> {
     let mut found = Vec::new();
     for batch in in_order(&dataset, &config.data.batching) {
         let batch = batch.map_err(anyhow::Error::from_boxed)?;
-        found.extend(probabilities(batch.streams.first().context("a batch of nothing")?)?);
+        let streams = batch.streams.as_slice().try_into().context("a batch of other streams")?;
+        found.extend(probabilities(streams)?);
     }
     Ok(found)
 }

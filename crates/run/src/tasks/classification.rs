@@ -61,7 +61,8 @@ impl TaskModel for TextClassifier {
     }
 
     fn measured_by(config: &RunConfig) -> Value {
-        serde_json::json!({ "max_tokens": config.data.labelled.max_tokens })
+        let labelled = &config.data.labelled;
+        serde_json::json!({ "max_tokens": labelled.max_tokens, "pairs": labelled.pairs })
     }
 
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {

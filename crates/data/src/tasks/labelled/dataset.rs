@@ -3,18 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use crate::draws::Draws;
-use crate::tasks::labelled::reader::{files, read, train_tokenizer};
+use crate::tasks::labelled::reader::{files, read, texts_of, train_tokenizer};
 use crate::text::fingerprint::Fingerprint;
+use crate::text::special::Marks;
 use crate::{
     Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, EpochPlan, Error,
-    Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
+    LabelledConfig, Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
 };
 
 /// The key of the draws that order texts.
 const PURPOSE: u64 = 8;
-/// The marks of a row: `<cls>` before, `<sep>` after.
-pub(crate) const ROW_MARKS: usize = 2;
 
 /// Refuses what cannot work for classification.
 ///
@@ -40,8 +41,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 /// Texts with classes, in memory.
 #[derive(Debug)]
 pub struct LabelledDataset {
-    /// Rows with their marks.
-    rows: Vec<Vec<u32>>,
+    rows: Vec<Row>,
     classes: Vec<u32>,
     longest: usize,
     report: TextReport,
@@ -92,7 +92,7 @@ impl LabelledDataset {
     pub fn read(config: &DataConfig, tokenizer: &Tokenizer, split: &Corpora) -> Result<Self> {
         let labelled = read(config, split)?;
         let most = config.labelled.max_tokens;
-        let rows = rows_of(tokenizer, &labelled.texts, most)?;
+        let rows = rows_of(tokenizer, &labelled.texts, &config.labelled)?;
         let mut report = TextReport {
             split: split.name(),
             documents: labelled.texts.len() as u64,
@@ -103,10 +103,10 @@ impl LabelledDataset {
             report.words += text.split_whitespace().count() as u64;
             report.characters += text.chars().count() as u64;
             report.bytes += text.len() as u64;
-            report.tokens += row.len() as u64;
-            report.unknown += row.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
+            report.tokens += row.ids.len() as u64;
+            report.unknown += row.ids.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
         }
-        let longest = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let longest = rows.iter().map(|row| row.ids.len()).max().unwrap_or(0);
         let mut dataset = Self { rows, classes: labelled.classes, longest: most, report };
         let batches = dataset.in_order(&config.batching);
         let largest = |count: fn(&[usize], &Self) -> usize| {
@@ -115,7 +115,7 @@ impl LabelledDataset {
         let batching = BatchingReport {
             batches: batches.len(),
             largest_target_tokens: largest(|rows, data| {
-                rows.iter().map(|&row| data.rows[row].len()).sum()
+                rows.iter().map(|&row| data.rows[row].ids.len()).sum()
             })
             .unwrap_or(0),
             largest_sentences: largest(|rows, _| rows.len()).unwrap_or(0),
@@ -154,13 +154,13 @@ impl LabelledDataset {
         };
         let (mut batches, mut tokens): (Vec<Vec<usize>>, usize) = (Vec::new(), 0);
         for row in order {
-            tokens += self.rows[row].len();
+            tokens += self.rows[row].ids.len();
             match batches.last_mut() {
                 Some(batch) if tokens <= batching.planned_tokens() && batch.len() < most_rows => {
                     batch.push(row)
                 }
                 _ => {
-                    tokens = self.rows[row].len();
+                    tokens = self.rows[row].ids.len();
                     batches.push(vec![row]);
                 }
             }
@@ -169,13 +169,15 @@ impl LabelledDataset {
     }
 
     fn batch(&self, rows: &[usize]) -> Batch {
-        let (mut text, mut asked) = (Stream::default(), Vec::with_capacity(rows.len()));
-        for &row in rows {
+        let (mut segments, mut text) = (Stream::default(), Stream::default());
+        let mut asked = Vec::with_capacity(rows.len());
+        for row in rows.iter().map(|&row| &self.rows[row]) {
             asked.push(text.ids.len() as u32);
-            text.push(self.rows[row].iter().copied());
+            segments.push(row.segments());
+            text.push(row.ids.iter().copied());
         }
         Batch {
-            streams: vec![text],
+            streams: vec![segments, text],
             asked: Some(asked),
             answers: rows.iter().map(|&row| self.classes[row]).collect(),
             indices: rows.iter().map(|row| row + 1).collect(),
@@ -184,20 +186,70 @@ impl LabelledDataset {
     }
 }
 
-/// Texts as a classifier reads them: `<cls> text <sep>`, of so many tokens at most.
+/// What a classifier reads: `<cls> text <sep>`, or `<cls> first <sep> second <sep>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The tokens with their marks.
+    pub ids: Vec<u32>,
+    /// The number of the first token of the second text; that of all tokens where there is none.
+    pub second: usize,
+}
+
+impl Row {
+    /// The segment of each token: 1 of the second text and of the mark behind it, else 0.
+    pub fn segments(&self) -> impl Iterator<Item = u32> + use<> {
+        let second = self.second;
+        (0..self.ids.len()).map(move |at| u32::from(at >= second))
+    }
+}
+
+/// Lines as a classifier reads them: a text each, or two with a tab between them where
+/// [`LabelledConfig::pairs`] says so.
 ///
 /// # Errors
 ///
-/// If the tokenizer has no such marks, or refuses a text.
-pub fn rows_of(tokenizer: &Tokenizer, texts: &[String], most: usize) -> Result<Vec<Vec<u32>>> {
-    let marks = tokenizer.marks()?;
-    let row = |mut ids: Vec<u32>| {
-        ids.truncate(most.saturating_sub(ROW_MARKS));
-        ids.insert(0, marks.class);
-        ids.push(marks.separator);
-        ids
+/// For a line that is not that, by its number from 1, and if the tokenizer has no marks or refuses a
+/// text.
+pub fn rows_of(
+    tokenizer: &Tokenizer,
+    lines: &[String],
+    config: &LabelledConfig,
+) -> Result<Vec<Row>> {
+    let Marks { class, separator, .. } = tokenizer.marks()?;
+    let row = |(index, line): (usize, &String)| -> Result<Row> {
+        let (first, second) = texts_of(line, config.pairs)
+            .map_err(|message| Error::Line { line: index as u64 + 1, message })?;
+        let (mut ids, second) =
+            (tokenizer.encode(first)?, second.map(|text| tokenizer.encode(text)).transpose()?);
+        let Some(mut second) = second else {
+            ids.truncate(config.max_tokens.saturating_sub(2));
+            ids.insert(0, class);
+            ids.push(separator);
+            return Ok(Row { second: ids.len(), ids });
+        };
+        let (of_first, of_second) =
+            shares((ids.len(), second.len()), config.max_tokens.saturating_sub(3));
+        ids.truncate(of_first);
+        second.truncate(of_second);
+        ids.insert(0, class);
+        ids.push(separator);
+        let start = ids.len();
+        ids.append(&mut second);
+        ids.push(separator);
+        Ok(Row { ids, second: start })
     };
-    Ok(tokenizer.encode_batch(texts)?.into_iter().map(row).collect())
+    lines.par_iter().enumerate().map(row).collect()
+}
+
+/// How much of two lengths has room: what is too much is taken off the longer.
+fn shares((first, second): (usize, usize), room: usize) -> (usize, usize) {
+    let half = room / 2;
+    match (first + second <= room, first <= half, second <= half) {
+        (true, ..) => (first, second),
+        (_, true, _) => (first, room - first),
+        (_, _, true) => (room - second, second),
+        _ => (room - half, half),
+    }
 }
 
 impl Dataset for LabelledDataset {
@@ -228,14 +280,16 @@ impl Dataset for LabelledDataset {
     }
 
     fn largest_batch(&self, tokens: usize) -> Batch {
-        let mut text = Stream::default();
+        let (mut segments, mut text) = (Stream::default(), Stream::default());
         let mut asked = Vec::new();
         for _ in 0..(tokens / self.longest).max(1) {
             asked.push(text.ids.len() as u32);
+            segments.push(std::iter::repeat_n(0, self.longest));
             text.push(std::iter::repeat_n(crate::END, self.longest));
         }
         let (answers, indices) = (vec![0; asked.len()], vec![0; asked.len()]);
-        Batch { streams: vec![text], asked: Some(asked), answers, indices, ..Batch::default() }
+        let streams = vec![segments, text];
+        Batch { streams, asked: Some(asked), answers, indices, ..Batch::default() }
     }
 }
 

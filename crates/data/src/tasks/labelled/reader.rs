@@ -26,6 +26,26 @@ pub(crate) struct Labelled {
     pub(crate) texts: Vec<String>,
 }
 
+/// The text of a line, or the two texts with a tab between them; or what is wrong with it.
+pub(crate) fn texts_of(
+    line: &str,
+    pairs: bool,
+) -> std::result::Result<(&str, Option<&str>), String> {
+    let (first, second) = match line.split_once('\t') {
+        Some((first, second)) if pairs => (first, Some(second)),
+        None if pairs => {
+            return Err("has one text; data.labelled.pairs expects two, with a tab between \
+                        them"
+                .to_owned());
+        }
+        _ => (line, None),
+    };
+    if first.trim().is_empty() || second.is_some_and(|second| second.trim().is_empty()) {
+        return Err("has an empty text".to_owned());
+    }
+    Ok((first, second))
+}
+
 /// Reads a split; lines that are blank are passed over.
 ///
 /// # Errors
@@ -55,9 +75,7 @@ pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
                     "has the label {label:?}, but data.labelled.labels has {known}"
                 )));
             };
-            if text.trim().is_empty() {
-                return Err(wrong("has no text behind its label".to_owned()));
-            }
+            texts_of(text, config.labelled.pairs).map_err(wrong)?;
             found.classes.push(class as u32);
             found.texts.push(text.to_owned());
         }
@@ -83,7 +101,14 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
             let mut settings = settings.clone();
             settings.vocabulary_size = settings.vocabulary_size.saturating_sub(MARKS.len());
             let most = usize::try_from(settings.max_pairs).unwrap_or(usize::MAX);
-            let texts = read(config, &config.train)?.texts.into_iter().take(most).map(Ok);
+            let lines = read(config, &config.train)?.texts.into_iter().take(most);
+            let texts = lines.flat_map(|line| {
+                let texts: Vec<_> = match texts_of(&line, config.labelled.pairs) {
+                    Ok((first, Some(second))) => vec![Ok(first.to_owned()), Ok(second.to_owned())],
+                    _ => vec![Ok(line)],
+                };
+                texts
+            });
             let (nfkc, lowercase) = (config.nfkc, config.lowercase);
             crate::Tokenizer::train_for(Layout::RunningText, &settings, nfkc, lowercase, texts)?
         }
