@@ -26,8 +26,9 @@ const SETTINGS: [&str; 8] = [
     "--set",
     "model.embedding_dropout=0.1",
 ];
-/// Longer than any process takes to notice that another one is gone.
-const SOON: Duration = Duration::from_secs(20);
+/// Longer than any process takes to notice that another one is gone, on a machine that is busy with
+/// something else: alone on one, a second suffices.
+const SOON: Duration = Duration::from_secs(60);
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["train", "tiny.toml", "--run", run], &SETTINGS[..], more].concat()
@@ -134,7 +135,7 @@ impl Random {
 fn kill_again_and_again(kills: usize) {
     let workspace = Workspace::new();
     let long =
-        ["--set", "training.max_updates=200", "--set", "training.checkpoint_every=5", "--resume"];
+        ["--set", "training.max_updates=80", "--set", "training.checkpoint_every=5", "--resume"];
     workspace.succeed(&train("whole", &long[..4]));
     let (mut random, mut done, mut runs) = (Random(20_260_101), 0, 0);
     let mut of_each = [0; 3];
@@ -147,7 +148,7 @@ fn kill_again_and_again(kills: usize) {
                 children(&child).len() == 2 || child.try_wait().expect("status").is_some()
             });
             let others = children(&child);
-            let moment = Instant::now() + Duration::from_millis(random.below(1_500));
+            let moment = Instant::now() + Duration::from_millis(random.below(1_000));
             while Instant::now() < moment && child.try_wait().expect("status").is_none() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -178,7 +179,7 @@ fn kill_again_and_again(kills: usize) {
             }
             (done, of_each[victim]) = (done + 1, of_each[victim] + 1);
         }
-        assert_same(&workspace.path("whole"), &workspace.path(&run), 200);
+        assert_same(&workspace.path("whole"), &workspace.path(&run), 80);
         runs += 1;
     }
     println!("{done} kills over {runs} runs; of each process {of_each:?}");
