@@ -96,6 +96,13 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
     workspace.fail(&["quantize", "whole"], &["does not decode"]);
     workspace.fail(&["predict", "whole"], &["task is masked-language-model", "--from RUN"]);
     workspace.fail(&["generate", "classes"], &["task is classification", "taper predict"]);
+    // Where encoders look.
+    for run in ["whole", "classes"] {
+        let grid = workspace.succeed(&["attention", run, "red cat sees", "--head", "1"]);
+        assert!(grid.contains("<cls>") && grid.contains("<sep>"), "{grid}");
+        workspace.fail(&["attention", run, "red", "--part", "cross"], &["no attention cross"]);
+    }
+    workspace.fail(&["explain", "whole", "red"], &["this command is for translation"]);
     workspace.fail(
         &["train", "tiny.toml", "--run", "refused", "--from", "whole"],
         &["its task is masked-language-model"],

@@ -4,37 +4,12 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use common::{Workspace, metrics, stdout};
-
-fn frozen(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen").join(name)
-}
-
-/// A workspace with a copy of the frozen run as `run`.
-fn workspace() -> Workspace {
-    let workspace = Workspace::new();
-    copy(&frozen("format-1"), &workspace.path("run"));
-    workspace
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("a folder");
-    for entry in fs::read_dir(from).expect("a folder") {
-        let path = entry.expect("entry").path();
-        let target = to.join(path.file_name().expect("a name"));
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            fs::copy(&path, &target).expect("copy");
-        }
-    }
-}
+use common::{Workspace, frozen, metrics, stdout};
 
 #[test]
 fn a_frozen_run_translates_as_it_did() {
-    let workspace = workspace();
+    let workspace = Workspace::of_frozen_run();
     let source = fs::read(frozen("source.txt")).expect("source");
     let output = workspace.run_with_input(&["translate", "run", "--n-best", "2"], &source);
     let (expected, found) =
@@ -56,7 +31,7 @@ fn a_frozen_run_translates_as_it_did() {
 
 #[test]
 fn a_frozen_run_goes_on_training() {
-    let workspace = workspace();
+    let workspace = Workspace::of_frozen_run();
     workspace.succeed(&["resume", "run", "--set", "training.max_updates=1100"]);
     let record = metrics(&workspace.path("run"));
     assert_eq!(record.len(), 11, "the record is continued");
@@ -68,7 +43,7 @@ fn a_frozen_run_goes_on_training() {
 
 #[test]
 fn a_run_of_a_later_format_is_refused() {
-    let workspace = workspace();
+    let workspace = Workspace::of_frozen_run();
     let path = workspace.path("run/checkpoints/step-00001000/state.json");
     let text = fs::read_to_string(&path).expect("state");
     // What a later version adds must not matter: its number does.

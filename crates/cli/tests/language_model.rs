@@ -42,6 +42,12 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     let lines = workspace.succeed(&["evaluate", "run"]);
     assert!(lines.contains("a character") && lines.contains("perplexity"), "{lines}");
 
+    // Where it looks, and what each of its heads is worth.
+    let table = workspace.succeed(&["attention", "run", "the quick", "--heads"]);
+    assert!(table.lines().skip(1).all(|line| line.starts_with("decoder")), "{table}");
+    let worth = workspace.succeed(&["prune-heads", "run", "--dry-run", "--split", "held-out"]);
+    assert_eq!(worth.lines().count(), table.lines().count(), "{worth}");
+
     // Far beyond the context of 24 tokens.
     let generate = |more: &[&str]| {
         let arguments = [&["generate", "run", "--prompt", "the quick"], more].concat();

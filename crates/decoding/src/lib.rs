@@ -83,7 +83,10 @@ pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
 pub use model::{Ensemble, StepModel};
-pub use search::{Hypothesis, NewToken, beam_search, generate, greedy_search, length_penalty};
+pub use search::{
+    BeamFate, BeamNode, Hypothesis, NewToken, beam_search, beam_tree, generate, greedy_search,
+    length_penalty,
+};
 pub use sentence::Sentence;
 pub use tokens::{END, PAD, START, UNKNOWN};
 pub use translator::{FinishedChunk, Translator};

@@ -56,7 +56,7 @@ pub use layers::attention::UnprojectedAttention;
 pub use layers::positions;
 pub use masked::MaskedLanguageModel;
 pub use model::{Guidance, LossOutput, Model, Objective};
-pub use pass::{AttentionRecord, Pass, Routing};
+pub use pass::{AttentionRecord, Pass, Routing, StateRecord};
 pub use sequences::Sequences;
 pub use text_inference::{TextInference, TextState};
 pub use translation::{DecodeState, Encoded, Inference, Transformer, TranslationModel};

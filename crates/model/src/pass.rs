@@ -1,13 +1,16 @@
 //! What one run through the model is for: training, with dropout and gradients, or evaluation.
 
 use crate::LossOutput;
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::sync::Arc;
 use taper_ops::rng::mix;
-use taper_ops::{Dropout, Gradients, PackedWeights, ParameterStore, StateGradients, Tape};
+use taper_ops::{
+    Dropout, Gradients, PackedWeights, ParameterStore, StateGradients, Tape, composed,
+};
 
 /// One run through the model.
 #[derive(Debug, Default)]
@@ -26,6 +29,8 @@ pub struct Pass {
     /// What recurrent layers note of the gradients by their states, by the name of the layer; none
     /// where nobody asks.
     states: Option<RefCell<Vec<(String, StateGradients)>>>,
+    /// Heads that give nothing, by the full name of their layer.
+    masked: HashMap<String, Vec<usize>>,
     /// What layers add to the loss, scalars, and how they routed tokens.
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
 }
@@ -65,6 +70,20 @@ struct Recorder {
     /// The only layer whose weights are kept; none for all.
     only: Option<String>,
     records: RefCell<Vec<AttentionRecord>>,
+    /// Whether states of tokens are kept too.
+    keeps_states: bool,
+    states: RefCell<Vec<StateRecord>>,
+}
+
+/// The states of all tokens before or after a layer.
+#[derive(Debug, Clone)]
+pub struct StateRecord {
+    /// The stack, such as `encoder`.
+    pub stack: String,
+    /// How many layers of it they have passed.
+    pub layers: usize,
+    /// `(N, D)`.
+    pub rows: Tensor,
 }
 
 /// The attention weights of one layer.
@@ -105,6 +124,7 @@ impl Pass {
             dropout_key: self.dropout_key,
             step: self.step,
             tape: Some(Tape::new()),
+            masked: self.masked.clone(),
             ..Self::default()
         })
     }
@@ -165,6 +185,52 @@ impl Pass {
         Self {
             recorder: Some(Recorder { only: Some(layer.to_owned()), ..Recorder::default() }),
             ..Self::default()
+        }
+    }
+
+    /// The same pass, in which a head, counted from 0, gives zeros: that of the attention layer of
+    /// this full name. May be called for several heads; of names that no layer has nothing comes.
+    #[must_use]
+    pub fn without_head(mut self, layer: &str, head: usize) -> Self {
+        self.masked.entry(layer.to_owned()).or_default().push(head);
+        self
+    }
+
+    /// What the heads of a layer give, without those that are masked.
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`, each head having its columns.
+    pub(crate) fn unmasked(&self, layer: &str, attended: Tensor, heads: usize) -> Result<Tensor> {
+        let Some(masked) = self.masked.get(layer) else { return Ok(attended) };
+        let width = attended.dim(1)?;
+        let column = |column: usize| f32::from(!masked.contains(&(column * heads / width)));
+        let mask = Tensor::from_iter((0..width).map(column), &Device::Cpu)?;
+        composed::on_tape(self.tape(), "head mask", &[&attended], |inputs| {
+            let x = &inputs[0];
+            x.broadcast_mul(&mask.to_dtype(x.dtype())?.to_device(x.device())?)
+        })
+    }
+
+    /// As [`Pass::evaluate_with_attention`], and the states of tokens are kept before and after every
+    /// layer.
+    #[must_use]
+    pub fn evaluate_with_states() -> Self {
+        let recorder = Recorder { keeps_states: true, ..Recorder::default() };
+        Self { recorder: Some(recorder), ..Self::default() }
+    }
+
+    /// The attention weights and the states that were recorded, in the order in which layers ran.
+    #[must_use]
+    pub fn into_records(self) -> (Vec<AttentionRecord>, Vec<StateRecord>) {
+        let recorder = self.recorder.unwrap_or_default();
+        (recorder.records.into_inner(), recorder.states.into_inner())
+    }
+
+    /// Keeps states of tokens, where they are wanted.
+    pub(crate) fn record_state(&self, stack: &str, layers: usize, rows: &Tensor) {
+        if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.keeps_states) {
+            let record = StateRecord { stack: stack.to_owned(), layers, rows: rows.clone() };
+            recorder.states.borrow_mut().push(record);
         }
     }
 

@@ -281,6 +281,66 @@ fn one_seed_is_one_model() -> TestResult {
     Ok(())
 }
 
+/// A head that is masked gives what it would if the output projection did not read it: in training
+/// passes, fused and composed, and in others, for each kind of attention layer.
+#[test]
+fn a_masked_head_is_one_that_is_not_read() -> TestResult {
+    let answers: Vec<u32> = (0..15).map(|i| i % 19).collect();
+    let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
+    let batch = Batch::new(streams, answers);
+    let plain = ModelConfig {
+        embedding_dropout: 0.0,
+        attention_dropout: 0.0,
+        feed_forward_dropout: 0.0,
+        residual_dropout: 0.0,
+        ..config(NormPlacement::Pre, Positions::Rotary)
+    };
+    let layers = [
+        "encoder.layers.1.self_attention",
+        "decoder.layers.0.self_attention",
+        "decoder.layers.1.cross_attention",
+    ];
+    for layer in layers {
+        let model = Transformer::new(&plain, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let loss = |pass: Pass| -> Result<f64, ModelError> {
+            Ok(model.loss(&batch, &Objective::smoothed(0.1), 1.0, &pass)?.objective_sum)
+        };
+        let passes: [&dyn Fn() -> Pass; 3] =
+            [&Pass::evaluate, &|| Pass::train(1, 1, 0), &|| Pass::train(1, 1, 0).composed()];
+        let whole = loss(Pass::evaluate())?;
+        let masked = passes
+            .map(|pass| loss(pass().without_head(layer, 1)))
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()?;
+        let gradient = |pass: Pass| -> Result<Vec<f32>, Box<dyn std::error::Error>> {
+            let output = model.loss(&batch, &Objective::smoothed(0.1), 1.0, &pass)?;
+            let mut gradients = Gradients::new(model.parameters())?;
+            pass.backward(&output, model.parameters(), &mut gradients)?;
+            let values =
+                model.parameters().parameters().iter().find(|own| own.name().contains(layer));
+            let first = values.expect("a parameter of the layer");
+            Ok(gradients.flat()?.narrow(0, first.offset(), first.len())?.to_vec1()?)
+        };
+        let fused = gradient(Pass::train(1, 1, 0).without_head(layer, 1))?;
+        let composed = gradient(Pass::train(1, 1, 0).composed().without_head(layer, 1))?;
+        let apart = fused.iter().zip(&composed).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(apart < 1e-4, "{layer}: gradients are {apart} apart");
+        // The columns of the second of three heads, in the projection of what they give.
+        let name = format!("{layer}.out.weight");
+        let out = model.parameters().parameters().iter().find(|own| own.name() == name);
+        let out = out.expect("the output projection");
+        let mut values = out.var().as_tensor().to_vec2::<f32>()?;
+        values.iter_mut().for_each(|row| row[8..16].fill(0.0));
+        out.var().set(&Tensor::new(values, &Device::Cpu)?)?;
+        let unread = loss(Pass::evaluate())?;
+        for loss in masked {
+            assert!((loss - unread).abs() < 1e-4 * unread, "{layer}: {loss} {unread}");
+        }
+        assert!((whole - unread).abs() > 1e-4 * unread, "{layer}: the head does nothing");
+    }
+    Ok(())
+}
+
 #[test]
 fn attention_can_be_seen() -> TestResult {
     let model = model(NormPlacement::Pre, Positions::Alibi);

@@ -47,4 +47,4 @@ pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use source::{Position, Source};
 pub use trainer::{Trainer, Unsaved};
 pub use updates::{DueUpdate, Fault, Measured, Outcome, Updater, rehearse};
-pub use validation::{NoValidation, TeacherForced, Validate, evaluate};
+pub use validation::{NoValidation, TeacherForced, Validate, evaluate, evaluate_under};

@@ -62,17 +62,27 @@ pub fn evaluate(
     batches: impl IntoIterator<Item = Result<Batch, BoxError>>,
     label_smoothing: f64,
 ) -> Result<TeacherForced, TrainError> {
+    evaluate_under(model, batches, label_smoothing, Pass::evaluate)
+}
+
+/// As [`evaluate`], each batch in a pass of its own that `pass` gives.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_under(
+    model: &impl Model,
+    batches: impl IntoIterator<Item = Result<Batch, BoxError>>,
+    label_smoothing: f64,
+    pass: impl Fn() -> Pass,
+) -> Result<TeacherForced, TrainError> {
     let (mut smoothed, mut nll, mut correct, mut tokens) = (0.0, 0.0, 0u64, 0u64);
     for (index, batch) in batches.into_iter().enumerate() {
         let index = index as u64;
         let batch = batch.map_err(|source| TrainError::Source { epoch: 0, index, source })?;
-        let output = model
-            .loss(&batch, &Objective::smoothed(label_smoothing), 1.0, &Pass::evaluate())
-            .map_err(|error| TrainError::Compute {
-                action: "validate",
-                step: 0,
-                source: error.into(),
-            })?;
+        let output =
+            model.loss(&batch, &Objective::smoothed(label_smoothing), 1.0, &pass()).map_err(
+                |error| TrainError::Compute { action: "validate", step: 0, source: error.into() },
+            )?;
         smoothed += output.smoothed_sum;
         nll += output.nll_sum;
         correct += output.correct as u64;

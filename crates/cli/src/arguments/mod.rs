@@ -23,7 +23,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use taper_run::tasks::TaskModel;
 use taper_run::{LoadSettings, LoadedRun, WeightType};
 
-pub(crate) use attention::{Align, AlignCommand, AlignEvaluate};
+pub(crate) use attention::{
+    Align, AlignCommand, AlignEvaluate, Attention, Explain, PositionsArguments, PruneHeads,
+};
 pub(crate) use bench::{
     BenchAttention, BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset,
 };
@@ -93,6 +95,14 @@ pub(crate) enum Command {
     Export(Export),
     /// Which words of sentences and of their translations belong together, by attention
     Align(Box<Align>),
+    /// Where a model looks in a text, by layer and head: in the terminal, as a page or a picture
+    Attention(Box<Attention>),
+    /// What a model loses without each of its heads
+    PruneHeads(PruneHeads),
+    /// The journey of one sentence through a translation model, step by step
+    Explain(Explain),
+    /// Position encodings in numbers and figures
+    Positions(PositionsArguments),
     /// Score a translation against one or more references, as sacreBLEU does
     Bleu(Box<Bleu>),
     /// Measure speed and memory

@@ -13,6 +13,24 @@ use std::time::{Duration, Instant};
 pub(crate) const LONG: [&str; 4] =
     ["--set", "training.max_updates=100000", "--set", "training.validate_every=20"];
 
+/// What earlier versions have left for the tests.
+pub(crate) fn frozen(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen").join(name)
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let path = entry.expect("entry").path();
+        let target = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).expect("copy");
+        }
+    }
+}
+
 /// A temporary folder with a corpus under `data` and a recipe beside it.
 pub(crate) struct Workspace {
     folder: tempfile::TempDir,
@@ -47,6 +65,13 @@ impl Workspace {
         let text: String = (0..300).map(|i| sentence(i).join(" ") + ".\n").collect();
         workspace.write("data/text.txt", text);
         workspace.write("tiny.toml", TEXT_RECIPE);
+        workspace
+    }
+
+    /// With a copy of the frozen run of the first format as `run`.
+    pub(crate) fn of_frozen_run() -> Self {
+        let workspace = Self::new();
+        copy(&frozen("format-1"), &workspace.path("run"));
         workspace
     }
 

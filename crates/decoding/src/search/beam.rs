@@ -56,6 +56,38 @@ struct Continuation {
     rank: f64,
 }
 
+/// What became of a continuation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeamFate {
+    /// It was among the live hypotheses of the next position.
+    Kept,
+    /// It ended with `</s>`.
+    Finished,
+    /// There were better ones.
+    Dropped,
+}
+
+/// A continuation that a beam search looked at: one token after a hypothesis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BeamNode {
+    /// The continuation that it continues; none for the first tokens.
+    pub parent: Option<usize>,
+    /// The token.
+    pub token: u32,
+    /// The log-probability of all tokens up to this one.
+    pub log_probability: f64,
+    /// What became of it.
+    pub fate: BeamFate,
+}
+
+/// All that a search looked at, in the order of positions.
+#[derive(Default)]
+struct Trace {
+    nodes: Vec<BeamNode>,
+    /// Where each node of the search is among them.
+    kept: Vec<usize>,
+}
+
 /// The search of one sentence.
 struct Search<'a> {
     /// The index of its sentence.
@@ -70,6 +102,8 @@ struct Search<'a> {
     finished: Vec<Vec<Hypothesis>>,
     /// How many have finished, kept or not.
     finished_count: usize,
+    /// What it looked at, where that is wanted.
+    trace: Option<Trace>,
 }
 
 impl<'a> Search<'a> {
@@ -88,6 +122,7 @@ impl<'a> Search<'a> {
             live: vec![Live { node: ROOT, token: first, log_probability: 0.0, rank: 0.0 }],
             finished: vec![Vec::new(); lists],
             finished_count: 0,
+            trace: None,
         }
     }
 
@@ -121,6 +156,19 @@ impl<'a> Search<'a> {
         for (place, continuation) in continuations.into_iter().enumerate() {
             let node = former[continuation.live].node;
             let Continuation { token, log_probability, rank, .. } = continuation;
+            let fate = match token == END {
+                true if place < beam_size => BeamFate::Finished,
+                false if self.live.len() < beam_size => BeamFate::Kept,
+                _ => BeamFate::Dropped,
+            };
+            // Those far behind are not told of.
+            if let Some(trace) = self.trace.as_mut().filter(|_| place < 2 * beam_size) {
+                if fate == BeamFate::Kept {
+                    trace.kept.push(trace.nodes.len());
+                }
+                let parent = trace.kept.get(node).copied();
+                trace.nodes.push(BeamNode { parent, token, log_probability, fate });
+            }
             if token == END {
                 if place < beam_size {
                     self.finished_count += 1;
@@ -212,12 +260,40 @@ pub(crate) fn beam<M: StepModel>(
     Ok(found.into_iter().flatten().collect())
 }
 
+/// Translates one source, which ends with `</s>`, by beam search, and tells what the search looked
+/// at.
+///
+/// # Errors
+/// As [`beam_search`].
+pub fn beam_tree<M: StepModel>(
+    model: &M,
+    source: &[u32],
+    config: &DecodingConfig,
+) -> Result<(Vec<Hypothesis>, Vec<BeamNode>)> {
+    let sources = [source];
+    let sentences = Sentence::plain(&sources);
+    let mut nodes = Vec::new();
+    let settings = std::slice::from_ref(config);
+    let found = beam_traced(model, &sentences, settings, Some(&mut nodes))?;
+    Ok((found.into_iter().flatten().flatten().collect(), nodes))
+}
+
 /// The n-best lists of each sentence under each of `settings`, which differ in length penalty and
 /// reward only, by one search.
 pub(crate) fn beam_under<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
     settings: &[DecodingConfig],
+) -> Result<Vec<Vec<Vec<Hypothesis>>>> {
+    beam_traced(model, sentences, settings, None)
+}
+
+/// [`beam_under`], and in `traced` what the search of the last sentence to end looked at.
+fn beam_traced<M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'_>],
+    settings: &[DecodingConfig],
+    mut traced: Option<&mut Vec<BeamNode>>,
 ) -> Result<Vec<Vec<Vec<Hypothesis>>>> {
     let mut results: Vec<Vec<Vec<Hypothesis>>> = vec![Vec::new(); sentences.len()];
     let Some(config) = settings.first().filter(|_| !sentences.is_empty()) else {
@@ -230,7 +306,8 @@ pub(crate) fn beam_under<M: StepModel>(
         .map(|(index, sentence)| {
             let first = model.first_input(sentence.source);
             let limits = sentence.limits(config, longest);
-            Search::new(index, *sentence, first, limits, settings.len())
+            let trace = traced.as_ref().map(|_| Trace::default());
+            Search { trace, ..Search::new(index, *sentence, first, limits, settings.len()) }
         })
         .collect();
     let sources: Vec<&[u32]> = sentences.iter().map(|sentence| sentence.source).collect();
@@ -258,6 +335,9 @@ pub(crate) fn beam_under<M: StepModel>(
                 if search.finished.iter().any(Vec::is_empty) {
                     let sentence = search.index;
                     return Err(DecodingError::DeadEnd { sentence });
+                }
+                if let (Some(traced), Some(trace)) = (&mut traced, search.trace) {
+                    **traced = trace.nodes;
                 }
                 results[search.index] = search.finished;
             } else {

@@ -9,7 +9,7 @@ mod hypothesis;
 pub(crate) mod sampling;
 mod stepwise;
 
-pub use beam::beam_search;
+pub use beam::{BeamFate, BeamNode, beam_search, beam_tree};
 pub use generate::generate;
 pub use greedy::greedy_search;
 pub use hypothesis::{Hypothesis, length_penalty};

@@ -42,6 +42,7 @@ pub(crate) struct AttendedEncoder<'a> {
 /// Layers one after the other, with a final layer norm iff Pre-LN.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
+    name: String,
     pub(crate) blocks: Vec<Block>,
     pub(crate) relative: Relative,
     final_norm: Option<LayerNorm>,
@@ -68,7 +69,7 @@ impl Stack {
             )?),
             NormPlacement::Post => None,
         };
-        Ok(Self { blocks, relative, final_norm })
+        Ok(Self { name: name.to_owned(), blocks, relative, final_norm })
     }
 
     /// For one token of the stack's own sequence, and for one of the encoder that it attends to.
@@ -110,9 +111,11 @@ impl Stack {
         let encoded = encoded.map(|encoded| {
             (encoded.hidden.clone(), encoded.lengths.clone(), encoded.guide.cloned())
         });
+        pass.record_state(&self.name, 0, &x);
         let length = segment_length(self.blocks.len()).max(1);
         for (number, blocks) in self.blocks.chunks(length).enumerate() {
             let segment = Segment {
+                stack: self.name.clone(),
                 first: number * length,
                 blocks: blocks.to_vec(),
                 lengths: lengths.clone(),
@@ -145,6 +148,8 @@ fn segment_length(layers: usize) -> usize {
 /// Layers of a stack that follow one another, with all that they see beside their input.
 #[derive(Clone)]
 struct Segment {
+    /// The name of the stack.
+    stack: String,
     /// The number of the first in the stack.
     first: usize,
     blocks: Vec<Block>,
@@ -170,6 +175,7 @@ impl Segment {
                 guide: guide.as_ref().filter(|guide| guide.layer == layer),
             });
             x = block.forward(&x, &self.lengths, &self.positions, attended.as_ref(), pass)?;
+            pass.record_state(&self.stack, layer + 1, &x);
         }
         Ok(x)
     }

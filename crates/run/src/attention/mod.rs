@@ -1,9 +1,26 @@
-//! Where models look: what their attention says of words and images.
+//! Where models look: what their attention says of words, heads and images; and the journey of a
+//! sentence through them.
 
+mod figures;
+mod heads;
+mod importance;
+mod journey;
+mod journey_page;
+mod map;
 mod picture;
+mod positions;
+mod rolling;
 mod symmetrization;
 mod words;
 
+pub use figures::{attention_figure, attention_page, rollout_figure};
+pub use heads::{HeadProfile, profiles};
+pub use importance::{HeadImportance, HeadLoss, head_importance};
+pub use journey::{Branch, Choice, Found, Journey, Piece, StackNorms};
+pub use journey_page::journey_page;
+pub use map::{AttentionLayer, AttentionMap, AttentionPart, Weights, shown_tokens};
 pub use picture::{draw_attention, rolled_out};
+pub use positions::{ByDistance, PositionFigures};
+pub use rolling::rollout;
 pub use symmetrization::Symmetrization;
 pub use words::{WordAligner, WordAlignerSettings, count_links};

@@ -13,6 +13,7 @@ use candle_core::DType;
 use taper_data::Pixels;
 use taper_model::{ImageClassifier, Model, Sequences};
 
+use super::rollout;
 use crate::LoadedRun;
 
 /// A picture is enlarged to be at least so many pixels high.
@@ -26,19 +27,12 @@ pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
     let values: Vec<u32> = image.iter().map(|&value| u32::from(value)).collect();
     let images = Sequences::pack(&[values]);
     let layers = taper_ops::threads::in_pool(model.device(), || model.attention(&images))?;
-    let mut flow: Option<Vec<Vec<f64>>> = None;
+    let mut means: Vec<Vec<Vec<f64>>> = Vec::with_capacity(layers.len());
     for layer in layers {
         let of_heads = layer.weights.to_dtype(DType::F64)?.get(0)?; // (H, T, T)
-        let mut mixed: Vec<Vec<f64>> = of_heads.mean(0)?.to_vec2()?;
-        for (token, row) in mixed.iter_mut().enumerate() {
-            row.iter_mut().for_each(|weight| *weight *= 0.5);
-            row[token] += 0.5;
-        }
-        flow = Some(match flow {
-            None => mixed,
-            Some(before) => product(&mixed, &before),
-        });
+        means.push(of_heads.mean(0)?.to_vec2()?);
     }
+    let flow = rollout(means);
     let flow = flow.context("a model without layers")?;
     let patches = model.shape().patches();
     let counted = match flow.len() - patches {
@@ -47,18 +41,6 @@ pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
     };
     let sum: f64 = counted.iter().sum();
     Ok(counted.into_iter().map(|weight| weight / sum).collect())
-}
-
-/// The product of two square matrices.
-fn product(left: &[Vec<f64>], right: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let of_row = |row: &Vec<f64>| {
-        let mut out = vec![0.0; row.len()];
-        for (weight, other) in row.iter().zip(right) {
-            out.iter_mut().zip(other).for_each(|(sum, value)| *sum += weight * value);
-        }
-        out
-    };
-    left.iter().map(of_row).collect()
 }
 
 /// Writes a PNG with the image on the left, and on the right the image as bright as the model looks

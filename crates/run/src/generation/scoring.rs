@@ -65,6 +65,14 @@ impl<'a> TextScorer<'a> {
         Ok(Self { model: &run.model, tokenizer, before })
     }
 
+    /// The ids that the model reads of a text, which begins as a document does.
+    ///
+    /// # Errors
+    /// For an empty text and one that is longer than positions reach.
+    pub fn read(&self, text: &str) -> Result<Vec<u32>> {
+        Ok(self.scored("", text).context("the text")?.ids)
+    }
+
     /// Scores each text, which begins as a document does, and tells `done` of the number so far.
     ///
     /// # Errors

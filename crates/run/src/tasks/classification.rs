@@ -11,10 +11,11 @@ use taper_ops::ParameterStore;
 use taper_trainer::Validate;
 
 use super::language_model::Validation;
-use super::{TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{ClassifiedTestSet, TestSetResult};
 use crate::event::RunObserver;
+use crate::training::in_order;
 
 impl TaskModel for TextClassifier {
     const TASK: Task = Task::Classification;
@@ -68,6 +69,17 @@ impl TaskModel for TextClassifier {
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
         Self::TASK.files(&config.data, &config.data.split(split))?;
         Ok(())
+    }
+
+    fn batches<'a>(
+        split: &str,
+        config: &'a RunConfig,
+        tokenizers: &'a TokenizerPair,
+    ) -> Result<Batches<'a>> {
+        let data = &config.data;
+        let texts = LabelledDataset::read(data, tokenizers.target(), &data.split(split))?;
+        let texts: Arc<dyn Dataset> = Arc::new(texts);
+        Ok(Box::new(in_order(&texts, &data.batching)))
     }
 
     fn test(

@@ -11,10 +11,11 @@ use taper_ops::ParameterStore;
 use taper_trainer::Validate;
 
 use super::language_model::Validation;
-use super::{TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{ClassifiedTestSet, TestSetResult};
 use crate::event::RunObserver;
+use crate::training::in_order;
 
 /// What the images of a recipe are to a model.
 fn image_shape(images: &ImagesConfig) -> ImageShape {
@@ -83,6 +84,16 @@ impl TaskModel for ImageClassifier {
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
         Self::TASK.files(&config.data, &config.data.split(split))?;
         Ok(())
+    }
+
+    fn batches<'a>(
+        split: &str,
+        config: &'a RunConfig,
+        _tokenizers: &'a TokenizerPair,
+    ) -> Result<Batches<'a>> {
+        let data = &config.data;
+        let images: Arc<dyn Dataset> = Arc::new(ImageDataset::read(data, &data.split(split))?);
+        Ok(Box::new(in_order(&images, &data.batching)))
     }
 
     fn test(

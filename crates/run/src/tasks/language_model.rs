@@ -5,16 +5,16 @@ use std::sync::Arc;
 use anyhow::Result;
 use candle_core::{DType, Device};
 use serde_json::Value;
-use taper_data::{BatchingConfig, Corpus, Dataset, Task, TokenizerPair};
+use taper_data::{BatchingConfig, Corpus, Dataset, Task, TextBlocks, TokenizerPair};
 use taper_model::{Cost, LanguageModel, LayerCost, Model, ModelError};
 use taper_ops::ParameterStore;
 use taper_trainer::{BoxError, Scores, Validate, evaluate};
 
-use super::{TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{ReadTestSet, TestSetResult};
 use crate::event::RunObserver;
-use crate::training::in_order;
+use crate::training::{in_order, packed};
 
 impl TaskModel for LanguageModel {
     const TASK: Task = Task::LanguageModel;
@@ -83,6 +83,16 @@ impl TaskModel for LanguageModel {
 
     fn round_to_int8(&mut self) -> Result<()> {
         Ok(Self::round_to_int8(self)?)
+    }
+
+    fn batches<'a>(
+        split: &str,
+        config: &'a RunConfig,
+        tokenizers: &'a TokenizerPair,
+    ) -> Result<Batches<'a>> {
+        let split = held_out(config, split);
+        let blocks = TextBlocks::open(&config.data, tokenizers.target(), split)?;
+        Ok(Box::new(blocks.map(|batch| Ok(packed(batch?)))))
     }
 
     fn test(

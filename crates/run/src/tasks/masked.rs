@@ -11,7 +11,7 @@ use taper_ops::ParameterStore;
 use taper_trainer::{Validate, evaluate};
 
 use super::language_model::{Validation, held_out, text_test_sets};
-use super::{TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{MaskedTestSet, TestSetResult};
 use crate::event::RunObserver;
@@ -80,6 +80,16 @@ impl TaskModel for MaskedLanguageModel {
         Ok(())
     }
 
+    fn batches<'a>(
+        split: &str,
+        config: &'a RunConfig,
+        tokenizers: &'a TokenizerPair,
+    ) -> Result<Batches<'a>> {
+        let data = masked_split(&config.data, tokenizers.target(), held_out(config, split))?;
+        let dataset: Arc<dyn Dataset> = Arc::new(data);
+        Ok(Box::new(in_order(&dataset, &config.data.batching)))
+    }
+
     fn test(
         &self,
         split: &str,
@@ -87,9 +97,7 @@ impl TaskModel for MaskedLanguageModel {
         tokenizers: &TokenizerPair,
         _observer: &mut dyn RunObserver,
     ) -> Result<TestSetResult> {
-        let data = masked_split(&config.data, tokenizers.target(), held_out(config, split))?;
-        let dataset: Arc<dyn Dataset> = Arc::new(data);
-        let measured = evaluate(self, in_order(&dataset, &config.data.batching), 0.0)
+        let measured = evaluate(self, Self::batches(split, config, tokenizers)?, 0.0)
             .with_context(|| format!("split {split:?}"))?;
         Ok(TestSetResult::Masked(MaskedTestSet::of(split, &measured)))
     }

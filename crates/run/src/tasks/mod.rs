@@ -15,9 +15,9 @@ use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 use serde_json::Value;
 use taper_data::{Corpus, Dataset, Task, TokenizerPair};
-use taper_model::{Cost, LayerCost, Model, ModelError};
+use taper_model::{Batch, Cost, LayerCost, Model, ModelError};
 use taper_ops::ParameterStore;
-use taper_trainer::Validate;
+use taper_trainer::{BoxError, Validate};
 
 use crate::checks::{device, memory};
 use crate::config::RunConfig;
@@ -34,6 +34,9 @@ pub type Vocabularies = (usize, usize);
 pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
     tokenizers.vocabulary_sizes()
 }
+
+/// Batches of a split, one after the other.
+pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
 
 /// A model as runs of its task have it.
 pub trait TaskModel: Model + Sized {
@@ -109,6 +112,16 @@ pub trait TaskModel: Model + Sized {
     fn round_to_int8(&mut self) -> Result<()> {
         require_decoding(Self::TASK)
     }
+
+    /// The batches of a split, in order, as its loss is measured on them.
+    ///
+    /// # Errors
+    /// When the split cannot be read.
+    fn batches<'a>(
+        split: &str,
+        config: &'a RunConfig,
+        tokenizers: &'a TokenizerPair,
+    ) -> Result<Batches<'a>>;
 
     /// Measures the model on a test split.
     ///

@@ -6,19 +6,23 @@ use anyhow::Result;
 use candle_core::{DType, Device};
 use serde_json::Value;
 use taper_data::{
-    BatchingConfig, Corpora, DataConfig, Dataset, RawPair, Task, TokenizerPair, read_pairs,
+    BatchingConfig, Corpora, DataConfig, Dataset, END, RawPair, START, Task, TokenizerPair,
+    read_pairs,
 };
 use taper_decoding::{DecodingConfig, SamplingConfig};
-use taper_model::{Cost, LayerCost, ModelError, TranslationModel};
+use taper_model::{Batch, Cost, LayerCost, ModelError, Sequences, TranslationModel};
 use taper_ops::ParameterStore;
 use taper_trainer::{BoxError, Validate, evaluate};
 
-use super::{TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies};
 use crate::config::{EvaluationConfig, RunConfig};
 use crate::evaluation::{TestSetResult, TextScores, TranslatedTestSet};
 use crate::event::RunObserver;
 use crate::training::in_order;
 use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
+
+/// Pairs whose loss is measured together.
+const MEASURED_TOGETHER: usize = 64;
 
 impl TaskModel for TranslationModel {
     const TASK: Task = Task::Translation;
@@ -82,6 +86,40 @@ impl TaskModel for TranslationModel {
 
     fn round_to_int8(&mut self) -> Result<()> {
         Ok(Self::round_to_int8(self)?)
+    }
+
+    fn batches<'a>(
+        split: &str,
+        config: &'a RunConfig,
+        tokenizers: &'a TokenizerPair,
+    ) -> Result<Batches<'a>> {
+        let pairs = read_pairs(&config.data, config.data.split(split))?;
+        let most = config.data.cleaning.max_tokens;
+        let (source, target) = (tokenizers.source(), tokenizers.target());
+        let batch = move |pairs: Vec<RawPair>| -> Result<Batch, BoxError> {
+            let (mut sources, mut inputs, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+            for pair in pairs {
+                let (read, written) = (source.encode(&pair.source)?, target.encode(&pair.target)?);
+                // What training would not see measures nothing.
+                if read.len().max(written.len()) <= most {
+                    sources.push([read, vec![END]].concat());
+                    inputs.push([vec![START], written.clone()].concat());
+                    answers.extend(written.into_iter().chain([END]));
+                }
+            }
+            let streams = vec![Sequences::pack(&sources), Sequences::pack(&inputs)];
+            Ok(Batch::new(streams, answers))
+        };
+        let mut pairs = pairs.into_iter();
+        let windows = std::iter::from_fn(move || {
+            let window: Vec<RawPair> = pairs.by_ref().take(MEASURED_TOGETHER).collect();
+            (!window.is_empty()).then_some(window)
+        });
+        // Of a window of overlong pairs nothing is left.
+        let has_some = |batch: &Result<Batch, BoxError>| {
+            batch.as_ref().map_or(true, |batch| batch.tokens() > 0)
+        };
+        Ok(Box::new(windows.map(batch).filter(has_some)))
     }
 
     fn test(

@@ -1,3 +1,8 @@
 //! The commands that show where models look.
 
 pub(crate) mod align;
+pub(crate) mod explain;
+mod grid;
+pub(crate) mod positions;
+pub(crate) mod prune;
+pub(crate) mod view;

@@ -111,10 +111,7 @@ impl CrossAttention {
                 )?,
             );
         }
-        self.out.onto(
-            &cross_attention(pass.tape(), &query, key_value, None, &spec)?,
-            residual,
-            pass,
-        )
+        let attended = cross_attention(pass.tape(), &query, key_value, None, &spec)?;
+        self.out.onto(&pass.unmasked(&self.name, attended, self.heads)?, residual, pass)
     }
 }

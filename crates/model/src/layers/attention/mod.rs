@@ -305,7 +305,8 @@ impl SelfAttention {
         if pass.records_attention(&self.name) {
             pass.record(&self.name, self.kind.weights(&qkv, lengths, positions, pass)?);
         }
-        self.out.onto(&self.kind.attend(&qkv, lengths, positions, pass)?, residual, pass)
+        let attended = self.kind.attend(&qkv, lengths, positions, pass)?;
+        self.out.onto(&pass.unmasked(&self.name, attended, self.heads)?, residual, pass)
     }
 
     /// One new token for each row, seeing itself and the tokens before it, whose history counts it

@@ -1,0 +1,52 @@
+//! Arguments of `explain` and `positions`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::arguments::{Overrides, Weights};
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// Folder of the run, whose task is translation
+    pub(crate) run: PathBuf,
+    /// The sentence
+    pub(crate) text: String,
+    /// Write a page that one can step through
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Print everything as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+}
+
+/// Arguments of `positions`.
+#[derive(Debug, Args)]
+pub(crate) struct PositionsArguments {
+    /// The recipe, whose model gives widths and heads
+    pub(crate) config: PathBuf,
+    /// Positions
+    #[arg(long, value_name = "N", default_value = "64", value_parser = parse_count)]
+    pub(crate) count: usize,
+    /// Write a page with all figures
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write each figure as a drawing in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+}
+
+/// A number of positions that can be drawn.
+fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 2..=4096) => Ok(count),
+        _ => Err("a whole number from 2 to 4096".to_owned()),
+    }
+}

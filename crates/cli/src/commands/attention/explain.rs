@@ -1,0 +1,122 @@
+//! `taper explain`: the journey of one sentence, station by station.
+
+use anyhow::Result;
+use taper_run::LoadedRun;
+use taper_run::attention::{AttentionPart, Branch, Journey, journey_page};
+
+use super::grid::grid;
+use super::view::write;
+use crate::arguments::Explain;
+use crate::text::print_line;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Explain) -> Result<()> {
+    let run: LoadedRun = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+    let journey = Journey::of(&run, &arguments.text)?;
+    if let Some(path) = &arguments.html {
+        write(path, journey_page(&journey)?.as_bytes())?;
+    }
+    if arguments.json {
+        return print_line(&serde_json::to_string(&journey)?);
+    }
+    if arguments.html.is_some() {
+        return Ok(());
+    }
+    for line in lines(&journey) {
+        print_line(&line)?;
+    }
+    Ok(())
+}
+
+/// The stations, line by line.
+fn lines(journey: &Journey) -> Vec<String> {
+    let mut lines = vec![format!("1. Pieces of {:?}", journey.normalized)];
+    let pieces = journey.pieces.iter().map(|piece| format!("{} {}", piece.token, piece.id));
+    lines.push(format!("   {}", pieces.collect::<Vec<_>>().join("  ")));
+    lines.push(format!("2. Vectors and their norms; positions: {}", journey.positions));
+    for stack in &journey.norms {
+        for (place, token) in stack.tokens.iter().enumerate() {
+            let norms = stack.norms.iter().map(|layer| format!("{:.2}", layer[place]));
+            let norms = norms.collect::<Vec<_>>().join(" → ");
+            lines.push(format!("   {} {token}: {norms}", stack.stack));
+        }
+    }
+    lines.push("3. Where each layer looks, mean over its heads".to_owned());
+    for part in [AttentionPart::Encoder, AttentionPart::Decoder, AttentionPart::Cross] {
+        for layer in journey.attention.iter().filter(|layer| layer.part == part) {
+            lines.push(format!("   {}, layer {}", part.name(), layer.layer));
+            let grid = grid(&layer.queries, &layer.keys, &layer.mean());
+            lines.extend(grid.into_iter().map(|line| format!("   {line}").trim_end().to_owned()));
+        }
+    }
+    lines.push("4. The beam: * the best, x dropped, . finished; log-probabilities".to_owned());
+    lines.extend(tree(&journey.beam));
+    for found in &journey.found {
+        let (score, sum) = (found.score, found.log_probability);
+        lines.push(format!("   {score:.4}  {sum:.4}  {}", found.text));
+    }
+    lines.push("5. Each next token, and the likeliest there".to_owned());
+    for choice in &journey.choices {
+        let percent = |probability: f64| format!("{:.1} %", 100.0 * probability);
+        let others: Vec<String> = choice
+            .alternatives
+            .iter()
+            .map(|(token, probability)| format!("{token} {}", percent(*probability)))
+            .collect();
+        lines.push(format!(
+            "   {} {}   ({})",
+            choice.token,
+            percent(choice.probability),
+            others.join(", ")
+        ));
+    }
+    lines
+}
+
+/// The beam as a tree, each token below the one that it continues.
+fn tree(beam: &[Branch]) -> Vec<String> {
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); beam.len()];
+    let mut roots = Vec::new();
+    for (number, branch) in beam.iter().enumerate() {
+        branch.parent.map_or(&mut roots, |parent| &mut children[parent]).push(number);
+    }
+    let mut lines = Vec::new();
+    let mut open: Vec<(usize, usize)> = roots.into_iter().rev().map(|root| (root, 0)).collect();
+    while let Some((number, depth)) = open.pop() {
+        let branch = &beam[number];
+        let mark = match (branch.is_best, branch.fate) {
+            (true, _) => '*',
+            (_, "dropped") => 'x',
+            (_, "finished") => '.',
+            _ => ' ',
+        };
+        let indent = " ".repeat(depth);
+        lines.push(format!("   {mark} {indent}{} {:.2}", branch.token, branch.log_probability));
+        open.extend(children[number].iter().rev().map(|child| (*child, depth + 1)));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beam_is_shown_as_a_tree() {
+        let branch = |parent, token: &str, fate, is_best| Branch {
+            parent,
+            token: token.to_owned(),
+            log_probability: -1.0,
+            fate,
+            is_best,
+        };
+        let beam = [
+            branch(None, "a", "kept", true),
+            branch(None, "b", "kept", false),
+            branch(Some(1), "d", "dropped", false),
+            branch(Some(0), "</s>", "finished", true),
+        ];
+        let lines = tree(&beam);
+        assert_eq!(lines, ["   * a -1.00", "   *  </s> -1.00", "     b -1.00", "   x  d -1.00"]);
+    }
+}

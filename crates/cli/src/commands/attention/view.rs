@@ -1,0 +1,112 @@
+//! `taper attention`: where a model looks in a text, in the terminal, as a page or as a picture.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use taper_plots::{Figure, Theme};
+use taper_run::attention::{
+    AttentionLayer, AttentionMap, AttentionPart, HeadProfile, attention_figure, attention_page,
+    profiles, rollout_figure,
+};
+use taper_run::folder::files::write_atomically;
+
+use super::grid::grid;
+use crate::arguments::Attention;
+use crate::text::{print_line, say};
+
+/// Pixels of a picture for each of a drawing.
+const ZOOM: f32 = 2.0;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Attention) -> Result<()> {
+    let load = arguments.weights.settings(&arguments.overrides.set);
+    let target = arguments.target.as_deref();
+    let map = AttentionMap::of(&arguments.run, &load, &arguments.text, target)?;
+    if arguments.heads {
+        return table(&profiles(&[map]));
+    }
+    let (layer, figure) = chosen(arguments, &map)?;
+    if let Some(path) = &arguments.html {
+        write(path, attention_page(&map)?.as_bytes())?;
+    }
+    if let Some(path) = &arguments.svg {
+        write(path, figure.draw()?.standalone().as_bytes())?;
+    }
+    if let Some(path) = &arguments.png {
+        write(path, &figure.draw()?.png(Theme::Light, ZOOM)?)?;
+    }
+    if arguments.json {
+        return print_line(&serde_json::to_string(&map)?);
+    }
+    if arguments.html.is_some() || arguments.svg.is_some() || arguments.png.is_some() {
+        return Ok(());
+    }
+    say(&figure.title);
+    let weights = match arguments.head {
+        Some(head) => layer.heads[head - 1].clone(),
+        None => layer.mean(),
+    };
+    for line in grid(&layer.queries, &layer.keys, &weights) {
+        print_line(&line)?;
+    }
+    Ok(())
+}
+
+/// The layer that the arguments name, and its figure.
+fn chosen(arguments: &Attention, map: &AttentionMap) -> Result<(AttentionLayer, Figure)> {
+    let parts = map.parts();
+    let usual = match arguments.rollout {
+        true => parts.first(),
+        false => parts.last(),
+    };
+    let part = arguments.part.map(AttentionPart::from).or(usual.copied());
+    let part = part.context("no layer has attention weights")?;
+    if arguments.rollout {
+        let layer = map.rollout(part)?;
+        let figure = rollout_figure(&layer);
+        return Ok((layer, figure));
+    }
+    let layer = map.layer(part, arguments.layer)?.clone();
+    if let Some(head) = arguments.head.filter(|head| !(1..=layer.heads.len()).contains(head)) {
+        anyhow::bail!("--head {head}: a layer has heads 1 to {}", layer.heads.len());
+    }
+    let figure = attention_figure(&layer, arguments.head);
+    Ok((layer, figure))
+}
+
+/// What each head does, a line for each.
+fn table(profiles: &[HeadProfile]) -> Result<()> {
+    print_line(
+        "part     layer head  previous  same  next  first  last  punct.  distance  entropy  does",
+    )?;
+    for head in profiles {
+        print_line(
+            format!(
+                "{:<8} {:>5} {:>4}  {:>8.2}  {:>4.2}  {:>4.2}  {:>5.2}  {:>4.2}  {:>6.2}  {:>8.1}  \
+                 {:>7.2}  {}",
+                head.part.name(),
+                head.layer,
+                head.head,
+                head.previous,
+                head.same,
+                head.next,
+                head.first,
+                head.last,
+                head.punctuation,
+                head.distance,
+                head.entropy,
+                head.does()
+            )
+            .trim_end(),
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes a file, whole or not at all.
+///
+/// # Errors
+/// When the disk refuses.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_atomically(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}

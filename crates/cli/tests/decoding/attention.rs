@@ -1,0 +1,137 @@
+//! Where the frozen run looks, which turns words round: in the terminal, as a page and as numbers.
+
+use serde_json::Value;
+
+use super::common::{Workspace, stderr, stdout};
+
+fn json(workspace: &Workspace, arguments: &[&str]) -> Value {
+    serde_json::from_str(&workspace.succeed(arguments)).expect("JSON")
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    value.as_array().expect("a list").iter().map(|one| one.as_str().expect("text")).collect()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().expect("a list").iter().map(|one| one.as_f64().expect("a number")).collect()
+}
+
+#[test]
+fn attention_lines_words_up() {
+    let workspace = Workspace::of_frozen_run();
+    let text = "two dogs run";
+    let map = json(&workspace, &["attention", "run", text, "--json"]);
+    assert_eq!(map["translation"], "run dogs two");
+    let layers = map["layers"].as_array().expect("layers");
+    let parts: Vec<&str> = layers.iter().map(|one| one["part"].as_str().expect("a name")).collect();
+    assert_eq!(parts, ["encoder", "decoder", "cross"]);
+    let cross = &map["layers"][2];
+    let (queries, keys) = (strings(&cross["queries"]), strings(&cross["keys"]));
+    assert_eq!(keys.last(), Some(&"</s>"));
+    // Each word looks at itself in the source, with the mean of its heads.
+    let heads: Vec<Vec<Vec<f64>>> = cross["heads"]
+        .as_array()
+        .expect("heads")
+        .iter()
+        .map(|head| head.as_array().expect("rows").iter().map(numbers).collect())
+        .collect();
+    for (query, name) in queries.iter().enumerate() {
+        for head in &heads {
+            assert!((head[query].iter().sum::<f64>() - 1.0).abs() < 1e-5);
+        }
+        let weight = |key: usize| heads.iter().map(|head| head[query][key]).sum::<f64>();
+        let most = (0..keys.len()).max_by(|a, b| weight(*a).total_cmp(&weight(*b)));
+        if *name != "</s>" {
+            assert_eq!(keys[most.expect("keys")], *name, "{map}");
+        }
+    }
+    // The same with the translation given.
+    let given = ["attention", "run", text, "--target", "run dogs two", "--json"];
+    assert_eq!(json(&workspace, &given)["layers"], map["layers"]);
+
+    let shown = workspace.run(&["attention", "run", text]);
+    assert!(stderr(&shown).contains("Attention cross, layer 1, mean of 2 heads"));
+    assert_eq!(stdout(&shown).matches('│').count(), 2 * queries.len());
+    let rolled = workspace.succeed(&["attention", "run", text, "--rollout"]);
+    assert_eq!(rolled.matches('│').count(), 2 * keys.len());
+    let table = workspace.succeed(&["attention", "run", text, "--heads"]);
+    assert_eq!(table.lines().count(), 1 + 3 * 2, "{table}");
+
+    // Pictures and pages.
+    workspace.succeed(&["attention", "run", text, "--html", "a.html", "--svg", "a.svg"]);
+    let read = |name: &str| std::fs::read_to_string(workspace.path(name)).expect(name);
+    let (page, drawing) = (read("a.html"), read("a.svg"));
+    assert!(drawing.starts_with("<svg") && drawing.contains("Attention cross, layer 1"));
+    // Each head, the mean, and what rolls out of encoder and decoder.
+    assert_eq!(page.matches("<figure id=").count(), 3 * 3 + 2);
+    let hostile = "<script>alert(1)</script>";
+    workspace.succeed(&["attention", "run", hostile, "--target", "run", "--html", "b.html"]);
+    assert!(!read("b.html").contains("<script>alert"));
+
+    workspace.fail(&["attention", "run", text, "--layer", "2"], &["layers 1 to 1, not 2"]);
+    workspace.fail(&["attention", "run", text, "--head", "3"], &["heads 1 to 2"]);
+    workspace.fail(
+        &["attention", "run", text, "--rollout", "--part", "cross"],
+        &["rolled out over layers of self-attention"],
+    );
+
+    // Without a head that finds words the model is lost, and with all of them it is not.
+    let worth = json(&workspace, &["prune-heads", "run", "--dry-run", "--split", "test", "--json"]);
+    let heads = worth["heads"].as_array().expect("heads");
+    assert_eq!(heads.len(), 3 * 2);
+    let whole = worth["loss"].as_f64().expect("a loss");
+    for head in heads {
+        let of = |key: &str| head[key].as_f64().expect("a number");
+        assert!((of("loss") - whole - of("lost")).abs() < 1e-9, "{head}");
+    }
+    let most = heads.last().expect("heads")["lost"].as_f64().expect("a number");
+    assert!(most > 0.5, "{worth}");
+    workspace.fail(&["prune-heads", "run"], &["--dry-run"]);
+}
+
+#[test]
+fn a_sentence_is_followed_step_by_step() {
+    let workspace = Workspace::of_frozen_run();
+    let journey = json(&workspace, &["explain", "run", "two dogs run", "--json"]);
+    let best = &journey["found"][0];
+    assert_eq!(best["text"], "run dogs two");
+    // What the beam adds up is what the tokens have one by one.
+    let sum = best["log_probability"].as_f64().expect("a number");
+    let choices = journey["choices"].as_array().expect("choices");
+    let logarithm = |choice: &Value| choice["probability"].as_f64().expect("a number").ln();
+    let of_choices: f64 = choices.iter().map(logarithm).sum();
+    assert!((of_choices - sum).abs() < 1e-3, "{of_choices} {sum}");
+    let beam = journey["beam"].as_array().expect("a beam");
+    let path: Vec<&Value> = beam.iter().filter(|branch| branch["is_best"] == true).collect();
+    assert_eq!(path.len(), choices.len());
+    assert!(
+        (path.last().expect("a path")["log_probability"].as_f64().expect("a number") - sum).abs()
+            < 1e-3
+    );
+    for (branch, choice) in path.iter().zip(choices) {
+        assert_eq!(branch["token"], choice["token"]);
+    }
+    let alternatives = choices[0]["alternatives"].as_array().expect("alternatives");
+    assert!(alternatives.len() == 5 && alternatives[0][0] == choices[0]["token"]);
+    let pieces = journey["pieces"].as_array().expect("pieces");
+    for stack in journey["norms"].as_array().expect("norms") {
+        assert_eq!(stack["norms"].as_array().expect("layers").len(), 2, "before and after a layer");
+    }
+    assert_eq!(journey["norms"][0]["tokens"].as_array().expect("tokens").len(), pieces.len());
+
+    let told = workspace.succeed(&["explain", "run", "two dogs run"]);
+    for step in ["1. Pieces", "2. Vectors", "3. Where", "4. The beam", "5. Each next"] {
+        assert!(told.contains(step), "{told}");
+    }
+    workspace.succeed(&["explain", "run", "two dogs run", "--html", "journey.html"]);
+    let page = std::fs::read_to_string(workspace.path("journey.html")).expect("a page");
+    assert_eq!(page.matches("<section class=\"step\"").count(), 2 + 3 + 2);
+    workspace.fail(&["explain", "run", "  "], &["the text is empty"]);
+
+    let numbers = workspace.succeed(&["positions", "tiny.toml"]);
+    assert!(numbers.contains("distance  sinusoidal  rotary  alibi, head 1"), "{numbers}");
+    workspace.succeed(&["positions", "tiny.toml", "--svg", "drawings", "--html", "positions.html"]);
+    let drawings = std::fs::read_dir(workspace.path("drawings")).expect("drawings").count();
+    assert_eq!(drawings, 5);
+    workspace.fail(&["positions", "tiny.toml", "--count", "1"], &["from 2 to 4096"]);
+}

@@ -1,0 +1,165 @@
+//! What each head does, as far as the places of what it attends to tell it (Clark et al. 2019, "What
+//! Does BERT Look At?", section 3; Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section
+//! 5).
+
+use serde::Serialize;
+
+use super::{AttentionLayer, AttentionMap, AttentionPart};
+
+/// The share from which on a head is said to do a thing.
+const MOSTLY: f64 = 0.5;
+
+/// What a head attends to, on average over the queries that see more than one key.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HeadProfile {
+    /// Which tokens attend to which.
+    pub part: AttentionPart,
+    /// The layer, from 1.
+    pub layer: usize,
+    /// The head, from 1.
+    pub head: usize,
+    /// The weight of the token before. From a decoder to an encoder places are compared as they are.
+    pub previous: f64,
+    /// Of the token at the same place.
+    pub same: f64,
+    /// Of the token after.
+    pub next: f64,
+    /// Of the first token.
+    pub first: f64,
+    /// Of the last token, which ends a text.
+    pub last: f64,
+    /// Of tokens that are nothing but punctuation.
+    pub punctuation: f64,
+    /// How many tokens away it looks.
+    pub distance: f64,
+    /// The entropy of its weights, in bits: 0 for one token alone.
+    pub entropy: f64,
+    /// Queries that were averaged over.
+    pub queries: usize,
+}
+
+impl HeadProfile {
+    /// What it does most of the time, in a word.
+    #[must_use]
+    pub fn does(&self) -> &'static str {
+        let shares = [
+            (self.previous, "previous token"),
+            (self.same, "same token"),
+            (self.next, "next token"),
+            (self.punctuation, "punctuation"),
+            (self.last, "end"),
+            (self.first, "beginning"),
+        ];
+        let most = shares.into_iter().reduce(|a, b| if b.0 > a.0 { b } else { a });
+        most.filter(|(share, _)| *share >= MOSTLY).map_or("", |(_, name)| name)
+    }
+}
+
+/// Whether a token is punctuation and nothing else.
+fn is_punctuation(token: &str) -> bool {
+    let text = token.trim_matches('▁');
+    let is_mark = text.starts_with('<') && text.ends_with('>') && text.len() > 2;
+    !text.is_empty()
+        && !is_mark
+        && text.chars().all(|sign| !sign.is_alphanumeric() && !sign.is_whitespace())
+}
+
+/// The profile of every head over several texts, in the order of parts, layers and heads.
+#[must_use]
+pub fn profiles(maps: &[AttentionMap]) -> Vec<HeadProfile> {
+    let Some(first) = maps.first() else { return Vec::new() };
+    let mut profiles = Vec::new();
+    for (place, layer) in first.layers.iter().enumerate() {
+        for head in 0..layer.heads.len() {
+            let same = maps.iter().filter_map(|map| map.layers.get(place));
+            profiles.push(profile(same, (layer.part, layer.layer, head)));
+        }
+    }
+    profiles
+}
+
+fn profile<'a>(
+    layers: impl Iterator<Item = &'a AttentionLayer>,
+    (part, layer, head): (AttentionPart, usize, usize),
+) -> HeadProfile {
+    // Previous, same, next, first, last, punctuation, distance, entropy.
+    let (mut sums, mut queries) = ([0.0; 8], 0);
+    for of_text in layers {
+        let Some(weights) = of_text.heads.get(head) else { continue };
+        let marks: Vec<bool> = of_text.keys.iter().map(|key| is_punctuation(key)).collect();
+        let end = of_text.keys.len().saturating_sub(1);
+        for (query, row) in weights.iter().enumerate() {
+            if part == AttentionPart::Decoder && query == 0 {
+                continue;
+            }
+            queries += 1;
+            for (key, &weight) in row.iter().enumerate() {
+                let weight = f64::from(weight);
+                let bits = if weight > 0.0 { -weight * weight.log2() } else { 0.0 };
+                let is = |holds: bool| if holds { weight } else { 0.0 };
+                let shares = [
+                    is(key + 1 == query),
+                    is(key == query),
+                    is(key == query + 1),
+                    is(key == 0),
+                    is(key == end),
+                    is(marks[key]),
+                    weight * key.abs_diff(query) as f64,
+                    bits,
+                ];
+                sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+            }
+        }
+    }
+    let [previous, same, next, first, last, punctuation, distance, entropy] =
+        sums.map(|sum| sum / f64::from(queries.max(1)));
+    let (head, queries) = (head + 1, queries as usize);
+    HeadProfile {
+        part,
+        layer,
+        head,
+        previous,
+        same,
+        next,
+        first,
+        last,
+        punctuation,
+        distance,
+        entropy,
+        queries,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_known_by_where_they_look() {
+        let tokens = ["▁a", "▁b", ",", "</s>"].map(str::to_owned).to_vec();
+        let one_hot = |at: &dyn Fn(usize) -> usize| -> Vec<Vec<f32>> {
+            (0..4).map(|q| (0..4).map(|k| f32::from(u8::from(k == at(q)))).collect()).collect()
+        };
+        let heads = vec![
+            one_hot(&|query: usize| query.saturating_sub(1)),
+            one_hot(&|query| query),
+            one_hot(&|_| 2),
+            vec![vec![0.25; 4]; 4],
+        ];
+        let layer = AttentionLayer {
+            part: AttentionPart::Encoder,
+            layer: 1,
+            queries: tokens.clone(),
+            keys: tokens,
+            heads,
+        };
+        let map =
+            AttentionMap { text: String::new(), translation: String::new(), layers: vec![layer] };
+        let found = profiles(&[map.clone(), map]);
+        let does: Vec<&str> = found.iter().map(HeadProfile::does).collect();
+        assert_eq!(does, ["previous token", "same token", "punctuation", ""]);
+        assert_eq!((found[0].previous, found[0].same, found[0].queries), (0.75, 0.25, 8));
+        assert_eq!((found[2].distance, found[2].entropy, found[3].entropy), (1.0, 0.0, 2.0));
+        assert!(!is_punctuation("</s>") && is_punctuation("▁。") && !is_punctuation("▁"));
+    }
+}

@@ -1,0 +1,141 @@
+//! What a model loses without each of its heads (Michel, Levy and Neubig 2019, "Are Sixteen Heads
+//! Really Better than One?", section 3.2): each in turn gives nothing, and the model is measured.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use taper_data::Task;
+use taper_model::{Batch, Pass};
+use taper_trainer::{TeacherForced, evaluate_under};
+
+use super::AttentionPart;
+use crate::config::RunConfig;
+use crate::tasks::{TaskModel, with_model};
+use crate::{LoadSettings, LoadedRun, RunFolder};
+
+/// A model without one of its heads.
+#[derive(Debug, Clone, Serialize)]
+pub struct HeadLoss {
+    /// Which tokens attend to which.
+    pub part: AttentionPart,
+    /// The layer, from 1.
+    pub layer: usize,
+    /// The head, from 1.
+    pub head: usize,
+    /// The mean negative log-likelihood of a token, in nats.
+    pub loss: f64,
+    /// How much that is above the loss of the whole model.
+    pub lost: f64,
+    /// `exp(loss)`.
+    pub perplexity: f64,
+    /// The share of answers that are right.
+    pub accuracy: f64,
+}
+
+/// What each head of a model is worth.
+#[derive(Debug, Clone, Serialize)]
+pub struct HeadImportance {
+    /// The split that was measured on.
+    pub split: String,
+    /// Answers that were asked for.
+    pub tokens: u64,
+    /// The loss of the whole model, in nats.
+    pub loss: f64,
+    /// Its perplexity.
+    pub perplexity: f64,
+    /// The share of answers that are right.
+    pub accuracy: f64,
+    /// Each head, in the order of parts, layers and heads.
+    pub heads: Vec<HeadLoss>,
+}
+
+/// Measures the run at `root` on the first answers of a split, `tokens` of them or a few more,
+/// without each of its heads. Without a split it is the one that training validates on. `progress`
+/// is told how many of how many heads are done.
+///
+/// # Errors
+/// When the run cannot be loaded, its model has no heads, or the split cannot be read.
+pub fn head_importance(
+    root: &Path,
+    load: &LoadSettings,
+    split: Option<&str>,
+    tokens: usize,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<HeadImportance> {
+    let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
+    with_model!(task, M => {
+        measure(&LoadedRun::<M>::open(root, load)?, split, tokens, &mut progress)
+    })
+}
+
+/// The layers of attention of a model, by part: how many there are.
+fn parts(config: &RunConfig) -> Vec<(AttentionPart, usize)> {
+    let (encoder, decoder) = (config.model.encoder_layers, config.model.decoder_layers);
+    match config.task {
+        Task::Translation => vec![
+            (AttentionPart::Encoder, encoder),
+            (AttentionPart::Decoder, decoder),
+            (AttentionPart::Cross, decoder),
+        ],
+        Task::LanguageModel => vec![(AttentionPart::Decoder, decoder)],
+        _ => vec![(AttentionPart::Encoder, encoder)],
+    }
+}
+
+fn measure<M: TaskModel>(
+    run: &LoadedRun<M>,
+    split: Option<&str>,
+    tokens: usize,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<HeadImportance> {
+    let config = &run.config;
+    let split = match split {
+        Some(split) => split.to_owned(),
+        None if !config.data.validation.is_empty() => config.data.validation.name(),
+        None => M::test_sets(config).into_iter().next().context(
+            "the run has neither a validation split nor test sets: name a split with --split",
+        )?,
+    };
+    let mut batches: Vec<Batch> = Vec::new();
+    let mut read = 0;
+    for batch in M::batches(&split, config, &run.tokenizers)? {
+        let batch = batch.map_err(anyhow::Error::from_boxed)?;
+        read += batch.tokens();
+        batches.push(batch);
+        if read >= tokens {
+            break;
+        }
+    }
+    let of = |pass: &dyn Fn() -> Pass| -> Result<TeacherForced> {
+        let batches = batches.iter().map(|batch| Ok(batch.clone()));
+        Ok(evaluate_under(&run.model, batches, 0.0, pass)?)
+    };
+    let whole = of(&Pass::evaluate).with_context(|| format!("split {split:?}"))?;
+    let count = config.model.heads;
+    let sites: Vec<(AttentionPart, usize, usize)> = parts(config)
+        .into_iter()
+        .flat_map(|(part, layers)| (0..layers).map(move |layer| (part, layer)))
+        .flat_map(|(part, layer)| (0..count).map(move |head| (part, layer, head)))
+        .collect();
+    let mut heads = Vec::with_capacity(sites.len());
+    for &(part, layer, head) in &sites {
+        let name = part.layer_name(layer);
+        let without = of(&|| Pass::evaluate().without_head(&name, head))?;
+        heads.push(HeadLoss {
+            part,
+            layer: layer + 1,
+            head: head + 1,
+            loss: without.nll,
+            lost: without.nll - whole.nll,
+            perplexity: without.perplexity,
+            accuracy: without.accuracy,
+        });
+        progress(heads.len(), sites.len());
+    }
+    if heads.iter().all(|head| head.loss == whole.nll) {
+        bail!("no head changes anything: the model has no attention");
+    }
+    let TeacherForced { nll: loss, perplexity, accuracy, tokens, .. } = whole;
+    Ok(HeadImportance { split, tokens, loss, perplexity, accuracy, heads })
+}

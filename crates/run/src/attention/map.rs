@@ -1,0 +1,317 @@
+//! The attention of every layer and head on one text.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use candle_core::{DType, Device};
+use serde::Serialize;
+use taper_data::{END, START, Task, Tokenizer, rows_of};
+use taper_model::{
+    AttentionRecord, Batch, LanguageModel, MaskedLanguageModel, Model, ModelError, Objective, Pass,
+    Sequences, TextClassifier,
+};
+use taper_ops::threads::in_pool;
+
+use super::rollout;
+use crate::generation::TextScorer;
+use crate::translation::{LineTranslator, TranslationSettings};
+use crate::{LoadSettings, LoadedRun, RunFolder};
+
+/// Weights of each key for each query.
+pub type Weights = Vec<Vec<f32>>;
+
+/// Which tokens attend to which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttentionPart {
+    /// Those of an encoder to each other.
+    Encoder,
+    /// Those of a decoder to themselves and those before them.
+    Decoder,
+    /// Those of a decoder to an encoder's.
+    Cross,
+}
+
+impl AttentionPart {
+    /// The part, and the layer from 0, of an attention layer by its full name.
+    fn of_layer(name: &str) -> Option<(Self, usize)> {
+        // Layers of before the Transformer have one attention, which is to the source.
+        let layer = name.split('.').find_map(|part| part.parse().ok()).unwrap_or(0);
+        match (name.starts_with("encoder."), name.ends_with(".self_attention")) {
+            (true, true) => Some((Self::Encoder, layer)),
+            (false, true) => Some((Self::Decoder, layer)),
+            (false, false) => Some((Self::Cross, layer)),
+            (true, false) => None,
+        }
+    }
+
+    /// The full name of its layer, counted from 0.
+    #[must_use]
+    pub fn layer_name(self, layer: usize) -> String {
+        match self {
+            Self::Encoder => format!("encoder.layers.{layer}.self_attention"),
+            Self::Decoder => format!("decoder.layers.{layer}.self_attention"),
+            Self::Cross => format!("decoder.layers.{layer}.cross_attention"),
+        }
+    }
+
+    /// As a reader knows it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Encoder => "encoder",
+            Self::Decoder => "decoder",
+            Self::Cross => "cross",
+        }
+    }
+}
+
+/// One layer of attention on a text.
+#[derive(Debug, Clone, Serialize)]
+pub struct AttentionLayer {
+    /// Which tokens attend to which.
+    pub part: AttentionPart,
+    /// Its number in its stack, from 1.
+    pub layer: usize,
+    /// Who attends. From a decoder to an encoder it is the token that is predicted; in a decoder it
+    /// is the one that is read.
+    pub queries: Vec<String>,
+    /// What is attended to.
+    pub keys: Vec<String>,
+    /// The weights of each head.
+    pub heads: Vec<Weights>,
+}
+
+impl AttentionLayer {
+    /// The mean over the heads.
+    #[must_use]
+    pub fn mean(&self) -> Weights {
+        let share = 1.0 / self.heads.len().max(1) as f32;
+        let mut mean = vec![vec![0.0; self.keys.len()]; self.queries.len()];
+        for head in &self.heads {
+            for (sums, weights) in mean.iter_mut().zip(head) {
+                sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += share * weight);
+            }
+        }
+        mean
+    }
+}
+
+/// The attention of a model on a text.
+#[derive(Debug, Clone, Serialize)]
+pub struct AttentionMap {
+    /// What was read; of a translation also what it became.
+    pub text: String,
+    /// The translation; empty where there is none.
+    pub translation: String,
+    /// Layer after layer, those of a part together.
+    pub layers: Vec<AttentionLayer>,
+}
+
+impl AttentionMap {
+    /// What the run at `root` attends to in `text`; of a translation model together with `target`,
+    /// or with the translation that it finds itself.
+    ///
+    /// # Errors
+    /// When the run cannot be loaded or reads no text, the text is empty or too long, or no layer
+    /// has attention weights.
+    pub fn of(root: &Path, load: &LoadSettings, text: &str, target: Option<&str>) -> Result<Self> {
+        let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
+        if target.is_some() && task != Task::Translation {
+            bail!("a target is for translation; the run's task is {task}");
+        }
+        match task {
+            Task::Translation => Self::of_translation(&LoadedRun::open(root, load)?, text, target),
+            Task::LanguageModel => Self::of_text(&LoadedRun::open(root, load)?, text),
+            Task::MaskedLanguageModel => Self::of_masked(&LoadedRun::open(root, load)?, text),
+            Task::Classification => Self::of_labelled(&LoadedRun::open(root, load)?, text),
+            Task::ImageClassification => bail!(
+                "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where"
+            ),
+        }
+    }
+
+    /// [`AttentionMap::of`] for a translation model.
+    ///
+    /// # Errors
+    /// As [`AttentionMap::of`].
+    pub fn of_translation(run: &LoadedRun, text: &str, target: Option<&str>) -> Result<Self> {
+        let (source, goal) = (run.tokenizers.source(), run.tokenizers.target());
+        let (translation, target) = match target {
+            Some(target) => (target.to_owned(), goal.encode(target)?),
+            None => {
+                let settings = TranslationSettings::of(&run.config);
+                let translator = LineTranslator::new(run, &settings)?;
+                let lines = [text.to_owned()];
+                let line = translator.translate(&lines, &[], 1, |_| {})?.next();
+                let line = line.context("no translation was found")??;
+                let best = line.translations.into_iter().next().context("no translation")?;
+                (best.text, best.tokens)
+            }
+        };
+        let sources = [source.encode(text)?, vec![END]].concat();
+        let inputs = [vec![START], target.clone()].concat();
+        let answers = [target, vec![END]].concat();
+        let records = in_pool(run.model.device(), || {
+            let pass = Pass::evaluate_with_attention();
+            let encoded = run.model.encode(&Sequences::pack(&[&sources]), &pass)?;
+            run.model.decode(&Sequences::pack(&[&inputs]), &encoded, &pass)?;
+            Ok::<_, ModelError>(pass.into_attention())
+        })
+        .context("the text cannot be read")?;
+        let (keys, read) = (shown_tokens(source, &sources), shown_tokens(goal, &inputs));
+        let predicted = shown_tokens(goal, &answers);
+        let layers = layers(records, |part| match part {
+            AttentionPart::Encoder => (keys.clone(), keys.clone()),
+            AttentionPart::Decoder => (read.clone(), read.clone()),
+            AttentionPart::Cross => (predicted.clone(), keys.clone()),
+        })?;
+        Ok(Self { text: text.to_owned(), translation, layers })
+    }
+
+    fn of_text(run: &LoadedRun<LanguageModel>, text: &str) -> Result<Self> {
+        let ids = TextScorer::new(run)?.read(text)?;
+        let sequences = Sequences::pack(&[&ids]);
+        let records = in_pool(run.model.device(), || {
+            let pass = Pass::evaluate_with_attention();
+            run.model.hidden(&sequences, &pass)?;
+            Ok::<_, ModelError>(pass.into_attention())
+        })
+        .context("the text cannot be read")?;
+        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
+    }
+
+    fn of_masked(run: &LoadedRun<MaskedLanguageModel>, text: &str) -> Result<Self> {
+        let ids = marked(run.tokenizers.target(), text, run.config.data.text.block_length)?;
+        let records = in_pool(run.model.device(), || {
+            let pass = Pass::evaluate_with_attention();
+            run.model.hidden(&Sequences::pack(&[&ids]), &vec![0; ids.len()], &pass)?;
+            Ok::<_, ModelError>(pass.into_attention())
+        })
+        .context("the text cannot be read")?;
+        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
+    }
+
+    fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
+        let ids = marked(run.tokenizers.target(), text, run.config.data.labelled.max_tokens)?;
+        let batch =
+            Batch { asked: Some(vec![0]), ..Batch::new(vec![Sequences::pack(&[&ids])], vec![0]) };
+        let records = in_pool(run.model.device(), || {
+            let pass = Pass::evaluate_with_attention();
+            run.model.loss(&batch, &Objective::default(), 1.0, &pass)?;
+            Ok::<_, ModelError>(pass.into_attention())
+        })
+        .context("the text cannot be read")?;
+        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
+    }
+
+    fn of_one(text: &str, records: Vec<AttentionRecord>, tokens: &[String]) -> Result<Self> {
+        let layers = layers(records, |_| (tokens.to_vec(), tokens.to_vec()))?;
+        Ok(Self { text: text.to_owned(), translation: String::new(), layers })
+    }
+
+    /// The parts that there are, in their order.
+    #[must_use]
+    pub fn parts(&self) -> Vec<AttentionPart> {
+        let mut parts: Vec<AttentionPart> = self.layers.iter().map(|layer| layer.part).collect();
+        parts.dedup();
+        parts
+    }
+
+    /// The layer of a part, counted from 1; without a number the last but one of attention to an
+    /// encoder, where alignments are read, and else the last.
+    ///
+    /// # Errors
+    /// When there is none, with those that there are.
+    pub fn layer(&self, part: AttentionPart, number: Option<usize>) -> Result<&AttentionLayer> {
+        let own: Vec<&AttentionLayer> =
+            self.layers.iter().filter(|layer| layer.part == part).collect();
+        let usual = match part {
+            AttentionPart::Cross => own.len().saturating_sub(1).max(1),
+            _ => own.len(),
+        };
+        let wanted = number.unwrap_or(usual);
+        let found = own.iter().find(|layer| layer.layer == wanted);
+        found.copied().with_context(|| {
+            let parts: Vec<&str> = self.parts().into_iter().map(AttentionPart::name).collect();
+            match own.len() {
+                0 => format!(
+                    "the model has no attention {}: it has {}",
+                    part.name(),
+                    parts.join(", ")
+                ),
+                count => format!("attention {} has layers 1 to {count}, not {wanted}", part.name()),
+            }
+        })
+    }
+
+    /// How much of each token is in each after all layers of a part whose tokens attend to each
+    /// other (Abnar and Zuidema 2020).
+    ///
+    /// # Errors
+    /// When the part is attention to an encoder, or there is none.
+    pub fn rollout(&self, part: AttentionPart) -> Result<AttentionLayer> {
+        let last = self.layer(part, None)?;
+        if part == AttentionPart::Cross {
+            bail!("attention is rolled out over layers of self-attention: encoder or decoder");
+        }
+        let own = self.layers.iter().filter(|layer| layer.part == part);
+        let wide = |layer: &AttentionLayer| -> Vec<Vec<f64>> {
+            let mean = layer.mean();
+            mean.into_iter().map(|row| row.into_iter().map(f64::from).collect()).collect()
+        };
+        let flow = rollout(own.map(wide)).context("no layers")?;
+        let narrow = flow.into_iter().map(|row| row.into_iter().map(|x| x as f32).collect());
+        Ok(AttentionLayer { heads: vec![narrow.collect()], ..last.clone() })
+    }
+}
+
+/// A text as an encoder reads it, between its marks.
+fn marked(tokenizer: &Tokenizer, text: &str, most: usize) -> Result<Vec<u32>> {
+    if text.trim().is_empty() {
+        bail!("the text is empty");
+    }
+    let rows = rows_of(tokenizer, &[text.to_owned()], most)?;
+    rows.into_iter().next().context("the text is empty")
+}
+
+/// The layers of which weights were kept, for one sequence; `labels` names queries and keys.
+pub(super) fn layers(
+    records: Vec<AttentionRecord>,
+    labels: impl Fn(AttentionPart) -> (Vec<String>, Vec<String>),
+) -> Result<Vec<AttentionLayer>> {
+    let mut layers = Vec::with_capacity(records.len());
+    for AttentionRecord { layer, weights } in records {
+        let Some((part, number)) = AttentionPart::of_layer(&layer) else { continue };
+        let (queries, keys) = labels(part);
+        let weights = weights.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.get(0)?; // (H, T, S)
+        let heads = weights.to_vec3::<f32>()?;
+        layers.push(AttentionLayer { part, layer: number + 1, queries, keys, heads });
+    }
+    if layers.is_empty() {
+        bail!("no layer has attention weights: the model's attention is linear, or it has none");
+    }
+    layers.sort_by_key(|layer| (layer.part, layer.layer));
+    Ok(layers)
+}
+
+/// Tokens as a person reads them: text in place of the bytes that byte-level tokenizers spell it
+/// with, blanks as `▁`, and signs for line ends and the like.
+#[must_use]
+pub fn shown_tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
+    let sign = |character: char| match character {
+        '\n' => '⏎',
+        '\t' => '⇥',
+        other if other.is_control() => '\u{FFFD}',
+        other => other,
+    };
+    let shown = |id: &u32| {
+        let token = tokenizer.token(*id).unwrap_or_default();
+        let text = tokenizer.decode(&[*id]).unwrap_or_default();
+        let is_readable = !text.is_empty() && !text.contains('\u{FFFD}');
+        let is_spelled = token.replace('▁', "") == text.trim();
+        let shown = if is_readable && !is_spelled { text.replace(' ', "▁") } else { token };
+        shown.chars().map(sign).collect()
+    };
+    ids.iter().map(shown).collect()
+}

@@ -1,0 +1,242 @@
+//! Position encodings as figures: waves, a heatmap, and how what two tokens have to do with each
+//! other falls with their distance.
+
+use anyhow::{Context, Result};
+use candle_core::{Device, Tensor};
+use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
+use taper_model::{ModelConfig, Positions};
+use taper_ops::rotary;
+use taper_plots::{Axis, Chart, Figure, Heatmap, Series};
+
+/// Waves that are drawn: more could not be told apart.
+const WAVES: usize = 8;
+/// Positions and columns of the heatmap.
+const MOST_ROWS: usize = 64;
+const MOST_COLUMNS: usize = 128;
+/// Heads whose slopes are drawn.
+const SLOPES: usize = 8;
+
+/// What an encoding does to two tokens at a distance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ByDistance {
+    /// The encoding, as a recipe names it, and what is measured.
+    pub name: String,
+    /// Its value at each distance, from 0.
+    pub values: Vec<f64>,
+}
+
+/// The position encodings of a model's shape, by formula: nothing is trained.
+#[derive(Debug, Clone)]
+pub struct PositionFigures {
+    config: ModelConfig,
+    count: usize,
+}
+
+impl PositionFigures {
+    /// Those of a model of this shape, for so many positions.
+    #[must_use]
+    pub fn new(config: &ModelConfig, count: usize) -> Self {
+        Self { config: config.clone(), count: count.max(2) }
+    }
+
+    /// The encoding that the recipe names.
+    #[must_use]
+    pub fn chosen(&self) -> Positions {
+        self.config.positions
+    }
+
+    fn table(&self) -> Vec<Vec<f64>> {
+        let halves = self.config.positions == Positions::SinusoidalHalves;
+        let width = self.config.d_model;
+        let table = sinusoids(self.count, width, halves);
+        table.chunks(width).map(|row| row.iter().map(|x| f64::from(*x)).collect()).collect()
+    }
+
+    /// The first dimensions of the sinusoids over positions.
+    #[must_use]
+    pub fn waves(&self) -> Figure {
+        let table = self.table();
+        let series = |column: usize| {
+            let point = |(position, row): (usize, &Vec<f64>)| (position as f64, row[column]);
+            Series::line(
+                format!("dimension {column}"),
+                table.iter().enumerate().map(point).collect(),
+            )
+        };
+        let count = WAVES.min(self.config.d_model);
+        let chart = Chart::new(
+            Axis::linear("position"),
+            Axis::linear("value").between(-1.05, 1.05),
+            (0..count).map(series).collect(),
+        );
+        let description = format!(
+            "The first {count} of {} dimensions of the sinusoids over {} positions: each pair of \
+             them is a slower wave.",
+            self.config.d_model, self.count
+        );
+        Figure::new("Sinusoids: waves of the first dimensions", description, chart)
+    }
+
+    /// The sinusoids of all dimensions, position by position.
+    #[must_use]
+    pub fn heatmap(&self) -> Figure {
+        let table = self.table();
+        let (rows, columns) = (self.count.min(MOST_ROWS), self.config.d_model.min(MOST_COLUMNS));
+        let names = |count: usize| (0..count).map(|number| number.to_string()).collect::<Vec<_>>();
+        let heatmap = Heatmap {
+            row_label: "position".to_owned(),
+            column_label: "dimension".to_owned(),
+            rows: names(rows),
+            columns: names(columns),
+            values: table.into_iter().take(rows).map(|row| row[..columns].to_vec()).collect(),
+            strongest: Some(1.0),
+        };
+        let description = format!(
+            "Sinusoids of {rows} positions in {columns} dimensions: fast waves on the left, slow \
+             ones on the right."
+        );
+        Figure::new("Sinusoids: position by dimension", description, heatmap).sized(860, 520)
+    }
+
+    /// What each encoding says of two tokens at each distance: of sinusoids the product of the two
+    /// positions' vectors, of rotary positions that of a vector of ones turned by either, each over
+    /// its value at distance 0; of ALiBi what is added to the score. T5's biases and learned tables
+    /// are trained: nothing is known of them beforehand but T5's buckets, of which the numbers are
+    /// given.
+    ///
+    /// # Errors
+    /// When a head is of odd width, which cannot be turned.
+    pub fn by_distance(&self) -> Result<Vec<ByDistance>> {
+        let table = self.table();
+        let product = |row: &Vec<f64>| row.iter().zip(&table[0]).map(|(a, b)| a * b).sum::<f64>();
+        let own = product(&table[0]);
+        let mut found = vec![ByDistance {
+            name: "sinusoidal".to_owned(),
+            values: table.iter().map(|row| product(row) / own).collect(),
+        }];
+        found.push(ByDistance { name: "rotary".to_owned(), values: self.turned()? });
+        let slopes = alibi_slopes(self.config.heads);
+        let chosen = slopes.len().div_ceil(SLOPES);
+        for (head, slope) in slopes.iter().enumerate().step_by(chosen) {
+            found.push(ByDistance {
+                name: format!("alibi, head {}", head + 1),
+                values: (0..self.count).map(|distance| -slope * distance as f64).collect(),
+            });
+        }
+        let bucket = |distance| t5_bucket(distance, 0, true) as f64;
+        found.push(ByDistance {
+            name: "t5, bucket".to_owned(),
+            values: (0..self.count).map(bucket).collect(),
+        });
+        Ok(found)
+    }
+
+    /// The products of a head's vector of ones, turned by each position, with the one at 0.
+    fn turned(&self) -> Result<Vec<f64>> {
+        let width = self.config.d_model / self.config.heads.max(1);
+        let ones = Tensor::ones((self.count, width), candle_core::DType::F64, &Device::Cpu)?;
+        let positions = (0..self.count as u32).collect();
+        let turned = rotary(None, &ones, &positions, 1, width, 1)
+            .with_context(|| format!("heads are {width} wide"))?;
+        let rows = turned.to_vec2::<f64>()?;
+        let product = |row: &Vec<f64>| row.iter().zip(&rows[0]).map(|(a, b)| a * b).sum::<f64>();
+        Ok(rows.iter().map(|row| product(row) / width as f64).collect())
+    }
+
+    /// Products by distance: sinusoids and rotary positions.
+    ///
+    /// # Errors
+    /// As [`PositionFigures::by_distance`].
+    pub fn products(&self) -> Result<Figure> {
+        let all = self.by_distance()?;
+        let own = all.into_iter().filter(|one| ["sinusoidal", "rotary"].contains(&&*one.name));
+        let chart = Chart::new(
+            Axis::linear("distance in tokens"),
+            Axis::linear("product, of that at distance 0"),
+            own.map(series).collect(),
+        );
+        let description = "The product of two positions depends on their distance alone, and falls \
+                           with it, in waves.";
+        Ok(Figure::new("Products of positions by distance", description, chart))
+    }
+
+    /// What ALiBi adds to the scores of each head, by distance.
+    ///
+    /// # Errors
+    /// As [`PositionFigures::by_distance`].
+    pub fn biases(&self) -> Result<Figure> {
+        let all = self.by_distance()?;
+        let own = all.into_iter().filter(|one| one.name.starts_with("alibi"));
+        let chart = Chart::new(
+            Axis::linear("distance in tokens"),
+            Axis::linear("added to the score"),
+            own.map(series).collect(),
+        );
+        let description = "ALiBi lowers scores by the distance, each head by a slope of its own.";
+        Ok(Figure::new("ALiBi: what is added to scores, by distance", description, chart))
+    }
+
+    /// T5's buckets by distance, of a decoder and of an encoder.
+    #[must_use]
+    pub fn buckets(&self) -> Figure {
+        let of = |causal: bool| {
+            let point = |distance| (distance as f64, t5_bucket(distance, 0, causal) as f64);
+            (0..self.count).map(point).collect()
+        };
+        let series = vec![
+            Series::line("decoder", of(true)),
+            Series::line("encoder, looking back", of(false)),
+        ];
+        let chart = Chart::new(Axis::linear("distance in tokens"), Axis::linear("bucket"), series);
+        let description = "T5 learns a bias for each bucket: near distances have one each, far ones \
+                           share them.";
+        Figure::new("T5: buckets of distances", description, chart)
+    }
+
+    /// All figures, each with a name for its file.
+    ///
+    /// # Errors
+    /// As [`PositionFigures::by_distance`].
+    pub fn figures(&self) -> Result<Vec<(&'static str, Figure)>> {
+        Ok(vec![
+            ("waves", self.waves()),
+            ("heatmap", self.heatmap()),
+            ("products", self.products()?),
+            ("alibi", self.biases()?),
+            ("t5", self.buckets()),
+        ])
+    }
+}
+
+fn series(one: ByDistance) -> Series {
+    let points = one.values.iter().enumerate().map(|(distance, value)| (distance as f64, *value));
+    Series::line(one.name.clone(), points.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_those_of_the_formulas() {
+        let config = ModelConfig { d_model: 32, heads: 4, ..ModelConfig::default() };
+        let figures = PositionFigures::new(&config, 40);
+        let all = figures.by_distance().unwrap();
+        // Vaswani et al. 2017: the mean of cosines, as their sine and cosine are squared together;
+        // Su et al. 2021, section 3.4.3: the same of a head's own width.
+        let cosines = |width: usize, distance: usize| {
+            let frequency = |pair: usize| 10_000_f64.powf(-2.0 * pair as f64 / width as f64);
+            let sum = |pair| (frequency(pair) * distance as f64).cos();
+            (0..width / 2).map(sum).sum::<f64>() / (width / 2) as f64
+        };
+        for distance in 0..40 {
+            assert!((all[0].values[distance] - cosines(32, distance)).abs() < 1e-6);
+            assert!((all[1].values[distance] - cosines(8, distance)).abs() < 1e-12);
+            assert_eq!(all[2].values[distance], -0.25 * distance as f64, "2^(-8/4) of head 1");
+        }
+        assert_eq!(all.last().unwrap().values[20], t5_bucket(20, 0, true) as f64);
+        for (name, figure) in figures.figures().unwrap() {
+            assert!(figure.draw().unwrap().standalone().starts_with("<svg"), "{name}");
+        }
+    }
+}
