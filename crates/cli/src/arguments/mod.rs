@@ -11,6 +11,7 @@ mod init;
 mod inspect;
 mod predict;
 mod search;
+mod seeing;
 mod tokenizer;
 mod train;
 mod translate;
@@ -41,6 +42,7 @@ pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Quantize, Runs};
 pub(crate) use predict::Predict;
 pub(crate) use search::{Control, Search};
+pub(crate) use seeing::{Compare, Pictures, Report, Scaling};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 pub(crate) use train::{Resume, Train, TrainOutput};
 pub(crate) use translate::{Form, TextArguments, Translate};
@@ -110,6 +112,12 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// List runs: state, progress and scores
     Runs(Runs),
+    /// Write a page of a run: curves, data, recipe, scores, every test sentence
+    Report(Report),
+    /// Put runs side by side: scores with significance, recipes, sentences won and lost
+    Compare(Compare),
+    /// Fit the laws by which the losses of language models fall with size and data
+    Scaling(Scaling),
     /// Average the weights of a run's last checkpoints
     Average(Average),
     /// Round a run's weights to int8: a folder of a quarter of the size, to translate with

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use taper_run::TrainSettings;
+use taper_run::folder::Command;
 
 use super::Overrides;
 
@@ -80,8 +81,14 @@ impl TrainOutput {
             device: self.device.clone(),
             memory: self.memory,
             rescue: self.rescue.clone(),
+            command: Some(Command::of(env!("CARGO_PKG_VERSION"), typed())),
             accept_changes: self.accept_changes,
             ..TrainSettings::default()
         }
     }
+}
+
+/// The command line of this process.
+fn typed() -> Vec<String> {
+    std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }

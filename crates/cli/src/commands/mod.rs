@@ -14,6 +14,7 @@ mod predict;
 mod resume;
 mod runs;
 mod score;
+mod seeing;
 mod tokenizer;
 mod train;
 mod translate;
@@ -58,6 +59,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Bench(BenchCommand::Decode(arguments)) => bench::decode::run(arguments),
         Command::Bench(BenchCommand::Kernels(arguments)) => bench::kernels::run(arguments),
         Command::Runs(arguments) => runs::run(arguments),
+        Command::Report(arguments) => seeing::report::run(arguments),
+        Command::Compare(arguments) => seeing::compare::run(arguments),
+        Command::Scaling(arguments) => seeing::scaling::run(arguments),
         Command::Average(arguments) => weights::average::run(arguments),
         Command::Quantize(arguments) => weights::quantize::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),

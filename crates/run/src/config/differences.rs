@@ -10,6 +10,30 @@ use super::{RunConfig, recipe};
 /// compared by itself), what is scored when training is over, how far batches are read ahead.
 const WITHOUT_EFFECT: [&str; 3] = ["data.dir", "data.test", "data.batching.prefetch"];
 
+/// A key of which two configurations have other values, as TOML; none where it is not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The key, such as `model.d_ff`.
+    pub key: String,
+    /// The value of the first.
+    pub left: Option<String>,
+    /// The value of the second.
+    pub right: Option<String>,
+}
+
+/// Every key of which two configurations have other values.
+///
+/// # Errors
+/// When a value cannot be written as TOML.
+pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Difference>> {
+    let table = |config: &RunConfig| {
+        Table::try_from(config).context("the configuration cannot be written as TOML")
+    };
+    let mut found = Vec::new();
+    compare("", &table(left)?, &table(right)?, &mut found);
+    Ok(found)
+}
+
 /// One line for each key of task, [data], [model], dtype and training.seed whose value differs.
 ///
 /// # Errors
@@ -18,7 +42,12 @@ pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<String>> {
     let (run, given) = (table(run)?, table(given)?);
     let mut found = Vec::new();
     compare("", &run, &given, &mut found);
-    Ok(found)
+    let show = |value: Option<String>| value.unwrap_or_else(|| "not set".to_owned());
+    let line = |Difference { key, left, right }| {
+        format!("{key} is {} but was {}", show(right), show(left))
+    };
+    let matters = |one: &Difference| !WITHOUT_EFFECT.contains(&one.key.as_str());
+    Ok(found.into_iter().filter(matters).map(line).collect())
 }
 
 /// As [`differences`], of all that processes must have alike to train together: of [training] too.
@@ -60,7 +89,7 @@ fn table(config: &RunConfig) -> Result<Table> {
     Table::try_from(recipe(&config)?).context("the configuration cannot be written as TOML")
 }
 
-fn compare(prefix: &str, run: &Table, given: &Table, found: &mut Vec<String>) {
+fn compare(prefix: &str, run: &Table, given: &Table, found: &mut Vec<Difference>) {
     let mut keys: Vec<&String> = run.keys().chain(given.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -70,11 +99,9 @@ fn compare(prefix: &str, run: &Table, given: &Table, found: &mut Vec<String>) {
             (Some(Value::Table(run)), Some(Value::Table(given))) => {
                 compare(&name, run, given, found)
             }
-            (run, given) if run != given && !WITHOUT_EFFECT.contains(&name.as_str()) => {
-                let show = |value: Option<&Value>| {
-                    value.map_or_else(|| "not set".to_owned(), Value::to_string)
-                };
-                found.push(format!("{name} is {} but was {}", show(given), show(run)));
+            (left, right) if left != right => {
+                let show = |value: Option<&Value>| value.map(Value::to_string);
+                found.push(Difference { key: name, left: show(left), right: show(right) });
             }
             _ => {}
         }

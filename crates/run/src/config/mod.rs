@@ -29,7 +29,7 @@ use taper_trainer::{Metric, TrainingConfig};
 use crate::checks::computation::AUTO_DTYPE;
 
 pub(crate) use differences::training_differences;
-pub use differences::{differences, is_fixed};
+pub use differences::{Difference, differences, every_difference, is_fixed};
 pub use evaluation::EvaluationConfig;
 pub(crate) use evaluation::usual_tokenizer;
 pub use explain::{annotated, explain, reference};

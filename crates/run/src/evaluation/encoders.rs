@@ -65,6 +65,17 @@ pub enum Labelled {
     Images(usize),
 }
 
+/// Examples whose label was given with a confidence within a tenth.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CalibrationBin {
+    /// How many they are.
+    pub examples: u64,
+    /// Their mean confidence.
+    pub confidence: f64,
+    /// The share of their labels that are right.
+    pub accuracy: f64,
+}
+
 /// Texts or images that a classifier has given labels.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClassifiedTestSet {
@@ -80,6 +91,8 @@ pub struct ClassifiedTestSet {
     /// The mean distance between confidence and accuracy, over ten bins of confidence (Guo et al.
     /// 2017, "On Calibration of Modern Neural Networks", section 2).
     pub calibration_error: f64,
+    /// Labels by how confident they were given.
+    pub calibration: Vec<CalibrationBin>,
     /// The labels.
     pub labels: Vec<String>,
     /// For each right label, how often each label was given.
@@ -126,7 +139,7 @@ impl ClassifiedTestSet {
     ) -> Self {
         let mut confusion = vec![vec![0; labels.len()]; labels.len()];
         let (mut loss, mut correct) = (0.0, 0_u64);
-        let mut bins = [(0.0, 0.0); BINS];
+        let mut bins = [(0.0, 0.0, 0_u64); BINS];
         for (probabilities, &class) in found.iter().zip(right) {
             let class = class as usize;
             let given = highest(probabilities);
@@ -137,6 +150,7 @@ impl ClassifiedTestSet {
             let bin = &mut bins[((confidence * BINS as f64) as usize).min(BINS - 1)];
             bin.0 += confidence;
             bin.1 += f64::from(u8::from(given == class));
+            bin.2 += 1;
         }
         let count = right.len() as f64;
         Self {
@@ -144,8 +158,17 @@ impl ClassifiedTestSet {
             examples,
             accuracy: correct as f64 / count,
             loss: loss / count,
-            calibration_error: bins.iter().map(|(sum, right)| (sum - right).abs()).sum::<f64>()
+            calibration_error: bins.iter().map(|(sum, right, _)| (sum - right).abs()).sum::<f64>()
                 / count,
+            calibration: bins
+                .iter()
+                .filter(|(.., examples)| *examples > 0)
+                .map(|&(sum, right, examples)| CalibrationBin {
+                    examples,
+                    confidence: sum / examples as f64,
+                    accuracy: right / examples as f64,
+                })
+                .collect(),
             labels: labels.to_vec(),
             confusion,
         }

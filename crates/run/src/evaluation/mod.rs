@@ -8,7 +8,7 @@ mod text;
 mod tuning;
 
 pub(crate) use encoders::highest;
-pub use encoders::{ClassifiedTestSet, MaskedTestSet};
+pub use encoders::{CalibrationBin, ClassifiedTestSet, MaskedTestSet};
 pub use measure::{Evaluation, evaluate};
 pub use scores::TextScores;
 pub(crate) use test_sets::save;

@@ -1,5 +1,6 @@
 //! A run on disk: its files, its lock, its record, and where its state goes when the disk refuses.
 
+mod commands;
 pub mod files;
 mod metrics_log;
 mod quoted;
@@ -8,6 +9,7 @@ mod run_folder;
 mod run_lock;
 mod summary;
 
+pub use commands::Command;
 pub(crate) use metrics_log::MetricsLog;
 pub use quoted::quoted;
 pub(crate) use rescue::rescue;

@@ -163,7 +163,7 @@ macro_rules! with_model {
         }
     };
 }
-pub(crate) use translation::ParallelText;
+pub use translation::ParallelText;
 pub(crate) use with_model;
 
 /// What a model of `config` costs on `device`, known before memory is taken for it.

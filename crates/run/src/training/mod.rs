@@ -30,7 +30,7 @@ use crate::checks::memory::Budget;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, TestSetResult};
 use crate::event::{Notice, RunEvent, RunObserver};
-use crate::folder::{MetricsLog, RunFolder, RunLock, quoted, rescue};
+use crate::folder::{Command, MetricsLog, RunFolder, RunLock, quoted, rescue};
 use crate::one_line;
 use crate::tasks::{TaskModel, vocabularies, with_model};
 use batches::TrainingBatches;
@@ -65,6 +65,8 @@ pub struct TrainSettings {
     pub processes: usize,
     /// See `processes`.
     pub processes_here: usize,
+    /// The command that is kept in the run; none: nothing is kept.
+    pub command: Option<Command>,
     /// Resume although the text or the recipe's data, model or dtype have changed.
     pub accept_changes: bool,
 }
@@ -220,6 +222,9 @@ fn train<M: TaskModel>(
         // Only now: a configuration that the checkpoint does not fit must not replace the one that
         // it does.
         folder.save_config(config)?;
+        if let Some(command) = &settings.command {
+            folder.note_command(command)?;
+        }
         Some(MetricsLog::open(&folder.metrics(), trainer.state(), observer)?)
     } else {
         None

@@ -1,0 +1,98 @@
+//! Arguments of the commands that show runs: `report`, `compare`, `scaling`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use taper_plots::{Language, Theme};
+
+/// The language of a page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PageLanguage {
+    /// English
+    #[default]
+    En,
+    /// Chinese
+    Zh,
+}
+
+impl From<PageLanguage> for Language {
+    fn from(chosen: PageLanguage) -> Self {
+        match chosen {
+            PageLanguage::En => Self::English,
+            PageLanguage::Zh => Self::Chinese,
+        }
+    }
+}
+
+/// Where pictures go, and what they look like.
+#[derive(Debug, Args)]
+pub(crate) struct Pictures {
+    /// Also write every figure as SVG into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Also write every figure as PNG into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) png: Option<PathBuf>,
+    /// Light on dark in PNG files; SVG files and pages follow their reader
+    #[arg(long)]
+    pub(crate) dark: bool,
+    /// The language of pages and figures
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) language: PageLanguage,
+}
+
+impl Pictures {
+    /// The theme of PNG files.
+    pub(crate) const fn theme(&self) -> Theme {
+        if self.dark { Theme::Dark } else { Theme::Light }
+    }
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// Folder of the run
+    pub(crate) run: PathBuf,
+    /// The page to write [default: report.html in the run]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) pictures: Pictures,
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// Folders of two or more runs; the others are compared with the first
+    #[arg(required = true, num_args = 2..)]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Also write a page with curves and the sentences that were won and lost
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) pictures: Pictures,
+}
+
+/// Arguments of `scaling`.
+#[derive(Debug, Args)]
+pub(crate) struct Scaling {
+    /// Folders of runs of language models
+    #[arg(required_unless_present = "points")]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Further points: a CSV table with the columns parameters (or Model Size), tokens (or flops,
+    /// Training FLOP) and loss
+    #[arg(long, value_name = "FILE")]
+    pub(crate) points: Option<PathBuf>,
+    /// Leave out so many points of the highest loss
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) leave_out: usize,
+    /// Resamples of the points for the intervals
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) resamples: usize,
+    /// Amounts of training to find the best model for [default: the most of a point, 10 and 100
+    /// times as much]
+    #[arg(long, value_name = "FLOPS", value_delimiter = ',')]
+    pub(crate) flops: Vec<f64>,
+    #[command(flatten)]
+    pub(crate) pictures: Pictures,
+}

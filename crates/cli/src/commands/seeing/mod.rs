@@ -1,0 +1,49 @@
+//! The commands that show runs: as pages, figures and on the terminal.
+
+pub(super) mod compare;
+pub(super) mod report;
+pub(super) mod scaling;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use taper_report::NamedFigure;
+use taper_run::folder::files::write_atomically;
+
+use crate::arguments::Pictures;
+use crate::text::print_line;
+
+/// Pixels of a PNG for each pixel of a page.
+const ZOOM: f32 = 2.0;
+
+/// Writes figures into the folders that are wanted, and says so.
+///
+/// # Errors
+/// When one cannot be drawn or written.
+fn write_pictures(figures: &[NamedFigure], wanted: &Pictures) -> Result<()> {
+    let kinds = [("svg", &wanted.svg), ("png", &wanted.png)];
+    for (kind, folder) in kinds {
+        let Some(folder) = folder else { continue };
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for NamedFigure { name, figure } in figures {
+            let drawing = figure.draw()?;
+            let bytes = match kind {
+                "svg" => drawing.standalone().into_bytes(),
+                _ => drawing.png(wanted.theme(), ZOOM)?,
+            };
+            write_atomically(&folder.join(format!("{name}.{kind}")), &bytes)?;
+        }
+        print_line(&format!("{} figures in {}", figures.len(), folder.display()))?;
+    }
+    Ok(())
+}
+
+/// Writes a page, and says where.
+///
+/// # Errors
+/// When it cannot be written.
+fn write_page(path: &Path, html: &str) -> Result<()> {
+    write_atomically(path, html.as_bytes())?;
+    print_line(&path.display().to_string())
+}

@@ -1,0 +1,16 @@
+//! `taper report`: a run as one page.
+
+use anyhow::Result;
+use taper_report::RunData;
+
+use super::{write_page, write_pictures};
+use crate::arguments::Report;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Report) -> Result<()> {
+    let language = arguments.pictures.language.into();
+    let run = RunData::read(&arguments.run)?;
+    let path = arguments.output.clone().unwrap_or_else(|| arguments.run.join("report.html"));
+    write_page(&path, &taper_report::report(&run, language)?)?;
+    write_pictures(&run.figures(language)?, &arguments.pictures)
+}

@@ -1,0 +1,322 @@
+//! Runs side by side: scores with significance, recipes, sentences won and lost.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use taper_metrics::resampling::{Comparison as Tested, DEFAULT_SEED, paired_bootstrap};
+use taper_metrics::{Metric, Statistics, segments};
+use taper_plots::{Language, Page, escape};
+use taper_run::config::every_difference;
+
+use crate::curves::curves;
+use crate::page::{SCRIPT, STYLE, figures, note, sections, table};
+use crate::record::Record;
+use crate::run_data::{NamedFigure, RunData};
+use crate::sentences::SentenceSet;
+
+/// Resamples of a paired bootstrap, as many as sacreBLEU draws.
+const RESAMPLES: usize = 1000;
+/// A difference in chrF2 below which a sentence is neither won nor lost.
+const EVEN: f64 = 1.0;
+
+/// The scores of one run on a split, beside the first run's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SystemScores {
+    /// The run.
+    pub name: String,
+    /// BLEU.
+    pub bleu: Tested,
+    /// chrF2.
+    pub chrf: Tested,
+    /// Sentences of a chrF2 higher, lower, and within 1 of the first run's.
+    pub sentences: [usize; 3],
+}
+
+/// Several runs beside the first.
+#[derive(Debug)]
+pub struct Comparison<'a> {
+    runs: &'a [RunData],
+    names: Vec<String>,
+    /// For each split that all runs have translated, the scores of each.
+    pub splits: Vec<(String, Vec<SystemScores>)>,
+    /// Keys of which the runs have other values, with the value of each.
+    pub recipes: Vec<(String, Vec<String>)>,
+    /// Splits that cannot be compared, and why.
+    pub missing: Vec<String>,
+}
+
+/// Compares runs with the first of them.
+///
+/// # Errors
+/// When there are fewer than two runs, or a score cannot be counted.
+pub fn compare(runs: &[RunData]) -> Result<Comparison<'_>> {
+    let [first, others @ ..] = runs else { bail!("name two or more runs to compare") };
+    if others.is_empty() {
+        bail!("name two or more runs to compare");
+    }
+    let mut comparison = Comparison {
+        runs,
+        names: distinct_names(runs),
+        splits: Vec::new(),
+        recipes: recipes(runs)?,
+        missing: Vec::new(),
+    };
+    for set in &first.sets {
+        let sets: Vec<&SentenceSet> = std::iter::once(set)
+            .chain(
+                others.iter().filter_map(|run| run.sets.iter().find(|one| one.split == set.split)),
+            )
+            .collect();
+        let problem = if sets.len() < runs.len() {
+            Some("not every run has translations of it")
+        } else if !sets.iter().all(|other| are_alike(set, other)) {
+            Some("the runs do not have the same sentences or scoring")
+        } else {
+            None
+        };
+        match problem {
+            Some(problem) => comparison.missing.push(format!("split `{}`: {problem}", set.split)),
+            None => {
+                let scores = scores(&sets, &comparison.names)?;
+                comparison.splits.push((set.split.clone(), scores));
+            }
+        }
+    }
+    Ok(comparison)
+}
+
+/// The names of runs, with their folders where two have the same.
+fn distinct_names(runs: &[RunData]) -> Vec<String> {
+    let is_alone = |name: &str| runs.iter().filter(|run| run.name == name).count() == 1;
+    let name = |run: &RunData| match is_alone(&run.name) {
+        true => run.name.clone(),
+        false => run.folder.root().display().to_string(),
+    };
+    runs.iter().map(name).collect()
+}
+
+/// Whether two sets have the same sentences, scored alike.
+fn are_alike(one: &SentenceSet, other: &SentenceSet) -> bool {
+    let text = |set: &SentenceSet| -> Vec<(String, String)> {
+        set.sentences.iter().map(|one| (one.source.clone(), one.reference.clone())).collect()
+    };
+    one.scoring == other.scoring && text(one) == text(other)
+}
+
+fn scores(sets: &[&SentenceSet], names: &[String]) -> Result<Vec<SystemScores>> {
+    let scoring = sets[0].scoring;
+    let bleu = test(&scoring.bleu(), sets)?;
+    let chrf = test(&scoring.chrf(), sets)?;
+    let mut found = Vec::new();
+    for (number, set) in sets.iter().enumerate() {
+        let mut sentences = [0; 3];
+        for (own, first) in set.sentences.iter().zip(&sets[0].sentences) {
+            let difference = own.chrf - first.chrf;
+            let place = if difference > EVEN {
+                0
+            } else if difference < -EVEN {
+                1
+            } else {
+                2
+            };
+            sentences[place] += 1;
+        }
+        let (bleu, chrf) = (bleu[number], chrf[number]);
+        found.push(SystemScores { name: names[number].clone(), bleu, chrf, sentences });
+    }
+    Ok(found)
+}
+
+/// Tests each set against the first.
+fn test(metric: &dyn Metric, sets: &[&SentenceSet]) -> Result<Vec<Tested>> {
+    let count = |set: &&SentenceSet| {
+        let text = |of: fn(&crate::Sentence) -> &str| set.sentences.iter().map(of).collect();
+        let translations: Vec<&str> = text(|one| &one.translation);
+        let references = [text(|one| &one.reference)];
+        Statistics::count(metric, &segments(&translations, &references)?)
+    };
+    let counted = sets.iter().map(count).collect::<Result<Vec<_>, _>>()?;
+    let counted: Vec<&Statistics> = counted.iter().collect();
+    Ok(paired_bootstrap(metric, &counted, RESAMPLES, DEFAULT_SEED)?)
+}
+
+/// Keys of which the runs have other values.
+fn recipes(runs: &[RunData]) -> Result<Vec<(String, Vec<String>)>> {
+    let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let show = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+    for (number, run) in runs.iter().enumerate().skip(1) {
+        for one in every_difference(&runs[0].config, &run.config)? {
+            let first = show(one.left);
+            let row = keys.entry(one.key).or_insert_with(|| vec![first; runs.len()]);
+            row[number] = show(one.right);
+        }
+    }
+    Ok(keys.into_iter().collect())
+}
+
+/// A score with its interval, and how likely the difference is by chance.
+fn cells(tested: &Tested) -> [String; 2] {
+    let interval =
+        tested.confidence.map_or_else(String::new, |one| format!(" ± {:.2}", one.half_width));
+    let chance = tested.p_value.map_or_else(String::new, |chance| format!("{chance:.4}"));
+    [format!("{:.2}{interval}", tested.score), chance]
+}
+
+impl Comparison<'_> {
+    /// The rows of a split: name, BLEU, its p-value, chrF2, its p-value, won, lost, even.
+    fn rows(scores: &[SystemScores]) -> Vec<Vec<String>> {
+        let row = |(number, one): (usize, &SystemScores)| {
+            let counts = one.sentences.map(|count| match number {
+                0 => String::new(),
+                _ => count.to_string(),
+            });
+            let mut row = vec![one.name.clone()];
+            row.extend(cells(&one.bleu));
+            row.extend(cells(&one.chrf));
+            row.extend(counts);
+            row
+        };
+        scores.iter().enumerate().map(row).collect()
+    }
+
+    /// The lines that a reader wants.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (split, scores) in &self.splits {
+            let head = ["run", "BLEU", "p", "chrF2", "p", "won", "lost", "even"];
+            lines.push(format!(
+                "{split}: beside {} (paired bootstrap, {RESAMPLES} resamples)",
+                self.names[0]
+            ));
+            lines.extend(aligned(&head, &Self::rows(scores)));
+            lines.push(String::new());
+        }
+        if !self.recipes.is_empty() {
+            let head: Vec<&str> =
+                std::iter::once("key").chain(self.names.iter().map(String::as_str)).collect();
+            let rows: Vec<Vec<String>> = self.recipe_rows();
+            lines.extend(aligned(&head, &rows));
+        }
+        lines.extend(self.missing.iter().map(|text| format!("not compared: {text}")));
+        lines
+    }
+
+    fn recipe_rows(&self) -> Vec<Vec<String>> {
+        let row = |(key, values): &(String, Vec<String>)| {
+            std::iter::once(key).chain(values).cloned().collect()
+        };
+        self.recipes.iter().map(row).collect()
+    }
+
+    /// The curves of all runs in each figure.
+    #[must_use]
+    pub fn figures(&self, language: Language) -> Vec<NamedFigure> {
+        let records: Vec<(&str, &Record)> = self
+            .names
+            .iter()
+            .zip(self.runs)
+            .map(|(name, run)| (name.as_str(), &run.record))
+            .collect();
+        curves(&records, language)
+    }
+
+    /// The page.
+    ///
+    /// # Errors
+    /// When a figure cannot be drawn.
+    pub fn page(&self, language: Language) -> Result<String> {
+        let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+        let mut body = String::new();
+        for (split, scores) in &self.splits {
+            body += &format!("<h2>{}</h2>\n", escape(split));
+            let head = [
+                say("run", "运行"),
+                "BLEU",
+                "p",
+                "chrF2",
+                "p",
+                say("won", "胜"),
+                say("lost", "负"),
+                say("even", "平"),
+            ];
+            body += &table(&head, &Self::rows(scores));
+            body += &note(say(
+                "Won and lost: sentences whose chrF2 differs by more than 1 from the first run's. p: \
+                 how often a difference as large comes about by chance (paired bootstrap).",
+                "胜负：句子的 chrF2 与第一个运行相差超过 1。p：偶然出现同样大差异的概率（配对自助法）。",
+            ));
+        }
+        body += &self.missing.iter().map(|text| note(text)).collect::<String>();
+        body += &format!("<h2>{}</h2>\n", say("Training", "训练曲线"));
+        body += &figures(&self.figures(language))?;
+        body += &format!("<h2>{}</h2>\n", say("What differs in the recipes", "配方差异"));
+        let head: Vec<&str> = std::iter::once(say("key", "键"))
+            .chain(self.names.iter().map(String::as_str))
+            .collect();
+        body += &table(&head, &self.recipe_rows());
+        let mut data = Vec::new();
+        if !self.splits.is_empty() {
+            body += &format!("<h2>{}</h2>\n", say("Sentences", "句子"));
+            body += &sections::sentences(language, true);
+            let sets: Vec<Value> =
+                self.splits.iter().map(|(split, _)| self.rows_of(split)).collect();
+            data.push(("sentence-data".to_owned(), json!({ "sets": sets })));
+        }
+        let script = if data.is_empty() { String::new() } else { SCRIPT.to_owned() };
+        let title = format!("{} · Taper", self.names.join(" / "));
+        Ok(Page { language, title, body, style: STYLE.to_owned(), script, data }.html())
+    }
+
+    /// The sentences of a split for the script: in place of a score, the difference between the
+    /// second run and the first.
+    fn rows_of(&self, split: &str) -> Value {
+        let sets: Vec<&SentenceSet> = self
+            .runs
+            .iter()
+            .filter_map(|run| run.sets.iter().find(|one| one.split == split))
+            .collect();
+        let round = |score: f64| (score * 10.0).round() / 10.0;
+        let row = |index: usize| {
+            let of_each: Vec<&crate::Sentence> =
+                sets.iter().map(|set| &set.sentences[index]).collect();
+            let one = of_each[0];
+            let texts: Vec<&str> = of_each.iter().map(|one| one.translation.as_str()).collect();
+            let scores: Vec<String> =
+                of_each.iter().map(|one| format!("{:.1}", one.chrf)).collect();
+            json!([
+                one.line,
+                one.source,
+                one.reference,
+                texts,
+                round(of_each[1].chrf - one.chrf),
+                scores.join(" → "),
+                one.length,
+                one.rarest,
+                of_each[1].flaw,
+            ])
+        };
+        let rows: Vec<Value> = (0..sets[0].sentences.len()).map(row).collect();
+        json!({ "split": split, "systems": self.names, "rows": rows })
+    }
+}
+
+/// Cells in columns, the first to the left and the others to the right.
+fn aligned(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.max().unwrap_or(0).max(head[column].chars().count())
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let cell = |(number, text): (usize, &str)| match number {
+            0 => format!("{text:<0$}", widths[0]),
+            _ => format!("{text:>0$}", widths[number]),
+        };
+        cells.into_iter().enumerate().map(cell).collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    std::iter::once(line(head.to_vec()))
+        .chain(rows.iter().map(|row| line(row.iter().map(String::as_str).collect())))
+        .collect()
+}

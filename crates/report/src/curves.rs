@@ -1,0 +1,122 @@
+//! What training recorded, as curves.
+
+use taper_plots::{Axis, Chart, Figure, Language, Series};
+
+use crate::record::Record;
+use crate::run_data::NamedFigure;
+
+/// A curve of each run, under its name, where there is anything to draw.
+fn curve(
+    runs: &[(&str, &Record)],
+    (x, y): (Axis, Axis),
+    lines: impl Fn(&Record) -> Vec<Series>,
+) -> Option<Chart> {
+    let mut series = Vec::new();
+    for &(name, record) in runs {
+        for mut line in lines(record) {
+            if line.points.is_empty() {
+                continue;
+            }
+            if runs.len() > 1 {
+                line.name = format!("{name}, {}", line.name);
+            }
+            series.push(line);
+        }
+    }
+    let is_drawn = |line: &Series| line.points.iter().any(|at| at.1.is_finite());
+    series.iter().any(is_drawn).then(|| Chart::new(x, y, series))
+}
+
+/// The first and the last value of a series, in words.
+fn described(chart: &Chart, language: Language) -> String {
+    let describe = |series: &Series| {
+        let (first, last) = (series.points.first()?, series.points.last()?);
+        Some(match language {
+            Language::English => {
+                format!("{}: from {:.4} to {:.4}", series.name, first.1, last.1)
+            }
+            Language::Chinese => format!("{}：从 {:.4} 到 {:.4}", series.name, first.1, last.1),
+        })
+    };
+    chart.series.iter().filter_map(describe).collect::<Vec<_>>().join("; ")
+}
+
+/// The curves of some runs: loss, scores of validations, learning rate, norm of gradients, speed.
+#[must_use]
+pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+    let update = || Axis::linear(say("update", "更新次数"));
+    let mut figures = Vec::new();
+    let mut add = |name: &str, title: &str, chart: Option<Chart>| {
+        let Some(chart) = chart else { return };
+        let description = described(&chart, language);
+        figures.push(NamedFigure::new(name, Figure::new(title, description, chart)));
+    };
+    let (training, validation) = (say("training", "训练"), say("validation", "验证"));
+    let nats = say("nats a token", "奈特/词元");
+    add(
+        "loss",
+        say("Cross entropy", "交叉熵"),
+        curve(runs, (update(), Axis::linear(nats)), |record| {
+            vec![
+                Series::line(training, record.measured(|one| Some(one.nll))),
+                Series::dashes(validation, record.scores("nll")),
+            ]
+        }),
+    );
+    add(
+        "accuracy",
+        say("Tokens predicted right", "预测正确的词元"),
+        curve(runs, (update(), Axis::linear("%")), |record| {
+            let percent = |(step, share): (f64, f64)| (step, 100.0 * share);
+            let logged = record.measured(|one| Some(one.accuracy)).into_iter().map(percent);
+            let scores = record.scores("accuracy").into_iter().map(percent);
+            vec![
+                Series::line(training, logged.collect()),
+                Series::dashes(validation, scores.collect()),
+            ]
+        }),
+    );
+    add(
+        "scores",
+        say("Scores of the validation text", "验证集得分"),
+        curve(runs, (update(), Axis::linear(say("score", "得分"))), |record| {
+            vec![
+                Series::line("BLEU", record.scores("bleu")),
+                Series::dashes("chrF2", record.scores("chrf")),
+            ]
+        }),
+    );
+    add(
+        "learning-rate",
+        say("Learning rate", "学习率"),
+        curve(runs, (update(), Axis::linear(say("learning rate", "学习率"))), |record| {
+            vec![Series::line(
+                say("learning rate", "学习率"),
+                record.measured(|one| Some(one.learning_rate)),
+            )]
+        }),
+    );
+    add(
+        "gradient-norm",
+        say("Norm of the gradients before clipping", "裁剪前的梯度范数"),
+        curve(runs, (update(), Axis::log(say("norm", "范数"))), |record| {
+            vec![Series::line(say("norm", "范数"), record.measured(|one| Some(one.gradient_norm)))]
+        }),
+    );
+    add(
+        "speed",
+        say("Speed", "速度"),
+        curve(
+            runs,
+            (update(), Axis::linear(say("target tokens a second", "目标词元/秒"))),
+            |record| {
+                vec![Series::line(
+                    say("tokens a second", "词元/秒"),
+                    record.measured(|one| one.tokens_per_second),
+                )]
+            },
+        ),
+    );
+    figures
+}

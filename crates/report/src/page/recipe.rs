@@ -1,0 +1,33 @@
+//! The recipe of a run, and what in it is not the default.
+
+use anyhow::Result;
+use taper_plots::{Language, escape};
+use taper_run::RunConfig;
+use taper_run::config::every_difference;
+
+use super::{note, table};
+use crate::run_data::RunData;
+
+/// The keys that are set to something else than the default, then the whole recipe.
+pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
+    let say = |english, chinese| language.choose(english, chinese);
+    let changed = every_difference(&RunConfig::default(), &run.config)?;
+    let rows: Vec<[String; 3]> = changed
+        .iter()
+        .map(|one| {
+            let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "–".to_owned());
+            [one.key.clone(), show(&one.right), show(&one.left)]
+        })
+        .collect();
+    let head = [say("key", "键"), say("this run", "本次运行"), say("default", "默认值")];
+    let changed = match rows.is_empty() {
+        true => note(say("Every key has its default.", "所有键均为默认值。")),
+        false => table(&head, &rows),
+    };
+    Ok(format!(
+        "<h3>{}</h3>\n{changed}<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>",
+        say("What differs from the defaults", "与默认值的差异"),
+        say("The whole recipe", "完整配方"),
+        escape(&run.config.to_toml()?),
+    ))
+}

@@ -1,0 +1,172 @@
+//! `metrics.jsonl`, read back.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use taper_data::read_regular;
+use taper_trainer::{Event, Scores};
+
+/// More bytes than any record has.
+const MOST_BYTES: u64 = 1 << 32;
+
+/// Averages over the updates since the entry before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logged {
+    /// Updates made.
+    pub step: u64,
+    /// The pass over the data, from 0.
+    pub epoch: u64,
+    /// Label-smoothed cross entropy per target token.
+    pub loss: f64,
+    /// Cross entropy per target token, in nats.
+    pub nll: f64,
+    /// Share of target tokens predicted right.
+    pub accuracy: f64,
+    /// The learning rate of the last update.
+    pub learning_rate: f64,
+    /// Mean norm of the gradients before clipping.
+    pub gradient_norm: f64,
+    /// Target tokens trained on since the start of the run.
+    pub tokens: u64,
+    /// Target tokens a second.
+    pub tokens_per_second: Option<f64>,
+    /// Seconds of training so far.
+    pub seconds: f64,
+}
+
+/// A validation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Validated {
+    /// Updates made.
+    pub step: u64,
+    /// What was measured.
+    pub scores: Scores,
+    /// Whether it was the best so far.
+    pub improved: bool,
+}
+
+/// What a run has recorded of its training.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Record {
+    /// The entries of `training.log_every`.
+    pub logged: Vec<Logged>,
+    /// The validations.
+    pub validated: Vec<Validated>,
+    /// Updates that were not made, with the reason.
+    pub skipped: Vec<(u64, String)>,
+    /// Lines that are no records.
+    pub unreadable: u64,
+}
+
+impl Record {
+    /// Reads the record at `path`; an empty one where there is none yet. A last line that is being
+    /// written is left for the next time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self> {
+        let mut record = Self::default();
+        if path.exists() {
+            let bytes = read_regular(path, MOST_BYTES)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            record.append(&bytes);
+        }
+        Ok(record)
+    }
+
+    /// Takes the whole lines of `bytes`; returns how many bytes those are.
+    pub fn append(&mut self, bytes: &[u8]) -> usize {
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        for line in bytes[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice(line) {
+                Ok(event) => self.take(event),
+                Err(_) => self.unreadable += 1,
+            }
+        }
+        whole
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Log {
+                step,
+                epoch,
+                loss,
+                nll,
+                accuracy,
+                learning_rate,
+                gradient_norm,
+                tokens,
+                timing,
+                ..
+            } => self.logged.push(Logged {
+                step,
+                epoch,
+                loss,
+                nll,
+                accuracy,
+                learning_rate,
+                gradient_norm,
+                tokens,
+                tokens_per_second: timing.tokens_per_second,
+                seconds: timing.elapsed_seconds,
+            }),
+            Event::Validation { step, scores, improved, .. } => {
+                self.validated.push(Validated { step, scores, improved });
+            }
+            Event::Skipped { step, reason, .. } => self.skipped.push((step, reason)),
+            _ => {}
+        }
+    }
+
+    /// The name of each score of the validations, in the order of their first appearance.
+    #[must_use]
+    pub fn score_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in self.validated.iter().flat_map(|one| one.scores.iter()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// A score of the validations, by update.
+    #[must_use]
+    pub fn scores(&self, name: &str) -> Vec<(f64, f64)> {
+        let score = |one: &Validated| Some((one.step as f64, one.scores.get(name)?));
+        self.validated.iter().filter_map(score).collect()
+    }
+
+    /// A measurement of the log, by update.
+    #[must_use]
+    pub fn measured(&self, value: impl Fn(&Logged) -> Option<f64>) -> Vec<(f64, f64)> {
+        self.logged.iter().filter_map(|one| Some((one.step as f64, value(one)?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_line_by_line_and_a_torn_line_is_left() {
+        let log = |step: u64| {
+            format!(
+                "{{\"event\":\"log\",\"step\":{step},\"epoch\":0,\"loss\":2.5,\"nll\":2.0,\
+                 \"accuracy\":0.5,\"learning_rate\":0.001,\"gradient_norm\":1.5,\"tokens\":10,\
+                 \"window_tokens\":10,\"timing\":{{\"elapsed_seconds\":1.0}}}}\n"
+            )
+        };
+        let validation = "{\"event\":\"validation\",\"step\":2,\"epoch\":0,\"scores\":\
+                          {\"loss\":2.0,\"bleu\":11.0},\"improved\":true,\
+                          \"timing\":{\"elapsed_seconds\":1.0}}\n";
+        let text = format!("{}no record\n{validation}{}{{\"event\":", log(1), log(2));
+        let mut record = Record::default();
+        let taken = record.append(text.as_bytes());
+        assert_eq!(&text[taken..], "{\"event\":");
+        assert_eq!((record.logged.len(), record.unreadable), (2, 1));
+        assert_eq!(record.scores("bleu"), [(2.0, 11.0)]);
+        assert_eq!(record.measured(|one| Some(one.nll)), [(1.0, 2.0), (2.0, 2.0)]);
+    }
+}

@@ -1,0 +1,165 @@
+//! A run as it lies on disk, with all that a report needs.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use taper_data::{Task, read_pairs, read_regular};
+use taper_plots::{Figure, Language};
+use taper_run::folder::{Command, RunSummary};
+use taper_run::tasks::ParallelText;
+use taper_run::{RunConfig, RunFolder, one_line};
+
+use crate::curves::curves;
+use crate::record::Record;
+use crate::sentences::{Scoring, SentenceSet};
+use crate::words::Frequencies;
+use crate::{classified, translated};
+
+/// More bytes than any JSON file or set of translations of a run has.
+const MOST_BYTES: u64 = 1 << 31;
+
+/// A figure with the name of its file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedFigure {
+    /// The name, without an ending.
+    pub name: String,
+    /// What is drawn.
+    pub figure: Figure,
+}
+
+impl NamedFigure {
+    pub(crate) fn new(name: impl Into<String>, figure: Figure) -> Self {
+        Self { name: name.into(), figure }
+    }
+}
+
+/// A run as it lies on disk.
+#[derive(Debug)]
+pub struct RunData {
+    /// What it is called.
+    pub name: String,
+    /// Its folder.
+    pub folder: RunFolder,
+    /// How far it has come.
+    pub summary: RunSummary,
+    /// Its recipe.
+    pub config: RunConfig,
+    /// What training recorded.
+    pub record: Record,
+    /// `data.json`, where there is one.
+    pub data: Option<Value>,
+    /// The test sets as `scores.json` has them.
+    pub scores: Vec<Value>,
+    /// The commands that were given to it.
+    pub commands: Vec<Command>,
+    /// The test sets with a translation of each sentence.
+    pub sets: Vec<SentenceSet>,
+    /// What a reader would look for and why it is not there.
+    pub missing: Vec<String>,
+}
+
+impl RunData {
+    /// Reads the run in `root`. What has not been made yet, or is gone, is missing from it and
+    /// named in `missing`.
+    ///
+    /// # Errors
+    /// When there is no run, or a file of it is damaged.
+    pub fn read(root: &Path) -> Result<Self> {
+        let folder = RunFolder::open(root)?;
+        let config = folder.load_config(&[])?;
+        let scores = match json(&folder.scores())? {
+            None => Vec::new(),
+            Some(Value::Array(results)) => results,
+            Some(_) => anyhow::bail!("{} does not hold scores", folder.scores().display()),
+        };
+        let own = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        let name = own.file_name().unwrap_or(root.as_os_str()).to_string_lossy().into_owned();
+        let mut data = Self {
+            name,
+            summary: RunSummary::of(&folder),
+            record: Record::read(&folder.metrics())?,
+            data: json(&folder.data_report())?,
+            commands: folder.commands()?,
+            sets: Vec::new(),
+            missing: Vec::new(),
+            scores,
+            config,
+            folder,
+        };
+        data.read_sets();
+        Ok(data)
+    }
+
+    /// The splits that have translations of this run.
+    fn read_sets(&mut self) {
+        if self.config.task != Task::Translation || self.scores.is_empty() {
+            return;
+        }
+        let frequencies = self.frequencies().unwrap_or_else(|error| {
+            self.missing.push(format!("frequencies of words: {}", one_line(&error)));
+            None
+        });
+        let splits = self.scores.iter().filter_map(|one| Some(one["split"].as_str()?.to_owned()));
+        for split in splits.collect::<Vec<_>>() {
+            match self.read_set(&split, frequencies.as_ref()) {
+                Ok(set) => self.sets.push(set),
+                Err(error) => {
+                    self.missing.push(format!("sentences of `{split}`: {}", one_line(&error)));
+                }
+            }
+        }
+    }
+
+    fn read_set(&self, split: &str, frequencies: Option<&Frequencies>) -> Result<SentenceSet> {
+        let path = self.folder.translations(split);
+        let translations = read_regular(&path, MOST_BYTES)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let translations = String::from_utf8(translations)
+            .with_context(|| format!("{} is not UTF-8", path.display()))?;
+        let mut lines: Vec<String> = translations.split('\n').map(str::to_owned).collect();
+        // The file ends with a line break.
+        lines.pop();
+        let text = ParallelText::read(&self.config.data, self.config.data.split(split))?;
+        let scoring = self.config.scoring();
+        let scoring = Scoring { tokenizer: scoring.tokenize, lowercase: scoring.lowercase };
+        SentenceSet::new(split, (&text.sources, &text.references), &lines, scoring, frequencies)
+    }
+
+    /// How often each word stands in the source of the training text.
+    fn frequencies(&self) -> Result<Option<Frequencies>> {
+        let mut frequencies = Frequencies::default();
+        for pair in read_pairs(&self.config.data, &self.config.data.train)? {
+            frequencies.add(&pair.source);
+        }
+        Ok(Some(frequencies))
+    }
+
+    /// Every figure of the run.
+    ///
+    /// # Errors
+    /// When test sets cannot be scored.
+    pub fn figures(&self, language: Language) -> Result<Vec<NamedFigure>> {
+        let mut figures = curves(&[(&self.name, &self.record)], language);
+        for set in &self.sets {
+            figures.extend(translated::figures(set, language)?);
+        }
+        for result in &self.scores {
+            figures.extend(classified::figures(result, language));
+        }
+        Ok(figures)
+    }
+}
+
+/// The JSON of a file; none where there is no file.
+pub(crate) fn json(path: &Path) -> Result<Option<Value>> {
+    if !fs::exists(path).unwrap_or(false) {
+        return Ok(None);
+    }
+    let bytes = read_regular(path, MOST_BYTES)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let value = serde_json::from_slice(&bytes)
+        .with_context(|| format!("{} is not JSON", path.display()))?;
+    Ok(Some(value))
+}

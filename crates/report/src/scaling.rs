@@ -1,0 +1,336 @@
+//! Scaling laws of trained models: points from runs and from tables, fits, figures.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use taper_data::{Task, read_regular};
+use taper_plots::{Axis, Chart, Figure, Language, Series};
+use taper_run::RunFolder;
+use taper_run::scaling::{Fit, Intervals, Law, Observation, Scale, bootstrap, fit};
+use taper_run::tasks::outline;
+
+use crate::record::Record;
+use crate::run_data::{NamedFigure, json};
+
+/// More bytes than any table of points has.
+const MOST_BYTES: u64 = 1 << 28;
+/// The confidence of intervals.
+const CONFIDENCE: f64 = 0.95;
+/// The fewest points that determine the numbers of a law of one input, with its scale.
+const FEWEST: usize = 4;
+/// The fewest points for a law of two inputs.
+const FEWEST_JOINT: usize = 6;
+
+/// A trained model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// What it is called.
+    pub name: String,
+    /// N, all of its parameters.
+    pub parameters: f64,
+    /// D, the tokens that it was trained on.
+    pub tokens: f64,
+    /// Its loss on text that it was not trained on, in nats a token.
+    pub loss: f64,
+}
+
+impl Point {
+    /// Of a run of a language model: its last validation.
+    ///
+    /// # Errors
+    /// When it is another task's, or has not been validated.
+    pub fn of_run(root: &Path) -> Result<Self> {
+        let folder = RunFolder::open(root)?;
+        let shown = root.display();
+        let config = folder.load_config(&[])?;
+        if config.task != Task::LanguageModel {
+            bail!("{shown}: its task is {}; scaling laws are of language models", config.task);
+        }
+        let record = Record::read(&folder.metrics())?;
+        let tokens = record.logged.last().map(|one| one.tokens as f64);
+        let tokens = tokens.with_context(|| format!("{shown}: nothing was trained yet"))?;
+        let loss = record.scores("nll").last().map(|at| at.1).with_context(|| {
+            format!(
+                "{shown}: no validation was recorded: set data.text.hold_out or data.validation"
+            )
+        })?;
+        let report =
+            json(&folder.data_report())?.with_context(|| format!("{shown}: no data.json"))?;
+        let size = |key: &str| report[key].as_u64().map(|count| count as usize);
+        let vocabularies = size("source_vocabulary").zip(size("target_vocabulary"));
+        let vocabularies =
+            vocabularies.with_context(|| format!("{shown}: data.json has no vocabulary"))?;
+        let parameters = outline(&config, vocabularies)?.len() as f64;
+        let name = root.file_name().unwrap_or(root.as_os_str()).to_string_lossy().into_owned();
+        Ok(Self { name, parameters, tokens, loss })
+    }
+
+    /// Those of a table with a head (CSV): columns `parameters` or `Model Size`; `tokens`, or
+    /// `flops` or `Training FLOP`, of which tokens are FLOPs / 6N; and `loss`.
+    ///
+    /// # Errors
+    /// When a column is missing, or a cell is no number.
+    pub fn of_table(path: &Path) -> Result<Vec<Self>> {
+        let shown = path.display();
+        let bytes =
+            read_regular(path, MOST_BYTES).with_context(|| format!("cannot read {shown}"))?;
+        let mut table = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(&bytes[..]);
+        let head = table.headers().with_context(|| format!("{shown}: no table"))?.clone();
+        let column = |names: &[&str]| {
+            let is_named = |cell: &str| names.iter().any(|name| cell.eq_ignore_ascii_case(name));
+            head.iter().position(is_named)
+        };
+        let need = |names: &[&str]| {
+            column(names).with_context(|| {
+                format!("{shown}: the table has no column `{}`", names.join("` or `"))
+            })
+        };
+        let size = need(&["parameters", "model size"])?;
+        let loss = need(&["loss"])?;
+        let tokens = column(&["tokens"]);
+        let flops = match tokens {
+            Some(_) => None,
+            None => Some(need(&["tokens", "flops", "training flop"])?),
+        };
+        let name = column(&["name"]);
+        let mut points = Vec::new();
+        for (number, row) in table.records().enumerate() {
+            let line = number + 2;
+            let row = row.with_context(|| format!("{shown}, line {line}"))?;
+            let value = |column: usize| {
+                let cell = row.get(column).unwrap_or_default();
+                let value: Option<f64> = cell.parse().ok().filter(|one: &f64| *one > 0.0);
+                value
+                    .filter(|value| value.is_finite())
+                    .with_context(|| format!("{shown}, line {line}: {cell:?} is no number above 0"))
+            };
+            let parameters = value(size)?;
+            let tokens = match (tokens, flops) {
+                (Some(tokens), _) => value(tokens)?,
+                (None, Some(flops)) => value(flops)? / 6.0 / parameters,
+                (None, None) => bail!("{shown}: no column of tokens"),
+            };
+            let name = name.and_then(|name| row.get(name)).map_or_else(String::new, str::to_owned);
+            points.push(Self { name, parameters, tokens, loss: value(loss)? });
+        }
+        Ok(points)
+    }
+
+    /// What its training took, by 6ND.
+    fn flops(&self) -> f64 {
+        6.0 * self.parameters * self.tokens
+    }
+}
+
+/// A law with its intervals.
+type Fitted<const K: usize> = (Fit<K>, Intervals<K>);
+
+/// The laws that points determine.
+#[derive(Debug)]
+pub struct Study {
+    /// The points, the largest models last.
+    pub points: Vec<Point>,
+    /// L(N, D).
+    pub joint: Option<Fitted<2>>,
+    /// L(N), where models differ in size.
+    pub of_size: Option<Fitted<1>>,
+    /// L(D), where they differ in data.
+    pub of_data: Option<Fitted<1>>,
+}
+
+impl Study {
+    /// Fits the laws to points, without those of the `leave_out` highest losses.
+    ///
+    /// # Errors
+    /// When there are too few points for any law.
+    pub fn of(mut points: Vec<Point>, leave_out: usize, resamples: usize) -> Result<Self> {
+        points.sort_by(|left, right| left.loss.total_cmp(&right.loss));
+        points.truncate(points.len().saturating_sub(leave_out));
+        points.sort_by(|left, right| left.parameters.total_cmp(&right.parameters));
+        let distinct = |of: fn(&Point) -> f64| {
+            let mut values: Vec<f64> = points.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values.dedup();
+            values.len()
+        };
+        let (sizes, amounts) = (distinct(|one| one.parameters), distinct(|one| one.tokens));
+        let enough = |count: usize| points.len() >= FEWEST && count >= FEWEST;
+        if !enough(sizes) && !enough(amounts) {
+            bail!(
+                "{} points of {sizes} sizes and {amounts} amounts of data determine no law: at \
+                 least {FEWEST} different ones are needed, {FEWEST_JOINT} points for L(N, D)",
+                points.len()
+            );
+        }
+        let is_joint = points.len() >= FEWEST_JOINT && sizes > 1 && amounts > 1;
+        let joint = is_joint
+            .then(|| fitted(&points, resamples, |one| [one.parameters, one.tokens]))
+            .transpose()?;
+        let of_size = enough(sizes)
+            .then(|| fitted(&points, resamples, |one| [one.parameters]))
+            .transpose()?;
+        let of_data =
+            enough(amounts).then(|| fitted(&points, resamples, |one| [one.tokens])).transpose()?;
+        Ok(Self { points, joint, of_size, of_data })
+    }
+
+    /// What a reader wants: the laws, and the best model of some amounts of arithmetic.
+    #[must_use]
+    pub fn lines(&self, flops: &[f64]) -> Vec<String> {
+        let mut lines = vec![format!("{} points", self.points.len())];
+        if let Some((fit, intervals)) = &self.joint {
+            lines.push("L(N, D) = E + A / N^α + B / D^β".to_owned());
+            lines.extend(numbers(&fit.law, intervals, ["A", "B"], ["α", "β"]));
+        }
+        if let Some((fit, intervals)) = &self.of_size {
+            lines.push("L(N) = E + A / N^α, whatever the data".to_owned());
+            lines.extend(numbers(&fit.law, intervals, ["A"], ["α"]));
+        }
+        if let Some((fit, intervals)) = &self.of_data {
+            lines.push("L(D) = E + B / D^β, whatever the size".to_owned());
+            lines.extend(numbers(&fit.law, intervals, ["B"], ["β"]));
+        }
+        if let Some((fit, _)) = &self.joint {
+            lines.push("the best model of so much training (6ND)".to_owned());
+            for &flops in flops {
+                let best = fit.law.compute_optimal(flops);
+                lines.push(format!(
+                    "  {flops:.2e} FLOPs: {:.3e} parameters, {:.3e} tokens ({:.1} each), loss {:.3}",
+                    best.parameters,
+                    best.tokens,
+                    best.tokens / best.parameters,
+                    best.loss
+                ));
+            }
+        }
+        lines
+    }
+
+    /// The arithmetic of the largest training, and ten and a hundred times as much.
+    #[must_use]
+    pub fn usual_flops(&self) -> Vec<f64> {
+        let most = self.points.iter().map(Point::flops).fold(0.0, f64::max);
+        vec![most, 10.0 * most, 100.0 * most]
+    }
+
+    /// The points with the laws.
+    #[must_use]
+    pub fn figures(&self, language: Language) -> Vec<NamedFigure> {
+        let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+        let mut figures = Vec::new();
+        let (measured, law) = (say("measured", "实测"), say("law", "拟合"));
+        let loss = || Axis::log(say("loss, nats a token", "损失，奈特/词元"));
+        if let Some((fit, _)) = &self.joint {
+            let dots = self.points.iter().map(|one| (one.flops(), one.loss)).collect();
+            let ends = spread(self.points.iter().map(Point::flops));
+            let best = ends.iter().map(|&flops| (flops, fit.law.compute_optimal(flops).loss));
+            let series = vec![
+                Series::dots(measured, dots),
+                Series::line(say("the best of each amount", "每个计算量的最优"), best.collect()),
+            ];
+            let chart = Chart::new(
+                Axis::log(say("training FLOPs (6ND)", "训练 FLOPs (6ND)")),
+                loss(),
+                series,
+            );
+            let title = say("Loss by the arithmetic of training", "损失与训练计算量");
+            figures.push(NamedFigure::new(
+                "scaling-flops",
+                Figure::new(title, self.described(), chart),
+            ));
+            let pairs: Vec<(f64, f64)> = self
+                .points
+                .iter()
+                .map(|one| (fit.law.loss([one.parameters, one.tokens]), one.loss))
+                .collect();
+            let line = spread(pairs.iter().map(|at| at.0)).into_iter().map(|at| (at, at));
+            let series = vec![
+                Series::dots(measured, pairs.clone()),
+                Series::dashes(say("as predicted", "与预测一致"), line.collect()),
+            ];
+            let chart = Chart::new(Axis::log(say("predicted loss", "预测损失")), loss(), series);
+            let title = say("Measured and predicted loss", "实测与预测损失");
+            figures
+                .push(NamedFigure::new("scaling-fit", Figure::new(title, self.described(), chart)));
+        }
+        let laws = [
+            (
+                "scaling-size",
+                say("Loss by size", "损失与规模"),
+                say("parameters", "参数量"),
+                &self.of_size,
+                (|one: &Point| one.parameters) as fn(&Point) -> f64,
+            ),
+            (
+                "scaling-data",
+                say("Loss by data", "损失与数据"),
+                say("training tokens", "训练词元"),
+                &self.of_data,
+                |one: &Point| one.tokens,
+            ),
+        ];
+        for (name, title, axis, fitted, of) in laws {
+            let Some((fit, _)) = fitted else { continue };
+            let dots = self.points.iter().map(|one| (of(one), one.loss)).collect();
+            let curve = spread(self.points.iter().map(of)).into_iter();
+            let series = vec![
+                Series::dots(measured, dots),
+                Series::line(law, curve.map(|x| (x, fit.law.loss([x]))).collect()),
+            ];
+            let chart = Chart::new(Axis::log(axis), loss(), series);
+            figures.push(NamedFigure::new(name, Figure::new(title, self.described(), chart)));
+        }
+        figures
+    }
+
+    fn described(&self) -> String {
+        self.lines(&[]).join("; ")
+    }
+}
+
+fn fitted<const K: usize>(
+    points: &[Point],
+    resamples: usize,
+    inputs: impl Fn(&Point) -> [f64; K],
+) -> Result<Fitted<K>> {
+    let observe = |one: &Point| Observation { inputs: inputs(one), loss: one.loss };
+    let points: Vec<Observation<K>> = points.iter().map(observe).collect();
+    let fit = fit(&points, Scale::Fitted)?;
+    let intervals = bootstrap(&points, &fit, resamples, CONFIDENCE, 1)?;
+    Ok((fit, intervals))
+}
+
+/// The numbers of a law, each with its interval.
+fn numbers<const K: usize>(
+    law: &Law<K>,
+    intervals: &Intervals<K>,
+    factors: [&str; K],
+    exponents: [&str; K],
+) -> Vec<String> {
+    let line = |name: &str, value: f64, low: f64, high: f64, decimals: usize| {
+        format!("  {name} {value:.decimals$}  [{low:.decimals$}, {high:.decimals$}]")
+    };
+    let own = intervals.irreducible;
+    let mut lines = vec![line("E", law.irreducible, own.low, own.high, 3)];
+    for number in 0..K {
+        let (factor, exponent) = (intervals.factors[number], intervals.exponents[number]);
+        let term = law.terms[number];
+        lines.push(line(factors[number], term.factor, factor.low, factor.high, 1));
+        lines.push(line(exponents[number], term.exponent, exponent.low, exponent.high, 3));
+    }
+    let mut head = String::new();
+    // Writing to a string does not fail.
+    let _ = write!(head, "  with {:.0} % intervals", 100.0 * CONFIDENCE);
+    lines.insert(0, head);
+    lines
+}
+
+/// Values at equal ratios from the least to the greatest.
+fn spread(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let (low, high) = values
+        .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+    let steps = 60;
+    (0..=steps).map(|step| low * (high / low).powf(f64::from(step) / f64::from(steps))).collect()
+}

@@ -1,0 +1,169 @@
+//! The sentences of a test set with their translations, each by itself.
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use taper_metrics::{Bleu, Chrf, Tokenizer};
+
+use crate::flaws::Flaw;
+use crate::words::{Frequencies, words};
+
+/// A sentence, its translation, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sentence {
+    /// Its line, from 1.
+    pub line: usize,
+    /// What was translated.
+    pub source: String,
+    /// What it should have become.
+    pub reference: String,
+    /// What it became.
+    pub translation: String,
+    /// chrF2 of the sentence.
+    pub chrf: f64,
+    /// BLEU of the sentence, with the effective order.
+    pub bleu: f64,
+    /// Words of the source.
+    pub length: usize,
+    /// How often the rarest word of the source stands in the training text, with the word.
+    pub rarest: Option<(u64, String)>,
+    /// What is wrong by its look.
+    pub flaw: Option<Flaw>,
+}
+
+/// The sentences of a test set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SentenceSet {
+    /// The name of the split.
+    pub split: String,
+    /// In the order of the file.
+    pub sentences: Vec<Sentence>,
+    /// How they are scored.
+    pub scoring: Scoring,
+}
+
+/// How text is scored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scoring {
+    /// BLEU's tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Whether case counts for nothing.
+    pub lowercase: bool,
+}
+
+impl Scoring {
+    /// BLEU so.
+    #[must_use]
+    pub fn bleu(&self) -> Bleu {
+        Bleu { tokenizer: self.tokenizer, lowercase: self.lowercase, ..Bleu::default() }
+    }
+
+    /// chrF2 so.
+    #[must_use]
+    pub fn chrf(&self) -> Chrf {
+        Chrf { lowercase: self.lowercase, ..Chrf::default() }
+    }
+}
+
+impl SentenceSet {
+    /// Scores each of some translations.
+    ///
+    /// # Errors
+    /// When there are not as many translations as sources and references.
+    pub(crate) fn new(
+        split: &str,
+        (sources, references): (&[String], &[String]),
+        translations: &[String],
+        scoring: Scoring,
+        frequencies: Option<&Frequencies>,
+    ) -> Result<Self> {
+        if sources.len() != translations.len() || references.len() != translations.len() {
+            bail!(
+                "split `{split}` has {} sentences now, but {} translations are kept: `taper \
+                 resume` or `taper evaluate` translates them again",
+                sources.len(),
+                translations.len()
+            );
+        }
+        let bleu = Bleu { effective_order: true, ..scoring.bleu() };
+        let chrf = scoring.chrf();
+        let mut sentences = Vec::with_capacity(sources.len());
+        for (index, source) in sources.iter().enumerate() {
+            let (reference, translation) = (&references[index], &translations[index]);
+            sentences.push(Sentence {
+                line: index + 1,
+                chrf: chrf.sentence(translation, &[reference])?.score,
+                bleu: bleu.sentence(translation, &[reference])?.score,
+                length: words(source).len(),
+                rarest: frequencies.and_then(|counted| counted.rarest(source)),
+                flaw: Flaw::of(source, reference, translation),
+                source: source.clone(),
+                reference: reference.clone(),
+                translation: translation.clone(),
+            });
+        }
+        Ok(Self { split: split.to_owned(), sentences, scoring })
+    }
+
+    /// How many sentences have each flaw.
+    #[must_use]
+    pub fn flaws(&self) -> Vec<(Flaw, usize)> {
+        let count = |flaw| self.sentences.iter().filter(|one| one.flaw == Some(flaw)).count();
+        Flaw::ALL.map(|flaw| (flaw, count(flaw))).to_vec()
+    }
+
+    /// Scores of the sentences of some kinds: a name, how many they are, BLEU and chrF2 of all of
+    /// them together. Kinds without sentences are left out.
+    ///
+    /// # Errors
+    /// When they cannot be scored.
+    pub(crate) fn by_kind<const K: usize>(
+        &self,
+        kinds: [&str; K],
+        kind: impl Fn(&Sentence) -> Option<usize>,
+    ) -> Result<Vec<(String, usize, f64, f64)>> {
+        let mut groups: [Vec<&Sentence>; K] = std::array::from_fn(|_| Vec::new());
+        for sentence in &self.sentences {
+            if let Some(kind) = kind(sentence) {
+                groups[kind].push(sentence);
+            }
+        }
+        let mut found = Vec::new();
+        for (name, group) in kinds.into_iter().zip(groups) {
+            if group.is_empty() {
+                continue;
+            }
+            let translations: Vec<&str> =
+                group.iter().map(|one| one.translation.as_str()).collect();
+            let references = [group.iter().map(|one| one.reference.as_str()).collect::<Vec<_>>()];
+            let bleu = self.scoring.bleu().corpus(&translations, &references)?.score;
+            let chrf = self.scoring.chrf().corpus(&translations, &references)?.score;
+            found.push((name.to_owned(), group.len(), bleu, chrf));
+        }
+        Ok(found)
+    }
+
+    /// Scores by words of the source.
+    ///
+    /// # Errors
+    /// When they cannot be scored.
+    pub fn by_length(&self) -> Result<Vec<(String, usize, f64, f64)>> {
+        const MOST: [usize; 6] = [5, 10, 15, 20, 30, 50];
+        let kinds = ["1–5", "6–10", "11–15", "16–20", "21–30", "31–50", "51+"];
+        self.by_kind(kinds, |one| {
+            Some(MOST.iter().position(|&most| one.length <= most).unwrap_or(MOST.len()))
+        })
+    }
+
+    /// Scores by how often the rarest word of the source stands in the training text.
+    ///
+    /// # Errors
+    /// When they cannot be scored.
+    pub fn by_rarest_word(&self) -> Result<Vec<(String, usize, f64, f64)>> {
+        const MOST: [u64; 6] = [0, 1, 4, 19, 99, 999];
+        let kinds = ["0", "1", "2–4", "5–19", "20–99", "100–999", "1000+"];
+        self.by_kind(kinds, |one| {
+            let (count, _) = one.rarest.as_ref()?;
+            Some(MOST.iter().position(|most| count <= most).unwrap_or(MOST.len()))
+        })
+    }
+}

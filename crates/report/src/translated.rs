@@ -1,0 +1,107 @@
+//! Figures of translated test sets.
+
+use anyhow::Result;
+use taper_plots::{Axis, Bars, Figure, Language};
+
+use crate::run_data::NamedFigure;
+use crate::sentences::SentenceSet;
+
+/// The n-gram orders of BLEU.
+const ORDERS: usize = 4;
+
+/// Bars of two scores over kinds of sentences.
+fn of_kinds(
+    (name, title): (String, &str),
+    label: &str,
+    found: &[(String, usize, f64, f64)],
+    language: Language,
+) -> NamedFigure {
+    let describe = |(kind, count, bleu, chrf): &(String, usize, f64, f64)| match language {
+        Language::English => format!("{kind}: {count} sentences, BLEU {bleu:.1}, chrF2 {chrf:.1}"),
+        Language::Chinese => format!("{kind}：{count} 句，BLEU {bleu:.1}，chrF2 {chrf:.1}"),
+    };
+    let bars = Bars {
+        label: label.to_owned(),
+        categories: found.iter().map(|(kind, count, ..)| format!("{kind} ({count})")).collect(),
+        y: Axis::linear(language.choose("score", "得分")),
+        series: vec![
+            ("BLEU".to_owned(), found.iter().map(|one| one.2).collect()),
+            ("chrF2".to_owned(), found.iter().map(|one| one.3).collect()),
+        ],
+    };
+    let description = found.iter().map(describe).collect::<Vec<_>>().join("; ");
+    NamedFigure::new(name, Figure::new(title, description, bars))
+}
+
+/// Figures of a test set: scores by length and by the rarest word, n-gram precisions, flaws, how
+/// scores are spread.
+///
+/// # Errors
+/// When the sentences cannot be scored.
+pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<NamedFigure>> {
+    let say = |english, chinese| language.choose(english, chinese);
+    let file = |name: &str| format!("{}-{name}", set.split.replace(['/', '\\', ' '], "-"));
+    let mut figures = Vec::new();
+    let by_length = set.by_length()?;
+    figures.push(of_kinds(
+        (file("length"), say("Scores by length of the source", "按原文长度的得分")),
+        say("words of the source (sentences)", "原文词数（句数）"),
+        &by_length,
+        language,
+    ));
+    let by_rarest = set.by_rarest_word()?;
+    if !by_rarest.is_empty() {
+        figures.push(of_kinds(
+            (
+                file("rarest-word"),
+                say("Scores by the rarest word of the source", "按原文最罕见词的得分"),
+            ),
+            say("times in the training text (sentences)", "在训练文本中出现次数（句数）"),
+            &by_rarest,
+            language,
+        ));
+    }
+    let translations: Vec<&str> =
+        set.sentences.iter().map(|one| one.translation.as_str()).collect();
+    let references = [set.sentences.iter().map(|one| one.reference.as_str()).collect::<Vec<_>>()];
+    let bleu = set.scoring.bleu().corpus(&translations, &references)?;
+    let share = |matches: u64, total: u64| match total {
+        0 => f64::NAN,
+        total => 100.0 * matches as f64 / total as f64,
+    };
+    let precisions: Vec<f64> =
+        bleu.matches.iter().zip(&bleu.totals).map(|(&hit, &all)| share(hit, all)).collect();
+    let described: Vec<String> = precisions.iter().map(|share| format!("{share:.1} %")).collect();
+    let bars = Bars {
+        label: say("words in a row", "连续词数").to_owned(),
+        categories: (1..=ORDERS).map(|order| order.to_string()).collect(),
+        y: Axis::linear("%"),
+        series: vec![(String::new(), precisions)],
+    };
+    let title = say("N-grams of the translations that the references have", "译文 n-gram 的精确率");
+    figures
+        .push(NamedFigure::new(file("precisions"), Figure::new(title, described.join(", "), bars)));
+    figures.push(spread(set, file("spread"), language));
+    Ok(figures)
+}
+
+/// How many sentences have which chrF2.
+fn spread(set: &SentenceSet, name: String, language: Language) -> NamedFigure {
+    let say = |english, chinese| language.choose(english, chinese);
+    let mut counts = [0.0; 10];
+    for sentence in &set.sentences {
+        counts[((sentence.chrf / 10.0) as usize).min(9)] += 1.0;
+    }
+    let categories = (0..10).map(|bin| format!("{}–{}", 10 * bin, 10 * bin + 10)).collect();
+    let describe = counts.map(|count| count.to_string()).join(", ");
+    let bars = Bars {
+        label: say("chrF2 of the sentence", "句子的 chrF2").to_owned(),
+        categories,
+        y: Axis::linear(say("sentences", "句数")),
+        series: vec![(String::new(), counts.to_vec())],
+    };
+    NamedFigure::new(
+        name,
+        Figure::new(say("Sentences by their score", "句子得分的分布"), describe, bars),
+    )
+}
