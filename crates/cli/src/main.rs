@@ -16,6 +16,7 @@ mod error;
 mod estimate;
 mod processes;
 mod progress;
+mod resident;
 mod signals;
 mod text;
 mod warm_start;

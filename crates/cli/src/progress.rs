@@ -10,6 +10,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use taper_data::Task;
 use taper_run::checks::computation::describe_operations;
+use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
 use taper_run::evaluation::TestSetResult;
 use taper_run::training::{Outcome, TrainingLimits};
@@ -18,6 +19,7 @@ use taper_trainer::{Event, Scores, StopReason};
 
 use crate::arguments::TrainOutput;
 use crate::error::Interrupted;
+use crate::resident::resident_memory;
 use crate::signals::Signals;
 use crate::text::{quoted, report_line, say};
 use crate::warm_start;
@@ -79,6 +81,8 @@ pub(crate) struct Reporter<'a> {
     bar: ProgressBar,
     /// What the last log event said.
     latest: String,
+    /// The best validation so far.
+    best: String,
     /// The first update of this process, and when it was made.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
@@ -91,20 +95,18 @@ impl<'a> Reporter<'a> {
     /// Shows events in `style`.
     pub(crate) fn new(style: Style, signals: &'a Signals) -> Self {
         let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
-        let latest = String::new();
-        Self { style, signals, bar, latest, start: None, limits: None, ended: None, tests }
+        let (latest, best) = (String::new(), String::new());
+        Self { style, signals, bar, latest, best, start: None, limits: None, ended: None, tests }
     }
 
     /// Shows the bar of a training that goes from `first_step` to its `limits`.
     fn begin(&mut self, first_step: u64, limits: TrainingLimits) {
         self.limits = Some(limits);
         self.bar = match (self.style, limits.last_update) {
-            (Style::Bar, Some(updates)) => {
-                ProgressBar::new(updates).with_style(bar_style("{wide_bar} {pos}/{len} {msg}"))
-            }
-            (Style::Bar, None) => {
-                ProgressBar::new_spinner().with_style(bar_style("{spinner} {pos} {msg}"))
-            }
+            (Style::Bar, Some(updates)) => ProgressBar::new(updates)
+                .with_style(bar_style("{wide_bar} {pos}/{len}{prefix}\n{wide_msg}")),
+            (Style::Bar, None) => ProgressBar::new_spinner()
+                .with_style(bar_style("{spinner} {pos}{prefix}\n{wide_msg}")),
             _ => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
         };
         self.bar.set_position(first_step);
@@ -144,7 +146,8 @@ impl<'a> Reporter<'a> {
         self.start.get_or_insert((step, seconds));
         if self.style == Style::Bar {
             self.bar.set_position(step);
-            self.bar.set_message(format!("{}{}", self.latest, self.remaining(step, seconds)));
+            self.bar.set_prefix(self.remaining(step, seconds));
+            self.bar.set_message(format!("{}{}", self.latest, self.best));
         }
     }
 
@@ -159,6 +162,7 @@ impl<'a> Reporter<'a> {
                 experts,
                 accuracy,
                 learning_rate,
+                gradient_norm,
                 timing,
                 ..
             } => {
@@ -169,7 +173,12 @@ impl<'a> Reporter<'a> {
                 });
                 let name = loss_name(*loss, *nll);
                 if self.style == Style::Bar {
-                    self.latest = format!("{name} {loss:.3}{divergence}{experts}  lr {learning_rate:.2e}  {rate:.0} tok/s");
+                    let memory = resident_memory("self").map(bytes).unwrap_or_default();
+                    self.latest = format!(
+                        "epoch {epoch}  {name} {loss:.3}  ppl {:.2}{divergence}{experts}  \
+                         lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate:.0} tok/s  {memory}",
+                        nll.exp()
+                    );
                     self.update(*step, timing.elapsed_seconds);
                 } else {
                     let eta = self.remaining(*step, timing.elapsed_seconds);
@@ -181,13 +190,22 @@ impl<'a> Reporter<'a> {
                     ));
                 }
             }
-            Event::Validation { step, scores, improved, timing, .. } => {
+            Event::Validation { step, scores, improved, samples, timing, .. } => {
                 let mark = if *improved { "  (best so far)" } else { "" };
                 self.say(&format!(
                     "step {step}  validation: {}  [{}]{mark}",
                     describe(scores),
                     clock(Duration::from_secs_f64(timing.elapsed_seconds.max(0.0)))
                 ));
+                if *improved {
+                    self.best = format!("  best {}", describe(scores));
+                }
+                // One line an event where the output is piped.
+                if let Some(sample) = samples.first().filter(|_| self.style == Style::Bar) {
+                    self.say(&format!("  source       {}", sample.source));
+                    self.say(&format!("  translation  {}", sample.hypothesis));
+                    self.say(&format!("  reference    {}", sample.reference));
+                }
             }
             Event::Skipped { step, reason, place, in_a_row, total, .. } => {
                 self.say(&format!("step {step}  update skipped: {reason}, {place} ({in_a_row} in a row, {total} in all)"));
@@ -459,9 +477,9 @@ mod tests {
         let mut reporter = Reporter::new(Style::Bar, &signals);
         reporter.begin(0, TrainingLimits { last_update: Some(100), most_seconds: None });
         reporter.update(1, 3.0);
-        assert_eq!((reporter.bar.position(), reporter.bar.message()), (1, String::new()));
+        assert_eq!((reporter.bar.position(), reporter.bar.prefix()), (1, String::new()));
         reporter.update(2, 3.5);
-        assert_eq!((reporter.bar.position(), reporter.bar.message()), (2, "  eta 0:49".into()));
+        assert_eq!((reporter.bar.position(), reporter.bar.prefix()), (2, "  eta 0:49".into()));
     }
 
     #[test]

@@ -243,8 +243,8 @@ impl Comparison<'_> {
             ];
             body += &table(&head, &Self::rows(scores));
             body += &note(say(
-                "Won and lost: sentences whose chrF2 differs by more than 1 from the first run's. p: \
-                 how often a difference as large comes about by chance (paired bootstrap).",
+                "Won and lost: sentences whose chrF2 differs by more than 1 from the first run's. \
+                 p: how often a difference as large comes about by chance (paired bootstrap).",
                 "胜负：句子的 chrF2 与第一个运行相差超过 1。p：偶然出现同样大差异的概率（配对自助法）。",
             ));
         }

@@ -1,6 +1,7 @@
 //! What training recorded, as curves.
 
-use taper_plots::{Axis, Chart, Figure, Language, Series};
+use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
+use taper_trainer::LayerNorms;
 
 use crate::record::Record;
 use crate::run_data::NamedFigure;
@@ -119,4 +120,68 @@ pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> 
         ),
     );
     figures
+}
+
+/// One of the norms of a layer.
+type Norm = fn(&LayerNorms) -> f32;
+
+/// The most updates that a heatmap of layers has a column for.
+const MOST_COLUMNS: usize = 60;
+
+/// Norms of gradients and weights by layer and update, as logarithms, where the run has recorded
+/// them.
+#[must_use]
+pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+    let kinds: [(&str, &str, Norm); 2] = [
+        (
+            "gradient-norms",
+            say("log₁₀ of the gradients' norm by layer", "各层梯度范数的 log₁₀"),
+            |norms| norms.gradient,
+        ),
+        (
+            "weight-norms",
+            say("log₁₀ of the weights' norm by layer", "各层权重范数的 log₁₀"),
+            |norms| norms.weight,
+        ),
+    ];
+    let entries: Vec<_> = record.logged.iter().filter(|one| !one.layers.is_empty()).collect();
+    let Some(last) = entries.last() else { return Vec::new() };
+    let every = entries.len().div_ceil(MOST_COLUMNS);
+    let shown: Vec<_> = entries.iter().step_by(every).collect();
+    let mut layers: Vec<&String> = last.layers.keys().collect();
+    layers.sort_by_key(|name| in_order(name));
+    let mut figures = Vec::new();
+    for (name, title, of) in kinds {
+        let value =
+            |layer: &String, norms: &LayerNorms| (layer.clone(), f64::from(of(norms)).log10());
+        let row = |layer: &&String| {
+            let norm = |one: &&&crate::Logged| {
+                one.layers.get(*layer).map_or(f64::NAN, |norms| value(layer, norms).1)
+            };
+            shown.iter().map(norm).collect::<Vec<f64>>()
+        };
+        let described: Vec<String> = layers
+            .iter()
+            .filter_map(|&layer| Some(value(layer, last.layers.get(layer)?)))
+            .map(|(layer, norm)| format!("{layer} {norm:.2}"))
+            .collect();
+        let map = Heatmap {
+            row_label: say("layer", "层").to_owned(),
+            column_label: say("update", "更新次数").to_owned(),
+            rows: layers.iter().map(|&layer| layer.clone()).collect(),
+            columns: shown.iter().map(|one| one.step.to_string()).collect(),
+            values: layers.iter().map(row).collect(),
+            strongest: None,
+        };
+        let height = 190 + 18 * layers.len() as u32;
+        let figure = Figure::new(title, described.join("; "), map).sized(720, height);
+        figures.push(NamedFigure::new(name, figure));
+    }
+    figures
+}
+
+/// By which names of layers are in order: numbers count as numbers.
+fn in_order(name: &str) -> Vec<(usize, String)> {
+    name.split('.').map(|part| (part.parse().unwrap_or(usize::MAX), part.to_owned())).collect()
 }

@@ -20,7 +20,7 @@ mod translated;
 mod words;
 
 pub use compare::{Comparison, SystemScores, compare};
-pub use curves::curves;
+pub use curves::{curves, layer_figures};
 pub use flaws::Flaw;
 pub use page::report;
 pub use record::{Logged, Record, Validated};

@@ -1,10 +1,11 @@
 //! `metrics.jsonl`, read back.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use taper_data::read_regular;
-use taper_trainer::{Event, Scores};
+use taper_trainer::{Event, LayerNorms, Sample, Scores};
 
 /// More bytes than any record has.
 const MOST_BYTES: u64 = 1 << 32;
@@ -32,6 +33,8 @@ pub struct Logged {
     pub tokens_per_second: Option<f64>,
     /// Seconds of training so far.
     pub seconds: f64,
+    /// Norms of each layer, where `training.log_layers` asked for them.
+    pub layers: BTreeMap<String, LayerNorms>,
 }
 
 /// A validation.
@@ -43,6 +46,8 @@ pub struct Validated {
     pub scores: Scores,
     /// Whether it was the best so far.
     pub improved: bool,
+    /// Examples of what the model made of the text.
+    pub samples: Vec<Sample>,
 }
 
 /// What a run has recorded of its training.
@@ -96,6 +101,7 @@ impl Record {
                 accuracy,
                 learning_rate,
                 gradient_norm,
+                layers,
                 tokens,
                 timing,
                 ..
@@ -110,9 +116,10 @@ impl Record {
                 tokens,
                 tokens_per_second: timing.tokens_per_second,
                 seconds: timing.elapsed_seconds,
+                layers,
             }),
-            Event::Validation { step, scores, improved, .. } => {
-                self.validated.push(Validated { step, scores, improved });
+            Event::Validation { step, scores, improved, samples, .. } => {
+                self.validated.push(Validated { step, scores, improved, samples });
             }
             Event::Skipped { step, reason, .. } => self.skipped.push((step, reason)),
             _ => {}

@@ -11,7 +11,7 @@ use taper_run::folder::{Command, RunSummary};
 use taper_run::tasks::ParallelText;
 use taper_run::{RunConfig, RunFolder, one_line};
 
-use crate::curves::curves;
+use crate::curves::{curves, layer_figures};
 use crate::record::Record;
 use crate::sentences::{Scoring, SentenceSet};
 use crate::words::Frequencies;
@@ -142,6 +142,7 @@ impl RunData {
     /// When test sets cannot be scored.
     pub fn figures(&self, language: Language) -> Result<Vec<NamedFigure>> {
         let mut figures = curves(&[(&self.name, &self.record)], language);
+        figures.extend(layer_figures(&self.record, language));
         for set in &self.sets {
             figures.extend(translated::figures(set, language)?);
         }

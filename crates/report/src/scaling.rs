@@ -197,7 +197,8 @@ impl Study {
             for &flops in flops {
                 let best = fit.law.compute_optimal(flops);
                 lines.push(format!(
-                    "  {flops:.2e} FLOPs: {:.3e} parameters, {:.3e} tokens ({:.1} each), loss {:.3}",
+                    "  {flops:.2e} FLOPs: {:.3e} parameters, {:.3e} tokens ({:.1} each), \
+                     loss {:.3}",
                     best.parameters,
                     best.tokens,
                     best.tokens / best.parameters,

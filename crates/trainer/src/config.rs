@@ -113,6 +113,9 @@ pub struct TrainingConfig {
     /// Updates between two log events.
     #[schemars(range(min = 1))]
     pub log_every: u64,
+    /// Add the norms of each layer's gradients and weights to log events, to see where gradients
+    /// vanish or blow up. They are of the event's own update, before clipping.
+    pub log_layers: bool,
     /// Updates between two validations; 0 validates only at the end.
     pub validate_every: u64,
     /// Updates between two checkpoints; 0 saves at each validation. A new best is always saved.
@@ -154,6 +157,7 @@ impl Default for TrainingConfig {
             max_epochs: 0,
             max_minutes: 0.0,
             log_every: 100,
+            log_layers: false,
             validate_every: 1000,
             checkpoint_every: 0,
             early_stopping: EarlyStoppingConfig::default(),

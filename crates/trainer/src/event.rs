@@ -3,12 +3,13 @@
 //! Everything that depends on the clock is inside the field `timing`, so that two runs can be
 //! compared in all the rest.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use taper_model::Routing;
 
-use crate::{BoxError, Scores};
+use crate::{BoxError, LayerNorms, Scores};
 
 /// Measurements by the clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +56,17 @@ impl ExpertLoad {
     }
 }
 
+/// An example of what the model makes of the validation text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// What it is given.
+    pub source: String,
+    /// What it should make of it.
+    pub reference: String,
+    /// What it makes of it.
+    pub hypothesis: String,
+}
+
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -81,6 +93,9 @@ pub enum Event {
         learning_rate: f64,
         /// Mean norm of the gradients before clipping.
         gradient_norm: f64,
+        /// Norms of each layer, where `log_layers` asks for them.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        layers: BTreeMap<String, LayerNorms>,
         /// Target tokens trained on since the start of the run.
         tokens: u64,
         /// Target tokens that the averages are over.
@@ -98,6 +113,9 @@ pub enum Event {
         scores: Scores,
         /// Whether the watched metric was better than ever before.
         improved: bool,
+        /// Examples, where the validation has any.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        samples: Vec<Sample>,
         /// By the clock.
         timing: Timing,
     },

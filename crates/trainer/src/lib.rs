@@ -37,7 +37,7 @@ pub use checkpoints::{
 pub use config::{ConfigError, EarlyStoppingConfig, GuidedAlignmentConfig, TrainingConfig};
 pub use early_stopping::{Best, EarlyStopping, Metric, Scores};
 pub use error::{BoxError, CheckpointError, TrainError};
-pub use event::{Event, ExpertLoad, Observer, StopReason, Timing};
+pub use event::{Event, ExpertLoad, Observer, Sample, StopReason, Timing};
 pub use exchange::{
     Alone, Exchange, ExchangeError, Farewell, InProcess, Meeting, OnLoss, Sockets, everyone,
     in_process, require_same,
@@ -46,5 +46,5 @@ pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use source::{Position, Source};
 pub use trainer::{Trainer, Unsaved};
-pub use updates::{DueUpdate, Fault, Measured, Outcome, Updater, rehearse};
+pub use updates::{DueUpdate, Fault, LayerNorms, Measured, Outcome, Updater, rehearse};
 pub use validation::{NoValidation, TeacherForced, Validate, evaluate, evaluate_under};

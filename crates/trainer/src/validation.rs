@@ -2,7 +2,7 @@
 
 use taper_model::{Batch, Model, Objective, Pass};
 
-use crate::{BoxError, Scores, TrainError};
+use crate::{BoxError, Sample, Scores, TrainError};
 
 /// Measures the model on data that it is not trained on.
 ///
@@ -13,6 +13,11 @@ pub trait Validate<M: Model> {
     /// # Errors
     /// Whatever keeps it from measuring; this ends training.
     fn validate(&mut self, model: &M, step: u64) -> Result<Scores, BoxError>;
+
+    /// Examples of what the model made of the data when it was last measured.
+    fn samples(&mut self) -> Vec<Sample> {
+        Vec::new()
+    }
 }
 
 /// No validation: no scores, no best checkpoint, no early stopping.

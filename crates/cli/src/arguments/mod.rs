@@ -42,7 +42,7 @@ pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Quantize, Runs};
 pub(crate) use predict::Predict;
 pub(crate) use search::{Control, Search};
-pub(crate) use seeing::{Compare, Pictures, Report, Scaling};
+pub(crate) use seeing::{Compare, Pictures, Report, Scaling, Top};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 pub(crate) use train::{Resume, Train, TrainOutput};
 pub(crate) use translate::{Form, TextArguments, Translate};
@@ -116,6 +116,8 @@ pub(crate) enum Command {
     Report(Report),
     /// Put runs side by side: scores with significance, recipes, sentences won and lost
     Compare(Compare),
+    /// Watch runs on the whole terminal: curves, samples, checkpoints
+    Top(Top),
     /// Fit the laws by which the losses of language models fall with size and data
     Scaling(Scaling),
     /// Average the weights of a run's last checkpoints

@@ -61,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Runs(arguments) => runs::run(arguments),
         Command::Report(arguments) => seeing::report::run(arguments),
         Command::Compare(arguments) => seeing::compare::run(arguments),
+        Command::Top(arguments) => seeing::top::run(arguments),
         Command::Scaling(arguments) => seeing::scaling::run(arguments),
         Command::Average(arguments) => weights::average::run(arguments),
         Command::Quantize(arguments) => weights::quantize::run(arguments),

@@ -65,7 +65,8 @@ pub(crate) fn table<R: AsRef<[String]>>(head: &[&str], rows: &[R]) -> String {
         format!("<tr>{cells}</tr>\n")
     };
     format!(
-        "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>\n{}</tbody></table></div>\n",
+        "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>\n{}</tbody></table>\
+         </div>\n",
         rows.iter().map(row).collect::<String>()
     )
 }

@@ -8,9 +8,10 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use taper_plots::{Language, Page};
 
+use crate::classified;
+use crate::curves::{curves, layer_figures};
 use crate::run_data::RunData;
 use crate::translated;
-use crate::{classified, curves::curves};
 use html::Section;
 pub(crate) use html::{figures, note, table};
 
@@ -30,11 +31,12 @@ pub fn report(run: &RunData, language: Language) -> Result<String> {
         title: say("Summary", "概要"),
         body: sections::summary(run, language),
     }];
+    let mut of_training = curves(&[(&run.name, &run.record)], language);
+    of_training.extend(layer_figures(&run.record, language));
     parts.push(Section {
         id: "curves",
         title: say("Training", "训练曲线"),
-        body: figures(&curves(&[(&run.name, &run.record)], language))
-            .context("the curves of training")?
+        body: figures(&of_training).context("the curves of training")?
             + &sections::skipped(run, language),
     });
     if let Some(data) = &run.data {

@@ -25,7 +25,8 @@ pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
         false => table(&head, &rows),
     };
     Ok(format!(
-        "<h3>{}</h3>\n{changed}<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>",
+        "<h3>{}</h3>\n{changed}<details><summary>{}</summary>\
+         <pre tabindex=\"0\">{}</pre></details>",
         say("What differs from the defaults", "与默认值的差异"),
         say("The whole recipe", "完整配方"),
         escape(&run.config.to_toml()?),

@@ -199,7 +199,8 @@ pub(super) fn commands(run: &RunData, language: Language) -> String {
     };
     let folder = quoted(run.folder.root());
     let again = format!(
-        "taper train {folder}/config.toml --run NEW\ntaper evaluate {folder}\ntaper report {folder}\n"
+        "taper train {folder}/config.toml --run NEW\ntaper evaluate {folder}\n\
+         taper report {folder}\n"
     );
     format!(
         "<h3>{}</h3>{given}<h3>{}</h3><pre tabindex=\"0\">{}</pre>",

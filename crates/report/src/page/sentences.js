@@ -46,8 +46,9 @@
   place.append(tools, list, end);
 
   // Words with the space before them; characters of Chinese and Japanese by themselves.
-  const cut = text => text.match(
-    /\s*(?:[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]|[\p{L}\p{N}\p{M}'’-]+|\S)/gu) || [];
+  const east = '[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}]';
+  const word = new RegExp(`\\s*(?:${east}|(?:(?!${east})[\\p{L}\\p{N}\\p{M}'’-])+|\\S)`, 'gu');
+  const cut = text => text.match(word) || [];
   // The longest common subsequence of words: what is only in one of the two is marked.
   const differ = (from, to) => {
     const left = cut(from), right = cut(to);
@@ -126,7 +127,8 @@
     const text = find.value.toLowerCase();
     const has = row => row.slice(AT.source, AT.chrf).flat()
       .some(part => part.toLowerCase().includes(text));
-    rows = set.rows.filter(row => (!kind.value || row[AT.flaw] === kind.value) && (!text || has(row)));
+    const is = row => !kind.value || row[AT.flaw] === kind.value;
+    rows = set.rows.filter(row => is(row) && (!text || has(row)));
     rows.sort(orders[order.value]);
     list.replaceChildren();
     shown = 0;

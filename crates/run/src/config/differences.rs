@@ -42,12 +42,17 @@ pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<String>> {
     let (run, given) = (table(run)?, table(given)?);
     let mut found = Vec::new();
     compare("", &run, &given, &mut found);
+    Ok(lines(found))
+}
+
+/// What matters of some differences, a line each.
+fn lines(found: Vec<Difference>) -> Vec<String> {
     let show = |value: Option<String>| value.unwrap_or_else(|| "not set".to_owned());
     let line = |Difference { key, left, right }| {
         format!("{key} is {} but was {}", show(right), show(left))
     };
     let matters = |one: &Difference| !WITHOUT_EFFECT.contains(&one.key.as_str());
-    Ok(found.into_iter().filter(matters).map(line).collect())
+    found.into_iter().filter(matters).map(line).collect()
 }
 
 /// As [`differences`], of all that processes must have alike to train together: of [training] too.
@@ -64,7 +69,7 @@ pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result
     };
     let mut found = Vec::new();
     compare("", &whole(run)?, &whole(given)?, &mut found);
-    Ok(found)
+    Ok(lines(found))
 }
 
 /// Whether one of the [`differences`] is of what a run that has begun cannot do without: its seed,

@@ -11,6 +11,7 @@ mod evaluation;
 mod explain;
 mod identity;
 mod keys;
+mod logging;
 mod nearest;
 mod overrides;
 pub(crate) mod paths;
@@ -36,6 +37,7 @@ pub use explain::{annotated, explain, reference};
 pub use identity::trained_with;
 pub(crate) use identity::{recipe, validation_changes, validation_identity};
 pub use keys::schema;
+pub use logging::LoggingConfig;
 use overrides::Override;
 pub use without_effect::without_effect;
 
@@ -68,6 +70,8 @@ pub struct RunConfig {
     pub decoding: DecodingConfig,
     /// How translations are scored.
     pub evaluation: EvaluationConfig,
+    /// What is recorded for other programs.
+    pub logging: LoggingConfig,
 }
 
 impl Default for RunConfig {
@@ -83,6 +87,7 @@ impl Default for RunConfig {
             training: TrainingConfig::default(),
             decoding: DecodingConfig::default(),
             evaluation: EvaluationConfig::default(),
+            logging: LoggingConfig::default(),
         }
     }
 }

@@ -39,7 +39,7 @@ pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
 pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
 
 /// A model as runs of its task have it.
-pub trait TaskModel: Model + Sized {
+pub trait TaskModel: Model + Sized + 'static {
     /// The task.
     const TASK: Task;
     /// Whether it writes text, token by token: what int8 weights are for.

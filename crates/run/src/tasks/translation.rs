@@ -12,7 +12,7 @@ use taper_data::{
 use taper_decoding::{DecodingConfig, SamplingConfig};
 use taper_model::{Batch, Cost, LayerCost, ModelError, Sequences, TranslationModel};
 use taper_ops::ParameterStore;
-use taper_trainer::{BoxError, Validate, evaluate};
+use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
 use super::{Batches, TaskModel, Vocabularies};
 use crate::config::{EvaluationConfig, RunConfig};
@@ -134,6 +134,9 @@ impl TaskModel for TranslationModel {
     }
 }
 
+/// The most translations of a validation that are kept.
+const MOST_SAMPLES: usize = 3;
+
 /// Measures a model on the validation split.
 struct Validation {
     dataset: Arc<dyn Dataset>,
@@ -143,6 +146,8 @@ struct Validation {
     tokenizers: TokenizerPair,
     settings: TranslationSettings,
     evaluation: EvaluationConfig,
+    /// Of the last validation.
+    samples: Vec<Sample>,
 }
 
 impl Validation {
@@ -177,7 +182,24 @@ impl Validation {
                 ..TranslationSettings::of(config)
             },
             evaluation: config.scoring(),
+            samples: Vec::new(),
         })
+    }
+}
+
+impl Validation {
+    /// Some of the translations with their sources and references, evenly spread.
+    fn samples_of(&self, translations: &[String]) -> Vec<Sample> {
+        let count = self.evaluation.samples.min(MOST_SAMPLES).min(translations.len());
+        let sample = |number: usize| {
+            let index = (2 * number + 1) * translations.len() / (2 * count);
+            Sample {
+                source: self.text.sources[index].clone(),
+                reference: self.text.references[index].clone(),
+                hypothesis: translations[index].clone(),
+            }
+        };
+        (0..count).map(sample).collect()
     }
 }
 
@@ -193,10 +215,15 @@ impl Validate<TranslationModel> for Validation {
             let translator = LineTranslator::of(model, &self.tokenizers, &self.settings);
             let translations = translator.best(&self.text.sources, |_| {})?.texts;
             let text = TextScores::new(&translations, &self.text.references, &self.evaluation)?;
+            self.samples = self.samples_of(&translations);
             scores.insert("bleu", text.bleu.score);
             scores.insert("chrf", text.chrf.score);
         }
         Ok(scores)
+    }
+
+    fn samples(&mut self) -> Vec<Sample> {
+        std::mem::take(&mut self.samples)
     }
 }
 

@@ -9,6 +9,7 @@ mod parent_run;
 mod preparation;
 mod recorder;
 mod resume;
+mod tensorboard;
 mod timed_updates;
 mod together;
 
@@ -38,6 +39,7 @@ use origin::Origin;
 use parent_run::ParentRun;
 use preparation::{ReadyRun, preflight};
 use recorder::Recorder;
+use tensorboard::{TensorBoard, Watched};
 
 pub(crate) use batches::{in_order, packed};
 pub use data_report::DataSummary;
@@ -229,6 +231,10 @@ fn train<M: TaskModel>(
     } else {
         None
     };
+    let events = match is_first {
+        true => TensorBoard::open(folder.root(), config, trainer.state())?,
+        false => None,
+    };
     let limits = TrainingLimits::of(&config.training, batching);
     let mut batches = TrainingBatches::new(
         prepared.train.clone(),
@@ -239,9 +245,10 @@ fn train<M: TaskModel>(
         Some(dataset) if is_first => M::validation(config, dataset.clone(), tokenizers)?,
         _ => Box::new(NoValidation),
     };
+    validation = Watched::boxed(validation, events.as_ref());
     let (root, dtype) = (folder.root(), config.dtype.as_str());
     observer.observe(&RunEvent::Begins { folder: root, step, limits, device: &device, dtype })?;
-    let mut recorder = Recorder { log, observer };
+    let mut recorder = Recorder { log, events, observer };
     let began = Instant::now();
     let ended = trainer.train(&mut batches, validation.as_mut(), &mut recorder, stop);
     let reason = match ended {

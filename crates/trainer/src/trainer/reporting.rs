@@ -56,6 +56,7 @@ impl<M: Model> Trainer<M> {
             accuracy: window.correct as f64 / tokens,
             learning_rate: self.learning_rate,
             gradient_norm: window.gradient_norm_sum / window.updates as f64,
+            layers: self.updater.take_layer_norms(),
             tokens: self.state.tokens,
             window_tokens: window.tokens,
             timing,
@@ -114,7 +115,8 @@ impl<M: Model> Trainer<M> {
         self.state.score = Some(score);
         let improved = self.state.early_stopping.observe(early, step, score);
         let (epoch, timing) = (self.state.position.epoch, self.timing());
-        self.tell(observer, &Event::Validation { step, epoch, scores, improved, timing });
+        let samples = validate.samples();
+        self.tell(observer, &Event::Validation { step, epoch, scores, improved, samples, timing });
         Ok(improved)
     }
 

@@ -1,13 +1,14 @@
 //! One update: gradients of all its micro-batches, clipping, the optimizer, the moving average.
 
 mod leaf;
+mod norms;
 mod not_finite;
 mod outcome;
 mod rehearsal;
 mod roll;
 mod saved;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,6 +21,7 @@ use crate::exchange::{Alone, Piece, everyone, halves};
 use crate::{BoxError, Exchange, Optimizer, Step, TrainingConfig};
 
 pub(crate) use leaf::{GradientTree, Leaf};
+pub use norms::LayerNorms;
 pub use outcome::{Fault, Measured, Outcome};
 pub use rehearsal::rehearse;
 use roll::Roll;
@@ -51,6 +53,8 @@ pub struct Updater {
     state: Vec<Tensor>,
     ema: Option<Tensor>,
     gradients: GradientTree,
+    /// Of the last update that was to be measured by layer.
+    layer_norms: BTreeMap<String, LayerNorms>,
     composed: bool,
 }
 
@@ -82,6 +86,7 @@ impl Updater {
             piece,
             ema: if config.ema_decay > 0.0 { Some(store.flat()?) } else { None },
             gradients: GradientTree::default(),
+            layer_norms: BTreeMap::new(),
             composed: false,
         })
     }
@@ -91,6 +96,12 @@ impl Updater {
     #[must_use]
     pub fn with_composed_operations(self) -> Self {
         Self { composed: true, ..self }
+    }
+
+    /// The norms of each layer at the last update that is to be logged; none unless they are asked
+    /// for.
+    pub(crate) fn take_layer_norms(&mut self) -> BTreeMap<String, LayerNorms> {
+        std::mem::take(&mut self.layer_norms)
     }
 
     /// The processes that train together.
@@ -144,6 +155,10 @@ impl Updater {
         let squares = everyone(&mut *self.exchange, squares)?.concat();
         let gradient_norm = squares.iter().sum::<f64>().sqrt();
         let outcome = Measured { gradient_norm, ..measured }.judged(loss_limit);
+        if config.log_layers && step.is_multiple_of(config.log_every) {
+            self.layer_norms =
+                norms::of_layers(store, &self.piece, &gradient, &mut *self.exchange)?;
+        }
         if matches!(outcome, Outcome::Made(_)) {
             let gradient_scale = clip(gradient_norm, config.clip_norm);
             let step = Step { number: step, learning_rate, gradient_scale };

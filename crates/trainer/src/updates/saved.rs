@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use std::collections::BTreeMap;
+
 use candle_core::{DType, Tensor};
 use taper_ops::ParameterStore;
 
@@ -61,7 +63,8 @@ impl Updater {
         let Loaded { optimizer, state, ema } =
             agree(&mut *exchange, loaded.map_err(TrainError::from))?;
         let gradients = GradientTree::default();
-        Ok(Self { optimizer, exchange, piece, state, ema, gradients, composed: false })
+        let layer_norms = BTreeMap::new();
+        Ok(Self { optimizer, exchange, piece, state, ema, gradients, layer_norms, composed: false })
     }
 }
 

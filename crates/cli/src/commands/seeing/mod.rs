@@ -3,6 +3,7 @@
 pub(super) mod compare;
 pub(super) mod report;
 pub(super) mod scaling;
+pub(super) mod top;
 
 use std::fs;
 use std::path::Path;

@@ -1,52 +1,12 @@
-//! Arguments of the commands that show runs: `report`, `compare`, `scaling`.
+//! Arguments of the commands that show runs: `report`, `compare`, `top`, `scaling`.
+
+mod pictures;
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use taper_plots::{Language, Theme};
+use clap::Args;
 
-/// The language of a page.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PageLanguage {
-    /// English
-    #[default]
-    En,
-    /// Chinese
-    Zh,
-}
-
-impl From<PageLanguage> for Language {
-    fn from(chosen: PageLanguage) -> Self {
-        match chosen {
-            PageLanguage::En => Self::English,
-            PageLanguage::Zh => Self::Chinese,
-        }
-    }
-}
-
-/// Where pictures go, and what they look like.
-#[derive(Debug, Args)]
-pub(crate) struct Pictures {
-    /// Also write every figure as SVG into this folder
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) svg: Option<PathBuf>,
-    /// Also write every figure as PNG into this folder
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) png: Option<PathBuf>,
-    /// Light on dark in PNG files; SVG files and pages follow their reader
-    #[arg(long)]
-    pub(crate) dark: bool,
-    /// The language of pages and figures
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) language: PageLanguage,
-}
-
-impl Pictures {
-    /// The theme of PNG files.
-    pub(crate) const fn theme(&self) -> Theme {
-        if self.dark { Theme::Dark } else { Theme::Light }
-    }
-}
+pub(crate) use pictures::Pictures;
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -95,4 +55,11 @@ pub(crate) struct Scaling {
     pub(crate) flops: Vec<f64>,
     #[command(flatten)]
     pub(crate) pictures: Pictures,
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Folders of runs, or of folders that hold runs [default: runs]
+    pub(crate) runs: Vec<PathBuf>,
 }

@@ -1,0 +1,11 @@
+//! How much memory a process takes.
+
+use std::fs;
+
+/// The resident memory of a process (`self` is this one) in bytes, on systems that tell.
+pub(crate) fn resident_memory(process: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}

@@ -1,0 +1,157 @@
+//! Reports, comparisons and scaling laws of runs that were written by hand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use taper_plots::Language;
+use taper_report::{Flaw, Point, RunData, Study, compare, report};
+
+const SOURCES: [&str; 4] = [
+    "A house stands here.",
+    "I love <you> & me.",
+    "The old tree is very green.",
+    "Nobody knows it.",
+];
+const REFERENCES: [&str; 4] = [
+    "Ein Haus steht hier.",
+    "Ich liebe dich und mich.",
+    "Der alte Baum ist sehr grün.",
+    "Niemand weiß es.",
+];
+
+/// A run of `name` that made these translations.
+fn run(folder: &Path, name: &str, translations: [&str; 4], updates: u64) -> PathBuf {
+    let text = folder.join("text");
+    fs::create_dir_all(&text).expect("folder");
+    let write = |path: &Path, lines: &[&str]| {
+        fs::write(path, lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+            .expect("write");
+    };
+    write(&text.join("train.en"), &["A house, a tree.", "The house is here.", "I love it."]);
+    write(&text.join("train.de"), &["Ein Haus, ein Baum.", "Das Haus ist hier.", "Ich liebe es."]);
+    write(&text.join("test.en"), &SOURCES);
+    write(&text.join("test.de"), &REFERENCES);
+    let root = folder.join(name);
+    fs::create_dir_all(root.join("translations")).expect("folder");
+    let config = format!(
+        "[data]\ndir = {:?}\nsource_language = \"en\"\ntarget_language = \"de\"\n\
+         train = \"train\"\nvalidation = \"\"\ntest = [\"test\"]\n[training]\nmax_updates = {updates}\n",
+        text.display().to_string()
+    );
+    fs::write(root.join("config.toml"), config).expect("write");
+    write(&root.join("translations/test.txt"), &translations);
+    fs::write(root.join("scores.json"), "[{\"split\":\"test\",\"sentences\":4}]").expect("write");
+    let log: String = (1..=20)
+        .map(|step| {
+            format!(
+                "{{\"event\":\"log\",\"step\":{step},\"epoch\":0,\"loss\":2.5,\"nll\":{},\
+                 \"accuracy\":0.5,\"learning_rate\":0.001,\"gradient_norm\":1.5,\"layers\":\
+                 {{\"encoder.layers.10\":{{\"gradient\":0.5,\"weight\":3.0}},\
+                 \"encoder.layers.9\":{{\"gradient\":0.25,\"weight\":3.0}}}},\"tokens\":10,\
+                 \"window_tokens\":10,\"timing\":{{\"elapsed_seconds\":{step}.0}}}}\n",
+                4.0 / f64::from(step)
+            )
+        })
+        .collect();
+    fs::write(root.join("metrics.jsonl"), log).expect("write");
+    root
+}
+
+const GOOD: [&str; 4] = [
+    "Ein Haus steht hier.",
+    "Ich liebe dich.",
+    "Der alte Baum ist sehr grün.",
+    "Niemand weiß das.",
+];
+const BAD: [&str; 4] = ["Haus Haus Haus Haus hier.", "I love <you> & me.", "", "Niemand weiß es."];
+
+#[test]
+fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let root = run(folder.path(), "bad", BAD, 123);
+    let data = RunData::read(&root).expect("a run");
+    assert!(data.missing.is_empty(), "{:?}", data.missing);
+    let set = &data.sets[0];
+    let flaws: Vec<Option<Flaw>> = set.sentences.iter().map(|one| one.flaw).collect();
+    assert_eq!(flaws, [Some(Flaw::Repeated), Some(Flaw::Copied), Some(Flaw::Empty), None]);
+    assert_eq!(set.sentences[0].rarest, Some((0, "stands".to_owned())));
+    assert_eq!((set.sentences[3].chrf, set.sentences[2].chrf), (100.0, 0.0));
+    let names: Vec<String> =
+        data.figures(Language::English).expect("figures").into_iter().map(|one| one.name).collect();
+    for name in ["loss", "gradient-norms", "test-length", "test-rarest-word", "test-precisions"] {
+        assert!(names.iter().any(|one| one == name), "{name} is not among {names:?}");
+    }
+    for (language, summary) in [(Language::English, "Summary"), (Language::Chinese, "概要")] {
+        let html = report(&data, language).expect("a page");
+        assert!(html.contains(summary) && html.contains("training.max_updates"), "{summary}");
+        assert!(html.contains("\\u003cyou\\u003e") && !html.contains("<you>"), "escaped");
+        assert_eq!(html.matches("<script").count(), 2);
+    }
+}
+
+#[test]
+fn what_is_gone_is_named_and_the_rest_is_shown() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let root = run(folder.path(), "good", GOOD, 10);
+    fs::remove_file(folder.path().join("text/train.en")).expect("remove");
+    fs::write(root.join("translations/test.txt"), "one line\n").expect("write");
+    let data = RunData::read(&root).expect("a run");
+    assert_eq!(data.sets.len(), 0);
+    let missing = data.missing.join("\n");
+    assert!(missing.contains("train.en"), "{missing}");
+    assert!(missing.contains("4 sentences now, but 1 translations"), "{missing}");
+    let html = report(&data, Language::English).expect("a page");
+    assert!(html.contains("Not shown"));
+    fs::write(root.join("scores.json"), "{").expect("write");
+    let error = RunData::read(&root).expect_err("damaged").to_string();
+    assert!(error.contains("scores.json is not JSON"), "{error}");
+}
+
+#[test]
+fn runs_are_compared_sentence_by_sentence() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let roots = [("bad", BAD, 123), ("good", GOOD, 456)]
+        .map(|(name, translations, updates)| run(folder.path(), name, translations, updates));
+    let runs = roots.map(|root| RunData::read(&root).expect("a run"));
+    let comparison = compare(&runs).expect("two runs");
+    let (split, scores) = &comparison.splits[0];
+    assert_eq!((split.as_str(), scores[1].sentences), ("test", [3, 1, 0]));
+    assert!(scores[1].chrf.score > scores[0].chrf.score);
+    assert_eq!(scores[0].chrf.p_value, None);
+    assert_eq!(
+        comparison.recipes,
+        [("training.max_updates".to_owned(), vec!["123".to_owned(), "456".to_owned()])]
+    );
+    let page = comparison.page(Language::English).expect("a page");
+    assert!(page.contains("\"systems\":[\"bad\",\"good\"]") && page.contains("won"));
+    let error = compare(&runs[..1]).expect_err("one run").to_string();
+    assert_eq!(error, "name two or more runs to compare");
+}
+
+#[test]
+fn a_table_of_points_gives_the_law_that_made_it() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = folder.path().join("points.csv");
+    let mut table = "Model Size,Training FLOP,loss\n".to_owned();
+    for size in [1e6_f64, 3e6, 1e7, 3e7] {
+        for tokens in [1e8_f64, 1e9, 1e10] {
+            let loss = 1.7 + 400.0 / size.powf(0.34) + 410.0 / tokens.powf(0.28);
+            table += &format!("{size},{},{loss}\n", 6.0 * size * tokens);
+        }
+    }
+    fs::write(&path, &table).expect("write");
+    let study = Study::of(Point::of_table(&path).expect("a table"), 0, 20).expect("a law");
+    let (fit, _) = study.joint.as_ref().expect("both inputs vary");
+    assert!((fit.law.irreducible - 1.7).abs() < 1e-3, "{:?}", fit.law);
+    assert!((fit.law.terms[0].exponent - 0.34).abs() < 1e-3, "{:?}", fit.law);
+    let lines = study.lines(&[1e20]).join("\n");
+    assert!(lines.contains("α 0.340") && lines.contains("1.00e20 FLOPs"), "{lines}");
+    let figures = study.figures(Language::English);
+    assert!(figures.iter().all(|one| one.figure.draw().is_ok()) && figures.len() >= 3);
+    fs::write(&path, table.replace("1000000,", "many,")).expect("write");
+    let error = format!("{:#}", Point::of_table(&path).expect_err("no number"));
+    assert!(error.contains("line 2: \"many\" is no number above 0"), "{error}");
+    fs::write(&path, "loss\n1\n").expect("write");
+    let error = format!("{:#}", Point::of_table(&path).expect_err("no column"));
+    assert!(error.contains("no column `parameters` or `model size`"), "{error}");
+}

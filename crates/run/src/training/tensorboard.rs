@@ -1,0 +1,229 @@
+//! The run for TensorBoard: an event file beside `metrics.jsonl`, with the same steps.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use candle_core::{DType, Device};
+use taper_model::Model;
+use taper_tensorboard::{EventFile, Histogram, Parameter, Value};
+use taper_trainer::{BoxError, Event, Sample, Scores, State, Validate};
+
+use crate::config::RunConfig;
+
+/// What every event file's name begins with.
+const NAME: &str = "events.out.tfevents.";
+/// The tags of what belongs to a validation.
+const VALIDATION: [&str; 3] = ["validation/", "weights/", "samples/"];
+
+/// The event file of a run, shared by what is recorded and what is validated.
+#[derive(Debug, Clone)]
+pub(crate) struct TensorBoard(Arc<Mutex<EventFile>>);
+
+impl TensorBoard {
+    /// Opens the event file of the run in `root`, without the records that `state` does not know
+    /// of; nothing where the recipe does not ask for one.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub(crate) fn open(root: &Path, config: &RunConfig, state: &State) -> Result<Option<Self>> {
+        if !config.logging.tensorboard {
+            return Ok(None);
+        }
+        let (path, is_new) = match existing(root)? {
+            Some(path) => (path, false),
+            None => (root.join(format!("{NAME}{}.taper", seconds() as u64)), true),
+        };
+        let known = |step: u64, tags: &[String]| {
+            let is_validation =
+                tags.iter().any(|tag| VALIDATION.iter().any(|prefix| tag.starts_with(prefix)));
+            match is_validation {
+                true => state.validated_at.is_some_and(|validated| step <= validated),
+                false => step <= state.step,
+            }
+        };
+        let mut events = EventFile::resume(&path, known)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        if is_new {
+            let parameters = parameters(config)?;
+            let recipe = format!("```toml\n{}```\n", config.to_toml()?);
+            events.append(
+                0,
+                &[Value::parameters(seconds(), &parameters), Value::text("recipe", &recipe)],
+            );
+        }
+        Ok(Some(Self(Arc::new(Mutex::new(events)))))
+    }
+
+    fn append(&self, step: u64, values: &[Value]) {
+        // What another thread left half done is at most pending bytes.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).append(step, values);
+    }
+
+    /// Puts every record on the disk.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = events.path().to_owned();
+        events.flush().with_context(|| format!("cannot append to {}", path.display()))
+    }
+
+    /// Records an event of the trainer.
+    pub(crate) fn record(&self, event: &Event) {
+        let mut values = Vec::new();
+        let mut add = |tag: &str, value: f64| values.push(Value::scalar(tag, value));
+        match event {
+            Event::Log {
+                epoch,
+                loss,
+                nll,
+                accuracy,
+                learning_rate,
+                gradient_norm,
+                layers,
+                tokens,
+                timing,
+                ..
+            } => {
+                add("train/loss", *loss);
+                add("train/nll", *nll);
+                add("train/perplexity", nll.exp());
+                add("train/accuracy", *accuracy);
+                add("train/learning_rate", *learning_rate);
+                add("train/gradient_norm", *gradient_norm);
+                add("train/epoch", *epoch as f64);
+                add("train/tokens", *tokens as f64);
+                if let Some(rate) = timing.tokens_per_second {
+                    add("train/tokens_per_second", rate);
+                }
+                for (layer, norms) in layers {
+                    add(&format!("gradient_norms/{layer}"), f64::from(norms.gradient));
+                    add(&format!("weight_norms/{layer}"), f64::from(norms.weight));
+                }
+            }
+            Event::Validation { scores, samples, .. } => {
+                for (name, score) in scores.iter() {
+                    add(&format!("validation/{name}"), score);
+                }
+                for (number, sample) in samples.iter().enumerate() {
+                    values.push(Value::text(&format!("samples/{number}"), &table(sample)));
+                }
+            }
+            _ => {}
+        }
+        if !values.is_empty() {
+            self.append(event.step(), &values);
+        }
+    }
+
+    /// Records how the weights of each layer are spread, and their norms.
+    fn record_weights(&self, model: &impl Model, step: u64) -> candle_core::Result<()> {
+        let mut layers: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
+        for parameter in model.parameters().parameters() {
+            let values = parameter.var().flatten_all()?.to_dtype(DType::F32)?;
+            let values: Vec<f32> = values.to_device(&Device::Cpu)?.to_vec1()?;
+            layers.entry(parameter.name()).or_default().extend(values);
+        }
+        let value = |(name, values): (&str, Vec<f32>)| {
+            Value::histogram(&format!("weights/{name}"), &Histogram::of(values))
+        };
+        let values: Vec<Value> = layers.into_iter().map(value).collect();
+        self.append(step, &values);
+        Ok(())
+    }
+}
+
+/// The event file that a run has, if it has one.
+fn existing(root: &Path) -> Result<Option<PathBuf>> {
+    let mut found: Vec<PathBuf> = fs::read_dir(root)
+        .with_context(|| format!("cannot read {}", root.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(NAME))
+        })
+        .filter(|path| path.extension().is_none_or(|extension| extension != "partial"))
+        .collect();
+    found.sort();
+    Ok(found.pop())
+}
+
+/// A sample as a table.
+fn table(sample: &Sample) -> String {
+    let cell = |text: &str| text.replace('|', "\\|");
+    format!(
+        "| | |\n|---|---|\n| source | {} |\n| reference | {} |\n| translation | {} |\n",
+        cell(&sample.source),
+        cell(&sample.reference),
+        cell(&sample.hypothesis)
+    )
+}
+
+/// The keys of a recipe that are numbers, switches or words.
+fn parameters(config: &RunConfig) -> Result<Vec<(String, Parameter)>> {
+    let json = serde_json::to_value(config).context("the recipe is not JSON")?;
+    let mut found = Vec::new();
+    collect("", &json, &mut found);
+    Ok(found)
+}
+
+fn collect(name: &str, value: &serde_json::Value, found: &mut Vec<(String, Parameter)>) {
+    use serde_json::Value as Json;
+    let parameter = match value {
+        Json::Object(map) => {
+            for (key, value) in map {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                collect(&name, value, found);
+            }
+            return;
+        }
+        Json::Number(number) => Parameter::Number(number.as_f64().unwrap_or(f64::NAN)),
+        Json::Bool(value) => Parameter::Switch(*value),
+        Json::String(text) => Parameter::Text(text.clone()),
+        Json::Null | Json::Array(_) => return,
+    };
+    found.push((name.to_owned(), parameter));
+}
+
+fn seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// A validation after which the weights are recorded.
+pub(crate) struct Watched<M> {
+    inner: Box<dyn Validate<M>>,
+    events: TensorBoard,
+}
+
+impl<M: Model> Watched<M> {
+    /// `inner`, after which the weights go into `events`, if there are any.
+    pub(crate) fn boxed(
+        inner: Box<dyn Validate<M>>,
+        events: Option<&TensorBoard>,
+    ) -> Box<dyn Validate<M>>
+    where
+        M: 'static,
+    {
+        match events {
+            Some(events) => Box::new(Self { inner, events: events.clone() }),
+            None => inner,
+        }
+    }
+}
+
+impl<M: Model> Validate<M> for Watched<M> {
+    fn validate(&mut self, model: &M, step: u64) -> Result<Scores, BoxError> {
+        let scores = self.inner.validate(model, step)?;
+        self.events.record_weights(model, step)?;
+        Ok(scores)
+    }
+
+    fn samples(&mut self) -> Vec<Sample> {
+        self.inner.samples()
+    }
+}

@@ -1,0 +1,221 @@
+//! Files of records, each with its length and checksums (TensorFlow's `record_writer.h`).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::value::Value;
+use crate::wire::{Field, Message, fields};
+
+/// What the first record of a file says.
+const VERSION: &str = "brain.Event:2";
+/// Bytes before the data of a record: its length, and the checksum of that.
+const HEAD: usize = 12;
+/// Bytes after it: its checksum.
+const TAIL: usize = 4;
+
+/// An event file that is appended to.
+#[derive(Debug)]
+pub struct EventFile {
+    path: PathBuf,
+    file: File,
+    /// What the disk has not taken yet.
+    pending: Vec<u8>,
+}
+
+/// What a record of a file is, without its values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The step.
+    pub step: u64,
+    /// The tags of its values.
+    pub tags: Vec<String>,
+}
+
+impl EventFile {
+    /// Opens the file at `path` for appending, made if missing. Its records are kept up to the
+    /// first that is damaged or not `known` by step and tags; where something has to go, the file
+    /// is replaced whole.
+    ///
+    /// # Errors
+    /// When the file cannot be read, replaced or opened.
+    pub fn resume(path: &Path, known: impl Fn(u64, &[String]) -> bool) -> io::Result<Self> {
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut kept = 0;
+        for (end, record) in records(&bytes) {
+            if !known(record.step, &record.tags) {
+                break;
+            }
+            kept = end;
+        }
+        if kept < bytes.len() {
+            let partial = path.with_extension("partial");
+            let mut file = File::create(&partial)?;
+            file.write_all(&bytes[..kept])?;
+            file.sync_all()?;
+            fs::rename(&partial, path)?;
+        }
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let mut events = Self { path: path.to_owned(), file, pending: Vec::new() };
+        if kept == 0 {
+            events.record(&Message::default().double(1, now()).bytes(3, VERSION.as_bytes()));
+        }
+        Ok(events)
+    }
+
+    /// The records of the file at `path`, up to the first that is damaged.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(path: &Path) -> io::Result<Vec<Record>> {
+        Ok(records(&fs::read(path)?).map(|(_, record)| record).collect())
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a record, now if the disk takes it and else with the next.
+    pub fn append(&mut self, step: u64, values: &[Value]) {
+        let summary = values.iter().fold(Message::default(), |all, one| all.message(1, &one.0));
+        self.record(&Message::default().double(1, now()).integer(2, step).message(5, &summary));
+    }
+
+    /// Puts every record on the disk, durably.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.write_pending()?;
+        self.file.sync_data()
+    }
+
+    fn record(&mut self, message: &Message) {
+        let length = (message.0.len() as u64).to_le_bytes();
+        self.pending.extend(length);
+        self.pending.extend(masked(&length));
+        self.pending.extend(&message.0);
+        self.pending.extend(masked(&message.0));
+        // A disk that refuses is reported by the flush before the next checkpoint.
+        let _ = self.write_pending();
+    }
+
+    fn write_pending(&mut self) -> io::Result<()> {
+        while !self.pending.is_empty() {
+            match self.file.write(&self.pending) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                // A full disk may take a part of a record.
+                Ok(count) => drop(self.pending.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The records of a file with the places at which they end, up to the first that is damaged.
+fn records(bytes: &[u8]) -> impl Iterator<Item = (usize, Record)> {
+    let mut at = 0_usize;
+    std::iter::from_fn(move || {
+        let head = bytes.get(at..at.checked_add(HEAD)?)?;
+        let (length, sum) = head.split_at(8);
+        if sum != masked(length) {
+            return None;
+        }
+        let length = usize::try_from(u64::from_le_bytes(length.try_into().ok()?)).ok()?;
+        let start = at + HEAD;
+        let end = start.checked_add(length)?;
+        let data = bytes.get(start..end)?;
+        if bytes.get(end..end.checked_add(TAIL)?)? != masked(data) {
+            return None;
+        }
+        at = end + TAIL;
+        Some((at, record(data)))
+    })
+}
+
+fn record(data: &[u8]) -> Record {
+    let mut record = Record::default();
+    for (number, field) in fields(data) {
+        match (number, field) {
+            (2, Field::Integer(step)) => record.step = step,
+            (5, Field::Bytes(summary)) => record.tags.extend(tags(summary)),
+            _ => {}
+        }
+    }
+    record
+}
+
+fn tags(summary: &[u8]) -> impl Iterator<Item = String> {
+    let values = fields(summary).filter_map(|(number, field)| match (number, field) {
+        (1, Field::Bytes(value)) => Some(value),
+        _ => None,
+    });
+    values.filter_map(|value| {
+        fields(value).find_map(|(number, field)| match (number, field) {
+            (1, Field::Bytes(tag)) => Some(String::from_utf8_lossy(tag).into_owned()),
+            _ => None,
+        })
+    })
+}
+
+/// The checksum of a record, turned so that a checksum of checksums is no weaker.
+fn masked(bytes: &[u8]) -> [u8; 4] {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes()
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_goes_on_from_where_its_state_stands() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("events.out.tfevents.1.taper");
+        let mut events = EventFile::resume(&path, |_, _| true).expect("new");
+        for step in 1..=4 {
+            events.append(step, &[Value::scalar("train/loss", 1.0), Value::text("sample", "é")]);
+        }
+        events.flush().expect("flush");
+        let whole = fs::read(&path).expect("read");
+        // Killed while it wrote the fourth record.
+        fs::write(&path, &whole[..whole.len() - 3]).expect("write");
+        assert_eq!(EventFile::read(&path).expect("read").len(), 4, "the version, and three");
+        let mut events = EventFile::resume(&path, |step, _| step <= 2).expect("resume");
+        events.append(3, &[Value::scalar("train/loss", 1.0)]);
+        events.flush().expect("flush");
+        let steps: Vec<u64> =
+            EventFile::read(&path).expect("read").into_iter().map(|one| one.step).collect();
+        assert_eq!(steps, [0, 1, 2, 3]);
+        let found = EventFile::read(&path).expect("read");
+        assert_eq!(found[1].tags, ["train/loss", "sample"]);
+    }
+
+    #[test]
+    fn damaged_files_end_where_the_damage_is() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("events");
+        let mut events = EventFile::resume(&path, |_, _| true).expect("new");
+        events.append(1, &[Value::scalar("a", 1.0)]);
+        events.flush().expect("flush");
+        let whole = fs::read(&path).expect("read");
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x40;
+            assert!(records(&damaged).count() < 2, "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! How values are spread, in the bins that TensorBoard's own histograms have.
+
+/// Bins between neighbouring powers of this (TensorFlow's `histogram.cc`).
+const RATIO: f64 = 1.1;
+/// The limit of the first bin above 0.
+const FIRST: f64 = 1e-12;
+/// Bins on each side of 0, up to about 10²⁰.
+const BINS: i32 = 774;
+
+/// How values are spread.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Histogram {
+    pub(crate) least: f64,
+    pub(crate) greatest: f64,
+    pub(crate) count: f64,
+    pub(crate) sum: f64,
+    pub(crate) squares: f64,
+    /// Upper limits of bins, in order, and how many values are in each.
+    pub(crate) bins: Vec<(f64, f64)>,
+}
+
+impl Histogram {
+    /// Of these values; those that are not finite are left out.
+    pub fn of(values: impl IntoIterator<Item = f32>) -> Self {
+        let mut counts = vec![0_u64; 2 * BINS as usize + 1];
+        let mut histogram =
+            Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, ..Self::default() };
+        for value in values {
+            let value = f64::from(value);
+            if !value.is_finite() {
+                continue;
+            }
+            histogram.least = histogram.least.min(value);
+            histogram.greatest = histogram.greatest.max(value);
+            histogram.count += 1.0;
+            histogram.sum += value;
+            histogram.squares += value * value;
+            counts[(place(value) + BINS) as usize] += 1;
+        }
+        if histogram.count == 0.0 {
+            return Self::default();
+        }
+        let used = |count: &u64| *count > 0;
+        let first = counts.iter().position(used).unwrap_or(0);
+        let last = counts.iter().rposition(used).unwrap_or(0);
+        histogram.bins =
+            (first..=last).map(|bin| (limit(bin as i32 - BINS), counts[bin] as f64)).collect();
+        histogram
+    }
+}
+
+/// The bin of a value: 0 for those near 0, and further on both sides the larger it is.
+fn place(value: f64) -> i32 {
+    let size = value.abs();
+    if size < FIRST {
+        return 0;
+    }
+    let bin = ((size / FIRST).ln() / RATIO.ln()) as i32 + 1;
+    let bin = bin.min(BINS);
+    if value < 0.0 { -bin } else { bin }
+}
+
+/// The upper limit of a bin.
+fn limit(bin: i32) -> f64 {
+    match bin {
+        0 => FIRST,
+        1.. => FIRST * RATIO.powi(bin),
+        _ => -FIRST * RATIO.powi(-bin - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_below_the_limit_of_its_bin_and_above_that_of_the_one_before() {
+        for value in [-3e5, -1.0, -1e-9, 0.0, 1e-13, 1e-3, 0.5, 2.0, 7e9] {
+            let bin = place(value);
+            assert!(value <= limit(bin) * (1.0 + f64::EPSILON.copysign(limit(bin))), "{value}");
+            assert!(value > limit(bin - 1) || bin == 0, "{value}");
+        }
+    }
+
+    #[test]
+    fn counts_and_moments_are_those_of_the_values() {
+        let histogram = Histogram::of([1.0, 1.0, -2.0, 0.0, f32::NAN, f32::INFINITY]);
+        assert_eq!((histogram.least, histogram.greatest), (-2.0, 1.0));
+        assert_eq!((histogram.count, histogram.sum, histogram.squares), (4.0, 0.0, 6.0));
+        assert_eq!(histogram.bins.iter().map(|bin| bin.1).sum::<f64>(), 4.0);
+        assert!(histogram.bins.is_sorted_by(|left, right| left.0 < right.0));
+        assert_eq!(Histogram::of([]), Histogram::default());
+    }
+}

@@ -1,0 +1,31 @@
+//! Event files that TensorBoard reads: scalars, histograms, text, hyper-parameters.
+//!
+//! An [`EventFile`] is appended to, record by record; each [`Value`] of a record has a tag, under
+//! which TensorBoard draws it by step. A run that goes on from an earlier state first drops the
+//! records that the state does not know ([`EventFile::resume`]), so that no step is there twice.
+//!
+//! ```
+//! use taper_tensorboard::{EventFile, Value};
+//! # fn main() -> std::io::Result<()> {
+//! # let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("events.out.tfevents.0.taper");
+//! let mut events = EventFile::resume(&path, |_, _| true)?;
+//! events.append(10, &[Value::scalar("train/loss", 2.5)]);
+//! events.flush()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The messages are five of TensorFlow's (`event.proto`, `summary.proto`, `tensor.proto` and the
+//! plugin's `plugin_data.proto`), written field by field: a generator of code would be more than
+//! what it makes.
+#![forbid(unsafe_code)]
+
+mod file;
+mod histogram;
+mod value;
+mod wire;
+
+pub use file::{EventFile, Record};
+pub use histogram::Histogram;
+pub use value::{Parameter, Value};

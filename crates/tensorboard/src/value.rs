@@ -1,0 +1,104 @@
+//! What a record holds.
+
+use crate::histogram::Histogram;
+use crate::wire::Message;
+
+/// TensorFlow's numbers of types.
+const FLOAT: u64 = 1;
+const STRING: u64 = 7;
+/// The version of what the plugin of hyper-parameters reads.
+const PARAMETERS_VERSION: u64 = 0;
+
+/// A hyper-parameter.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parameter {
+    /// A number.
+    Number(f64),
+    /// Yes or no.
+    Switch(bool),
+    /// Anything else.
+    Text(String),
+}
+
+/// Something under a tag.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Value(pub(crate) Message);
+
+impl Value {
+    fn tagged(tag: &str) -> Message {
+        Message::default().bytes(1, tag.as_bytes())
+    }
+
+    /// A number.
+    #[must_use]
+    pub fn scalar(tag: &str, value: f64) -> Self {
+        Self(Self::tagged(tag).float(2, value as f32))
+    }
+
+    /// How values are spread.
+    #[must_use]
+    pub fn histogram(tag: &str, histogram: &Histogram) -> Self {
+        let limits: Vec<f64> = histogram.bins.iter().map(|bin| bin.0).collect();
+        let counts: Vec<f64> = histogram.bins.iter().map(|bin| bin.1).collect();
+        let message = Message::default()
+            .double(1, histogram.least)
+            .double(2, histogram.greatest)
+            .double(3, histogram.count)
+            .double(4, histogram.sum)
+            .double(5, histogram.squares)
+            .doubles(6, &limits)
+            .doubles(7, &counts);
+        Self(Self::tagged(tag).message(5, &message))
+    }
+
+    /// A text, which is shown as Markdown.
+    #[must_use]
+    pub fn text(tag: &str, text: &str) -> Self {
+        let shape = Message::default().message(2, &Message::default().integer(1, 1));
+        let tensor =
+            Message::default().integer(1, STRING).message(2, &shape).bytes(8, text.as_bytes());
+        Self(Self::tagged(tag).message(8, &tensor).message(9, &plugin("text", &[])))
+    }
+
+    /// A picture as PNG.
+    #[must_use]
+    pub fn image(tag: &str, (width, height): (u32, u32), png: &[u8]) -> Self {
+        let image = Message::default()
+            .integer(1, u64::from(height))
+            .integer(2, u64::from(width))
+            .integer(3, 3)
+            .bytes(4, png);
+        Self(Self::tagged(tag).message(4, &image))
+    }
+
+    /// The hyper-parameters of a run, for the plugin that compares them; `began` in seconds since
+    /// 1970.
+    #[must_use]
+    pub fn parameters(began: f64, parameters: &[(String, Parameter)]) -> Self {
+        let mut start = Message::default();
+        for (name, parameter) in parameters {
+            let value = match parameter {
+                Parameter::Number(value) => Message::default().double(2, *value),
+                Parameter::Text(text) => Message::default().bytes(3, text.as_bytes()),
+                Parameter::Switch(value) => Message::default().integer(4, u64::from(*value)),
+            };
+            let entry = Message::default().bytes(1, name.as_bytes()).message(2, &value);
+            start = start.message(1, &entry);
+        }
+        let content =
+            Message::default().integer(1, PARAMETERS_VERSION).message(3, &start.double(5, began));
+        let shape = Message::default().message(2, &Message::default().integer(1, 1));
+        let nothing = Message::default().integer(1, FLOAT).message(2, &shape).float(5, 0.0);
+        Self(
+            Self::tagged("_hparams_/session_start_info")
+                .message(8, &nothing)
+                .message(9, &plugin("hparams", &content.0)),
+        )
+    }
+}
+
+/// What says which plugin shows a value.
+fn plugin(name: &str, content: &[u8]) -> Message {
+    let data = Message::default().bytes(1, name.as_bytes()).bytes(2, content);
+    Message::default().message(1, &data)
+}

@@ -1,0 +1,106 @@
+//! Norms of the gradients and weights of each layer.
+
+use std::collections::BTreeMap;
+
+use candle_core::{DType, Device, Result as CandleResult, Tensor};
+use serde::{Deserialize, Serialize};
+use taper_ops::ParameterStore;
+
+use crate::exchange::{Piece, everyone};
+use crate::{BoxError, Exchange};
+
+/// Euclidean norms of a layer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct LayerNorms {
+    /// Of the gradients of its parameters, before clipping.
+    pub gradient: f32,
+    /// Of its parameters, before the update.
+    pub weight: f32,
+}
+
+/// The layer of a parameter: its name up to the number of the layer, or up to its last part where
+/// it belongs to none.
+///
+/// `encoder.layers.3.ffn.w1.weight` is of `encoder.layers.3`.
+fn layer_of(name: &str) -> &str {
+    let mut end = 0;
+    for part in name.split('.') {
+        end += part.len() + usize::from(end > 0);
+        if part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return &name[..end];
+        }
+    }
+    name.rsplit_once('.').map_or(name, |(layer, _)| layer)
+}
+
+/// The norms of every layer, of which this process has the `gradient` of its piece. Each layer's
+/// squares are added up in the order of its parameters.
+///
+/// # Errors
+/// When values cannot be read from the device, or another process has ended.
+pub(super) fn of_layers(
+    store: &ParameterStore,
+    piece: &Piece,
+    gradient: &Tensor,
+    exchange: &mut dyn Exchange,
+) -> Result<BTreeMap<String, LayerNorms>, BoxError> {
+    let own = piece.own();
+    let gradients = on_host(gradient)?;
+    let weights = on_host(&store.part(own.clone())?)?;
+    let squares =
+        |values: &[f32]| values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
+    let mut sums: Vec<(String, u64, u64)> = Vec::new();
+    for parameter in store.parameters() {
+        let start = parameter.offset().max(own.start);
+        let end = (parameter.offset() + parameter.len()).min(own.end);
+        if start >= end {
+            continue;
+        }
+        let range = start - own.start..end - own.start;
+        let [gradient, weight] =
+            [squares(&gradients[range.clone()]), squares(&weights[range])].map(f64::to_bits);
+        sums.push((layer_of(parameter.name()).to_owned(), gradient, weight));
+    }
+    let mut totals: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for (layer, gradient, weight) in everyone(exchange, sums)?.concat() {
+        let total = totals.entry(layer).or_default();
+        total.0 += f64::from_bits(gradient);
+        total.1 += f64::from_bits(weight);
+    }
+    // Rounded, so that it does not matter where processes divide a layer.
+    let root = |(gradient, weight): (f64, f64)| LayerNorms {
+        gradient: gradient.sqrt() as f32,
+        weight: weight.sqrt() as f32,
+    };
+    Ok(totals.into_iter().map(|(layer, total)| (layer, root(total))).collect())
+}
+
+fn on_host(flat: &Tensor) -> CandleResult<Vec<f32>> {
+    flat.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.to_vec1()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::Alone;
+
+    #[test]
+    fn parameters_belong_to_the_layer_that_their_name_counts() {
+        assert_eq!(layer_of("encoder.layers.3.ffn.w1.weight"), "encoder.layers.3");
+        assert_eq!(layer_of("decoder.final_norm.gamma"), "decoder.final_norm");
+        assert_eq!(layer_of("embedding"), "embedding");
+    }
+
+    #[test]
+    fn norms_are_of_whole_layers() {
+        let mut store = ParameterStore::new(&Device::Cpu);
+        store.add("layers.0.weight", &[2], vec![3.0, 0.0]).expect("add");
+        store.add("layers.0.bias", &[1], vec![4.0]).expect("add");
+        store.add("layers.10.weight", &[1], vec![-2.0]).expect("add");
+        let piece = Piece::new(store.len(), 0, 1);
+        let gradient = Tensor::new(&[1f32, 2.0, 2.0, 0.5], &Device::Cpu).expect("four");
+        let norms = of_layers(&store, &piece, &gradient, &mut Alone).expect("norms");
+        assert_eq!(norms["layers.0"], LayerNorms { gradient: 3.0, weight: 5.0 });
+        assert_eq!(norms["layers.10"], LayerNorms { gradient: 0.5, weight: 2.0 });
+    }
+}

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Opens a report of 10,000 test sentences in headless Chromium, and uses it.
+
+    scripts/check/pages.py [TAPER] [--screenshots FOLDER]      (default: target/release/taper)
+
+Checks that the page opens within 2 seconds, that its policy blocks nothing of it, that sentences
+come as they are scrolled to, are sorted, sifted and found, that figures tell their values under a
+pointer and by keys, that the theme changes, and that nothing is wider than a telephone.
+
+Needs Python 3.11, Chromium and chromedriver (Debian: chromium, chromium-driver), and nothing else.
+"""
+
+import argparse
+import base64
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SENTENCES = 10_000
+PORT = 9517
+OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+           "--disable-background-networking", "--disable-component-update", "--disable-sync",
+           "--hide-scrollbars"]
+
+
+def make_run(folder):
+    """A run as training leaves it, with translations of invented sentences."""
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9)))
+             for _ in range(4000)]
+    sentence = lambda: " ".join(draw.choices(words, k=draw.randint(3, 40)))
+    text = folder / "text"
+    run = folder / "run"
+    (run / "translations").mkdir(parents=True)
+    text.mkdir()
+    references = [sentence() for _ in range(SENTENCES)]
+    def translate(reference):
+        return " ".join(word for word in reference.split() if draw.random() > 0.2)
+    lines = {"train.en": [sentence() for _ in range(5000)], "test.de": references,
+             "train.de": [sentence() for _ in range(5000)],
+             "test.en": [sentence() for _ in range(SENTENCES)]}
+    lines["test.en"][17] = "我爱你 <b>needle</b> & co"
+    for name, content in lines.items():
+        (text / name).write_text("\n".join(content) + "\n")
+    (run / "translations" / "test.txt").write_text("\n".join(map(translate, references)) + "\n")
+    (run / "scores.json").write_text(json.dumps([{"split": "test", "sentences": SENTENCES}]))
+    (run / "config.toml").write_text(
+        f'[data]\ndir = "{text}"\nsource_language = "en"\ntarget_language = "de"\n'
+        'train = "train"\nvalidation = ""\ntest = ["test"]\n')
+    with open(run / "metrics.jsonl", "w") as log:
+        for step in range(100, 100_001, 100):
+            nll = 1.5 + 6 * step ** -0.3 + draw.gauss(0, 0.02)
+            print(json.dumps({
+                "event": "log", "step": step, "epoch": 0, "loss": nll + 1, "nll": nll,
+                "accuracy": 0.5, "learning_rate": step ** -0.5, "gradient_norm": 1 + draw.random(),
+                "tokens": step * 4000, "window_tokens": 400_000,
+                "timing": {"elapsed_seconds": step / 10, "tokens_per_second": 4e4}}), file=log)
+    return run
+
+
+class Browser:
+    """A session of chromedriver."""
+
+    def __init__(self, folder, size=(1280, 900)):
+        binary = shutil.which("chromium") or shutil.which("chromium-browser")
+        self.driver = subprocess.Popen(["chromedriver", f"--port={PORT}"],
+                                       stdout=subprocess.DEVNULL)
+        for _ in range(100):
+            try:
+                self.call("GET", "/status")
+                break
+            except OSError:
+                time.sleep(0.1)
+        arguments = OPTIONS + [f"--user-data-dir={folder}/browser",
+                               f"--window-size={size[0]},{size[1]}"]
+        made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": {
+            "goog:chromeOptions": {"binary": binary, "args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"}}}})
+        self.session = f"/session/{made['sessionId']}"
+
+    def call(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{PORT}{path}", data, method=method,
+                                         headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            sys.exit(f"{path}: {error.read().decode()}")
+
+    def open(self, path):
+        self.call("POST", f"{self.session}/url", {"url": path.as_uri()})
+
+    def run(self, script, *arguments):
+        return self.call("POST", f"{self.session}/execute/sync",
+                         {"script": script, "args": list(arguments)})
+
+    def resize(self, width, height):
+        self.call("POST", f"{self.session}/window/rect", {"width": width, "height": height})
+
+    def complaints(self):
+        return self.call("POST", f"{self.session}/se/log", {"type": "browser"})
+
+    def picture(self, path):
+        path.write_bytes(base64.b64decode(self.call("GET", f"{self.session}/screenshot")))
+
+    def close(self):
+        self.call("DELETE", self.session)
+        self.driver.terminate()
+
+
+def check(holds, what):
+    print("ok  " if holds else "FAIL", what)
+    if not holds:
+        check.failed = True
+
+
+check.failed = False
+
+
+def use(browser, page, pictures):
+    browser.open(page)
+    timing = browser.run(
+        "const one = performance.getEntriesByType('navigation')[0];"
+        "return [one.loadEventEnd, one.transferSize, performance.now()];")
+    check(timing[0] < 2000, f"{SENTENCES} sentences open in {timing[0]:.0f} ms "
+          f"({page.stat().st_size / 1e6:.1f} MB)")
+    shown = "return document.querySelectorAll('.sentence').length;"
+    first = browser.run(shown)
+    check(0 < first < 200, f"{first} sentences are made at first")
+    browser.run("document.querySelector('#sentence-list').lastElementChild.scrollIntoView();")
+    time.sleep(0.6)
+    more = browser.run(shown)
+    check(more > first, f"{more} after scrolling")
+    find = ("const input = document.querySelector('#sentence-list input'); input.value = "
+            "arguments[0]; input.dispatchEvent(new Event('input'));")
+    browser.run(find, "needle")
+    time.sleep(0.4)
+    text = browser.run("return document.querySelector('.sentence').innerText;")
+    check(browser.run(shown) == 1 and "<b>needle</b>" in text, "a sentence is found, as text")
+    browser.run(find, "")
+    time.sleep(0.4)
+    scores = ("const select = document.querySelectorAll('#sentence-list select')[1];"
+              "select.value = arguments[0]; select.dispatchEvent(new Event('change'));"
+              "return [...document.querySelectorAll('.score')].map(one => "
+              "Number(one.textContent.split(' ')[1]));")
+    worst, best = browser.run(scores, "worst"), browser.run(scores, "best")
+    check(worst == sorted(worst) and best == sorted(best, reverse=True) and worst[0] < best[0],
+          f"sorted by score, from {worst[0]} and from {best[0]}")
+    marked = "return document.querySelectorAll('.sentence ins, .sentence del').length;"
+    check(browser.run(marked) > 0, "words that differ are marked")
+    tip = ("const plot = document.querySelector('svg.plot'); plot.focus(); for (const key of "
+           "arguments[0]) plot.dispatchEvent(new KeyboardEvent('keydown', {key}));"
+           "return plot.parentElement.querySelector('.tip').innerText;")
+    value = browser.run(tip, ["Home"])
+    check("100\n" in value, f"keys tell values: {value!r}")
+    check(browser.run(tip, ["Home", "End"]) != value, "and others at the end")
+    moved = browser.run(
+        "const plot = document.querySelector('svg.plot'); plot.scrollIntoView();"
+        "const box = plot.getBoundingClientRect(); plot.dispatchEvent(new PointerEvent("
+        "'pointermove', {clientX: box.left + box.width / 2, clientY: box.top + box.height / 2}));"
+        "return plot.parentElement.querySelector('.tip').innerText;")
+    check(moved.count("\n") >= 1, f"a pointer tells values: {moved!r}")
+    pictures and browser.picture(pictures / "report.png")
+    ground = "return getComputedStyle(document.body).backgroundColor;"
+    before = browser.run(ground)
+    browser.run("document.getElementById('theme').click();")
+    check(browser.run(ground) != before, "light and dark")
+    pictures and browser.picture(pictures / "report-dark.png")
+    browser.resize(500, 900)
+    time.sleep(0.3)
+    wide = browser.run("return [document.documentElement.scrollWidth, innerWidth];")
+    check(wide[0] <= wide[1], f"nothing is wider than a telephone: {wide}")
+    browser.run("document.querySelector('#sentences').scrollIntoView();")
+    pictures and browser.picture(pictures / "report-narrow.png")
+    complaints = browser.complaints()
+    check(not complaints, f"the browser complains of nothing {complaints}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("taper", nargs="?", default=ROOT / "target/release/taper", type=Path)
+    parser.add_argument("--screenshots", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        run = make_run(Path(folder))
+        subprocess.run([arguments.taper, "report", run], check=True, stdout=subprocess.DEVNULL)
+        if arguments.screenshots:
+            arguments.screenshots.mkdir(parents=True, exist_ok=True)
+        browser = Browser(folder)
+        try:
+            use(browser, run / "report.html", arguments.screenshots)
+        finally:
+            browser.close()
+    sys.exit(1 if check.failed else 0)
+
+
+main()
