@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads the event file of a run with TensorBoard's own reader, beside its `metrics.jsonl`.
 
-    scripts/check/tensorboard.py RUN...
+    scripts/check/event_files.py RUN...
 
 Every step that the record has is there once, in order, with the same values; so are the recipe as
 hyper-parameters and, where there were validations, the spread of weights and the samples.
