@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 use serde::Serialize;
-use taper_data::{END, START, Task, Tokenizer, rows_of};
+use taper_data::{END, LabelledConfig, Row, START, Task, Tokenizer, rows_of};
 use taper_model::{
     AttentionRecord, Batch, LanguageModel, MaskedLanguageModel, Model, ModelError, Objective, Pass,
     Sequences, TextClassifier,
@@ -182,7 +182,9 @@ impl AttentionMap {
     }
 
     fn of_masked(run: &LoadedRun<MaskedLanguageModel>, text: &str) -> Result<Self> {
-        let ids = marked(run.tokenizers.target(), text, run.config.data.text.block_length)?;
+        let max_tokens = run.config.data.text.block_length;
+        let one = LabelledConfig { max_tokens, ..LabelledConfig::default() };
+        let ids = marked(run.tokenizers.target(), text, &one)?.ids;
         let records = in_pool(run.model.device(), || {
             let pass = Pass::evaluate_with_attention();
             run.model.hidden(&Sequences::pack(&[&ids]), &vec![0; ids.len()], &pass)?;
@@ -193,9 +195,11 @@ impl AttentionMap {
     }
 
     fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
-        let ids = marked(run.tokenizers.target(), text, run.config.data.labelled.max_tokens)?;
-        let batch =
-            Batch { asked: Some(vec![0]), ..Batch::new(vec![Sequences::pack(&[&ids])], vec![0]) };
+        let row = marked(run.tokenizers.target(), text, &run.config.data.labelled)?;
+        let segments: Vec<u32> = row.segments().collect();
+        let ids = row.ids;
+        let streams = vec![Sequences::pack(&[segments]), Sequences::pack(&[&ids])];
+        let batch = Batch { asked: Some(vec![0]), ..Batch::new(streams, vec![0]) };
         let records = in_pool(run.model.device(), || {
             let pass = Pass::evaluate_with_attention();
             run.model.loss(&batch, &Objective::default(), 1.0, &pass)?;
@@ -266,12 +270,9 @@ impl AttentionMap {
     }
 }
 
-/// A text as an encoder reads it, between its marks.
-fn marked(tokenizer: &Tokenizer, text: &str, most: usize) -> Result<Vec<u32>> {
-    if text.trim().is_empty() {
-        bail!("the text is empty");
-    }
-    let rows = rows_of(tokenizer, &[text.to_owned()], most)?;
+/// A text as an encoder reads it, or a pair of texts, between their marks.
+fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<Row> {
+    let rows = rows_of(tokenizer, &[text.to_owned()], config)?;
     rows.into_iter().next().context("the text is empty")
 }
 
