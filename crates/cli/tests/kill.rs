@@ -201,9 +201,9 @@ fn last_checkpoint_is_whole(run: &Path) {
 fn files(run: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     collect(run, run, &mut found);
-    // The first is compared line by line, the second says when the text was last written, the third
-    // is empty.
-    for timed in ["metrics.jsonl", "run.lock"] {
+    // The first is compared line by line, the second is empty, the third has what was typed, and the
+    // folder of the text says when it was last written.
+    for timed in ["metrics.jsonl", "run.lock", "commands.jsonl"] {
         assert!(found.remove(timed).is_some(), "{timed}");
     }
     found.retain(|name, _| !name.starts_with("text/"));

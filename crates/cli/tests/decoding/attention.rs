@@ -19,9 +19,9 @@ fn numbers(value: &Value) -> Vec<f64> {
 #[test]
 fn attention_lines_words_up() {
     let workspace = Workspace::of_frozen_run();
-    let text = "two dogs run";
+    let text = "red dogs sees";
     let map = json(&workspace, &["attention", "run", text, "--json"]);
-    assert_eq!(map["translation"], "run dogs two");
+    assert_eq!(map["translation"], "sees dogs red");
     let layers = map["layers"].as_array().expect("layers");
     let parts: Vec<&str> = layers.iter().map(|one| one["part"].as_str().expect("a name")).collect();
     assert_eq!(parts, ["encoder", "decoder", "cross"]);
@@ -46,7 +46,7 @@ fn attention_lines_words_up() {
         }
     }
     // The same with the translation given.
-    let given = ["attention", "run", text, "--target", "run dogs two", "--json"];
+    let given = ["attention", "run", text, "--target", "sees dogs red", "--json"];
     assert_eq!(json(&workspace, &given)["layers"], map["layers"]);
 
     let shown = workspace.run(&["attention", "run", text]);
@@ -92,9 +92,9 @@ fn attention_lines_words_up() {
 #[test]
 fn a_sentence_is_followed_step_by_step() {
     let workspace = Workspace::of_frozen_run();
-    let journey = json(&workspace, &["explain", "run", "two dogs run", "--json"]);
+    let journey = json(&workspace, &["explain", "run", "red dogs sees", "--json"]);
     let best = &journey["found"][0];
-    assert_eq!(best["text"], "run dogs two");
+    assert_eq!(best["text"], "sees dogs red");
     // What the beam adds up is what the tokens have one by one.
     let sum = best["log_probability"].as_f64().expect("a number");
     let choices = journey["choices"].as_array().expect("choices");
@@ -119,11 +119,11 @@ fn a_sentence_is_followed_step_by_step() {
     }
     assert_eq!(journey["norms"][0]["tokens"].as_array().expect("tokens").len(), pieces.len());
 
-    let told = workspace.succeed(&["explain", "run", "two dogs run"]);
+    let told = workspace.succeed(&["explain", "run", "red dogs sees"]);
     for step in ["1. Pieces", "2. Vectors", "3. Where", "4. The beam", "5. Each next"] {
         assert!(told.contains(step), "{told}");
     }
-    workspace.succeed(&["explain", "run", "two dogs run", "--html", "journey.html"]);
+    workspace.succeed(&["explain", "run", "red dogs sees", "--html", "journey.html"]);
     let page = std::fs::read_to_string(workspace.path("journey.html")).expect("a page");
     assert_eq!(page.matches("<section class=\"step\"").count(), 2 + 3 + 2);
     workspace.fail(&["explain", "run", "  "], &["the text is empty"]);

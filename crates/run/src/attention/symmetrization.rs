@@ -72,9 +72,9 @@ mod tests {
         let apply = |how: Symmetrization| how.apply(&one, &other);
         assert_eq!(apply(Symmetrization::Intersection), [(0, 0), (1, 1)]);
         assert_eq!(apply(Symmetrization::Union).len(), 6);
-        // (4, 4) and (3, 0) are beside none that is in.
+        // (3, 0) is beside (2, 1), which is added before it; (4, 4) is beside none that is in.
         let grown = apply(Symmetrization::GrowDiagonal);
-        assert_eq!(grown, [(0, 0), (1, 1), (1, 2), (2, 1)]);
+        assert_eq!(grown, [(0, 0), (1, 1), (1, 2), (2, 1), (3, 0)]);
         assert_eq!(Symmetrization::GrowDiagonal.apply(&other, &one), grown);
         assert_eq!(Symmetrization::GrowDiagonal.apply(&[], &other), []);
     }

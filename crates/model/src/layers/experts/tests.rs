@@ -218,9 +218,14 @@ fn arithmetic_is_that_of_the_experts_that_are_met() {
         let counter = Counter::new(8);
         let values: Vec<f32> = (0..1024 * 64).map(|i| counter.normal_at(i) as f32).collect();
         let x = Tensor::from_vec(values, (1024, 64), &Device::Cpu).unwrap();
-        taper_ops::profile::start();
-        run(&experts, &x, &x, &Pass::evaluate());
-        (taper_ops::profile::stop().flops as f64, 1024.0 * Experts::cost(&shape).flops)
+        let once = |_| {
+            taper_ops::profile::start();
+            run(&experts, &x, &x, &Pass::evaluate());
+            taper_ops::profile::stop().flops as f64
+        };
+        // Other tests of this process may multiply at the same time, which can only add.
+        let counted = (0..8).map(once).fold(f64::INFINITY, f64::min);
+        (counted, 1024.0 * Experts::cost(&shape).flops)
     };
     for (count, per_token) in [(1, 1), (8, 1), (8, 2)] {
         let (counted, formula) = counted(count, per_token);
