@@ -56,6 +56,16 @@ pub(crate) struct Inspect {
     /// language model, else 512]
     #[arg(long, value_name = "N")]
     pub(crate) tokens: Option<usize>,
+    /// Of a run of recurrent layers: how long the gradient of the loss by each state is on this
+    /// split, by the steps that follow the state
+    #[arg(long, value_name = "SPLIT", requires = "target")]
+    pub(crate) state_gradients: Option<String>,
+    /// Over so many sentences of the split
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "state_gradients")]
+    pub(crate) sentences: usize,
+    /// Draw them as well, into this SVG file
+    #[arg(long, value_name = "FILE", requires = "state_gradients")]
+    pub(crate) figure: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
     /// Print as JSON

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod architectures;
 mod bench_attention;
 mod bench_kernels;
 mod bench_train;

@@ -3,6 +3,7 @@
 mod encoders;
 mod measure;
 mod scores;
+mod state_gradients;
 mod test_sets;
 mod text;
 mod tuning;
@@ -11,6 +12,7 @@ pub(crate) use encoders::highest;
 pub use encoders::{CalibrationBin, ClassifiedTestSet, MaskedTestSet};
 pub use measure::{Evaluation, evaluate};
 pub use scores::TextScores;
+pub use state_gradients::{LayerGradients, state_gradients};
 pub(crate) use test_sets::save;
 pub use test_sets::{TestSetResult, TranslatedTestSet};
 pub use text::ReadTestSet;

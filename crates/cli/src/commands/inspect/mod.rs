@@ -1,5 +1,7 @@
 //! `taper inspect`: what a model is made of and what it costs.
 
+mod states;
+
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -26,6 +28,9 @@ use taper_run::tasks::{Vocabularies, layer_cost, outline, vocabularies};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Inspect) -> Result<()> {
+    if let (Some(target), Some(split)) = (&arguments.target, &arguments.state_gradients) {
+        return states::run(arguments, target, split);
+    }
     let mut parent = None;
     let (config, sizes) = match (&arguments.shape, &arguments.target) {
         (Some(name), _) => published(name)?,

@@ -1,0 +1,68 @@
+//! `taper inspect --state-gradients`: how far learning reaches back through recurrent layers.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use taper_plots::{Axis, Chart, Figure, Series};
+use taper_run::evaluation::{LayerGradients, state_gradients};
+use taper_run::{LoadSettings, LoadedRun};
+
+use crate::arguments::Inspect;
+use crate::text::print_line;
+
+/// Means of fewer sentences than this share of all say little, and are not drawn.
+const LEAST: usize = 20;
+
+/// Measures, prints and, where asked, draws.
+pub(super) fn run(arguments: &Inspect, target: &Path, split: &str) -> Result<()> {
+    if !target.is_dir() {
+        bail!("--state-gradients is for a run, and {} is no folder", target.display());
+    }
+    if arguments.sentences == 0 {
+        bail!("--sentences must be at least 1");
+    }
+    let settings =
+        LoadSettings { overrides: arguments.overrides.set.clone(), ..LoadSettings::default() };
+    let run: LoadedRun = LoadedRun::open(target, &settings)?;
+    let layers = state_gradients(&run, split, arguments.sentences)
+        .with_context(|| target.display().to_string())?;
+    if let Some(path) = &arguments.figure {
+        let svg = figure(&run.config.name, &layers).draw()?.standalone();
+        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        let record = serde_json::json!({
+            "run": target, "checkpoint": run.checkpoint, "split": split, "layers": layers,
+        });
+        return print_line(&serde_json::to_string_pretty(&record)?);
+    }
+    for LayerGradients { layer, norms, sentences } in &layers {
+        print_line(&format!("{layer}, by the steps that follow a state"))?;
+        for (behind, (norm, count)) in norms.iter().zip(sentences).enumerate() {
+            print_line(&format!("  {behind:>4}  {norm:<12.6e}  {count} sentences"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The encoder's layers and the decoder's, each a line.
+fn figure(name: &str, layers: &[LayerGradients]) -> Figure {
+    let line = |layer: &LayerGradients| {
+        let most = layer.sentences.iter().copied().max().unwrap_or(0);
+        let enough = |count: usize| count * LEAST >= most;
+        let points = layer.norms.iter().zip(&layer.sentences).enumerate();
+        let points = points
+            .filter(|(_, (_, count))| enough(**count))
+            .map(|(behind, (norm, _))| (behind as f64, *norm))
+            .collect();
+        Series::line(&layer.layer, points)
+    };
+    let chart = Chart::new(
+        Axis::linear("steps that follow a state"),
+        Axis::log("length of the gradient by it"),
+        layers.iter().map(line).collect(),
+    );
+    let description = "The mean length of the gradient of a sentence's loss by the states of each \
+                       recurrent layer, by the number of steps that follow the state.";
+    Figure::new(format!("How far learning reaches back: {name}"), description, chart)
+}

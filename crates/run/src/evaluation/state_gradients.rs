@@ -1,0 +1,117 @@
+//! How far learning reaches back through recurrent layers: the length of the gradient of the loss by
+//! each state, over the steps between it and the last one of its layer.
+//!
+//! What decays here is what a layer cannot learn from (Bengio et al. 1994, "Learning Long-Term
+//! Dependencies with Gradient Descent is Difficult"; Pascanu et al. 2013).
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use taper_data::{END, START};
+use taper_model::{
+    Architecture, Batch, Model, ModelConfig, Objective, Pass, Sequences, TranslationModel,
+};
+use taper_ops::Gradients;
+
+use crate::checks::device;
+use crate::loaded_run::LoadedRun;
+use crate::tasks::{ParallelText, vocabularies};
+use crate::translation::encode_sources;
+
+/// Sentences that pass through the model together.
+const AT_ONCE: usize = 50;
+
+/// The gradients by the states of one layer in one direction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LayerGradients {
+    /// The full name of the layer.
+    pub layer: String,
+    /// By the steps that follow a state, from 0: the mean over sentences of `‖∂L/∂h‖`, where `L` is
+    /// the negative log-likelihood of a sentence in nats.
+    pub norms: Vec<f64>,
+    /// Of how many sentences each is the mean: those that are long enough.
+    pub sentences: Vec<usize>,
+}
+
+/// The gradients by the states of each recurrent layer of a run's model, over at most `count`
+/// sentences that are spread over `split`, without dropout.
+///
+/// # Errors
+/// When the model has no recurrent layers, or the split cannot be read.
+pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec<LayerGradients>> {
+    if run.config.model.architecture != Architecture::Recurrent {
+        bail!(
+            "the run's model.architecture is \"{}\", which has no recurrent states",
+            run.config.model.architecture.name()
+        );
+    }
+    let text = ParallelText::read(&run.config.data, run.config.data.split(split))?.spread(count);
+    let sources = encode_sources(&run.tokenizers, &text.sources)?;
+    let targets = run.tokenizers.target().encode_batch(&text.references)?;
+    let model = without_dropout(run)?;
+    let mut found: Vec<LayerGradients> = Vec::new();
+    for (sources, targets) in sources.chunks(AT_ONCE).zip(targets.chunks(AT_ONCE)) {
+        let inputs: Vec<Vec<u32>> = targets.iter().map(|ids| [&[START], &**ids].concat()).collect();
+        let answers = targets.iter().flat_map(|ids| ids.iter().copied().chain([END])).collect();
+        let (source, target) = (Sequences::pack(sources), Sequences::pack(&inputs));
+        let lengths = [source.lengths.clone(), target.lengths.clone()];
+        let pass = Pass::train(1, 1, 0).noting_states();
+        let batch = Batch::new(vec![source, target], answers);
+        let output = model.loss(&batch, &Objective::default(), 1.0, &pass)?;
+        let noted = pass.state_gradients();
+        let mut gradients = Gradients::new(model.parameters())?;
+        pass.backward(&output, model.parameters(), &mut gradients)?;
+        for (number, (layer, states)) in noted.into_iter().enumerate() {
+            let [of_source, of_target] = &lengths;
+            let lengths = if layer.starts_with("encoder") { of_source } else { of_target };
+            if found.len() == number {
+                let (norms, sentences) = (Vec::new(), Vec::new());
+                found.push(LayerGradients { layer: layer.clone(), norms, sentences });
+            }
+            found[number].add(&states.norms(), lengths, layer.ends_with("backward"));
+        }
+    }
+    for layer in &mut found {
+        let means = layer.norms.iter().zip(&layer.sentences);
+        layer.norms = means.map(|(sum, &count)| sum / count as f64).collect();
+    }
+    Ok(found)
+}
+
+impl LayerGradients {
+    /// Adds the norms of packed rows to the sums.
+    fn add(&mut self, norms: &[f64], lengths: &[usize], backwards: bool) {
+        let mut first = 0;
+        for &length in lengths {
+            for (at, norm) in norms[first..first + length].iter().enumerate() {
+                let behind = if backwards { at } else { length - 1 - at };
+                let size = self.norms.len().max(behind + 1);
+                self.norms.resize(size, 0.0);
+                self.sentences.resize(size, 0);
+                self.norms[behind] += norm;
+                self.sentences[behind] += 1;
+            }
+            first += length;
+        }
+    }
+}
+
+/// The model of a run with its weights, which drops nothing in a training pass.
+fn without_dropout(run: &LoadedRun) -> Result<TranslationModel> {
+    let config = ModelConfig {
+        embedding_dropout: 0.0,
+        attention_dropout: 0.0,
+        feed_forward_dropout: 0.0,
+        residual_dropout: 0.0,
+        ..run.config.model.clone()
+    };
+    let device = run.model.device();
+    let ((source, target), dtype) =
+        (vocabularies(&run.tokenizers), device::dtype(&run.config.dtype, device)?);
+    let model = TranslationModel::blank(&config, source, target, device, dtype)
+        .context("cannot build the model")?;
+    let pairs = model.parameters().parameters().iter().zip(run.model.parameters().parameters());
+    for (own, theirs) in pairs {
+        own.var().set(theirs.var().as_tensor())?;
+    }
+    Ok(model)
+}
