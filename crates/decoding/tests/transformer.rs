@@ -5,7 +5,7 @@ use taper_decoding::{
     AlignedAttention, DecodingConfig, END, Ensemble, Hypothesis, SamplingConfig, Translator, align,
     beam_search, greedy_search,
 };
-use taper_model::{ModelConfig, NormPlacement, Positions, Transformer};
+use taper_model::{Builder, ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::{Kernel, Products};
 
 /// A model with random weights: its outputs are varied, and what search does to them must still be
@@ -21,7 +21,8 @@ fn model(norm: NormPlacement, positions: Positions) -> Transformer {
         positions,
         ..Default::default()
     };
-    Transformer::new(&config, 23, 23, 3, &Device::Cpu, DType::F32).expect("a valid model")
+    Transformer::new(&config, 23, 23, Builder::seeded(3, &Device::Cpu, DType::F32))
+        .expect("a valid model")
 }
 
 fn each(check: impl Fn(&Transformer, &str)) {
@@ -133,7 +134,7 @@ fn outputs_end_where_learned_positions_do() {
             positions: Positions::Learned,
             ..model(NormPlacement::Pre, Positions::Learned).config().clone()
         };
-        Transformer::new(&config, 23, 23, 3, &Device::Cpu, DType::F32)
+        Transformer::new(&config, 23, 23, Builder::seeded(3, &Device::Cpu, DType::F32))
             .expect("a valid model")
             .inference()
     };

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use candle_core::{DType, Device};
 use sha2::{Digest, Sha256};
-use taper_model::{Batch, ModelConfig, Sequences, Transformer};
+use taper_model::{Batch, Builder, ModelConfig, Sequences, Transformer};
 use taper_trainer::{
     BoxError, Checkpoints, Event, FileEntry, Identity, MODEL_FILE, NoValidation, OPTIMIZER_FILE,
     Position, STATE_FILE, Source, State, Trainer, TrainingConfig, load_model, read_state,
@@ -27,7 +27,8 @@ fn model() -> Transformer {
         max_positions: 16,
         ..ModelConfig::default()
     };
-    Transformer::new(&config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, DType::F32).unwrap()
+    Transformer::new(&config, VOCABULARY, VOCABULARY, Builder::seeded(3, &Device::Cpu, DType::F32))
+        .unwrap()
 }
 
 /// A run of so many updates that keeps a moving average.

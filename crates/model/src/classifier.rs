@@ -7,32 +7,26 @@ use crate::layers::block::Block;
 use crate::layers::head::{BiasedHead, picked};
 use crate::layers::stack::StackKind;
 use crate::layers::text_encoder::{Pooler, TextEncoder, first_rows};
-use crate::layers::weight::Builder;
-use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
-use candle_core::{DType, Device, Tensor};
+use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{Device, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{ParameterStore, Products};
 
 /// A classifier with its parameters. Those of the encoder are called as a
 /// [`MaskedLanguageModel`](crate::MaskedLanguageModel) calls them, whose weights it can begin with.
 #[derive(Debug, Clone)]
 pub struct TextClassifier {
     config: ModelConfig,
-    store: ParameterStore,
+    core: Core,
     vocabulary: usize,
     classes: usize,
-    compute: DType,
     encoder: TextEncoder,
     pooler: Pooler,
     head: BiasedHead,
 }
 
 impl TextClassifier {
-    /// Makes a model with freshly drawn parameters for so many classes.
-    ///
-    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
-    /// parameters are f32.
+    /// Makes a model for so many classes, as `builder` says.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -40,48 +34,7 @@ impl TextClassifier {
         config: &ModelConfig,
         vocabulary: usize,
         classes: usize,
-        seed: u64,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        let store = ParameterStore::new(device);
-        Self::build(config, (vocabulary, classes), Some(seed), store, compute)
-    }
-
-    /// As [`TextClassifier::new`] with every parameter zero, to be loaded.
-    ///
-    /// # Errors
-    /// As [`TextClassifier::new`].
-    pub fn blank(
-        config: &ModelConfig,
-        vocabulary: usize,
-        classes: usize,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        let store = ParameterStore::new(device);
-        Self::build(config, (vocabulary, classes), None, store, compute)
-    }
-
-    /// The names and shapes of the parameters of such a model, for which no memory is taken.
-    ///
-    /// # Errors
-    /// When the configuration is impossible.
-    pub fn outline(
-        config: &ModelConfig,
-        vocabulary: usize,
-        classes: usize,
-    ) -> Result<ParameterStore, ModelError> {
-        let store = ParameterStore::outline(&Device::Cpu);
-        Ok(Self::build(config, (vocabulary, classes), None, store, DType::F32)?.store)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        (vocabulary, classes): (usize, usize),
-        seed: Option<u64>,
-        mut store: ParameterStore,
-        compute: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError> {
         config.require_transformer()?;
         config.validate(true)?;
@@ -90,16 +43,16 @@ impl TextClassifier {
                 "a classifier needs at least two classes, not {classes}"
             )));
         }
-        let products = Products::of(compute, store.device());
-        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
-        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
         let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
-        let encoder = TextEncoder::new(build, table, config, compute)?;
+        let encoder = TextEncoder::new(build, table, config)?;
         let pooler = Pooler::new(build, config.d_model)?;
         let weight = build.matrix("classes.weight", classes, config.d_model, 1)?;
         let head = BiasedHead::new(build, "classes", weight, classes)?;
         let config = config.clone();
-        Ok(Self { config, store, vocabulary, classes, compute, encoder, pooler, head })
+        let core = builder.finish(config.d_model);
+        Ok(Self { config, core, vocabulary, classes, encoder, pooler, head })
     }
 
     /// What a model of this shape would cost on `device`, known before memory is taken for it.
@@ -171,16 +124,8 @@ impl TextClassifier {
 
 /// Reads the segments and the text; the first token of each text is asked for its class.
 impl Model for TextClassifier {
-    fn parameters(&self) -> &ParameterStore {
-        &self.store
-    }
-
-    fn activations(&self) -> DType {
-        self.compute
-    }
-
-    fn width(&self) -> usize {
-        self.config.d_model
+    fn core(&self) -> &Core {
+        &self.core
     }
 
     fn cost(&self) -> Cost {

@@ -7,11 +7,9 @@ use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::{Stack, StackKind};
-use crate::layers::weight::Builder;
 use crate::translation::in_blocks;
-use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
-use candle_core::{DType, Device, Tensor};
-use taper_ops::{ParameterStore, Products};
+use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{Device, Tensor};
 
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
 ///
@@ -20,9 +18,8 @@ use taper_ops::{ParameterStore, Products};
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
     config: ModelConfig,
-    store: ParameterStore,
+    core: Core,
     vocabulary: usize,
-    compute: DType,
     pub(crate) embedding: TokenEmbedding,
     pub(crate) decoder: Stack,
     pub(crate) output: Head,
@@ -31,73 +28,32 @@ pub struct LanguageModel {
 }
 
 impl LanguageModel {
-    /// Makes a model with freshly drawn parameters: one seed, one model, on any device and number
-    /// of threads.
-    ///
-    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
-    /// parameters are f32.
+    /// Makes a model as `builder` says.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
     pub fn new(
         config: &ModelConfig,
         vocabulary: usize,
-        seed: u64,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        let store = ParameterStore::new(device);
-        Self::build(config, vocabulary, Some(seed), store, compute)
-    }
-
-    /// As [`LanguageModel::new`] with every parameter zero, to be loaded.
-    ///
-    /// # Errors
-    /// As [`LanguageModel::new`].
-    pub fn blank(
-        config: &ModelConfig,
-        vocabulary: usize,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        Self::build(config, vocabulary, None, ParameterStore::new(device), compute)
-    }
-
-    /// The names and shapes of the parameters of such a model, for which no memory is taken.
-    ///
-    /// # Errors
-    /// When the configuration is impossible.
-    pub fn outline(config: &ModelConfig, vocabulary: usize) -> Result<ParameterStore, ModelError> {
-        let store = ParameterStore::outline(&Device::Cpu);
-        Ok(Self::build(config, vocabulary, None, store, DType::F32)?.store)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        vocabulary: usize,
-        seed: Option<u64>,
-        mut store: ParameterStore,
-        compute: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError> {
         config.require_transformer()?;
         config.validate(true)?;
-        let device = &store.device().clone();
-        // Where the products alone are rounded, everything else is in f32.
-        let products = Products::of(compute, device);
-        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
-        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
         let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
         let output = match config.tied {
             Tied::None => build.embedding("output.weight", vocabulary, config.d_model)?,
             Tied::Decoder | Tied::All => table.clone(),
         };
-        let embedding = TokenEmbedding::new(build, "decoder", table, config, compute)?;
+        let embedding = TokenEmbedding::new(build, "decoder", table, config)?;
         let layers = config.decoder_layers;
         let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
-        let output = Head::new(output, products);
+        let output = Head::new(output, build.products);
         let config = config.clone();
         let is_int8 = false;
-        Ok(Self { config, store, vocabulary, compute, embedding, decoder, output, is_int8 })
+        let core = builder.finish(config.d_model);
+        Ok(Self { config, core, vocabulary, embedding, decoder, output, is_int8 })
     }
 
     /// What a model of this shape would cost on `device`, known before memory is taken for it.
@@ -174,7 +130,7 @@ impl LanguageModel {
             )));
         }
         let hidden = || self.hidden(text, &Pass::evaluate());
-        let hidden = taper_ops::threads::in_pool(self.store.device(), hidden)?;
+        let hidden = taper_ops::threads::in_pool(self.core.store.device(), hidden)?;
         let mut found = Vec::with_capacity(rows);
         let logits = |rows: &Tensor| self.logits(rows, &Pass::evaluate());
         for block in in_blocks(hidden, rows, self.vocabulary, logits) {
@@ -191,16 +147,8 @@ impl LanguageModel {
 
 /// Reads one stream, the text; each of its tokens is asked for the next.
 impl Model for LanguageModel {
-    fn parameters(&self) -> &ParameterStore {
-        &self.store
-    }
-
-    fn activations(&self) -> DType {
-        self.compute
-    }
-
-    fn width(&self) -> usize {
-        self.config.d_model
+    fn core(&self) -> &Core {
+        &self.core
     }
 
     fn cost(&self) -> Cost {

@@ -11,11 +11,12 @@
 //!
 //! ```
 //! use candle_core::{DType, Device};
-//! use taper_model::{Batch, Model, ModelConfig, Objective, Pass, Sequences, Transformer};
+//! use taper_model::{Batch, Builder, Model, ModelConfig, Objective, Pass, Sequences, Transformer};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let layers = ModelConfig { encoder_layers: 1, decoder_layers: 1, ..Default::default() };
 //! let config = ModelConfig { d_model: 16, d_ff: 32, heads: 2, ..layers };
-//! let model = Transformer::new(&config, 11, 11, 1, &Device::Cpu, DType::F32)?;
+//! let builder = Builder::seeded(1, &Device::Cpu, DType::F32);
+//! let model = Transformer::new(&config, 11, 11, builder)?;
 //! let source = Sequences::pack(&[vec![4, 5, 3], vec![6, 3]]);
 //! let target = Sequences::pack(&[vec![2, 7], vec![2, 8]]);
 //! let pass = Pass::train(1, 1, 0);
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod builder;
 mod classifier;
 mod config;
 mod cost;
@@ -44,6 +46,7 @@ mod translation;
 mod vision;
 
 pub use batch::Batch;
+pub use builder::{Builder, Core};
 pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ConvolutionalConfig,

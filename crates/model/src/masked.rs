@@ -7,10 +7,10 @@ use crate::layers::block::Block;
 use crate::layers::head::{BiasedHead, asked_rows};
 use crate::layers::stack::StackKind;
 use crate::layers::text_encoder::{Pooler, TextEncoder, first_rows};
-use crate::layers::weight::{Builder, LayerNorm, Linear};
-use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
-use candle_core::{DType, Device, Tensor};
-use taper_ops::{Activation, Dropout, ParameterStore, Products, composed};
+use crate::layers::weight::{LayerNorm, Linear};
+use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{Device, Tensor};
+use taper_ops::{Activation, Dropout, composed};
 
 /// The share of tokens that are asked, for costs.
 const ASKED: f64 = 0.15;
@@ -22,9 +22,8 @@ const ASKED: f64 = 0.15;
 #[derive(Debug, Clone)]
 pub struct MaskedLanguageModel {
     config: ModelConfig,
-    store: ParameterStore,
+    core: Core,
     vocabulary: usize,
-    compute: DType,
     encoder: TextEncoder,
     transform: Linear,
     activation: Activation,
@@ -34,11 +33,8 @@ pub struct MaskedLanguageModel {
 }
 
 impl MaskedLanguageModel {
-    /// Makes a model with freshly drawn parameters, with a head that tells whether the second of two
+    /// Makes a model, with a head that tells whether the second of two
     /// texts follows the first where `next_sentence` is wanted.
-    ///
-    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
-    /// parameters are f32.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -46,62 +42,19 @@ impl MaskedLanguageModel {
         config: &ModelConfig,
         vocabulary: usize,
         next_sentence: bool,
-        seed: u64,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        let store = ParameterStore::new(device);
-        Self::build(config, vocabulary, next_sentence, Some(seed), store, compute)
-    }
-
-    /// As [`MaskedLanguageModel::new`] with every parameter zero, to be loaded.
-    ///
-    /// # Errors
-    /// As [`MaskedLanguageModel::new`].
-    pub fn blank(
-        config: &ModelConfig,
-        vocabulary: usize,
-        next_sentence: bool,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        let store = ParameterStore::new(device);
-        Self::build(config, vocabulary, next_sentence, None, store, compute)
-    }
-
-    /// The names and shapes of the parameters of such a model, for which no memory is taken.
-    ///
-    /// # Errors
-    /// When the configuration is impossible.
-    pub fn outline(
-        config: &ModelConfig,
-        vocabulary: usize,
-        next_sentence: bool,
-    ) -> Result<ParameterStore, ModelError> {
-        let store = ParameterStore::outline(&Device::Cpu);
-        Ok(Self::build(config, vocabulary, next_sentence, None, store, DType::F32)?.store)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        vocabulary: usize,
-        next_sentence: bool,
-        seed: Option<u64>,
-        mut store: ParameterStore,
-        compute: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError> {
         config.require_transformer()?;
         config.validate(true)?;
-        let products = Products::of(compute, store.device());
-        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
-        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
         let width = config.d_model;
         let table = build.embedding("embedding.weight", vocabulary, width)?;
         let output = match config.tied {
             Tied::None => build.embedding("output.weight", vocabulary, width)?,
             Tied::Decoder | Tied::All => table.clone(),
         };
-        let encoder = TextEncoder::new(build, table, config, compute)?;
+        let encoder = TextEncoder::new(build, table, config)?;
         let transform = Linear::new(build, "transform", width, width, 1)?;
         let norm = LayerNorm::new(build, "transform_norm", width, config.norm_epsilon)?;
         let output = BiasedHead::new(build, "output", output, vocabulary)?;
@@ -115,9 +68,8 @@ impl MaskedLanguageModel {
         let (config, activation) = (config.clone(), config.activation.into());
         Ok(Self {
             config,
-            store,
+            core: builder.finish(width),
             vocabulary,
-            compute,
             encoder,
             transform,
             activation,
@@ -279,16 +231,8 @@ impl MaskedLanguageModel {
 /// Reads the segments and the text, whose hidden tokens are asked; with the head for it, before them
 /// a 0 for each pair whose second text follows the first, and else a 1.
 impl Model for MaskedLanguageModel {
-    fn parameters(&self) -> &ParameterStore {
-        &self.store
-    }
-
-    fn activations(&self) -> DType {
-        self.compute
-    }
-
-    fn width(&self) -> usize {
-        self.config.d_model
+    fn core(&self) -> &Core {
+        &self.core
     }
 
     fn cost(&self) -> Cost {

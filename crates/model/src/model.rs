@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use taper_ops::{ParameterStore, composed};
 
-use crate::{Batch, Cost, ModelError, Pass, Routing};
+use crate::{Batch, Core, Cost, ModelError, Pass, Routing};
 
 /// The factor of the loss of f16 models whose gradients are computed. The gradients of single
 /// tokens, which are small by the number of tokens, would otherwise underflow to zero (Micikevicius
@@ -112,14 +112,8 @@ impl LossOutput {
 /// The alternative, a loop for each kind of model, would repeat accumulation, clipping, skipping,
 /// validation and resuming, and let them drift apart.
 pub trait Model: Send + Sync {
-    /// The parameters, in order.
-    fn parameters(&self) -> &ParameterStore;
-
-    /// The type of the activations: f32 on the CPU, whatever its products round to.
-    fn activations(&self) -> DType;
-
-    /// Width of the residual stream, `d_model`, which Noam's schedule reads.
-    fn width(&self) -> usize;
+    /// What all models have, as its [`Builder`](crate::Builder) made it.
+    fn core(&self) -> &Core;
 
     /// What the model costs, by formula.
     fn cost(&self) -> Cost;
@@ -137,6 +131,21 @@ pub trait Model: Send + Sync {
         scale: f64,
         pass: &Pass,
     ) -> Result<LossOutput, ModelError>;
+
+    /// The parameters, in order.
+    fn parameters(&self) -> &ParameterStore {
+        &self.core().store
+    }
+
+    /// The type of the activations: f32 on the CPU, whatever its products round to.
+    fn activations(&self) -> DType {
+        self.core().activations
+    }
+
+    /// Width of the residual stream, `d_model`, which Noam's schedule reads.
+    fn width(&self) -> usize {
+        self.core().width
+    }
 
     /// The device on which the model computes.
     fn device(&self) -> &Device {

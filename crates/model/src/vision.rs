@@ -15,10 +15,11 @@ use crate::layers::head::BiasedHead;
 use crate::layers::stack::StackKind;
 use crate::layers::text_encoder::first_rows;
 use crate::layers::vision_encoder::{VisionEncoder, validate};
-use crate::layers::weight::Builder;
-use crate::{AttentionRecord, Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
-use candle_core::{DType, Device, Tensor};
-use taper_ops::{ParameterStore, Products};
+use crate::{
+    AttentionRecord, Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass,
+    Sequences,
+};
+use candle_core::{Device, Tensor};
 
 /// What an image is to a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,9 +106,8 @@ impl ImageShape {
 pub struct ImageClassifier {
     config: ModelConfig,
     shape: ImageShape,
-    store: ParameterStore,
+    core: Core,
     classes: usize,
-    compute: DType,
     encoder: Encoder,
     head: BiasedHead,
 }
@@ -128,10 +128,7 @@ fn head_width(config: &ModelConfig, shape: &ImageShape) -> usize {
 }
 
 impl ImageClassifier {
-    /// Makes a model with freshly drawn parameters for so many classes.
-    ///
-    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
-    /// parameters are f32.
+    /// Makes a model for so many classes, as `builder` says.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -139,46 +136,7 @@ impl ImageClassifier {
         config: &ModelConfig,
         shape: &ImageShape,
         classes: usize,
-        seed: u64,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        Self::build(config, (shape, classes), Some(seed), ParameterStore::new(device), compute)
-    }
-
-    /// As [`ImageClassifier::new`] with every parameter zero, to be loaded.
-    ///
-    /// # Errors
-    /// As [`ImageClassifier::new`].
-    pub fn blank(
-        config: &ModelConfig,
-        shape: &ImageShape,
-        classes: usize,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        Self::build(config, (shape, classes), None, ParameterStore::new(device), compute)
-    }
-
-    /// The names and shapes of the parameters of such a model, for which no memory is taken.
-    ///
-    /// # Errors
-    /// When the configuration is impossible.
-    pub fn outline(
-        config: &ModelConfig,
-        shape: &ImageShape,
-        classes: usize,
-    ) -> Result<ParameterStore, ModelError> {
-        let store = ParameterStore::outline(&Device::Cpu);
-        Ok(Self::build(config, (shape, classes), None, store, DType::F32)?.store)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        (shape, classes): (&ImageShape, usize),
-        seed: Option<u64>,
-        mut store: ParameterStore,
-        compute: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError> {
         config.require_transformer()?;
         config.validate(true)?;
@@ -191,21 +149,21 @@ impl ImageClassifier {
                 "a classifier needs at least two classes, not {classes}"
             )));
         }
-        let products = Products::of(compute, store.device());
-        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
-        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
         let encoder = match config.image_encoder {
             ImageEncoder::Transformer => {
-                Encoder::Transformer(VisionEncoder::new(build, shape, config, compute)?)
+                Encoder::Transformer(VisionEncoder::new(build, shape, config)?)
             }
             ImageEncoder::Convolutional => {
-                Encoder::Convolutional(Convolutions::new(build, shape, config, compute)?)
+                Encoder::Convolutional(Convolutions::new(build, shape, config)?)
             }
         };
         let weight = build.matrix("classes.weight", classes, head_width(config, shape), 1)?;
         let head = BiasedHead::new(build, "classes", weight, classes)?;
         let (config, shape) = (config.clone(), shape.clone());
-        Ok(Self { config, shape, store, classes, compute, encoder, head })
+        let core = builder.finish(config.d_model);
+        Ok(Self { config, shape, core, classes, encoder, head })
     }
 
     /// What a model of this shape would cost on `device`, known before memory is taken for it: by
@@ -317,16 +275,8 @@ impl ImageClassifier {
 
 /// Reads one stream, the values of images; the first of each is asked for the class.
 impl Model for ImageClassifier {
-    fn parameters(&self) -> &ParameterStore {
-        &self.store
-    }
-
-    fn activations(&self) -> DType {
-        self.compute
-    }
-
-    fn width(&self) -> usize {
-        self.config.d_model
+    fn core(&self) -> &Core {
+        &self.core
     }
 
     fn cost(&self) -> Cost {

@@ -6,9 +6,9 @@ mod common;
 use candle_core::{DType, Device, Tensor, Var};
 use common::{ALL_POSITIONS, golden, largest_difference, relative};
 use taper_model::{
-    AttentionConfig, AttentionKind, Batch, DecodeState, Inference, LanguageModel, LayerKinds,
-    Model, ModelConfig, ModelError, Objective, Pass, Positions, Sequences, TextInference,
-    TextState, Transformer,
+    AttentionConfig, AttentionKind, Batch, Builder, DecodeState, Inference, LanguageModel,
+    LayerKinds, Model, ModelConfig, ModelError, Objective, Pass, Positions, Sequences,
+    TextInference, TextState, Transformer,
 };
 use taper_ops::{
     AttentionSpec, Dropout, Gradients, LinearSpec, Products, Sparse, Tape, composed, linear,
@@ -105,11 +105,11 @@ fn config(kinds: &Kinds, positions: Positions) -> ModelConfig {
 }
 
 fn transformer(config: &ModelConfig) -> Transformer {
-    Transformer::new(config, 19, 19, 7, &Device::Cpu, DType::F32).unwrap()
+    Transformer::new(config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
 fn language_model(config: &ModelConfig) -> LanguageModel {
-    LanguageModel::new(config, 19, 7, &Device::Cpu, DType::F32).unwrap()
+    LanguageModel::new(config, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
 /// Calls `check` with each kind and position, and their names.

@@ -2,8 +2,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
-    AttentionConfig, AttentionKind, ExpertsConfig, LayerKinds, ModelConfig, Pass, Positions,
-    Sequences, StateSpaceConfig, Transformer, UnprojectedAttention,
+    AttentionConfig, AttentionKind, Builder, ExpertsConfig, LayerKinds, ModelConfig, Pass,
+    Positions, Sequences, StateSpaceConfig, Transformer, UnprojectedAttention,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -28,7 +28,7 @@ fn transformer(
     positions: Positions,
 ) -> Result<Transformer, taper_model::ModelError> {
     let config = ModelConfig { positions, encoder_attention, decoder_attention, ..tiny() };
-    Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)
+    Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))
 }
 
 fn logits(model: &Transformer) -> Result<Vec<Vec<f32>>, taper_model::ModelError> {
@@ -142,7 +142,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let of = |experts: ExpertsConfig, state_space: StateSpaceConfig| {
         let decoder_attention = mixed.clone();
         let shape = ModelConfig { decoder_attention, experts, state_space, ..tiny() };
-        Transformer::new(&shape, 19, 19, 7, &Device::Cpu, DType::F32)
+        Transformer::new(&shape, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))
     };
     let (one, every) = (StateSpaceConfig::default(), |every| ExpertsConfig {
         count: 2,

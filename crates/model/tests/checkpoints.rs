@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device};
 use std::alloc::System;
-use taper_model::{Batch, LanguageModel, Model, ModelConfig, Objective, Pass, Sequences};
+use taper_model::{Batch, Builder, LanguageModel, Model, ModelConfig, Objective, Pass, Sequences};
 use taper_ops::Gradients;
 use taper_ops::allocator::{Explaining, most_in_use};
 
@@ -16,7 +16,8 @@ const TOKENS: usize = 512;
 fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     let shape = ModelConfig { d_model: 64, d_ff: 256, heads: 2, ..ModelConfig::default() };
     let shape = ModelConfig { decoder_layers, ..shape };
-    let model = LanguageModel::new(&shape, 8, 1, &Device::Cpu, DType::F32).unwrap();
+    let model =
+        LanguageModel::new(&shape, 8, Builder::seeded(1, &Device::Cpu, DType::F32)).unwrap();
     let ids: Vec<u32> = (0..TOKENS as u32).map(|i| i % 8).collect();
     let texts: Vec<&[u32]> = ids.chunks(64).collect();
     let batch = Batch::new(vec![Sequences::pack(&texts)], ids.clone());

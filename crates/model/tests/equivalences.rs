@@ -6,9 +6,9 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::ALL_POSITIONS;
 use taper_model::{
-    Architecture, Batch, CellKind, ConvolutionalConfig, DecodeState, Inference, LanguageModel,
-    Model, ModelConfig, ModelError, NormPlacement, Objective, Pass, Positions, RecurrentAttention,
-    RecurrentConfig, Sequences, Tied, Transformer,
+    Architecture, Batch, Builder, CellKind, ConvolutionalConfig, DecodeState, Inference,
+    LanguageModel, Model, ModelConfig, ModelError, NormPlacement, Objective, Pass, Positions,
+    RecurrentAttention, RecurrentConfig, Sequences, Tied, Transformer,
 };
 use taper_ops::Gradients;
 
@@ -28,7 +28,8 @@ fn config(norm: NormPlacement, positions: Positions) -> ModelConfig {
 }
 
 fn model(norm: NormPlacement, positions: Positions) -> Transformer {
-    Transformer::new(&config(norm, positions), 19, 19, 7, &Device::Cpu, DType::F32).unwrap()
+    Transformer::new(&config(norm, positions), 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))
+        .unwrap()
 }
 
 fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
@@ -38,7 +39,8 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
         }
     }
     for (config, name) in others() {
-        let model = Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let model =
+            Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
         check(&model, &name)?;
     }
     Ok(())
@@ -99,7 +101,7 @@ fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
     for positions in [Positions::T5, Positions::Rotary] {
         let own = config(NormPlacement::Pre, positions);
         let own = ModelConfig { encoder_layers: 7, decoder_layers: 5, ..own };
-        let model = Transformer::new(&own, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let model = Transformer::new(&own, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
         let batch = Batch::new(streams, (0..15).collect());
         let of = |checkpoints| -> Result<(f32, Vec<f32>), ModelError> {
@@ -122,7 +124,12 @@ fn parameters_are_counted_before_they_are_made() -> TestResult {
             [(Tied::All, true, 19), (Tied::Decoder, false, 23), (Tied::None, true, 23)]
         {
             let config = ModelConfig { tied, biases, decoder_layers: 3, ..made.config().clone() };
-            let model = Transformer::blank(&config, vocab_source, 19, &Device::Cpu, DType::F32)?;
+            let model = Transformer::new(
+                &config,
+                vocab_source,
+                19,
+                Builder::zeroed(&Device::Cpu, DType::F32),
+            )?;
             let counted = model.cost().parameters;
             assert_eq!(counted, model.parameters().len() as u64, "{name} {tied:?} {biases}");
         }
@@ -273,7 +280,9 @@ fn every_parameter_gets_a_gradient_and_a_step_can_be_repeated() -> TestResult {
 fn one_seed_is_one_model() -> TestResult {
     let flat = |seed| {
         let config = config(NormPlacement::Pre, Positions::Learned);
-        let model = Transformer::new(&config, 19, 19, seed, &Device::Cpu, DType::F32).unwrap();
+        let model =
+            Transformer::new(&config, 19, 19, Builder::seeded(seed, &Device::Cpu, DType::F32))
+                .unwrap();
         model.parameters().flat().unwrap().to_vec1::<f32>().unwrap()
     };
     assert_eq!(flat(1), flat(1));
@@ -301,7 +310,7 @@ fn a_masked_head_is_one_that_is_not_read() -> TestResult {
         "decoder.layers.1.cross_attention",
     ];
     for layer in layers {
-        let model = Transformer::new(&plain, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let model = Transformer::new(&plain, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
         let loss = |pass: Pass| -> Result<f64, ModelError> {
             Ok(model.loss(&batch, &Objective::smoothed(0.1), 1.0, &pass)?.objective_sum)
         };
@@ -376,7 +385,8 @@ fn attention_can_be_seen() -> TestResult {
 #[test]
 fn attention_of_each_architecture_can_be_seen() -> TestResult {
     for (config, name) in others() {
-        let model = Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let model =
+            Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
         let is_seen = config.architecture == Architecture::Convolutional
             || config.recurrent.attention != RecurrentAttention::None;
         let layer = model.aligning_layer();
@@ -401,7 +411,8 @@ fn attention_of_each_architecture_can_be_seen() -> TestResult {
 #[test]
 fn each_architecture_decodes_in_int8() -> TestResult {
     for (config, name) in others() {
-        let mut model = Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let mut model =
+            Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
         let logits = |model: &Transformer| -> Result<Tensor, ModelError> {
             let inference = model.inference();
             let mut state = inference.start(&Sequences::pack(&SOURCES))?;
@@ -419,7 +430,8 @@ fn each_architecture_decodes_in_int8() -> TestResult {
 #[test]
 fn recurrent_layers_note_the_gradients_by_their_states() -> TestResult {
     for (config, name) in others() {
-        let model = Transformer::new(&config, 19, 19, 7, &Device::Cpu, DType::F32)?;
+        let model =
+            Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
         let pass = Pass::train(1, 1, 0).noting_states();
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
         let out: Vec<u32> = (4..19).collect();
@@ -448,7 +460,7 @@ fn recurrent_layers_note_the_gradients_by_their_states() -> TestResult {
 #[test]
 fn impossible_configurations_are_named() {
     let refused = |config: ModelConfig, joint: usize| {
-        Transformer::new(&config, joint, 19, 1, &Device::Cpu, DType::F32)
+        Transformer::new(&config, joint, 19, Builder::seeded(1, &Device::Cpu, DType::F32))
             .map(|_| ())
             .unwrap_err()
             .to_string()
@@ -469,7 +481,10 @@ fn impossible_configurations_are_named() {
     );
     let of = |architecture| ModelConfig { architecture, heads: 5, ..base.clone() };
     let mut narrow = of(Architecture::Recurrent);
-    assert!(Transformer::outline(&narrow, 19, 19).is_ok(), "heads are no matter there");
+    assert!(
+        Transformer::new(&narrow, 19, 19, Builder::outline()).is_ok(),
+        "heads are no matter there"
+    );
     narrow.recurrent.width = 0;
     assert!(refused(narrow, 19).contains("model.recurrent.width = 0"));
     let mut even = of(Architecture::Convolutional);
@@ -478,7 +493,11 @@ fn impossible_configurations_are_named() {
     even.convolutional.kernel = 3;
     let rotary = ModelConfig { positions: Positions::Rotary, ..even };
     assert!(refused(rotary, 19).contains("no self-attention"));
-    let other = LanguageModel::new(&of(Architecture::Recurrent), 19, 1, &Device::Cpu, DType::F32);
+    let other = LanguageModel::new(
+        &of(Architecture::Recurrent),
+        19,
+        Builder::seeded(1, &Device::Cpu, DType::F32),
+    );
     assert!(other.unwrap_err().to_string().contains("model.architecture = \"recurrent\""));
     let huge = ModelConfig { d_model: usize::MAX, ..of(Architecture::Recurrent) };
     let mut huge = ModelConfig { decoder_layers: usize::MAX, ..huge };

@@ -5,7 +5,7 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::{largest_difference, relative};
 use taper_model::{
-    Batch, ExpertsConfig, LanguageModel, Model, ModelConfig, Objective, Pass, Sequences,
+    Batch, Builder, ExpertsConfig, LanguageModel, Model, ModelConfig, Objective, Pass, Sequences,
 };
 use taper_ops::Gradients;
 
@@ -27,7 +27,7 @@ fn several() -> ExpertsConfig {
 }
 
 fn model(config: &ModelConfig) -> LanguageModel {
-    LanguageModel::new(config, 19, 7, &Device::Cpu, DType::F32).unwrap()
+    LanguageModel::new(config, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
 fn batch() -> Batch {
@@ -158,7 +158,8 @@ fn parameters_are_counted_and_what_makes_no_sense_is_refused() {
         assert_eq!(model.cost().parameters, model.parameters().len() as u64);
     }
     let refused = |own: ExpertsConfig| {
-        let model = LanguageModel::new(&config(own), 19, 7, &Device::Cpu, DType::F32);
+        let model =
+            LanguageModel::new(&config(own), 19, Builder::seeded(7, &Device::Cpu, DType::F32));
         model.map(|_| ()).unwrap_err().to_string()
     };
     for (own, expected) in [

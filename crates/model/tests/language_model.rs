@@ -6,8 +6,8 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::{ALL_POSITIONS, golden, ids, largest_difference, lengths, relative};
 use taper_model::{
-    ActivationKind, Batch, LanguageModel, Model, ModelConfig, NormPlacement, Objective, Pass,
-    Positions, Sequences, Tied,
+    ActivationKind, Batch, Builder, LanguageModel, Model, ModelConfig, NormPlacement, Objective,
+    Pass, Positions, Sequences, Tied,
 };
 use taper_ops::Gradients;
 
@@ -30,7 +30,7 @@ fn small(positions: Positions) -> ModelConfig {
 }
 
 fn model(config: &ModelConfig) -> LanguageModel {
-    LanguageModel::new(config, 37, 5, &Device::Cpu, DType::F32).unwrap()
+    LanguageModel::new(config, 37, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap()
 }
 
 /// Loss and gradients of `batch` in a training pass, which without dropout is deterministic.
@@ -123,7 +123,8 @@ fn the_cost_is_known_before_the_model_is_made() {
     for positions in ALL_POSITIONS {
         for (tied, biases) in [(Tied::All, true), (Tied::Decoder, false), (Tied::None, true)] {
             let config = ModelConfig { tied, biases, ..small(positions) };
-            let made = LanguageModel::blank(&config, 37, &Device::Cpu, DType::F32).unwrap();
+            let made =
+                LanguageModel::new(&config, 37, Builder::zeroed(&Device::Cpu, DType::F32)).unwrap();
             let cost = LanguageModel::cost_of(&config, 37, &Device::Cpu);
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?} {tied:?}");
             assert_eq!(cost.streams.len(), 1);

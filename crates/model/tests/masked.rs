@@ -7,8 +7,8 @@ use candle_core::{DType, Device, Tensor};
 use common::{golden, ids, largest_difference, lengths, relative};
 use std::collections::HashMap;
 use taper_model::{
-    ActivationKind, Batch, MaskedLanguageModel, Model, ModelConfig, NormPlacement, Objective, Pass,
-    Positions, Sequences, TextClassifier, Tied,
+    ActivationKind, Batch, Builder, MaskedLanguageModel, Model, ModelConfig, NormPlacement,
+    Objective, Pass, Positions, Sequences, TextClassifier, Tied,
 };
 use taper_ops::Gradients;
 
@@ -36,7 +36,13 @@ fn small() -> ModelConfig {
 }
 
 fn masked(config: &ModelConfig, next_sentence: bool) -> MaskedLanguageModel {
-    MaskedLanguageModel::new(config, 41, next_sentence, 5, &Device::Cpu, DType::F32).unwrap()
+    MaskedLanguageModel::new(
+        config,
+        41,
+        next_sentence,
+        Builder::seeded(5, &Device::Cpu, DType::F32),
+    )
+    .unwrap()
 }
 
 fn load(model: &impl Model, file: &HashMap<String, Tensor>) -> TestResult {
@@ -120,7 +126,7 @@ fn first_segment(text: &Sequences) -> Sequences {
 #[test]
 fn transformers_agrees_on_classification() -> TestResult {
     let file = golden("bert-classifier");
-    let model = TextClassifier::new(&small(), 41, 3, 5, &Device::Cpu, DType::F32)?;
+    let model = TextClassifier::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?;
     load(&model, &file)?;
     let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
     let error = relative(&model.logits(&first_segment(&text), &text)?, &file["logits"]);
@@ -162,7 +168,8 @@ fn a_batch_is_its_texts_and_each_token_sees_both_sides() -> TestResult {
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     let classes = classes_of(Sequences::pack(&TEXTS), vec![1, 0, 2]);
-    let classifier = TextClassifier::new(&small(), 41, 3, 5, &Device::Cpu, DType::F32)?;
+    let classifier =
+        TextClassifier::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?;
     slopes(&classifier, &classes)?;
     let pre = ModelConfig { norm: NormPlacement::Pre, tied: Tied::None, ..small() };
     slopes(&masked(&pre, false), &batch())
@@ -201,9 +208,10 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
             let made = masked(&config, next);
             let cost = MaskedLanguageModel::cost_of(&config, 41, next, &Device::Cpu);
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
-            let outline = MaskedLanguageModel::outline(&config, 41, next)?;
-            assert_eq!(outline.len(), made.parameters().len());
-            let made = TextClassifier::blank(&config, 41, 5, &Device::Cpu, DType::F32)?;
+            let outline = MaskedLanguageModel::new(&config, 41, next, Builder::outline())?;
+            assert_eq!(outline.parameters().len(), made.parameters().len());
+            let made =
+                TextClassifier::new(&config, 41, 5, Builder::zeroed(&Device::Cpu, DType::F32))?;
             let cost = TextClassifier::cost_of(&config, 41, 5, &Device::Cpu);
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
         }
@@ -235,11 +243,12 @@ fn a_batch_of_another_model_is_refused() {
     };
     let none = says(&of_pairs, &|_| {});
     assert!(none.contains("3 stream(s), follows and segments and text"), "{none}");
-    let classifier = TextClassifier::new(&small(), 41, 3, 5, &Device::Cpu, DType::F32).unwrap();
+    let classifier =
+        TextClassifier::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap();
     let text = Sequences::pack(&[[4, 5]]);
     let unasked = Batch::new(vec![first_segment(&text), text], vec![1, 2]);
     let error = classifier.loss(&unasked, &Objective::default(), 1.0, &Pass::evaluate());
     assert!(error.unwrap_err().to_string().contains("first token of each text"));
-    let one = TextClassifier::new(&small(), 41, 1, 5, &Device::Cpu, DType::F32);
+    let one = TextClassifier::new(&small(), 41, 1, Builder::seeded(5, &Device::Cpu, DType::F32));
     assert!(one.unwrap_err().to_string().contains("at least two classes"));
 }

@@ -6,7 +6,7 @@ mod common;
 use candle_core::{DType, Device};
 use common::{golden, ids, lengths, relative};
 use taper_model::{
-    ActivationKind, Architecture, Batch, CellKind, ConvolutionalConfig, Guidance, Model,
+    ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, Guidance, Model,
     ModelConfig, NormPlacement, Objective, Pass, RecurrentAttention, RecurrentConfig, Sequences,
     Tied, Transformer,
 };
@@ -16,7 +16,8 @@ type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) -> TestResult {
     let file = golden(name);
-    let model = Transformer::new(&config, vocab_source, 37, 1, device, DType::F32)?;
+    let model =
+        Transformer::new(&config, vocab_source, 37, Builder::seeded(1, device, DType::F32))?;
     for parameter in model.parameters().parameters() {
         let value = file
             .get(parameter.name())
@@ -153,7 +154,7 @@ fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
 #[test]
 fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let (file, guided) = (golden("transformer-pre"), golden("guided-alignment"));
-    let model = Transformer::new(&small(), 37, 37, 1, &Device::Cpu, DType::F32)?;
+    let model = Transformer::new(&small(), 37, 37, Builder::seeded(1, &Device::Cpu, DType::F32))?;
     for parameter in model.parameters().parameters() {
         parameter.var().set(&file[parameter.name()])?;
     }

@@ -1,7 +1,9 @@
 //! R-Drop: two passes that differ in nothing but what they drop.
 
 use candle_core::{DType, Device};
-use taper_model::{Batch, LossOutput, Model, ModelConfig, Objective, Pass, Sequences, Transformer};
+use taper_model::{
+    Batch, Builder, LossOutput, Model, ModelConfig, Objective, Pass, Sequences, Transformer,
+};
 use taper_ops::Gradients;
 
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
@@ -27,7 +29,7 @@ fn model(
         residual_dropout,
         ..Default::default()
     };
-    Transformer::new(&config, 19, 19, 7, &Device::Cpu, compute).unwrap()
+    Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, compute)).unwrap()
 }
 
 /// The loss, a mean over the tokens, and its gradient.

@@ -6,7 +6,8 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::{ALL_POSITIONS, largest_difference};
 use taper_model::{
-    LanguageModel, ModelConfig, ModelError, Pass, Positions, Sequences, TextInference, TextState,
+    Builder, LanguageModel, ModelConfig, ModelError, Pass, Positions, Sequences, TextInference,
+    TextState,
 };
 use taper_ops::{Kernel, Products};
 
@@ -22,7 +23,7 @@ fn model(positions: Positions) -> LanguageModel {
         positions,
         ..Default::default()
     };
-    LanguageModel::new(&config, 19, 7, &Device::Cpu, DType::F32).unwrap()
+    LanguageModel::new(&config, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
 fn step(inference: &TextInference, state: &mut TextState, tokens: &[u32]) -> Vec<Vec<f32>> {

@@ -3,7 +3,7 @@
 
 use candle_core::{Device, Result, Tensor, Var};
 use taper_model::positions::sinusoids;
-use taper_model::{ModelConfig, Pass, Sequences, Transformer};
+use taper_model::{Builder, Model, ModelConfig, Pass, Sequences, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AttentionSpec, Dropout, LinearSpec, Products, Tape, composed, cross_attention,
@@ -354,7 +354,12 @@ fn parameters_of_attention_and_operations_of_a_block() -> TestResult {
         decoder_layers: 1,
         ..Default::default()
     };
-    let model = Transformer::new(&config, 11, 11, 1, &Device::Cpu, candle_core::DType::F32)?;
+    let model = Transformer::new(
+        &config,
+        11,
+        11,
+        Builder::seeded(1, &Device::Cpu, candle_core::DType::F32),
+    )?;
     let block = |part: &'static str| {
         let prefix = format!("encoder.layers.0.{part}");
         let parameters = model.parameters().parameters().iter();

@@ -7,7 +7,7 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::{golden, ids, largest_difference, relative};
 use taper_model::{
-    ActivationKind, Batch, ImageClassifier, ImageEncoder, ImageShape, Model, ModelConfig,
+    ActivationKind, Batch, Builder, ImageClassifier, ImageEncoder, ImageShape, Model, ModelConfig,
     NormPlacement, Objective, Pass, Pooling, Positions, Sequences,
 };
 use taper_ops::Gradients;
@@ -49,7 +49,7 @@ fn shape() -> ImageShape {
 }
 
 fn model(config: &ModelConfig) -> ImageClassifier {
-    ImageClassifier::new(config, &shape(), 5, 7, &Device::Cpu, DType::F32).unwrap()
+    ImageClassifier::new(config, &shape(), 5, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
 /// Images of the model's size, whose values follow from `seed`.
@@ -97,7 +97,8 @@ fn torch_agrees_on_convolutions() -> TestResult {
         norm_epsilon: 1e-5,
         ..convolutional()
     };
-    let model = ImageClassifier::new(&config, &shape, 4, 7, &Device::Cpu, DType::F32)?;
+    let model =
+        ImageClassifier::new(&config, &shape, 4, Builder::seeded(7, &Device::Cpu, DType::F32))?;
     agrees(&model, "convolutions")
 }
 
@@ -205,7 +206,10 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
             let made = model(&config).parameters().len();
             let cost = ImageClassifier::cost_of(&config, &shape(), 5, &Device::Cpu);
             assert_eq!(cost.parameters, made as u64, "{config:?}");
-            assert_eq!(ImageClassifier::outline(&config, &shape(), 5)?.len(), made);
+            assert_eq!(
+                ImageClassifier::new(&config, &shape(), 5, Builder::outline())?.parameters().len(),
+                made
+            );
         }
     }
     Ok(())
@@ -243,7 +247,12 @@ fn what_is_no_image_of_the_model_is_refused() {
     let other = Batch { asked: Some(vec![0, 1]), ..whole };
     assert!(refused(&other).contains("first value of each image"));
     let error = |config: ModelConfig, shape: ImageShape, classes| {
-        let built = ImageClassifier::new(&config, &shape, classes, 1, &Device::Cpu, DType::F32);
+        let built = ImageClassifier::new(
+            &config,
+            &shape,
+            classes,
+            Builder::seeded(1, &Device::Cpu, DType::F32),
+        );
         built.expect_err("refused").to_string()
     };
     assert!(error(small(), shape(), 1).contains("at least two classes"));

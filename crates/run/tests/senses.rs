@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use candle_core::{DType, Device};
 use taper_embeddings::WordVectors;
 use taper_embeddings::training::{self, Limits, TrainingSettings};
-use taper_model::{Batch, MaskedLanguageModel, ModelConfig, Pass, Sequences};
+use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequences};
 use taper_ops::rng::{Counter, mix};
 use taper_trainer::{DueUpdate, Outcome, TrainingConfig, Updater};
 
@@ -62,7 +62,9 @@ fn encoder() -> MaskedLanguageModel {
         ..ModelConfig::default()
     };
     let (cpu, dtype) = (Device::Cpu, DType::F32);
-    let model = MaskedLanguageModel::new(&shape, VOCABULARY, false, 7, &cpu, dtype).unwrap();
+    let model =
+        MaskedLanguageModel::new(&shape, VOCABULARY, false, Builder::seeded(7, &cpu, dtype))
+            .unwrap();
     let config = TrainingConfig::default();
     let mut updater = Updater::new(taper_model::Model::parameters(&model), &config).unwrap();
     for step in 1..=UPDATES {

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use candle_core::{DType, Device};
 use common::{Generated, HeldOut, Task, VOCABULARY, model, short_run, tiny};
-use taper_model::{ModelConfig, Transformer};
+use taper_model::{Builder, Model, ModelConfig, Transformer};
 use taper_trainer::{
     CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE,
     TrainError, Trainer, average, load_model, read_state, round_to_int8,
@@ -121,9 +121,13 @@ fn another_models_checkpoint_is_refused_by_tensor_and_leaves_the_model_alone() {
         load_model(&checkpoint, &deeper, "7eaf"),
         Err(CheckpointError::MissingTensor { .. })
     ));
-    let words =
-        Transformer::new(&tiny(0.0), VOCABULARY + 1, VOCABULARY + 1, 3, &Device::Cpu, DType::F32)
-            .unwrap();
+    let words = Transformer::new(
+        &tiny(0.0),
+        VOCABULARY + 1,
+        VOCABULARY + 1,
+        Builder::seeded(3, &Device::Cpu, DType::F32),
+    )
+    .unwrap();
     assert!(matches!(load_model(&checkpoint, &words, "7eaf"), Err(CheckpointError::Shape { .. })));
     let bare = model(&ModelConfig { biases: false, ..tiny(0.0) });
     assert!(matches!(

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use candle_core::{D, DType, Device};
 use common::{END, Generated, START, Task, VOCABULARY, tiny};
 use taper_model::{
-    Architecture, AttentionConfig, AttentionKind, CellKind, ExpertsConfig, ModelConfig,
+    Architecture, AttentionConfig, AttentionKind, Builder, CellKind, ExpertsConfig, ModelConfig,
     NormPlacement, Positions, RecurrentAttention, RecurrentConfig, Sequences, Transformer,
 };
 use taper_trainer::{
@@ -63,8 +63,13 @@ fn learns_with(task: Task, shape: ModelConfig, max_updates: u64) {
         shape.positions,
         shape.encoder_attention.kind
     );
-    let model =
-        Transformer::new(&shape, VOCABULARY, VOCABULARY, 1, &Device::Cpu, DType::F32).unwrap();
+    let model = Transformer::new(
+        &shape,
+        VOCABULARY,
+        VOCABULARY,
+        Builder::seeded(1, &Device::Cpu, DType::F32),
+    )
+    .unwrap();
     let config = TrainingConfig {
         max_updates,
         schedule: ScheduleConfig {

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use candle_core::{DType, Device};
 use common::{Generated, Task, VOCABULARY, tiny};
 use taper_model::{
-    Architecture, CellKind, ModelConfig, NormPlacement, Positions, RecurrentAttention,
-    RecurrentConfig, Transformer,
+    Architecture, Builder, CellKind, Model, ModelConfig, NormPlacement, Positions,
+    RecurrentAttention, RecurrentConfig, Transformer,
 };
 use taper_ops::Kernel;
 use taper_trainer::{
@@ -38,7 +38,9 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
 
 /// The same of a model of this shape.
 fn losses_of(config: &ModelConfig, compute: DType, composed: bool) -> Vec<f64> {
-    let model = Transformer::new(config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, compute).unwrap();
+    let model =
+        Transformer::new(config, VOCABULARY, VOCABULARY, Builder::seeded(3, &Device::Cpu, compute))
+            .unwrap();
     // Adam divides by the size of a gradient: with a small ε, one that is nothing but rounding
     // would make a step of full size.
     let optimizer_config = OptimizerConfig { epsilon: 1e-4, ..Default::default() };

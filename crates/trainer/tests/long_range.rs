@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use candle_core::{DType, Device};
 use taper_model::{
-    AttentionConfig, AttentionKind, Batch, LanguageModel, Model, ModelConfig, Objective, Pass,
-    Positions, Sequences,
+    AttentionConfig, AttentionKind, Batch, Builder, LanguageModel, Model, ModelConfig, Objective,
+    Pass, Positions, Sequences,
 };
 use taper_ops::rng::{Counter, mix};
 use taper_trainer::{
@@ -106,7 +106,8 @@ fn shape(decoder_attention: AttentionConfig, d_model: usize, decoder_layers: usi
 
 fn trained(shape: &ModelConfig, task: Task, (max_updates, rate): (u64, f64)) -> LanguageModel {
     let directory = tempfile::tempdir().unwrap();
-    let model = LanguageModel::new(shape, VOCABULARY, 1, &Device::Cpu, DType::F32).unwrap();
+    let model = LanguageModel::new(shape, VOCABULARY, Builder::seeded(1, &Device::Cpu, DType::F32))
+        .unwrap();
     let config = TrainingConfig {
         max_updates,
         schedule: ScheduleConfig {
@@ -185,7 +186,11 @@ fn duplicated(words: usize, own: AttentionConfig, training: (u64, f64)) -> [f64;
     };
     let model = trained(&shape(own.hash_rounds), task, training);
     [own.hash_rounds / 4, own.hash_rounds, 2 * own.hash_rounds].map(|rounds| {
-        let other = LanguageModel::blank(&shape(rounds), VOCABULARY, &Device::Cpu, DType::F32);
+        let other = LanguageModel::new(
+            &shape(rounds),
+            VOCABULARY,
+            Builder::zeroed(&Device::Cpu, DType::F32),
+        );
         let other = other.unwrap();
         for (to, from) in
             other.parameters().parameters().iter().zip(model.parameters().parameters())

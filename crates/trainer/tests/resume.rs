@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
 use taper_model::{
-    Architecture, Batch, ModelConfig, RecurrentAttention, RecurrentConfig, Transformer,
+    Architecture, Batch, Builder, ModelConfig, RecurrentAttention, RecurrentConfig, Transformer,
 };
 use taper_trainer::{
     BoxError, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, OptimizerKind, Position, Source,
@@ -66,9 +66,13 @@ fn begin_with(
 fn resume(shape: &ModelConfig, directory: &Path, config: &TrainingConfig) -> Trainer<Transformer> {
     // Weights that the checkpoint must replace: another seed would hide nothing that equal weights
     // would.
-    let other =
-        Transformer::new(shape, 14, 14, 77, &candle_core::Device::Cpu, candle_core::DType::F32)
-            .unwrap();
+    let other = Transformer::new(
+        shape,
+        14,
+        14,
+        Builder::seeded(77, &candle_core::Device::Cpu, candle_core::DType::F32),
+    )
+    .unwrap();
     Trainer::resume(other, config.clone(), Identity::default(), directory, "last").unwrap()
 }
 

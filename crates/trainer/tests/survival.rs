@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
-use taper_model::{Batch, Transformer};
+use taper_model::{Batch, Model, Transformer};
 use taper_trainer::{
     BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, Metric, NoValidation,
     OPTIMIZER_FILE, Observer, Position, Scores, Source, StopReason, TrainError, Trainer,

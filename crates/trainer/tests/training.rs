@@ -9,7 +9,7 @@ use candle_core::{DType, Device};
 use common::{
     Generated, HeldOut, Scripted, Task, VOCABULARY, model, pack, record, short_run, tiny,
 };
-use taper_model::{Batch, ModelConfig, Tied, Transformer};
+use taper_model::{Batch, Builder, Model, ModelConfig, Tied, Transformer};
 use taper_ops::Parameter;
 use taper_trainer::{
     BoxError, Checkpoints, DueUpdate, Event, Identity, NoValidation, Outcome, Position, Scores,
@@ -320,8 +320,13 @@ fn an_interruption_after_a_skipped_update_leaves_the_checkpoint_before_it_the_sc
 fn f16_loses_no_gradient_to_its_range() {
     let classes = 30_000;
     let config = ModelConfig { tied: Tied::None, ..tiny(0.0) };
-    let model =
-        Transformer::new(&config, VOCABULARY, classes, 3, &Device::Cpu, DType::F16).unwrap();
+    let model = Transformer::new(
+        &config,
+        VOCABULARY,
+        classes,
+        Builder::seeded(3, &Device::Cpu, DType::F16),
+    )
+    .unwrap();
     let output = model
         .parameters()
         .parameters()

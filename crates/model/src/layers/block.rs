@@ -6,10 +6,10 @@ use super::guidance::Guide;
 use super::mixer::Mixer;
 use super::positions::PreparedPositions;
 use super::stack::StackKind;
-use super::weight::{Builder, LayerNorm, Residual};
+use super::weight::{LayerNorm, Residual};
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass};
+use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Sublayer {
 
 impl Sublayer {
     /// `name` is the sublayer's; its norm is `{name}_norm`.
-    fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+    fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let norm = format!("{name}_norm");
         Ok(Self {
             norm: LayerNorm::new(build, &norm, config.d_model, config.norm_epsilon)?,
@@ -78,7 +78,7 @@ pub(crate) struct Block {
 impl Block {
     /// `layer` is its number in the stack, from 0.
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         (kind, layer): (StackKind, usize),

@@ -6,9 +6,9 @@
 
 use super::head::picked;
 use super::positions::to_compute;
-use super::weight::{Builder, LayerNorm, Linear};
+use super::weight::{LayerNorm, Linear};
 use crate::cost::PartCost;
-use crate::{ImageShape, ModelConfig, Pass, Sequences};
+use crate::{Builder, ImageShape, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
@@ -23,7 +23,7 @@ const NEIGHBOURS: usize = 9;
 pub(crate) struct Convolutions {
     shape: ImageShape,
     layers: Vec<Convolution>,
-    compute: DType,
+    activations: DType,
 }
 
 #[derive(Debug, Clone)]
@@ -70,11 +70,11 @@ pub(crate) fn last_width(config: &ModelConfig, shape: &ImageShape) -> usize {
 
 impl Convolutions {
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         shape: &ImageShape,
         config: &ModelConfig,
-        compute: DType,
     ) -> Result<Self> {
+        let activations = build.activations;
         let layer = |(index, plan): (usize, Plan)| -> Result<Convolution> {
             let name = format!("convolutions.{index}");
             Ok(Convolution {
@@ -92,7 +92,7 @@ impl Convolutions {
             })
         };
         let layers = plans(config, shape).into_iter().enumerate().map(layer);
-        Ok(Self { layers: layers.collect::<Result<_>>()?, shape: shape.clone(), compute })
+        Ok(Self { layers: layers.collect::<Result<_>>()?, shape: shape.clone(), activations })
     }
 
     /// For one token, of which an image has as many as patches.
@@ -129,7 +129,7 @@ impl Convolutions {
             (count * of_pixels.patches(), self.shape.channels),
             self.layers.first().map_or(&candle_core::Device::Cpu, |layer| layer.linear.device()),
         )?;
-        x = to_compute(x, self.compute)?;
+        x = to_compute(x, self.activations)?;
         for layer in &self.layers {
             x = layer.forward(&x, count, pass)?; // (B · to · to, D)
         }

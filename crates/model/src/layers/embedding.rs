@@ -1,9 +1,9 @@
 //! Token embeddings with what positions add to them.
 
 use super::positions::{Added, to_compute};
-use super::weight::{Builder, Weight};
+use super::weight::Weight;
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass, Sequences};
+use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::EmbeddingSpec;
@@ -17,18 +17,17 @@ pub(crate) struct TokenEmbedding {
     scale: f64,
     dropout: f64,
     site: u64,
-    compute: DType,
+    activations: DType,
 }
 
 impl TokenEmbedding {
     /// `stack` is the name of the stack that it feeds; a learned table of positions is
     /// `{stack}.positions`.
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         stack: &str,
         table: Weight,
         config: &ModelConfig,
-        compute: DType,
     ) -> Result<Self> {
         Ok(Self {
             table,
@@ -36,7 +35,7 @@ impl TokenEmbedding {
             scale: if config.scale_embeddings { (config.d_model as f64).sqrt() } else { 1.0 },
             dropout: config.embedding_dropout,
             site: name_key(&format!("{stack}.embedding")),
-            compute,
+            activations: build.activations,
         })
     }
 
@@ -76,7 +75,7 @@ impl TokenEmbedding {
         let spec = EmbeddingSpec { ids, positions: at, scale: self.scale, dropout };
         to_compute(
             taper_ops::embedding(pass.tape(), table, positions.as_ref(), &spec)?,
-            self.compute,
+            self.activations,
         )
     }
 }

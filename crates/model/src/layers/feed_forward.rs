@@ -1,9 +1,9 @@
 //! The feed-forward layer: dense, or a mixture of experts.
 
 use super::experts::Experts;
-use super::weight::{Builder, Linear, Residual};
+use super::weight::{Linear, Residual};
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass};
+use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use taper_ops::Activation;
 use taper_ops::rng::name_key;
@@ -20,7 +20,7 @@ pub(crate) struct FeedForward {
 
 impl FeedForward {
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         site: u64,
         config: &ModelConfig,
@@ -77,7 +77,7 @@ pub(crate) enum Inner {
 impl Inner {
     /// That of a layer of a stack, counted from 0.
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         layer: usize,

@@ -1,8 +1,8 @@
 //! A convolution over a sequence with a gated linear unit (Gehring et al. 2017, section 3.2).
 
-use super::weight::{Builder, Linear};
+use super::weight::Linear;
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass};
+use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct GatedConvolution {
 impl GatedConvolution {
     /// Causal ones see each row and those before it, others as many on both sides.
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         causal: bool,

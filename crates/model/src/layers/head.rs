@@ -1,9 +1,9 @@
 //! The output projection, and the loss of what it gives.
 
 use super::positions::to_compute;
-use super::weight::{Builder, Weight};
+use super::weight::Weight;
 use crate::cost::PartCost;
-use crate::{Batch, LossOutput, ModelConfig, Objective, Pass, Routing};
+use crate::{Batch, Builder, LossOutput, ModelConfig, Objective, Pass, Routing};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, Products, composed};
@@ -115,7 +115,7 @@ pub(crate) struct BiasedHead {
 impl BiasedHead {
     /// `weight (C, D)` may be an embedding's; the bias is called `{name}.bias`.
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         weight: Weight,
         classes: usize,

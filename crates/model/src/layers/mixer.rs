@@ -3,9 +3,9 @@
 use super::attention::{LayerPast, PastRows, SelfAttention, Texts};
 use super::positions::PreparedPositions;
 use super::state_space::StateSpace;
-use super::weight::{Builder, Residual};
+use super::weight::Residual;
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass};
+use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Mixer {
 
     /// That of a layer of a stack that is causal or not, counted from 0.
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         at: (bool, usize),

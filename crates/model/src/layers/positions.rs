@@ -1,9 +1,9 @@
 //! Position encodings: the ones added to embeddings, and the ones that act on attention scores.
 
-use super::weight::{Builder, Weight};
+use super::weight::Weight;
 use crate::config::{Architecture, ModelConfig, Positions};
 use crate::cost::PartCost;
-use crate::{Pass, Sequences};
+use crate::{Builder, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -74,7 +74,7 @@ pub(crate) enum Added {
 }
 
 impl Added {
-    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+    pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         if config.architecture == Architecture::Recurrent {
             return Ok(Self::Nothing);
         }
@@ -171,7 +171,7 @@ pub(crate) enum Relative {
 
 impl Relative {
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         causal: bool,

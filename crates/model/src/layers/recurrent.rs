@@ -1,8 +1,8 @@
 //! A recurrent layer in one direction, with additive attention or without.
 
-use super::weight::{Builder, Linear, Weight};
-use crate::Pass;
+use super::weight::{Linear, Weight};
 use crate::cost::PartCost;
+use crate::{Builder, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ pub(crate) struct Run<'a> {
 impl RecurrentLayer {
     /// `name` is the layer's; its parameters are those of PyTorch's `GRU` and `LSTM`, whose
     /// `weight_ih` is `{name}.input.weight` and `weight_hh` `{name}.recurrent.weight`.
-    pub(crate) fn new(build: &mut Builder<'_>, name: &str, shape: Shape) -> Result<Self> {
+    pub(crate) fn new(build: &mut Builder, name: &str, shape: Shape) -> Result<Self> {
         let (gates, width) = (shape.cell.gates(), shape.width);
         let named = |part: &str| format!("{name}.{part}");
         let input = Linear::new(build, &named("input"), shape.inputs, gates * width, gates)?;

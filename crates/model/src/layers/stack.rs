@@ -3,10 +3,10 @@
 use super::block::{Attended, Block};
 use super::guidance::Guide;
 use super::positions::{PreparedPositions, Relative};
-use super::weight::{Builder, LayerNorm};
+use super::weight::LayerNorm;
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass, Sequences};
+use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) struct Stack {
 
 impl Stack {
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         layers: usize,

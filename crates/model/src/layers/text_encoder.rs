@@ -4,10 +4,10 @@
 use super::embedding::TokenEmbedding;
 use super::head::picked;
 use super::stack::{Stack, StackKind};
-use super::weight::{Builder, LayerNorm, Linear, Weight};
+use super::weight::{LayerNorm, Linear, Weight};
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass, Sequences};
-use candle_core::{DType, Result, Tensor};
+use crate::{Builder, ModelConfig, Pass, Sequences};
+use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{EmbeddingSpec, composed};
@@ -28,17 +28,12 @@ pub(crate) struct TextEncoder {
 
 impl TextEncoder {
     /// `table (V, D)` is the embedding of the tokens.
-    pub(crate) fn new(
-        build: &mut Builder<'_>,
-        table: Weight,
-        config: &ModelConfig,
-        compute: DType,
-    ) -> Result<Self> {
+    pub(crate) fn new(build: &mut Builder, table: Weight, config: &ModelConfig) -> Result<Self> {
         // What is dropped is dropped after the norm.
         let undropped = ModelConfig { embedding_dropout: 0.0, ..config.clone() };
         let name = "encoder.embedding_norm";
         Ok(Self {
-            tokens: TokenEmbedding::new(build, "encoder", table, &undropped, compute)?,
+            tokens: TokenEmbedding::new(build, "encoder", table, &undropped)?,
             segments: build.embedding("encoder.segments.weight", SEGMENTS, config.d_model)?,
             norm: LayerNorm::new(build, name, config.d_model, config.norm_epsilon)?,
             dropout: config.embedding_dropout,
@@ -87,7 +82,7 @@ impl TextEncoder {
 pub(crate) struct Pooler(Linear);
 
 impl Pooler {
-    pub(crate) fn new(build: &mut Builder<'_>, width: usize) -> Result<Self> {
+    pub(crate) fn new(build: &mut Builder, width: usize) -> Result<Self> {
         Ok(Self(Linear::new(build, "pooler", width, width, 1)?))
     }
 

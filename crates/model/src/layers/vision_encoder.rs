@@ -5,10 +5,10 @@ use super::head::picked;
 use super::positions::{sinusoids, to_compute};
 use super::stack::{Stack, StackKind};
 use super::text_encoder::first_rows;
-use super::weight::{Builder, Linear, Weight};
+use super::weight::{Linear, Weight};
 use crate::config::{Pooling, Positions};
 use crate::cost::PartCost;
-use crate::{ImageShape, ModelConfig, ModelError, Pass, Sequences};
+use crate::{Builder, ImageShape, ModelConfig, ModelError, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, EmbeddingSpec, composed};
@@ -24,7 +24,7 @@ pub(crate) struct VisionEncoder {
     dropout: f64,
     site: u64,
     stack: Stack,
-    compute: DType,
+    activations: DType,
 }
 
 /// What is added to the row of each token: `(T, D)`.
@@ -62,10 +62,9 @@ pub(crate) fn validate(config: &ModelConfig) -> std::result::Result<(), ModelErr
 
 impl VisionEncoder {
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         shape: &ImageShape,
         config: &ModelConfig,
-        compute: DType,
     ) -> Result<Self> {
         let width = config.d_model;
         let patches = Linear::new(build, "patches", shape.patch_values(), width, 1)?;
@@ -98,7 +97,7 @@ impl VisionEncoder {
             dropout: config.embedding_dropout,
             site: name_key("encoder.embedding"),
             stack: Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?,
-            compute,
+            activations: build.activations,
         })
     }
 
@@ -127,7 +126,7 @@ impl VisionEncoder {
             (count * patches, self.shape.patch_values()),
             self.patches.device(),
         )?;
-        let rows = self.patches.forward(&to_compute(pixels, self.compute)?, pass)?; // (B·P, D)
+        let rows = self.patches.forward(&to_compute(pixels, self.activations)?, pass)?; // (B·P, D)
         let rows = to_compute(rows, DType::F32)?;
         let (table, first) = match &self.class_token {
             Some(token) => {
@@ -157,7 +156,7 @@ impl VisionEncoder {
         };
         let x = taper_ops::embedding(pass.tape(), &table, positions, &spec)?;
         let text = Sequences { ids: Vec::new(), lengths: vec![tokens; count] };
-        self.stack.forward(to_compute(x, self.compute)?, &text, None, pass)
+        self.stack.forward(to_compute(x, self.activations)?, &text, None, pass)
     }
 
     /// The state of each image, from which its class is told.

@@ -1,10 +1,9 @@
-//! How layers make and read their parameters.
+//! How layers read their parameters.
 
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass};
+use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Device, Result, Tensor};
-use taper_ops::rng::{Counter, mix, name_key};
-use taper_ops::{Activation, Dropout, ParameterStore, Products};
+use taper_ops::{Activation, Dropout, Products};
 
 /// A parameter as a layer holds it: tracked for training, detached for evaluation, in one storage.
 #[derive(Debug, Clone)]
@@ -14,6 +13,10 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
+    pub(crate) fn of(tracked: Tensor) -> Self {
+        Self { detached: tracked.detach(), tracked }
+    }
+
     pub(crate) fn get(&self, pass: &Pass) -> &Tensor {
         if pass.is_training() { &self.tracked } else { &self.detached }
     }
@@ -42,82 +45,6 @@ impl Weight {
     }
 }
 
-/// Makes the parameters of a model under their full names, from a seed.
-///
-/// Each value is a function of (seed, name, index), so that a model does not depend on the order in
-/// which its layers are made, nor on threads.
-pub(crate) struct Builder<'a> {
-    pub(crate) store: &'a mut ParameterStore,
-    /// Without one, values are zero.
-    pub(crate) seed: Option<u64>,
-    pub(crate) biases: bool,
-    pub(crate) products: Products,
-}
-
-impl Builder<'_> {
-    /// Values by a function of the numbers of this name, and of their place.
-    pub(crate) fn add(
-        &mut self,
-        name: &str,
-        shape: &[usize],
-        value: impl Fn(&Counter, u64) -> f32,
-    ) -> Result<Weight> {
-        let count: usize = shape.iter().product();
-        let values = match self
-            .seed
-            .filter(|_| !self.store.is_outline())
-            .map(|seed| Counter::new(mix(seed, &[name_key(name)])))
-        {
-            Some(counter) => (0..count as u64).map(|i| value(&counter, i)).collect(),
-            None if self.store.is_outline() => Vec::new(),
-            None => vec![0.0; count],
-        };
-        let tracked = self.store.add(name, shape, values)?;
-        Ok(Weight { detached: tracked.detach(), tracked })
-    }
-
-    /// Xavier uniform (Glorot and Bengio 2010): `±√(6 / (fan_in + fan_out))`.
-    ///
-    /// A fused projection of `parts` matrices is drawn as those matrices would be, each with its
-    /// own fan-out.
-    pub(crate) fn matrix(
-        &mut self,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-        parts: usize,
-    ) -> Result<Weight> {
-        let bound = (6.0 / (inputs + outputs / parts) as f32).sqrt();
-        self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
-    }
-
-    /// Normal with deviation `1/√width`, so that scaled embeddings have unit variance.
-    pub(crate) fn embedding(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
-        let deviation = (width as f64).powf(-0.5);
-        self.add(name, &[rows, width], |counter, i| (counter.normal_at(i) * deviation) as f32)
-    }
-
-    /// Uniform like a matrix with one output.
-    pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<Weight> {
-        let bound = (6.0 / (width + 1) as f32).sqrt();
-        self.add(name, &[width], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
-    }
-
-    /// Values by a function of uniform numbers in `[0, 1)`.
-    pub(crate) fn drawn(
-        &mut self,
-        name: &str,
-        shape: &[usize],
-        of: impl Fn(f32) -> f32,
-    ) -> Result<Weight> {
-        self.add(name, shape, |counter, i| of(counter.f32_at(i)))
-    }
-
-    pub(crate) fn constant(&mut self, name: &str, shape: &[usize], value: f32) -> Result<Weight> {
-        self.add(name, shape, |_, _| value)
-    }
-}
-
 /// `x Wᵀ + b`.
 #[derive(Debug, Clone)]
 pub(crate) struct Linear {
@@ -135,7 +62,7 @@ pub(crate) struct Residual<'a> {
 
 impl Linear {
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         inputs: usize,
         outputs: usize,
@@ -147,7 +74,7 @@ impl Linear {
 
     /// As [`Linear::new`], with normal weights of this deviation.
     pub(crate) fn normal(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         (inputs, outputs): (usize, usize),
         deviation: f64,
@@ -158,7 +85,7 @@ impl Linear {
         Self::with(build, name, weight, outputs)
     }
 
-    fn with(build: &mut Builder<'_>, name: &str, weight: Weight, outputs: usize) -> Result<Self> {
+    fn with(build: &mut Builder, name: &str, weight: Weight, outputs: usize) -> Result<Self> {
         let bias = if build.biases {
             Some(build.constant(&format!("{name}.bias"), &[outputs], 0.0)?)
         } else {
@@ -232,12 +159,7 @@ pub(crate) struct LayerNorm {
 }
 
 impl LayerNorm {
-    pub(crate) fn new(
-        build: &mut Builder<'_>,
-        name: &str,
-        width: usize,
-        epsilon: f64,
-    ) -> Result<Self> {
+    pub(crate) fn new(build: &mut Builder, name: &str, width: usize, epsilon: f64) -> Result<Self> {
         Ok(Self {
             weight: build.constant(&format!("{name}.weight"), &[width], 1.0)?,
             bias: build.constant(&format!("{name}.bias"), &[width], 0.0)?,

@@ -10,8 +10,8 @@ use crate::cost::PartCost;
 use crate::layers::attention::LayerPast;
 use crate::layers::gated_convolution::GatedConvolution;
 use crate::layers::guidance::Guide;
-use crate::layers::weight::{Builder, Linear};
-use crate::{ModelConfig, Pass, Sequences};
+use crate::layers::weight::Linear;
+use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
@@ -40,7 +40,7 @@ fn attention_name(layer: usize) -> String {
 }
 
 impl ConvolutionalLayers {
-    pub(super) fn new(build: &mut Builder<'_>, config: &ModelConfig) -> Result<Self> {
+    pub(super) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
         let width = config.d_model;
         let encoder = (0..config.encoder_layers)
             .map(|layer| {

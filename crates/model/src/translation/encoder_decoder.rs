@@ -9,8 +9,7 @@ use crate::config::{Architecture, ModelConfig};
 use crate::cost::PartCost;
 use crate::layers::attention::LayerPast;
 use crate::layers::guidance::Guide;
-use crate::layers::weight::Builder;
-use crate::{Pass, Sequences};
+use crate::{Builder, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -57,10 +56,7 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
 }
 
 /// The layers of a model of `config`.
-pub(super) fn layers(
-    build: &mut Builder<'_>,
-    config: &ModelConfig,
-) -> Result<Arc<dyn EncoderDecoder>> {
+pub(super) fn layers(build: &mut Builder, config: &ModelConfig) -> Result<Arc<dyn EncoderDecoder>> {
     Ok(match config.architecture {
         Architecture::Transformer => Arc::new(TransformerLayers::new(build, config)?),
         Architecture::Recurrent => Arc::new(RecurrentLayers::new(build, config)?),

@@ -2,7 +2,7 @@
 
 use super::TranslationModel;
 use crate::layers::attention::LayerPast;
-use crate::{ModelError, Pass, Sequences};
+use crate::{Model, ModelError, Pass, Sequences};
 use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::Arc;

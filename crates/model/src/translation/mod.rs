@@ -15,13 +15,11 @@ use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
-use crate::layers::weight::Builder;
-use crate::{Batch, LossOutput, Model, ModelError, Objective, Pass, Sequences};
-use candle_core::{DType, Device, Tensor};
+use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{Device, Tensor};
 use encoder_decoder::EncoderDecoder;
 use std::ops::Range;
 use std::sync::Arc;
-use taper_ops::{ParameterStore, Products};
 
 pub use inference::{DecodeState, Inference};
 pub(crate) use inference::{in_blocks, packs};
@@ -55,10 +53,9 @@ impl Encoded {
 #[derive(Debug, Clone)]
 pub struct TranslationModel {
     config: ModelConfig,
-    store: ParameterStore,
+    core: Core,
     vocab_source: usize,
     vocab_target: usize,
-    compute: DType,
     source_embedding: TokenEmbedding,
     target_embedding: TokenEmbedding,
     layers: Arc<dyn EncoderDecoder>,
@@ -71,11 +68,7 @@ pub struct TranslationModel {
 pub type Transformer = TranslationModel;
 
 impl TranslationModel {
-    /// Makes a model with freshly drawn parameters: one seed, one model, on any device and number
-    /// of threads.
-    ///
-    /// `compute` is the type of activations, or on the CPU that of the operands of matrix products;
-    /// parameters are f32.
+    /// Makes a model as `builder` says.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -83,56 +76,11 @@ impl TranslationModel {
         config: &ModelConfig,
         vocab_source: usize,
         vocab_target: usize,
-        seed: u64,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        let store = ParameterStore::new(device);
-        Self::build(config, (vocab_source, vocab_target), Some(seed), store, compute)
-    }
-
-    /// As [`TranslationModel::new`] with every parameter zero, to be loaded: drawing takes longer than
-    /// reading.
-    ///
-    /// # Errors
-    /// As [`TranslationModel::new`].
-    pub fn blank(
-        config: &ModelConfig,
-        vocab_source: usize,
-        vocab_target: usize,
-        device: &Device,
-        compute: DType,
-    ) -> Result<Self, ModelError> {
-        let store = ParameterStore::new(device);
-        Self::build(config, (vocab_source, vocab_target), None, store, compute)
-    }
-
-    /// The names and shapes of the parameters of such a model, for which no memory is taken.
-    ///
-    /// # Errors
-    /// When the configuration is impossible.
-    pub fn outline(
-        config: &ModelConfig,
-        vocab_source: usize,
-        vocab_target: usize,
-    ) -> Result<ParameterStore, ModelError> {
-        let store = ParameterStore::outline(&Device::Cpu);
-        Ok(Self::build(config, (vocab_source, vocab_target), None, store, DType::F32)?.store)
-    }
-
-    fn build(
-        config: &ModelConfig,
-        (vocab_source, vocab_target): (usize, usize),
-        seed: Option<u64>,
-        mut store: ParameterStore,
-        compute: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError> {
         config.validate(vocab_source == vocab_target)?;
-        let device = &store.device().clone();
-        // Where the products alone are rounded, everything else is in f32.
-        let products = Products::of(compute, device);
-        let compute = if products == Products::Bf16 { DType::F32 } else { compute };
-        let build = &mut Builder { store: &mut store, seed, biases: config.biases, products };
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
         let width = config.d_model;
         let (source_table, target_table, output) = match config.tied {
             Tied::All => {
@@ -150,21 +98,19 @@ impl TranslationModel {
                 build.embedding("output.weight", vocab_target, width)?,
             ),
         };
-        let source_embedding =
-            TokenEmbedding::new(build, "encoder", source_table, config, compute)?;
-        let target_embedding =
-            TokenEmbedding::new(build, "decoder", target_table, config, compute)?;
+        let source_embedding = TokenEmbedding::new(build, "encoder", source_table, config)?;
+        let target_embedding = TokenEmbedding::new(build, "decoder", target_table, config)?;
         let layers = encoder_decoder::layers(build, config)?;
+        let output = Head::new(output, build.products);
         Ok(Self {
             config: config.clone(),
-            store,
+            core: builder.finish(width),
             vocab_source,
             vocab_target,
-            compute,
             source_embedding,
             target_embedding,
             layers,
-            output: Head::new(output, products),
+            output,
             is_int8: false,
         })
     }
@@ -204,12 +150,6 @@ impl TranslationModel {
         &self.config
     }
 
-    /// The parameters, in order.
-    #[must_use]
-    pub fn parameters(&self) -> &ParameterStore {
-        &self.store
-    }
-
     /// Size of the source vocabulary.
     #[must_use]
     pub fn vocab_source(&self) -> usize {
@@ -227,12 +167,6 @@ impl TranslationModel {
     #[must_use]
     pub fn aligning_layer(&self) -> Option<String> {
         self.layers.aligning_layer()
-    }
-
-    /// The device on which the model computes.
-    #[must_use]
-    pub fn device(&self) -> &Device {
-        self.store.device()
     }
 
     /// Runs the encoder.
@@ -292,16 +226,8 @@ impl TranslationModel {
 
 /// Reads two streams, the source and the target shifted right, each target beginning with `<s>`.
 impl Model for TranslationModel {
-    fn parameters(&self) -> &ParameterStore {
-        &self.store
-    }
-
-    fn activations(&self) -> DType {
-        self.compute
-    }
-
-    fn width(&self) -> usize {
-        self.config.d_model
+    fn core(&self) -> &Core {
+        &self.core
     }
 
     fn cost(&self) -> Cost {

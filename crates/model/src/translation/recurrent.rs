@@ -14,8 +14,8 @@ use crate::layers::attention::LayerPast;
 use crate::layers::guidance::Guide;
 use crate::layers::head::picked;
 use crate::layers::recurrent::{Attended, RecurrentLayer, Run, Shape};
-use crate::layers::weight::{Builder, Linear};
-use crate::{ModelConfig, Pass, Sequences};
+use crate::layers::weight::Linear;
+use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ struct From<'a> {
 }
 
 impl RecurrentLayers {
-    pub(super) fn new(build: &mut Builder<'_>, config: &ModelConfig) -> Result<Self> {
+    pub(super) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
         let plan = Plan::of(config);
         let mut encoder = Vec::new();
         for layer in 0..config.encoder_layers {

@@ -7,8 +7,7 @@ use crate::layers::attention::{LayerPast, PastRows};
 use crate::layers::block::Block;
 use crate::layers::guidance::Guide;
 use crate::layers::stack::{AttendedEncoder, Stack, StackKind};
-use crate::layers::weight::Builder;
-use crate::{ModelConfig, Pass, Sequences};
+use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ pub(super) struct TransformerLayers {
 }
 
 impl TransformerLayers {
-    pub(super) fn new(build: &mut Builder<'_>, config: &ModelConfig) -> Result<Self> {
+    pub(super) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
         let layers = (config.encoder_layers, config.decoder_layers);
         Ok(Self {
             encoder: Stack::new(build, "encoder", config, layers.0, StackKind::Encoder)?,

@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
 use taper_data::{END, START, Tokenizer};
 use taper_decoding::{BeamFate, BeamNode, beam_tree};
-use taper_model::{AttentionRecord, ModelError, Pass, Sequences, StateRecord, Transformer};
+use taper_model::{AttentionRecord, Model, ModelError, Pass, Sequences, StateRecord, Transformer};
 use taper_ops::threads::in_pool;
 
 use super::map::layers;

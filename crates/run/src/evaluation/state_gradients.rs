@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use taper_data::{END, START};
 use taper_model::{
-    Architecture, Batch, Model, ModelConfig, Objective, Pass, Sequences, TranslationModel,
+    Architecture, Batch, Builder, Model, ModelConfig, Objective, Pass, Sequences, TranslationModel,
 };
 use taper_ops::Gradients;
 
@@ -107,7 +107,7 @@ fn without_dropout(run: &LoadedRun) -> Result<TranslationModel> {
     let device = run.model.device();
     let ((source, target), dtype) =
         (vocabularies(&run.tokenizers), device::dtype(&run.config.dtype, device)?);
-    let model = TranslationModel::blank(&config, source, target, device, dtype)
+    let model = TranslationModel::new(&config, source, target, Builder::zeroed(device, dtype))
         .context("cannot build the model")?;
     let pairs = model.parameters().parameters().iter().zip(run.model.parameters().parameters());
     for (own, theirs) in pairs {

@@ -8,7 +8,7 @@ use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taper_data::{Task, TokenizerKind};
-use taper_model::{LanguageModel, Model, ModelConfig, NormPlacement, Positions, Tied};
+use taper_model::{Builder, LanguageModel, Model, ModelConfig, NormPlacement, Positions, Tied};
 
 use super::export::write;
 use super::import::{Read, read_tokenizer, run_config};
@@ -212,7 +212,11 @@ pub(super) fn read(source: &Path, name: String, keys: Value) -> Result<Read<Lang
     config.data.text.block_length = theirs.n_positions;
     config.validate().with_context(shown)?;
     memory::require_weights(&config, (theirs.vocab_size, theirs.vocab_size), &Device::Cpu)?;
-    let model = LanguageModel::blank(&config.model, theirs.vocab_size, &Device::Cpu, DType::F32)?;
+    let model = LanguageModel::new(
+        &config.model,
+        theirs.vocab_size,
+        Builder::zeroed(&Device::Cpu, DType::F32),
+    )?;
     let weights = source.join(WEIGHTS);
     let sha256 = fill(&model, &weights).with_context(|| weights.display().to_string())?;
     Ok(Read { config, tokenizers, model, sha256 })

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use candle_core::{DType, Device};
+use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Dataset, LabelledDataset, Task, TokenizerPair};
-use taper_model::{Cost, LayerCost, ModelError, TextClassifier};
-use taper_ops::ParameterStore;
+use taper_model::{Builder, Cost, LayerCost, ModelError, TextClassifier};
 use taper_trainer::Validate;
 
 use super::language_model::Validation;
@@ -28,25 +27,12 @@ impl TaskModel for TextClassifier {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn outline(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-    ) -> Result<ParameterStore, ModelError> {
-        Self::outline(&config.model, vocabulary, config.data.labelled.labels.len())
-    }
-
     fn build(
         config: &RunConfig,
         (_, vocabulary): Vocabularies,
-        seed: Option<u64>,
-        device: &Device,
-        dtype: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError> {
-        let (model, classes) = (&config.model, config.data.labelled.labels.len());
-        match seed {
-            Some(seed) => Self::new(model, vocabulary, classes, seed, device, dtype),
-            None => Self::blank(model, vocabulary, classes, device, dtype),
-        }
+        Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)
     }
 
     fn validation(

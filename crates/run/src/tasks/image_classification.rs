@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use candle_core::{DType, Device};
+use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Dataset, ImageDataset, ImagesConfig, Task, TokenizerPair};
-use taper_model::{Cost, ImageClassifier, ImageShape, LayerCost, ModelError};
-use taper_ops::ParameterStore;
+use taper_model::{Builder, Cost, ImageClassifier, ImageShape, LayerCost, ModelError};
 use taper_trainer::Validate;
 
 use super::language_model::Validation;
@@ -40,24 +39,9 @@ impl TaskModel for ImageClassifier {
         Self::layer_cost(&config.model, &image_shape(&config.data.images), layer)
     }
 
-    fn outline(config: &RunConfig, _: Vocabularies) -> Result<ParameterStore, ModelError> {
+    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Result<Self, ModelError> {
         let images = &config.data.images;
-        Self::outline(&config.model, &image_shape(images), images.labels.len())
-    }
-
-    fn build(
-        config: &RunConfig,
-        _: Vocabularies,
-        seed: Option<u64>,
-        device: &Device,
-        dtype: DType,
-    ) -> Result<Self, ModelError> {
-        let images = &config.data.images;
-        let (model, shape, classes) = (&config.model, image_shape(images), images.labels.len());
-        match seed {
-            Some(seed) => Self::new(model, &shape, classes, seed, device, dtype),
-            None => Self::blank(model, &shape, classes, device, dtype),
-        }
+        Self::new(&config.model, &image_shape(images), images.labels.len(), builder)
     }
 
     fn validation(

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use candle_core::{DType, Device};
+use candle_core::Device;
 use serde_json::Value;
 use taper_data::{BatchingConfig, Corpus, Dataset, Task, TextBlocks, TokenizerPair};
-use taper_model::{Cost, LanguageModel, LayerCost, Model, ModelError};
-use taper_ops::ParameterStore;
+use taper_model::{Builder, Cost, LanguageModel, LayerCost, Model, ModelError};
 use taper_trainer::{BoxError, Scores, Validate, evaluate};
 
 use super::{Batches, TaskModel, Vocabularies};
@@ -28,24 +27,12 @@ impl TaskModel for LanguageModel {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn outline(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-    ) -> Result<ParameterStore, ModelError> {
-        Self::outline(&config.model, vocabulary)
-    }
-
     fn build(
         config: &RunConfig,
         (_, vocabulary): Vocabularies,
-        seed: Option<u64>,
-        device: &Device,
-        dtype: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError> {
-        match seed {
-            Some(seed) => Self::new(&config.model, vocabulary, seed, device, dtype),
-            None => Self::blank(&config.model, vocabulary, device, dtype),
-        }
+        Self::new(&config.model, vocabulary, builder)
     }
 
     fn validation(

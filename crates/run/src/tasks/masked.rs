@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use candle_core::{DType, Device};
+use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Dataset, Task, TokenizerPair, masked_split};
-use taper_model::{Cost, LayerCost, MaskedLanguageModel, ModelError};
-use taper_ops::ParameterStore;
+use taper_model::{Builder, Cost, LayerCost, MaskedLanguageModel, ModelError};
 use taper_trainer::{Validate, evaluate};
 
 use super::language_model::{Validation, held_out, text_test_sets};
@@ -28,25 +27,12 @@ impl TaskModel for MaskedLanguageModel {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn outline(
-        config: &RunConfig,
-        (_, vocabulary): Vocabularies,
-    ) -> Result<ParameterStore, ModelError> {
-        Self::outline(&config.model, vocabulary, config.data.masked.next_sentence)
-    }
-
     fn build(
         config: &RunConfig,
         (_, vocabulary): Vocabularies,
-        seed: Option<u64>,
-        device: &Device,
-        dtype: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError> {
-        let (model, next) = (&config.model, config.data.masked.next_sentence);
-        match seed {
-            Some(seed) => Self::new(model, vocabulary, next, seed, device, dtype),
-            None => Self::blank(model, vocabulary, next, device, dtype),
-        }
+        Self::new(&config.model, vocabulary, config.data.masked.next_sentence, builder)
     }
 
     fn validation(

@@ -12,10 +12,10 @@ mod translation;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use candle_core::{DType, Device};
+use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Corpus, Dataset, Task, TokenizerPair};
-use taper_model::{Batch, Cost, LayerCost, Model, ModelError};
+use taper_model::{Batch, Builder, Cost, LayerCost, Model, ModelError};
 use taper_ops::ParameterStore;
 use taper_trainer::{BoxError, Validate};
 
@@ -51,25 +51,14 @@ pub trait TaskModel: Model + Sized + 'static {
     /// What a layer of the stack that answers costs, counted from 0.
     fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost;
 
-    /// The names and shapes of the parameters of such a model, for which no memory is taken.
-    ///
-    /// # Errors
-    /// When the configuration is impossible.
-    fn outline(
-        config: &RunConfig,
-        vocabularies: Vocabularies,
-    ) -> Result<ParameterStore, ModelError>;
-
-    /// A model with parameters drawn from `seed`, or without one to be loaded.
+    /// A model as `builder` makes it.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
     fn build(
         config: &RunConfig,
         vocabularies: Vocabularies,
-        seed: Option<u64>,
-        device: &Device,
-        dtype: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError>;
 
     /// What measures the model on the validation split.
@@ -185,8 +174,11 @@ pub fn build_model<M: TaskModel>(
     let vocabularies = vocabularies(tokenizers);
     let dtype = device::dtype(&config.dtype, device)?;
     memory::require_weights(config, vocabularies, device)?;
-    let model =
-        M::build(config, vocabularies, seed, device, dtype).context("cannot build the model")?;
+    let builder = match seed {
+        Some(seed) => Builder::seeded(seed, device, dtype),
+        None => Builder::zeroed(device, dtype),
+    };
+    let model = M::build(config, vocabularies, builder).context("cannot build the model")?;
     word_vectors::freeze(&config.model.embeddings, tokenizers, model.parameters())?;
     Ok(model)
 }
@@ -197,8 +189,10 @@ pub fn build_model<M: TaskModel>(
 /// # Errors
 /// When the configuration is impossible.
 pub fn outline(config: &RunConfig, vocabularies: Vocabularies) -> Result<ParameterStore> {
-    with_model!(config.task, M => <M as TaskModel>::outline(config, vocabularies))
-        .context("cannot build the model")
+    with_model!(config.task, M => {
+        M::build(config, vocabularies, Builder::outline()).map(|model| model.parameters().clone())
+    })
+    .context("cannot build the model")
 }
 
 /// What a layer of a recipe's model costs: of the stack that answers.

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use candle_core::{DType, Device};
+use candle_core::Device;
 use serde_json::Value;
 use taper_data::{
     BatchingConfig, Corpora, DataConfig, Dataset, END, RawPair, START, Task, TokenizerPair,
     read_pairs,
 };
 use taper_decoding::{DecodingConfig, SamplingConfig};
-use taper_model::{Batch, Cost, LayerCost, ModelError, Sequences, TranslationModel};
-use taper_ops::ParameterStore;
+use taper_model::{Batch, Builder, Cost, LayerCost, ModelError, Sequences, TranslationModel};
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
 use super::{Batches, TaskModel, Vocabularies};
@@ -36,24 +35,12 @@ impl TaskModel for TranslationModel {
         Self::layer_cost(&config.model, layer)
     }
 
-    fn outline(
-        config: &RunConfig,
-        (source, target): Vocabularies,
-    ) -> Result<ParameterStore, ModelError> {
-        Self::outline(&config.model, source, target)
-    }
-
     fn build(
         config: &RunConfig,
         (source, target): Vocabularies,
-        seed: Option<u64>,
-        device: &Device,
-        dtype: DType,
+        builder: Builder,
     ) -> Result<Self, ModelError> {
-        match seed {
-            Some(seed) => Self::new(&config.model, source, target, seed, device, dtype),
-            None => Self::blank(&config.model, source, target, device, dtype),
-        }
+        Self::new(&config.model, source, target, builder)
     }
 
     fn validation(

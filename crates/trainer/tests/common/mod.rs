@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::{DType, Device};
-use taper_model::{Batch, ModelConfig, Sequences, Transformer};
+use taper_model::{Batch, Builder, ModelConfig, Sequences, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_trainer::{
     BoxError, Event, Position, ScheduleConfig, ScheduleKind, Scores, Source, TrainingConfig,
@@ -130,7 +130,8 @@ pub fn tiny(dropout: f64) -> ModelConfig {
 }
 
 pub fn model(config: &ModelConfig) -> Transformer {
-    Transformer::new(config, VOCABULARY, VOCABULARY, 3, &Device::Cpu, DType::F32).unwrap()
+    Transformer::new(config, VOCABULARY, VOCABULARY, Builder::seeded(3, &Device::Cpu, DType::F32))
+        .unwrap()
 }
 
 /// A short run that uses every part: accumulation, a moving average, validations and checkpoints.

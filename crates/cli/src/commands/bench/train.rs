@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use candle_core::DType;
 use safetensors::SafeTensors;
 use taper_data::Task;
-use taper_model::{Batch, ModelConfig, Sequences, TranslationModel};
+use taper_model::{Batch, Builder, Model, ModelConfig, Sequences, TranslationModel};
 use taper_ops::profile::{self, Prediction, Profile};
 use taper_ops::{Kernel, Products};
 use taper_trainer::{OptimizerConfig, TrainingConfig};
@@ -36,8 +36,13 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     let device = device::open(&arguments.device)?;
     let dtype = device::dtype(&arguments.dtype, &device)?;
     let config = shape(arguments)?;
-    let model = TranslationModel::new(&config, arguments.vocab, arguments.vocab, 1, &device, dtype)
-        .context("cannot build the model")?;
+    let model = TranslationModel::new(
+        &config,
+        arguments.vocab,
+        arguments.vocab,
+        Builder::seeded(1, &device, dtype),
+    )
+    .context("cannot build the model")?;
     let training = TrainingConfig {
         seed: 1,
         label_smoothing: 0.1,

@@ -2,9 +2,9 @@
 //! self-attention is.
 
 use super::super::block::Attended;
-use super::super::weight::{Builder, Linear, Residual};
+use super::super::weight::{Linear, Residual};
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass};
+use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 use taper_ops::rng::name_key;
@@ -24,7 +24,7 @@ pub(crate) struct CrossAttention {
 }
 
 impl CrossAttention {
-    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+    pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let width = config.d_model;
         Ok(Self {
             q: Linear::new(build, &format!("{name}.q"), width, width, 1)?,

@@ -14,10 +14,10 @@
 //! can have this kind, and no sequence may be longer than E.
 
 use super::super::positions::PreparedPositions;
-use super::super::weight::{Builder, Weight};
+use super::super::weight::Weight;
 use super::{Kind, LayerPast, PastRows, Site, Texts};
 use crate::cost::PartCost;
-use crate::{AttentionConfig, Pass};
+use crate::{AttentionConfig, Builder, Pass};
 use candle_core::{D, Result, Tensor, bail};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
@@ -35,7 +35,7 @@ pub(super) struct Linformer {
 }
 
 impl Linformer {
-    pub(super) fn new(build: &mut Builder<'_>, site: &Site<'_>) -> Result<Self> {
+    pub(super) fn new(build: &mut Builder, site: &Site<'_>) -> Result<Self> {
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
         // With deviation 1/√length, sums over whole sequences are as large as keys.
         let mut sum = |name| build.embedding(&format!("{}.{name}", site.name), rank, length);

@@ -23,11 +23,11 @@ pub(crate) use past::{LayerPast, PastRows, Texts};
 use super::mixer::Mixer;
 use super::positions::PreparedPositions;
 use super::state_space::Core;
-use super::weight::{Builder, Linear, Residual};
+use super::weight::{Linear, Residual};
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
-use crate::{ModelError, Pass};
-use candle_core::{Device, Result, Tensor};
+use crate::{Builder, ModelError, Pass};
+use candle_core::{DType, Device, Result, Tensor};
 use hashed::Hashed;
 use linear::LinearAttention;
 use linformer::Linformer;
@@ -35,7 +35,7 @@ use performer::RandomFeatures;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
-use taper_ops::{ParameterStore, Products, rotary};
+use taper_ops::{Products, rotary};
 
 /// A layer of self-attention that is being built.
 pub(crate) struct Site<'a> {
@@ -122,7 +122,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
 }
 
 /// The kind that the recipe names for this layer.
-fn choose(build: &mut Builder<'_>, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
+fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
     Ok(match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Arc::new(Softmax::new(site)),
         AttentionKind::Linear => Arc::new(linear(site)),
@@ -186,12 +186,12 @@ impl UnprojectedAttention {
         config.validate_blocks()?;
         let stack = if causal { "decoder" } else { "encoder" };
         let name = &format!("{stack}.layers.{layer}.{}", Mixer::part(config, (causal, layer)));
-        let (mut store, products) = (ParameterStore::new(&Device::Cpu), Products::F32);
-        let build = &mut Builder { store: &mut store, seed: Some(1), biases: false, products };
+        let mut builder = Builder::seeded(1, &Device::Cpu, DType::F32).with_biases(false);
+        let build = &mut builder;
         let kind = if config.attention(causal).kind_of(layer).is_state_space() {
             Unprojected::StateSpace(Core::new(build, name, config, (causal, layer))?)
         } else {
-            let site = Site { config, name, layer, causal, products };
+            let site = Site { config, name, layer, causal, products: build.products };
             Unprojected::Attention(choose(build, &site)?, site.parts())
         };
         Ok(Self { kind, width: config.d_model })
@@ -254,7 +254,7 @@ pub(crate) struct SelfAttention {
 
 impl SelfAttention {
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         (causal, layer): (bool, usize),

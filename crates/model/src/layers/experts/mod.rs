@@ -20,10 +20,10 @@ mod tests;
 
 use super::feed_forward::FeedForward;
 use super::head::picked;
-use super::weight::{Builder, Residual, Weight};
+use super::weight::{Residual, Weight};
 use crate::config::ExpertsConfig;
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass, Routing};
+use crate::{Builder, ModelConfig, Pass, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::{Counter, name_key};
@@ -122,9 +122,9 @@ impl Plan {
 }
 
 impl Experts {
-    pub(crate) fn new(build: &mut Builder<'_>, name: &str, config: &ModelConfig) -> Result<Self> {
+    pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let own = config.experts.clone();
-        let expert = |build: &mut Builder<'_>, index: usize| {
+        let expert = |build: &mut Builder, index: usize| {
             // A single one drops what a dense layer does.
             let site = name_key(name).wrapping_add(index as u64);
             FeedForward::new(build, &format!("{name}.experts.{index}"), site, config)

@@ -5,7 +5,7 @@ use super::*;
 use crate::layers::weight::Residual;
 use candle_core::Var;
 use std::collections::HashMap;
-use taper_ops::{ParameterStore, Products};
+use taper_ops::ParameterStore;
 
 fn golden() -> HashMap<String, Tensor> {
     let path = format!("{}/tests/golden/experts.safetensors", env!("CARGO_MANIFEST_DIR"));
@@ -26,11 +26,10 @@ fn config(d_model: usize, d_ff: usize, experts: ExpertsConfig) -> ModelConfig {
 }
 
 fn layer(config: &ModelConfig) -> (Experts, ParameterStore) {
-    let mut store = ParameterStore::new(&Device::Cpu);
-    let products = Products::F32;
-    let build = &mut Builder { store: &mut store, seed: Some(3), biases: false, products };
+    let mut builder = Builder::seeded(3, &Device::Cpu, DType::F32).with_biases(false);
+    let build = &mut builder;
     let experts = Experts::new(build, "layer", config).unwrap();
-    (experts, store)
+    (experts, builder.store)
 }
 
 fn run(experts: &Experts, x: &Tensor, residual: &Tensor, pass: &Pass) -> Tensor {

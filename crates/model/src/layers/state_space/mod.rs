@@ -24,10 +24,10 @@
 mod tests;
 
 use super::attention::{LayerPast, Texts};
-use super::weight::{Builder, Linear, Residual, Weight};
+use super::weight::{Linear, Residual, Weight};
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
-use crate::{Pass, StateSpaceConfig};
+use crate::{Builder, Pass, StateSpaceConfig};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::{
@@ -82,7 +82,7 @@ enum Steps {
 impl StateSpace {
     /// In a stack that is causal or not.
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         (causal, layer): (bool, usize),
@@ -148,7 +148,7 @@ impl StateSpace {
 
 impl Core {
     pub(crate) fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         (causal, layer): (bool, usize),
@@ -249,7 +249,7 @@ fn is_selective(config: &ModelConfig, causal: bool, layer: usize) -> bool {
 
 impl Direction {
     fn new(
-        build: &mut Builder<'_>,
+        build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         (selective, reverse): (bool, bool),
@@ -268,8 +268,8 @@ impl Direction {
         let steps = if selective {
             let up = between((rank as f64).powf(-0.5));
             let down = build.matrix(&format!("{name}.step_down.weight"), rank, channels, 1)?;
-            let up = build.drawn(&format!("{name}.step_up.weight"), &[channels, rank], up)?;
-            let bias = build.drawn(&format!("{name}.step_up.bias"), &[channels], step)?;
+            let up = build.uniform(&format!("{name}.step_up.weight"), &[channels, rank], up)?;
+            let bias = build.uniform(&format!("{name}.step_up.bias"), &[channels], step)?;
             let in_out = build.matrix(&format!("{name}.in_out.weight"), 2 * states, channels, 2)?;
             Steps::Selective {
                 down: Linear::of(down, None, build.products),
@@ -278,7 +278,7 @@ impl Direction {
             }
         } else {
             Steps::Fixed {
-                delta: build.drawn(&format!("{name}.step.bias"), &[channels], step)?,
+                delta: build.uniform(&format!("{name}.step.bias"), &[channels], step)?,
                 in_out: build.add(
                     &format!("{name}.in_out.bias"),
                     &[channels * 2 * states],
@@ -291,12 +291,12 @@ impl Direction {
             }
         };
         Ok(Self {
-            filter: build.drawn(
+            filter: build.uniform(
                 &format!("{name}.filter.weight"),
                 &[channels, convolution],
                 filter,
             )?,
-            filter_bias: build.drawn(&format!("{name}.filter.bias"), &[channels], filter)?,
+            filter_bias: build.uniform(&format!("{name}.filter.bias"), &[channels], filter)?,
             steps,
             log_decay: build.add(&format!("{name}.log_decay"), &[channels * states], |_, i| {
                 ((i as usize % states + 1) as f32).ln()

@@ -5,7 +5,7 @@ use super::*;
 use crate::AttentionConfig;
 use candle_core::{Device, Var};
 use std::collections::HashMap;
-use taper_ops::{Dropout, ParameterStore, Products};
+use taper_ops::{Dropout, ParameterStore};
 
 fn golden() -> HashMap<String, Tensor> {
     let path = format!("{}/tests/golden/state-space.safetensors", env!("CARGO_MANIFEST_DIR"));
@@ -31,13 +31,12 @@ fn layer(d_model: usize, kind: AttentionKind, causal: bool) -> (StateSpace, Para
         state_space,
         ..ModelConfig::default()
     };
-    let mut store = ParameterStore::new(&Device::Cpu);
-    let products = Products::F32;
-    let build = &mut Builder { store: &mut store, seed: Some(3), biases: false, products };
+    let mut builder = Builder::seeded(3, &Device::Cpu, DType::F32).with_biases(false);
+    let build = &mut builder;
     let layer = StateSpace::new(build, "layer", &config, (causal, 0)).unwrap();
     let cost = StateSpace::cost(&ModelConfig { biases: false, ..config }, causal, 0);
-    assert_eq!(cost.parameters as usize, store.len());
-    (layer, store)
+    assert_eq!(cost.parameters as usize, builder.store.len());
+    (layer, builder.store)
 }
 
 #[test]
