@@ -1,9 +1,9 @@
 //! Damaged and hostile input, and what everything that reads it is put through.
 //!
 //! The modules say what must hold of one damaged input: [`corpora`] of text and tokenizers,
-//! [`checkpoints`], [`recipes`], [`scores`], [`vectors`] of words. The tests beside them are property tests, which damage
-//! valid input at random; the fuzz targets in `fuzz` put what a fuzzer guided by coverage finds
-//! through the same.
+//! [`checkpoints`], [`recipes`], [`records`] of runs, [`scores`], [`vectors`] of words. The tests
+//! beside them are property tests, which damage valid input at random; the fuzz targets in `fuzz`
+//! put what a fuzzer guided by coverage finds through the same.
 //!
 //! A parser survives random bytes easily: it refuses the first of them. [`assault`] therefore
 //! starts from valid input and damages it a little, so that most of it is still understood when the
@@ -15,6 +15,7 @@
 pub mod checkpoints;
 pub mod corpora;
 pub mod recipes;
+pub mod records;
 pub mod scores;
 pub mod vectors;
 

@@ -1,0 +1,100 @@
+//! What damaged records of runs are put through: those that reports and figures are made of.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use taper_plots::Language;
+use taper_report::{Point, Record, RunData, Study, curves, layer_figures, report};
+
+/// A valid log of a run, to be damaged.
+pub const LOG: &[u8] = br#"{"event":"log","step":10,"epoch":0,"loss":2.5,"nll":2.25,"accuracy":0.5,"learning_rate":0.001,"gradient_norm":1.5,"layers":{"encoder.layers.0":{"gradient":0.5,"weight":3.0}},"tokens":10,"window_tokens":10,"timing":{"elapsed_seconds":1.0}}
+{"event":"validation","step":10,"epoch":0,"scores":{"nll":2.0,"bleu":12.5},"improved":true,"timing":{"elapsed_seconds":1.5}}
+{"event":"log","step":20,"epoch":0,"loss":2.0,"nll":1.75,"accuracy":0.6,"learning_rate":0.002,"gradient_norm":1.0,"tokens":20,"window_tokens":10,"timing":{"elapsed_seconds":2.0}}
+"#;
+/// Valid scores of a test set, to be damaged.
+pub const SCORES: &[u8] = br#"[{"split":"test","sentences":2,"bleu":{"score":12.5}}]"#;
+/// A valid table of points, to be damaged.
+pub const POINTS: &[u8] = b"name,parameters,tokens,loss\na,1e6,1e7,4.5\nb,2e6,2e7,4.0\nc,4e6,4e7,\
+3.6\nd,8e6,8e7,3.3\ne,1.6e7,1.6e8,3.1\nf,3.2e7,3.2e8,2.9\n";
+
+/// Makes a run folder with the recipe and the text of one test set, whose record is to be damaged.
+///
+/// # Panics
+/// If files cannot be written.
+#[must_use]
+pub fn run_folder(folder: &Path) -> PathBuf {
+    let root = folder.join("run");
+    fs::create_dir_all(root.join("translations")).unwrap();
+    let write = |path: PathBuf, text: &str| fs::write(path, text).unwrap();
+    for split in ["train", "test"] {
+        write(folder.join(format!("{split}.en")), "A <house>.\nA & tree.\n");
+        write(folder.join(format!("{split}.de")), "Ein Haus.\nEin Baum.\n");
+    }
+    let config = format!(
+        "[data]\ndir = {:?}\nsource_language = \"en\"\ntarget_language = \"de\"\n\
+         train = \"train\"\nvalidation = \"\"\ntest = [\"test\"]\n",
+        folder.display().to_string()
+    );
+    write(root.join("config.toml"), &config);
+    write(root.join("translations/test.txt"), "</script><b>\nEin Baum.\n");
+    fs::write(root.join("metrics.jsonl"), LOG).unwrap();
+    fs::write(root.join("scores.json"), SCORES).unwrap();
+    root
+}
+
+/// A log is read as far as it is understood, at once and in two parts; curves are drawn of it.
+///
+/// # Panics
+/// If the parts are not the whole.
+pub fn log(bytes: &[u8]) {
+    let mut whole = Record::default();
+    let taken = whole.append(bytes);
+    assert!(taken <= bytes.len());
+    let mut parts = Record::default();
+    let first = parts.append(&bytes[..bytes.len() / 2]);
+    parts.append(&bytes[first..]);
+    assert_eq!(parts.logged.len(), whole.logged.len());
+    assert_eq!(parts.validated.len(), whole.validated.len());
+    let curves = curves(&[("run", &whole)], Language::English);
+    for figure in curves.into_iter().chain(layer_figures(&whole, Language::Chinese)) {
+        assert!(!figure.name.is_empty());
+    }
+}
+
+/// A run whose file of this name holds `bytes` becomes a page with no script but its own, or is
+/// refused by the name of a file.
+///
+/// # Panics
+/// If it does not.
+pub fn run(root: &Path, file: &str, bytes: &[u8]) {
+    fs::write(root.join(file), bytes).unwrap();
+    match RunData::read(root).and_then(|data| report(&data, Language::English)) {
+        // A page without sentences needs one script, and one with them two.
+        Ok(page) => assert!(page.matches("<script").count() <= 2, "a script of the record's"),
+        Err(error) => {
+            let message = format!("{error:#}");
+            assert!(message.contains(file), "{message}");
+        }
+    }
+}
+
+/// A table of points is fitted, or refused by its name.
+///
+/// # Panics
+/// If it is not.
+pub fn points(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
+    match Point::of_table(path) {
+        Ok(points) => {
+            assert!(points.iter().all(|point| point.loss > 0.0 && point.loss.is_finite()));
+            // Too few points, or points that determine nothing, are refused with words.
+            if let Ok(study) = Study::of(points, 0, 2) {
+                assert!(!study.lines(&study.usual_flops()).is_empty());
+            }
+        }
+        Err(error) => {
+            let (message, name) = (format!("{error:#}"), path.file_name().unwrap());
+            assert!(message.contains(&*name.to_string_lossy()), "{message}");
+        }
+    }
+}
