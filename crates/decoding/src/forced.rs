@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::model::step::{select_if_changed, step_rows};
-use crate::search::candidates::Row;
+use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::search::candidates::{Row, candidate_of};
 use crate::tokens::{END, START};
 use crate::{DecodingConfig, DecodingError, Result, StepModel};
 
@@ -82,12 +82,20 @@ pub fn forced_scores<M: StepModel>(
                 _ => targets[sentence][position - 1],
             })
             .collect();
-        let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, |row, logits| {
-            let sentence = active[row];
-            let token = targets[sentence].get(position).copied().unwrap_or(END);
-            let row =
-                Row::new(logits).ok_or(DecodingError::NotADistribution { sentence, position })?;
-            Ok(row.log_probability(token))
+        let next = |&sentence: &usize| targets[sentence].get(position).copied().unwrap_or(END);
+        let few = Few::tokens(model, active.iter().map(next).collect());
+        let step_scores: Vec<f64> = step_rows(model, &mut state, &inputs, few, |row, logits| {
+            let (sentence, token) = (active[row], next(&active[row]));
+            let no_distribution = DecodingError::NotADistribution { sentence, position };
+            match logits {
+                Logits::All(logits) => {
+                    Ok(Row::new(logits).ok_or(no_distribution)?.log_probability(token))
+                }
+                Logits::Likeliest(found) if found.normalizer.is_finite() => {
+                    Ok(candidate_of(found, token, found.also).log_probability)
+                }
+                Logits::Likeliest(_) => Err(no_distribution),
+            }
         })?;
         for (&sentence, step_score) in active.iter().zip(step_scores) {
             scores[sentence].push(step_score);

@@ -1,11 +1,12 @@
 //! The equivalences of search, with real Transformers behind it.
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use taper_decoding::{
-    AlignedAttention, DecodingConfig, END, Ensemble, Hypothesis, SamplingConfig, Translator, align,
-    beam_search, greedy_search,
+    AlignedAttention, DecodingConfig, END, Ensemble, Hypothesis, Result, SamplingConfig, Sentence,
+    StepModel, Translator, align, beam_search, forced_scores, greedy_search,
 };
 use taper_model::{Builder, ModelConfig, NormPlacement, Positions, Transformer};
+use taper_ops::composed::{self, Likeliest};
 use taper_ops::{Kernel, Products};
 
 /// A model with random weights: its outputs are varied, and what search does to them must still be
@@ -255,5 +256,119 @@ fn alignments_keep_their_order_over_batches() {
         .expect("aligns")
         .remove(0);
         assert_eq!(alignment.pairs, alone.pairs, "sentence {place}");
+    }
+}
+
+/// A model whose likeliest tokens are found where its logits are, as on a GPU.
+struct Finding<M>(M);
+
+impl<M: StepModel> StepModel for Finding<M> {
+    type State = M::State;
+
+    fn vocabulary_size(&self) -> usize {
+        self.0.vocabulary_size()
+    }
+
+    fn longest_output(&self) -> Option<usize> {
+        self.0.longest_output()
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<M::State> {
+        self.0.start(sources)
+    }
+
+    fn step(
+        &self,
+        state: &mut M::State,
+        tokens: &[u32],
+        read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
+        self.0.step(state, tokens, read)
+    }
+
+    fn finds_likeliest(&self) -> bool {
+        true
+    }
+
+    fn step_likeliest(
+        &self,
+        state: &mut M::State,
+        tokens: &[u32],
+        count: usize,
+        also: &[u32],
+    ) -> Result<Vec<Likeliest>> {
+        let mut found = Vec::new();
+        self.step(state, tokens, |logits| {
+            let rows = logits.len() / self.vocabulary_size();
+            let also = &also[found.len()..found.len() + rows];
+            let logits = Tensor::from_slice(logits, (rows, self.vocabulary_size()), &Device::Cpu);
+            found.extend(logits.and_then(|x| composed::likeliest(&x, count, also)).expect("rows"));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn select(&self, state: &mut M::State, rows: &[usize]) -> Result<()> {
+        self.0.select(state, rows)
+    }
+}
+
+/// Every search finds with a few tokens of each row what it finds with all logits, with kernels of
+/// our own and without.
+#[test]
+fn a_few_tokens_of_each_row_are_enough() {
+    let sources = sources();
+    let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
+    let sampled = |top_k, top_p| SamplingConfig {
+        temperature: 0.8,
+        top_k,
+        top_p,
+        ..SamplingConfig::default()
+    };
+    let configs = [
+        config(1),
+        config(4),
+        DecodingConfig { min_length: 3, no_repeat_ngram: 2, allow_unknown: true, ..config(3) },
+        DecodingConfig { max_length_ratio: 0.0, max_length_offset: 2, ..config(4) },
+        DecodingConfig { repetition_penalty: 1.7, ..config(4) },
+        DecodingConfig { sampling: sampled(5, 1.0), ..config(3) },
+        DecodingConfig { sampling: sampled(6, 0.7), ..config(3) },
+        DecodingConfig { sampling: sampled(0, 0.9), ..config(3) },
+    ];
+    for dtype in [DType::F32, DType::F16] {
+        let plain = model(NormPlacement::Pre, Positions::Sinusoidal);
+        let model =
+            Transformer::new(plain.config(), 23, 23, Builder::seeded(3, &Device::Cpu, dtype))
+                .unwrap();
+        let (all, few) = (model.inference(), Finding(model.inference()));
+        let prefixes: Vec<Vec<u32>> = (0..sources.len() as u32)
+            .map(|i| (0..i % 4).map(|t| 4 + (i + t) % 19).collect())
+            .collect();
+        for config in &configs {
+            let all = Translator::new(&all, config.clone()).expect("valid");
+            let few = Translator::new(&few, config.clone()).expect("valid");
+            let begun: Vec<Sentence<'_>> = (0..)
+                .zip(sources.iter().zip(&prefixes))
+                .map(|(number, (source, prefix))| Sentence { source, prefix, number })
+                .collect();
+            for (all, few) in [
+                (all.translate(&sources), few.translate(&sources)),
+                (all.translate_sentences(&begun, |_| ()), few.translate_sentences(&begun, |_| ())),
+            ] {
+                let (all, few) = (all.expect("decodes"), few.expect("decodes"));
+                for (all, few) in all.iter().flatten().zip(few.iter().flatten()) {
+                    assert_close(few, all, &format!("{dtype:?}, {config:?}"));
+                }
+            }
+        }
+        let targets: Vec<&[u32]> = prefixes.iter().map(Vec::as_slice).collect();
+        let [all, few] = [
+            forced_scores(&all, &slices, &targets, &configs[0]),
+            forced_scores(&few, &slices, &targets, &configs[0]),
+        ]
+        .map(|scores| scores.expect("scores"));
+        for (all, few) in all.iter().zip(&few) {
+            assert!((all.log_probability - few.log_probability).abs() < 1e-4);
+        }
     }
 }

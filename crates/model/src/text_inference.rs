@@ -204,7 +204,7 @@ impl TextInference {
         let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
         let kept: Vec<bool> = state.history.iter().map(is_seen).collect();
         for layer in &mut state.layers {
-            layer.keep(&rows, &kept)?;
+            layer.cache.keep(&rows, &kept)?;
         }
         let mut first = 0;
         for range in &mut state.ranges {

@@ -6,14 +6,19 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::{ALL_POSITIONS, largest_difference};
 use taper_model::{
-    Builder, LanguageModel, ModelConfig, ModelError, Pass, Positions, Sequences, TextInference,
-    TextState,
+    AttentionConfig, AttentionKind, Builder, LanguageModel, ModelConfig, ModelError, Pass,
+    Positions, Sequences, TextInference, TextState,
 };
 use taper_ops::{Kernel, Products};
 
 const TEXT: [u32; 12] = [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 4];
 
 fn model(positions: Positions) -> LanguageModel {
+    model_in(DType::F32, positions, AttentionKind::Full)
+}
+
+fn model_in(dtype: DType, positions: Positions, kind: AttentionKind) -> LanguageModel {
+    let attention = AttentionConfig { kind, window: 4, ..Default::default() };
     let config = ModelConfig {
         d_model: 24,
         d_ff: 40,
@@ -21,9 +26,10 @@ fn model(positions: Positions) -> LanguageModel {
         decoder_layers: 2,
         max_positions: 40,
         positions,
+        decoder_attention: attention,
         ..Default::default()
     };
-    LanguageModel::new(&config, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
+    LanguageModel::new(&config, 19, Builder::seeded(7, &Device::Cpu, dtype)).unwrap()
 }
 
 fn step(inference: &TextInference, state: &mut TextState, tokens: &[u32]) -> Vec<Vec<f32>> {
@@ -112,4 +118,34 @@ fn what_is_beyond_the_context_is_forgotten() {
     }
     assert_eq!(model(Positions::Learned).inference(100).context(), 40);
     assert_eq!(model(Positions::Rotary).inference(100).context(), 100);
+}
+
+/// What a GPU runs: keys and values in one tensor that grows, composed operations, weights in the type
+/// of the activations.
+#[test]
+fn without_kernels_of_our_own_texts_go_on_as_with_them() {
+    for positions in ALL_POSITIONS {
+        for kind in [AttentionKind::Full, AttentionKind::Sparse] {
+            let [half, exact] =
+                [DType::F16, DType::F32].map(|dtype| model_in(dtype, positions, kind).inference(9));
+            let texts: [&[u32]; 3] = [&TEXT[..3], &[], &TEXT];
+            let mut states = [&half, &exact].map(|inference| inference.start(&texts).unwrap());
+            for at in 0..24 {
+                let tokens: Vec<u32> = (0..3).map(|row| 4 + (row * 5 + at * 3) % 15).collect();
+                let [ours, theirs] = [(&half, 0), (&exact, 1)]
+                    .map(|(inference, state)| step(inference, &mut states[state], &tokens));
+                for (ours, theirs) in ours.iter().zip(&theirs) {
+                    assert!(distance(ours, theirs) < 2e-2, "{positions:?}, {kind:?}, step {at}");
+                }
+                if at % 5 == 4 {
+                    // A copy that goes on elsewhere changes nothing here.
+                    let mut copy = states.clone();
+                    step(&half, &mut copy[0], &[4, 4, 4]);
+                    for state in &mut states {
+                        state.select(&[2, 0, 2]).unwrap();
+                    }
+                }
+            }
+        }
+    }
 }

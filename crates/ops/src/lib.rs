@@ -42,9 +42,10 @@ pub mod threads;
 
 pub use loss::smoothed_cross_entropy;
 pub use nn::{
-    causal_convolution, causal_convolution_after, columns, cross_attention, decoding_attention,
-    embedding, gated, layer_norm, linear, normalizer, packed_linear, recurrence, relative_bias,
-    rotary, selective_scan, selective_scan_after, self_attention, windows,
+    Cache, causal_convolution, causal_convolution_after, columns, cross_attention,
+    decoding_attention, embedding, gated, layer_norm, linear, normalizer, packed_linear,
+    recurrence, relative_bias, rotary, selective_scan, selective_scan_after, self_attention,
+    windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,
@@ -54,7 +55,7 @@ pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, Cell, ConvolutionSpec,
-    CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec, LossSums, Recurred, Recurrence,
-    RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse, StateGradients,
+    CrossEntropySpec, Dropout, EmbeddingSpec, InOne, Kept, LinearSpec, LossSums, Recurred,
+    Recurrence, RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse, StateGradients,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape};

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    ABSENT, Activation, AttentionSpec, Dropout, Int8Matrix, LinearSpec, PackedWeights, Products,
-    Seen, Sparse, composed, cross_attention, decoding_attention, packed_linear,
+    ABSENT, Activation, AttentionSpec, Cache, Dropout, Int8Matrix, Kept, LinearSpec, PackedWeights,
+    Products, Seen, Sparse, composed, cross_attention, decoding_attention, packed_linear,
 };
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
@@ -45,6 +45,29 @@ fn queries_see_their_source() -> Result<()> {
     Ok(())
 }
 
+/// The same rows in one tensor, as on a device without kernels of our own.
+fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
+    let mut cache = Cache::joined();
+    if let Some(text) = text {
+        cache.add_text(text.clone())?;
+    }
+    for step in steps {
+        cache.add_step(step.clone())?;
+    }
+    Ok(cache)
+}
+
+/// What queries see where all rows are in one tensor.
+fn in_one<'a>(seen: Seen<'a>, cache: &'a Cache) -> Seen<'a> {
+    match seen {
+        Seen::Past { text, history, bias, slopes, sparse, .. } => {
+            let kept = cache.kept().expect("rows");
+            Seen::Past { kept, text, history, bias, slopes, sparse }
+        }
+        Seen::Source { .. } => seen,
+    }
+}
+
 #[test]
 fn queries_see_their_past() -> Result<()> {
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
@@ -59,17 +82,20 @@ fn queries_see_their_past() -> Result<()> {
         {
             let bias = bias.map(|bias| bias.narrow(2, 0, 3)?.contiguous()).transpose()?;
             let seen = Seen::Past {
-                text: None,
-                blocks: &blocks,
+                kept: Kept::Apart { text: None, steps: &blocks },
+                text: &[],
                 history: &history,
                 bias: bias.as_ref(),
                 slopes,
                 sparse: None,
             };
             let ours = decoding_attention(&query, seen, HEADS)?;
-            let difference =
-                largest_difference(&ours, &composed::decoding_attention(&query, seen, HEADS)?);
+            let composed = composed::decoding_attention(&query, seen, HEADS)?;
+            let difference = largest_difference(&ours, &composed);
             assert!(difference < bound, "{dtype:?}: {difference}");
+            let cache = joined(None, &blocks)?;
+            let in_one = decoding_attention(&query, in_one(seen, &cache), HEADS)?;
+            assert_eq!(values(&in_one), values(&composed), "to the bit");
         }
     }
     Ok(())
@@ -88,8 +114,8 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
         let (query, bias) = (random(&[3, 6], 4, dtype), random(&[HEADS, 1, 8], 5, dtype));
         for (bias, slopes) in [(None, None), (Some(&bias), None), (None, Some(&slopes))] {
             let seen = Seen::Past {
-                text: Some((&text, &ranges)),
-                blocks: &blocks,
+                kept: Kept::Apart { text: Some(&text), steps: &blocks },
+                text: &ranges,
                 history: &history,
                 bias,
                 slopes,
@@ -100,15 +126,18 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             let composed = composed::decoding_attention(&query, seen, HEADS)?;
             let difference = largest_difference(&ours, &composed);
             assert!(difference < bound, "{dtype:?}: {difference}");
+            let cache = joined(Some(&text), &blocks)?;
+            let in_one = decoding_attention(&query, in_one(seen, &cache), HEADS)?;
+            assert_eq!(values(&in_one), values(&composed), "to the bit");
             // The first query alone, each of its tokens a block of its own.
             let rows = [2, 3, 4, 5].map(|row| text.narrow(0, row, 1));
             let stepped = [blocks[0].narrow(0, 2, 1), blocks[1].narrow(0, 1, 1)];
             let stepped: Vec<Tensor> = rows.into_iter().chain(stepped).collect::<Result<_>>()?;
             let contiguous = stepped.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>()?;
             let history = vec![vec![0]; 6];
-            let (blocks, text) = (contiguous.as_slice(), None);
-            let sparse = None;
-            let seen = Seen::Past { text, blocks, history: &history, bias, slopes, sparse };
+            let kept = Kept::Apart { text: None, steps: &contiguous };
+            let (text, sparse) = ([].as_slice(), None);
+            let seen = Seen::Past { kept, text, history: &history, bias, slopes, sparse };
             let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, HEADS)?;
             assert_eq!(values(&alone), values(&ours.narrow(0, 0, 1)?), "to the bit");
         }
@@ -138,10 +167,9 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             [(0, None, None), (1, Some(&bias), None), (2, None, Some(&slopes)), (3, None, None)]
         {
             let sparse = Some(rules[rule]);
-            let text = Some((&text, ranges.as_slice()));
             let seen = |sparse| Seen::Past {
-                text,
-                blocks: &blocks,
+                kept: Kept::Apart { text: Some(&text), steps: &blocks },
+                text: &ranges,
                 history: &history,
                 bias,
                 slopes,
@@ -151,6 +179,9 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             let composed = composed::decoding_attention(&query, seen(sparse), HEADS)?;
             let difference = largest_difference(&ours, &composed);
             assert!(difference < bound, "{rule}, {dtype:?}: {difference}");
+            let cache = joined(Some(&text), &blocks)?;
+            let in_one = decoding_attention(&query, in_one(seen(sparse), &cache), HEADS)?;
+            assert_eq!(values(&in_one), values(&composed), "to the bit");
             let full = decoding_attention(&query, seen(None), HEADS)?;
             assert_eq!(values(&full) == values(&ours), rule == 3, "{rule}");
         }
@@ -171,8 +202,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             let query = query.narrow(0, 0, 1)?.contiguous()?;
             let whole = cross_attention(None, &query, &keys, None, &spec)?;
             let seen = Seen::Past {
-                text: Some((&keys, std::slice::from_ref(&(0..7)))),
-                blocks: &[],
+                kept: Kept::Apart { text: Some(&keys), steps: &[] },
+                text: std::slice::from_ref(&(0..7)),
                 history: &[],
                 bias: None,
                 slopes: None,
@@ -182,6 +213,54 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             assert!(difference < bound, "{rule:?}, {dtype:?}: {difference}");
         }
     }
+    Ok(())
+}
+
+/// Rows with ties across and within blocks, a row of equals, and rows of few or no possible tokens.
+fn rows_of_logits(vocabulary: usize) -> Vec<Vec<f32>> {
+    let drawn = values(&random(&[vocabulary], 5, DType::F32));
+    let drawn: Vec<f32> = drawn.into_iter().map(|value| value as f32).collect();
+    let ties: Vec<f32> = (0..vocabulary as u64).map(|i| (i * i * 31 % 13) as f32).collect();
+    let mut few = vec![f32::NEG_INFINITY; vocabulary];
+    (few[vocabulary - 1], few[vocabulary / 2], few[0]) = (-1.5, 3.0, 3.0);
+    vec![drawn, ties, vec![-2.5; vocabulary], few]
+}
+
+#[test]
+fn the_likeliest_are_those_of_a_sort_on_the_host() -> Result<()> {
+    for vocabulary in [1, 2, 7, 1003, 50_000] {
+        let rows = rows_of_logits(vocabulary);
+        let logits = Tensor::new(rows.clone(), &Device::Cpu)?;
+        let also: Vec<u32> = (0..4).map(|row| (row * 977 + 3) % vocabulary as u32).collect();
+        for count in [0, 1, 5, 32, 100] {
+            let found = composed::likeliest(&logits, count, &also)?;
+            for (row, (values, found)) in rows.iter().zip(&found).enumerate() {
+                let mut order: Vec<u32> = (0..vocabulary as u32).collect();
+                let logit = |token: u32| values[token as usize];
+                order.sort_by(|&a, &b| logit(b).total_cmp(&logit(a)).then(a.cmp(&b)));
+                let order = order.into_iter().take(count).map(|token| (token, logit(token)));
+                // Tokens that are impossible follow in any order.
+                let possible = |&(_, logit): &(u32, f32)| logit != f32::NEG_INFINITY;
+                let ours = found.tokens.iter().copied().filter(possible);
+                assert!(ours.eq(order.filter(possible)), "{vocabulary}, {count}, row {row}");
+                assert_eq!(found.also, logit(also[row]));
+                let exact: f64 = values.iter().map(|&x| f64::from(x).exp()).sum();
+                let error = (found.normalizer - exact.ln()).abs();
+                assert!(error < 2e-6 * exact.ln().abs().max(1.0), "{vocabulary}: {error}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_that_are_no_distribution_have_no_normaliser() -> Result<()> {
+    let rows = [[0.0, f32::NAN, 1.0], [0.0, f32::INFINITY, 1.0], [f32::NEG_INFINITY; 3]];
+    let found = composed::likeliest(&Tensor::new(&rows, &Device::Cpu)?, 2, &[0; 3])?;
+    assert!(found.iter().all(|row| !row.normalizer.is_finite()), "{found:?}");
+    let logits = Tensor::zeros((2, 3), DType::F32, &Device::Cpu)?;
+    assert!(composed::likeliest(&logits, 2, &[0]).is_err(), "one token for two rows");
+    assert!(composed::likeliest(&logits, 2, &[0, 3]).is_err(), "a token that is not there");
     Ok(())
 }
 
@@ -198,8 +277,8 @@ fn what_does_not_fit_is_an_error() {
     assert!(source(&[0..2, 2..4], 4).is_err());
     let past = |history: &[Vec<u32>]| {
         let seen = Seen::Past {
-            text: None,
-            blocks: std::slice::from_ref(&key_value),
+            kept: Kept::Apart { text: None, steps: std::slice::from_ref(&key_value) },
+            text: &[],
             history,
             bias: None,
             slopes: None,
@@ -211,6 +290,18 @@ fn what_does_not_fit_is_an_error() {
     assert!(past(&[vec![4, 0]]).is_err());
     assert!(past(&[vec![3]]).is_err());
     assert!(past(&[]).is_err());
+    let cache = joined(Some(&key_value), std::slice::from_ref(&key_value)).expect("rows");
+    let in_one = |text: &[Range<usize>], row| {
+        let history = [vec![row, 0]];
+        let kept = cache.kept().expect("rows");
+        let (bias, slopes, sparse) = (None, None, None);
+        let seen = Seen::Past { kept, text, history: &history, bias, slopes, sparse };
+        decoding_attention(&query, seen, HEADS)
+    };
+    assert!(in_one(&[0..4, 1..2], 3).is_ok());
+    assert!(in_one(&[0..5, 1..2], 3).is_err());
+    assert!(in_one(&[0..4, 1..2], 4).is_err());
+    assert!(in_one(std::slice::from_ref(&one), 3).is_err());
 }
 
 /// Deep enough for several blocks of the summed dimension, with edges on every side.

@@ -7,10 +7,10 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec,
-    ParameterStore, Products, Seen, Sparse, adam_step, cross_attention, decoding_attention, device,
-    embedding, global_norm, layer_norm, linear, relative_bias, rotary, self_attention,
-    smoothed_cross_entropy,
+    Activation, AdamStep, AttentionSpec, Cache, CrossEntropySpec, Dropout, EmbeddingSpec, Kept,
+    LinearSpec, ParameterStore, Products, Seen, Sparse, adam_step, composed, cross_attention,
+    decoding_attention, device, embedding, global_norm, layer_norm, linear, relative_bias, rotary,
+    self_attention, smoothed_cross_entropy,
 };
 
 fn test_device() -> Result<Device> {
@@ -173,8 +173,8 @@ impl Check {
         self.operation("attention to a cache", &inputs, 3, &|v| {
             let blocks = [v[1].as_tensor().clone(), v[2].as_tensor().clone()];
             let seen = Seen::Past {
-                text: None,
-                blocks: &blocks,
+                kept: Kept::Apart { text: None, steps: &blocks },
+                text: &[],
                 history: &history,
                 bias: None,
                 slopes: None,
@@ -182,6 +182,45 @@ impl Check {
             };
             decoding_attention(&v[0], seen, heads)
         })
+    }
+
+    /// A cache that grows on the device, and the tokens that a search looks at, found there.
+    fn decoding(&self) -> Result<()> {
+        let (heads, width, slopes) = (3, 21, [0.5, 0.25, 0.1].into());
+        let run = |device: &Device, dtype: DType, mut cache: Cache| -> Result<Vec<f64>> {
+            let on = |x: Tensor| x.to_dtype(dtype)?.to_device(device);
+            let mut history: Vec<Vec<u32>> = Vec::new();
+            cache.add_text(on(values(&[6, 2 * width], 8)?)?)?;
+            let mut found = Vec::new();
+            for step in 0..40 {
+                cache.add_step(on(values(&[3, 2 * width], 10 + step)?)?)?;
+                history.push((0..3).map(|row| (row + step as u32) % 3).collect());
+                let seen = Seen::Past {
+                    kept: cache.kept().expect("rows"),
+                    text: &[0..1, 1..4, 4..6],
+                    history: &history,
+                    bias: None,
+                    slopes: Some(&slopes),
+                    sparse: (step % 2 == 0).then(|| Sparse::window(9)),
+                };
+                let query = on(values(&[3, width], 99 + step)?)?;
+                found.extend(on_host(&decoding_attention(&query, seen, heads)?)?);
+            }
+            Ok(found)
+        };
+        let ours = run(&self.device, self.dtype, Cache::joined())?;
+        let error = distance(&ours, &run(&Device::Cpu, DType::F64, Cache::default())?);
+        assert!(error < self.tolerance, "a cache that grows in {:?}: {error}", self.dtype);
+        // Ties everywhere.
+        let logits: Vec<f32> = (0..3 * 50_021_u64).map(|i| (i * i % 1009) as f32 / 64.0).collect();
+        let logits = Tensor::from_vec(logits, (3, 50_021), &Device::Cpu)?;
+        let host = composed::likeliest(&logits, 9, &[3, 50_020, 7])?;
+        let found = composed::likeliest(&logits.to_device(&self.device)?, 9, &[3, 50_020, 7])?;
+        for (found, host) in found.iter().zip(&host) {
+            assert_eq!((&found.tokens, found.also), (&host.tokens, host.also));
+            assert!((found.normalizer - host.normalizer).abs() < 1e-5, "{found:?}");
+        }
+        Ok(())
     }
 
     fn loss(&self) -> Result<()> {
@@ -238,6 +277,7 @@ fn every_operation_is_that_of_the_host() -> Result<()> {
         let check = Check { device: device.clone(), dtype, tolerance };
         check.layers()?;
         check.attention()?;
+        check.decoding()?;
         check.loss()?;
         check.optimizer()?;
     }

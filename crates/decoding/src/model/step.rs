@@ -1,8 +1,10 @@
 //! What a search asks of a model.
 
 use rayon::prelude::*;
+use taper_ops::composed::Likeliest;
 
-use crate::{Result, START};
+use crate::search::constraints::Constraints;
+use crate::{DecodingError, Result, START};
 
 /// An autoregressive model seen from a search: rows that advance by one token at a time.
 ///
@@ -49,6 +51,31 @@ pub trait StepModel {
         read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()>;
 
+    /// Whether [`step_likeliest`](StepModel::step_likeliest) spares a copy of all logits, as where
+    /// they are on a GPU.
+    fn finds_likeliest(&self) -> bool {
+        false
+    }
+
+    /// As [`step`](StepModel::step), for a search that looks at the `count` likeliest tokens of each
+    /// row and at `also[r]` of row `r`. Asked only where the model
+    /// [finds them](StepModel::finds_likeliest).
+    ///
+    /// # Shapes
+    /// `tokens`, `also` and the result: `R`.
+    ///
+    /// # Errors
+    /// As [`step`](StepModel::step).
+    fn step_likeliest(
+        &self,
+        _state: &mut Self::State,
+        _tokens: &[u32],
+        _count: usize,
+        _also: &[u32],
+    ) -> Result<Vec<Likeliest>> {
+        Err(DecodingError::model("step", "it finds no likeliest tokens"))
+    }
+
     /// Makes row `i` of the state what row `rows[i]` was. Rows may repeat (a hypothesis that
     /// branches) and be left out (one that ended).
     ///
@@ -57,20 +84,73 @@ pub trait StepModel {
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
-/// Steps, and makes something of each row: `of_row` gets its number and its `V` values.
+/// The most tokens a row that are asked for as the likeliest: each takes about as many kernels of a
+/// GPU as a layer does, so that of more tokens all logits are brought.
+const MOST_LIKELIEST: usize = 32;
+
+/// What a search looks at of each row, where that is little.
+pub(crate) struct Few {
+    count: usize,
+    also: Vec<u32>,
+}
+
+impl Few {
+    /// The `count` likeliest tokens of each row that its constraints admit, and what these ask for;
+    /// none from a model that finds no such, or where they are too many.
+    pub(crate) fn of<M: StepModel>(
+        model: &M,
+        count: usize,
+        rows: impl Iterator<Item = Constraints>,
+    ) -> Option<Self> {
+        if !model.finds_likeliest() {
+            return None;
+        }
+        let (mut refused, mut also) = (0, Vec::new());
+        for constraints in rows {
+            refused = constraints.refused().max(refused);
+            also.push(constraints.asked());
+            if !constraints.repeated.is_empty() {
+                return None; // What is penalised may be anywhere in the row.
+            }
+        }
+        let count = count.saturating_add(refused);
+        (count <= MOST_LIKELIEST).then_some(Self { count, also })
+    }
+
+    /// One token of each row.
+    pub(crate) fn tokens<M: StepModel>(model: &M, also: Vec<u32>) -> Option<Self> {
+        model.finds_likeliest().then_some(Self { count: 0, also })
+    }
+}
+
+/// What a search sees of a row.
+#[derive(Clone, Copy)]
+pub(crate) enum Logits<'a> {
+    /// All `V`.
+    All(&'a [f32]),
+    /// Those that it [asked for](Few).
+    Likeliest(&'a Likeliest),
+}
+
+/// Steps, and makes something of each row: `of_row` gets its number and its logits.
 pub(crate) fn step_rows<M: StepModel, T: Send>(
     model: &M,
     state: &mut M::State,
     tokens: &[u32],
-    of_row: impl Fn(usize, &[f32]) -> Result<T> + Sync,
+    few: Option<Few>,
+    of_row: impl Fn(usize, Logits<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let (rows, vocabulary) = (tokens.len(), model.vocabulary_size());
-    let wrong = |got| crate::DecodingError::WrongShape {
-        rows,
-        vocabulary,
-        expected: rows * vocabulary,
-        got,
-    };
+    let wrong =
+        |got| DecodingError::WrongShape { rows, vocabulary, expected: rows * vocabulary, got };
+    if let Some(Few { count, also }) = few {
+        let found = model.step_likeliest(state, tokens, count, &also)?;
+        if found.len() != rows {
+            return Err(wrong(found.len() * vocabulary));
+        }
+        let of_row = |(row, found)| of_row(row, Logits::Likeliest(found));
+        return found.par_iter().enumerate().map(of_row).collect();
+    }
     let mut found = Vec::with_capacity(rows);
     model.step(state, tokens, |logits| {
         let (first, all) = (found.len(), found.len() * vocabulary + logits.len());
@@ -80,7 +160,7 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
         let new: Result<Vec<T>> = logits
             .par_chunks(vocabulary)
             .enumerate()
-            .map(|(row, logits)| of_row(first + row, logits))
+            .map(|(row, logits)| of_row(first + row, Logits::All(logits)))
             .collect();
         found.extend(new?);
         Ok(())

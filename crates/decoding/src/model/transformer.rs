@@ -1,7 +1,8 @@
 //! The models of this project as step models.
 
 use candle_core::{Device, Storage, Tensor};
-use taper_model::{DecodeState, Inference, ModelError, Sequences, TextInference, TextState};
+use taper_model::{DecodeState, Inference, Model, ModelError, Sequences, TextInference, TextState};
+use taper_ops::composed::{self, Likeliest};
 
 use crate::{DecodingError, Result, START, StepModel};
 
@@ -31,6 +32,22 @@ impl StepModel for Inference {
         let blocks = Inference::step(self, state, tokens)
             .map_err(|error| DecodingError::model("step", error))?;
         lend(blocks, &mut read)
+    }
+
+    fn finds_likeliest(&self) -> bool {
+        !self.model().device().is_cpu()
+    }
+
+    fn step_likeliest(
+        &self,
+        state: &mut DecodeState,
+        tokens: &[u32],
+        count: usize,
+        also: &[u32],
+    ) -> Result<Vec<Likeliest>> {
+        let blocks = Inference::step(self, state, tokens)
+            .map_err(|error| DecodingError::model("step", error))?;
+        likeliest(blocks, count, also)
     }
 
     fn select(&self, state: &mut DecodeState, rows: &[usize]) -> Result<()> {
@@ -75,6 +92,22 @@ impl StepModel for TextInference {
         lend(blocks, &mut read)
     }
 
+    fn finds_likeliest(&self) -> bool {
+        !self.model().device().is_cpu()
+    }
+
+    fn step_likeliest(
+        &self,
+        state: &mut TextState,
+        tokens: &[u32],
+        count: usize,
+        also: &[u32],
+    ) -> Result<Vec<Likeliest>> {
+        let blocks = TextInference::step(self, state, tokens)
+            .map_err(|error| DecodingError::model("step", error))?;
+        likeliest(blocks, count, also)
+    }
+
     fn select(&self, state: &mut TextState, rows: &[usize]) -> Result<()> {
         state.select(rows).map_err(|error| DecodingError::model("select rows", error))
     }
@@ -103,4 +136,22 @@ fn lend(
         }
     }
     Ok(())
+}
+
+/// The likeliest tokens of blocks of logits `(rows, V)`, found where they are.
+fn likeliest(
+    blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
+    count: usize,
+    also: &[u32],
+) -> Result<Vec<Likeliest>> {
+    let mut found = Vec::with_capacity(also.len());
+    for block in blocks {
+        let logits = block.map_err(|error| DecodingError::model("step", error))?; // (rows, V)
+        let of_block = logits.dim(0).and_then(|rows| {
+            let also = also.get(found.len()..found.len() + rows).unwrap_or_default();
+            composed::likeliest(&logits, count, also)
+        });
+        found.extend(of_block.map_err(|error| DecodingError::model("step", error))?);
+    }
+    Ok(found)
 }

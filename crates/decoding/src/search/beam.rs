@@ -17,7 +17,7 @@
 //! best, and when that is settled. So one search can find the lists under several of them: it goes
 //! on until each is settled.
 
-use crate::model::step::{select_if_changed, step_rows};
+use crate::model::step::{Few, Logits, select_if_changed, step_rows};
 use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::constraints::{Constraints, looks_back};
 use crate::tokens::END;
@@ -320,7 +320,9 @@ fn beam_traced<M: StepModel>(
             .iter()
             .flat_map(|search| search.live.iter().map(move |live| (search, live.node)))
             .collect();
-        let candidates = step_rows(model, &mut state, &inputs, |row, logits| {
+        let constraints = |&row| constraints(row, position, config);
+        let few = Few::of(model, config.beam_size + 1, rows.iter().map(constraints));
+        let candidates = step_rows(model, &mut state, &inputs, few, |row, logits| {
             candidates(logits, rows[row], position, config)
         })?;
 
@@ -358,14 +360,21 @@ fn beam_traced<M: StepModel>(
 ///
 /// One more than the beam is wide: `</s>` takes no place from the hypotheses that go on.
 fn candidates(
-    logits: &[f32],
-    (search, node): (&Search<'_>, usize),
+    logits: Logits<'_>,
+    row: (&Search<'_>, usize),
     position: usize,
     config: &DecodingConfig,
 ) -> Result<Vec<Candidate>> {
+    best_tokens(logits, config.beam_size + 1, &constraints(row, position, config))
+        .ok_or(DecodingError::NotADistribution { sentence: row.0.index, position })
+}
+
+/// What may come next for a live row after `position` output tokens.
+fn constraints(
+    (search, node): (&Search<'_>, usize),
+    position: usize,
+    config: &DecodingConfig,
+) -> Constraints {
     let history = if looks_back(config) { search.tokens(node) } else { Vec::new() };
-    let constraints =
-        Constraints::after(position, &history, &search.sentence, search.limits, config);
-    best_tokens(logits, config.beam_size + 1, &constraints)
-        .ok_or(DecodingError::NotADistribution { sentence: search.index, position })
+    Constraints::after(position, &history, &search.sentence, search.limits, config)
 }

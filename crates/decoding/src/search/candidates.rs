@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use taper_ops::composed::Likeliest;
 use taper_ops::normalizer::{BLOCK, block_maxima, log_normalizer};
 
+use crate::model::step::Logits;
 use crate::search::constraints::Constraints;
 
 /// A token that may come next.
@@ -19,10 +21,17 @@ pub(crate) struct Candidate {
 /// The at most `count` likeliest tokens that `constraints` admit, likeliest first, the lower id first
 /// among equals; tokens of probability zero are left out. `None` where the row is no distribution.
 pub(crate) fn best_tokens(
-    logits: &[f32],
+    logits: Logits<'_>,
     count: usize,
     constraints: &Constraints,
 ) -> Option<Vec<Candidate>> {
+    let logits = match logits {
+        Logits::All(logits) => logits,
+        Logits::Likeliest(found) => {
+            let best = admitted(found, constraints)?.take(count);
+            return Some(best.map(|(token, logit)| candidate_of(found, token, logit)).collect());
+        }
+    };
     let weighed = Weighed::new(logits, constraints)?;
     if let Some(token) = constraints.forced {
         return Some(
@@ -44,6 +53,33 @@ pub(crate) fn best_tokens(
         }
     }
     Some(best.sorted.into_iter().map(|(_, token)| weighed.candidate(token)).collect())
+}
+
+/// The tokens that `constraints` admit, likeliest first, of those that were asked for. `None` where
+/// the row is no distribution.
+pub(crate) fn admitted<'a>(
+    found: &'a Likeliest,
+    constraints: &'a Constraints,
+) -> Option<impl Iterator<Item = (u32, f32)> + 'a> {
+    if !found.normalizer.is_finite() {
+        return None;
+    }
+    let asked = constraints.asked();
+    let likeliest = found.tokens.iter().copied().filter(move |&(token, _)| token != asked);
+    let before = move |&(token, logit): &(u32, f32)| {
+        logit > found.also || (logit == found.also && token < asked)
+    };
+    // What was asked for besides has its place among the others.
+    let first = likeliest.clone().take_while(before);
+    let rest = likeliest.skip_while(before);
+    let all = first.chain(std::iter::once((asked, found.also))).chain(rest);
+    Some(all.filter(|&(token, logit)| logit != f32::NEG_INFINITY && constraints.admits(token)))
+}
+
+/// A token of a row of which no more is known.
+pub(crate) fn candidate_of(found: &Likeliest, token: u32, logit: f32) -> Candidate {
+    let log_probability = (f64::from(logit) - found.normalizer).min(0.0);
+    Candidate { token, log_probability, rank: log_probability }
 }
 
 /// The largest logits so far, largest first.
@@ -151,10 +187,10 @@ mod tests {
     #[test]
     fn ties_go_to_the_lowest_id_and_specials_never_come() {
         let logits = [9.0, 1.0, 9.0, 2.0, 5.0, 7.0, 5.0, 7.0];
-        let best = best_tokens(&logits, 5, &anything()).expect("finite");
+        let best = best_tokens(Logits::All(&logits), 5, &anything()).expect("finite");
         let tokens: Vec<u32> = best.iter().map(|candidate| candidate.token).collect();
         assert_eq!(tokens, [5, 7, 4, 6, END]);
-        let all = best_tokens(&logits, 100, &anything()).expect("finite");
+        let all = best_tokens(Logits::All(&logits), 100, &anything()).expect("finite");
         assert_eq!(all.len(), 6);
     }
 
@@ -168,7 +204,7 @@ mod tests {
                 logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b))
             });
             for count in [1, 5, 6, 200] {
-                let best = best_tokens(&logits, count, &anything()).expect("finite");
+                let best = best_tokens(Logits::All(&logits), count, &anything()).expect("finite");
                 let tokens: Vec<u32> = best.iter().map(|candidate| candidate.token).collect();
                 assert_eq!(tokens, expected[..count]);
             }
@@ -179,7 +215,7 @@ mod tests {
     fn log_probabilities_are_those_of_the_whole_row() {
         let logits = [0.5_f32, -1.0, 2.0, 0.0, 1.5];
         let total: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();
-        for candidate in best_tokens(&logits, 3, &anything()).expect("finite") {
+        for candidate in best_tokens(Logits::All(&logits), 3, &anything()).expect("finite") {
             let expected = f64::from(logits[candidate.token as usize]) - total.ln();
             assert!((candidate.log_probability - expected).abs() < 1e-6);
         }
@@ -187,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_shift_of_the_row_changes_nothing_and_large_logits_do_not_overflow() {
-        let best = best_tokens(&[0.0, 0.0, 0.0, 1000.0, 999.0], 2, &anything()).expect("finite");
+        let best = best_tokens(Logits::All(&[0.0, 0.0, 0.0, 1000.0, 999.0]), 2, &anything())
+            .expect("finite");
         assert!((best[0].log_probability + 0.313_261_687_5).abs() < 1e-6);
         assert!((best[1].log_probability + 1.313_261_687_5).abs() < 1e-6);
     }

@@ -64,6 +64,18 @@ impl Constraints {
         }
     }
 
+    /// At most so many tokens are likelier than one that is admitted and are themselves refused,
+    /// where more than the end is admitted.
+    pub(crate) fn refused(&self) -> usize {
+        [PAD, START, END, UNKNOWN].len() + self.banned.len()
+    }
+
+    /// The token whose logit is needed however unlikely it is: one that is forced, or the end, which
+    /// may be all that is admitted.
+    pub(crate) fn asked(&self) -> u32 {
+        self.forced.unwrap_or(END)
+    }
+
     /// The logits that the search orders by, where they differ from the model's.
     pub(crate) fn penalised(&self, logits: &[f32]) -> Option<Vec<f32>> {
         if self.repeated.is_empty() {

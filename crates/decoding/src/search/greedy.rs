@@ -1,5 +1,6 @@
 //! Greedy search: the likeliest token at each position.
 
+use crate::model::step::Logits;
 use crate::search::candidates::best_tokens;
 use crate::search::constraints::Constraints;
 use crate::search::stepwise::{Growing, NewToken, decode_stepwise};
@@ -34,8 +35,8 @@ pub(crate) fn greedy<M: StepModel>(
     config: &DecodingConfig,
     observe: &mut dyn FnMut(NewToken),
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    let likeliest = |logits: &[f32], constraints: &Constraints, _: &Growing<'_>| {
+    let likeliest = |logits: Logits<'_>, constraints: &Constraints, _: &Growing<'_>| {
         Some(best_tokens(logits, 1, constraints)?.first().copied())
     };
-    decode_stepwise(model, sentences, 1, config, likeliest, observe)
+    decode_stepwise(model, sentences, 1, config, 1, likeliest, observe)
 }

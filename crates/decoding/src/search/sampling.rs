@@ -9,7 +9,8 @@ use std::cmp::Ordering;
 use taper_ops::normalizer::exponential;
 use taper_ops::rng::{Counter, mix};
 
-use crate::search::candidates::{Candidate, Weighed};
+use crate::model::step::Logits;
+use crate::search::candidates::{Candidate, Weighed, admitted, candidate_of};
 use crate::search::constraints::Constraints;
 use crate::search::stepwise::{Growing, NewToken, decode_stepwise};
 use crate::{DecodingConfig, Hypothesis, Result, SamplingConfig, Sentence, StepModel};
@@ -22,11 +23,13 @@ pub(crate) fn sample<M: StepModel>(
     observe: &mut dyn FnMut(NewToken),
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let sampling = &config.sampling;
-    let drawn = |logits: &[f32], constraints: &Constraints, row: &Growing<'_>| {
+    let drawn = |logits: Logits<'_>, constraints: &Constraints, row: &Growing<'_>| {
         let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
         draw(logits, constraints, sampling, draws.f64_at(row.tokens.len() as u64))
     };
-    decode_stepwise(model, sentences, config.n_best, config, drawn, observe)
+    // Without a number of tokens that may be drawn, any may.
+    let enough = if sampling.top_k > 0 { sampling.top_k } else { usize::MAX };
+    decode_stepwise(model, sentences, config.n_best, config, enough, drawn, observe)
 }
 
 /// The token at which the probability cumulated over rising ids passes `uniform`, which is in `[0,
@@ -34,11 +37,20 @@ pub(crate) fn sample<M: StepModel>(
 ///
 /// `None` where the row is no distribution, `Some(None)` where nothing is possible.
 fn draw(
-    logits: &[f32],
+    logits: Logits<'_>,
     constraints: &Constraints,
     sampling: &SamplingConfig,
     uniform: f64,
 ) -> Option<Option<Candidate>> {
+    let logits = match logits {
+        Logits::All(logits) => logits,
+        Logits::Likeliest(found) => {
+            // `top_k` is set, or there would be no end of them.
+            let tokens = admitted(found, constraints)?.take(sampling.top_k).map(Weight::new);
+            let drawn = draw_of(tokens.collect(), true, sampling, uniform);
+            return Some(drawn.map(|entry| candidate_of(found, entry.token, entry.logit)));
+        }
+    };
     let weighed = Weighed::new(logits, constraints)?;
     if let Some(token) = constraints.forced {
         return Some(weighed.possible(token).then(|| weighed.candidate(token)));
@@ -46,12 +58,22 @@ fn draw(
     let admitted = (0..)
         .zip(weighed.logits().iter().copied())
         .filter(|&(token, logit)| logit != f32::NEG_INFINITY && constraints.admits(token));
-    let mut tokens: Vec<Weight> =
-        admitted.map(|(token, logit)| Weight { token, logit, weight: 0.0 }).collect();
+    let mut tokens: Vec<Weight> = admitted.map(Weight::new).collect();
     if sampling.top_k > 0 && sampling.top_k < tokens.len() {
         tokens.select_nth_unstable_by(sampling.top_k, Weight::likeliest_first);
         tokens.truncate(sampling.top_k);
     }
+    let is_cut = tokens.len() < weighed.logits().len();
+    Some(draw_of(tokens, is_cut, sampling, uniform).map(|entry| weighed.candidate(entry.token)))
+}
+
+/// That among the tokens that may be drawn.
+fn draw_of(
+    mut tokens: Vec<Weight>,
+    is_cut: bool,
+    sampling: &SamplingConfig,
+    uniform: f64,
+) -> Option<Weight> {
     let max = tokens.iter().fold(f32::NEG_INFINITY, |max, entry| max.max(entry.logit));
     for entry in &mut tokens {
         entry.weight =
@@ -63,7 +85,7 @@ fn draw(
         let enough = sampling.top_p * total;
         tokens.truncate(reached(&tokens, |sum| sum >= enough) + 1);
     }
-    if tokens.len() < weighed.logits().len() {
+    if is_cut || sampling.top_p < 1.0 {
         // One order whatever was cut, so that settings which cut nothing change nothing.
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
@@ -72,7 +94,7 @@ fn draw(
     // token however unlikely it is.
     let uniform = uniform + f64::EPSILON / 4.0;
     let drawn = reached(&tokens, |sum| sum > uniform * total);
-    Some(tokens.get(drawn).map(|entry| weighed.candidate(entry.token)))
+    tokens.into_iter().nth(drawn)
 }
 
 /// A token that may be drawn.
@@ -84,6 +106,10 @@ struct Weight {
 }
 
 impl Weight {
+    fn new((token, logit): (u32, f32)) -> Self {
+        Self { token, logit, weight: 0.0 }
+    }
+
     fn likeliest_first(&self, other: &Self) -> Ordering {
         other.logit.total_cmp(&self.logit).then(self.token.cmp(&other.token))
     }
@@ -116,7 +142,7 @@ mod tests {
         let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
         let constraints =
             Constraints::after(0, &[], &sentence, sentence.limits(&config, None), &config);
-        draw(logits, &constraints, sampling, uniform)
+        draw(Logits::All(logits), &constraints, sampling, uniform)
             .expect("a distribution")
             .expect("possible")
             .token

@@ -1,6 +1,6 @@
 //! Following one token after another without looking back: what greedy search and sampling share.
 
-use crate::model::step::{select_if_changed, step_rows};
+use crate::model::step::{Few, Logits, select_if_changed, step_rows};
 use crate::search::candidates::Candidate;
 use crate::search::constraints::Constraints;
 use crate::tokens::END;
@@ -19,6 +19,13 @@ pub(crate) struct Growing<'a> {
     rank: f64,
 }
 
+impl Growing<'_> {
+    /// What may come next.
+    fn constraints(&self, config: &DecodingConfig) -> Constraints {
+        Constraints::after(self.tokens.len(), &self.tokens, &self.sentence, self.limits, config)
+    }
+}
+
 /// A token that has just been added to an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewToken {
@@ -32,7 +39,8 @@ pub struct NewToken {
 
 /// Grows `copies` outputs for each sentence until all have ended, taking the token that `choose`
 /// picks from a row of logits at each position, and telling `observe` of each. Returns the outputs
-/// of each sentence, best score first.
+/// of each sentence, best score first. The `enough` likeliest tokens that may come are all that
+/// `choose` needs.
 ///
 /// `choose` answers `None` where the row is no distribution, and `Some(None)` where nothing is
 /// possible.
@@ -41,7 +49,8 @@ pub(crate) fn decode_stepwise<M: StepModel>(
     sentences: &[Sentence<'_>],
     copies: usize,
     config: &DecodingConfig,
-    choose: impl Fn(&[f32], &Constraints, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
+    enough: usize,
+    choose: impl Fn(Logits<'_>, &Constraints, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
     observe: &mut dyn FnMut(NewToken),
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let mut finished: Vec<Vec<Hypothesis>> = vec![Vec::with_capacity(copies); sentences.len()];
@@ -74,7 +83,8 @@ pub(crate) fn decode_stepwise<M: StepModel>(
             None => model.first_input(row.sentence.source),
         };
         let inputs: Vec<u32> = active.iter().map(input).collect();
-        let chosen = step_rows(model, &mut state, &inputs, |row, logits| {
+        let few = Few::of(model, enough, active.iter().map(|row| row.constraints(config)));
+        let chosen = step_rows(model, &mut state, &inputs, few, |row, logits| {
             next(logits, &active[row], config, &choose)
         })?;
 
@@ -113,13 +123,13 @@ pub(crate) fn decode_stepwise<M: StepModel>(
 
 /// What `choose` picks for one row, within what the constraints admit.
 fn next(
-    logits: &[f32],
+    logits: Logits<'_>,
     row: &Growing<'_>,
     config: &DecodingConfig,
-    choose: &impl Fn(&[f32], &Constraints, &Growing<'_>) -> Option<Option<Candidate>>,
+    choose: &impl Fn(Logits<'_>, &Constraints, &Growing<'_>) -> Option<Option<Candidate>>,
 ) -> Result<Candidate> {
     let (sentence, position) = (row.index, row.tokens.len());
-    let constraints = Constraints::after(position, &row.tokens, &row.sentence, row.limits, config);
+    let constraints = row.constraints(config);
     choose(logits, &constraints, row)
         .ok_or(DecodingError::NotADistribution { sentence, position })?
         .ok_or(DecodingError::DeadEnd { sentence })

@@ -3,8 +3,7 @@
 use super::recent::Recent;
 use super::wide;
 use crate::device::check_count;
-use crate::products::Products;
-use crate::spec::{ABSENT, AttentionSpec, Dropout, Seen, Sight, Sparse, mask_index};
+use crate::spec::{AttentionSpec, Sight, Sparse, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 
@@ -181,7 +180,7 @@ pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
 }
 
 /// Hidden scores get this: `exp` of it is 0 in every float type, and it is finite in all of them.
-const HIDDEN: f64 = -3.0e4;
+pub(super) const HIDDEN: f64 = -3.0e4;
 
 /// What a mask is made of, beside its device.
 #[derive(PartialEq)]
@@ -263,78 +262,4 @@ fn weight_mask(
     let packed = spec.dropout.mask(rows * width, dtype, device)?.reshape((rows, width))?;
     let padded = pad(&packed, &spec.query_lengths)?.reshape((batch, queries, heads, keys))?;
     padded.transpose(1, 2)?.contiguous() // (B, H, Tq, Tk)
-}
-
-/// See [`crate::decoding_attention()`]: what every query sees is gathered, and each is a sequence
-/// of its own.
-///
-/// # Shapes
-/// As [`crate::decoding_attention()`].
-///
-/// # Errors
-/// When the shapes disagree.
-pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
-    let (whole, ranges, blocks, history) = match seen {
-        Seen::Source { key_value, rows } => (Some(key_value), rows, [].as_slice(), [].as_slice()),
-        Seen::Past { text, blocks, history, .. } => {
-            let (whole, ranges) = text.unzip();
-            (whole, ranges.unwrap_or_default(), blocks, history)
-        }
-    };
-    let (bias, slopes, sparse) = match seen {
-        Seen::Source { .. } => (None, None, None),
-        Seen::Past { bias, slopes, sparse, .. } => (bias, slopes, sparse),
-    };
-    // Where each tensor begins in one of all rows.
-    let mut first = whole.map_or(Ok(0), |whole| whole.dim(0))? as u32;
-    let mut starts = Vec::with_capacity(blocks.len());
-    for block in blocks {
-        starts.push(first);
-        first += block.dim(0)? as u32;
-    }
-    let all = Tensor::cat(&whole.into_iter().chain(blocks).collect::<Vec<_>>(), 0)?;
-    let queries = query.dim(0)?;
-    let lengths: Vec<usize> = (0..queries).map(|query| seen.keys(query)).collect();
-    let longest = lengths.iter().copied().max().unwrap_or(0);
-    let index: Vec<u32> = (0..queries)
-        .flat_map(|query| {
-            let read = ranges.get(query).cloned().unwrap_or_default().map(|row| row as u32);
-            let stepped = starts.iter().zip(history).map(move |(start, rows)| (start, rows[query]));
-            let stepped = stepped.filter(|&(_, row)| row != ABSENT).map(|(start, row)| start + row);
-            read.chain(stepped)
-        })
-        .collect();
-    let count = index.len();
-    let key_value = all.index_select(&Tensor::from_vec(index, count, query.device())?, 0)?;
-    let last_columns = |keys: usize| -> Result<Option<Tensor>> {
-        let of = |bias: &Tensor| {
-            bias.narrow(1, 0, 1)?.narrow(2, bias.dim(2)? - keys, keys)?.contiguous()
-        };
-        bias.map(of).transpose()
-    };
-    let attend = |query: &Tensor, key_value: &Tensor, lengths: &[usize], longest: usize| {
-        let spec = AttentionSpec {
-            heads,
-            query_lengths: vec![1; lengths.len()].into(),
-            key_lengths: lengths.into(),
-            causal: sparse.is_some(),
-            sparse,
-            query_start: longest.saturating_sub(1),
-            slopes: slopes.cloned(),
-            dropout: Dropout::none(),
-            products: Products::F32,
-        };
-        cross_attention(query, key_value, last_columns(longest)?.as_ref(), &spec)
-    };
-    let counts_from_the_end = bias.is_some() || slopes.is_some() || sparse.is_some();
-    if !counts_from_the_end || lengths.iter().all(|&length| length == longest) {
-        return attend(query, &key_value, &lengths, longest);
-    }
-    let (mut out, mut first) = (Vec::with_capacity(queries), 0);
-    for (row, &keys) in lengths.iter().enumerate() {
-        let own = key_value.narrow(0, first, keys)?;
-        out.push(attend(&query.narrow(0, row, 1)?, &own, &[keys], keys)?);
-        first += keys;
-    }
-    Tensor::cat(&out, 0)
 }

@@ -13,8 +13,10 @@
 mod adam;
 mod attention;
 mod columns;
+mod decoding;
 mod dropout;
 mod embedding;
+mod likeliest;
 mod linear;
 mod loss;
 mod on_tape;
@@ -27,13 +29,14 @@ use candle_core::{DType, Result, Tensor};
 
 pub use adam::adam_step;
 pub use attention::{
-    attention_log_weights, attention_weights, cross_attention, decoding_attention, pad,
-    self_attention, unpad,
+    attention_log_weights, attention_weights, cross_attention, pad, self_attention, unpad,
 };
 pub use columns::{columns, gated, windows};
+pub use decoding::decoding_attention;
 pub use dropout::drop;
 pub(crate) use dropout::mask_on_device;
 pub use embedding::embedding;
+pub use likeliest::{Likeliest, likeliest};
 pub use linear::{layer_norm, linear};
 pub use loss::smoothed_cross_entropy;
 pub use on_tape::on_tape;

@@ -13,7 +13,7 @@ mod rotary;
 mod state_space;
 mod windows;
 
-pub use attention::{cross_attention, decoding_attention, relative_bias, self_attention};
+pub use attention::{Cache, cross_attention, decoding_attention, relative_bias, self_attention};
 pub use columns::columns;
 pub use embedding::embedding;
 pub use gated::gated;

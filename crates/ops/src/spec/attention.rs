@@ -3,7 +3,8 @@
 use super::dropout::Dropout;
 use super::sparse::{Sight, Sparse};
 use crate::products::Products;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor};
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -105,12 +106,12 @@ pub enum Seen<'a> {
         rows: &'a [Range<usize>],
     },
     /// Those of the tokens so far: first the rows of a text that was read as a whole, where there
-    /// is one; then token `j` of query `r` is row `history[j][r]` of `blocks[j]`.
+    /// is one; then token `j` of query `r` is row `history[j][r]` of step `j`.
     Past {
-        /// `(M, 2·D)`, key and value side by side, and one range of its rows for each query.
-        text: Option<(&'a Tensor, &'a [Range<usize>])>,
-        /// `(R_j, 2·D)` for each token, key and value side by side.
-        blocks: &'a [Tensor],
+        /// Key and value of each token side by side, `2·D`.
+        kept: Kept<'a>,
+        /// For each query a range of the rows of text; empty where no query has any.
+        text: &'a [Range<usize>],
         /// For each token, one row for each query; [`ABSENT`] where the query does not see it.
         history: &'a [Vec<u32>],
         /// `(H, Q, T)`, added to the scores: of its first row the last columns, the last of which is
@@ -124,6 +125,86 @@ pub enum Seen<'a> {
     },
 }
 
+/// Rows that are kept of the tokens so far: see [`Cache`](crate::Cache).
+#[derive(Debug, Clone, Copy)]
+pub enum Kept<'a> {
+    /// Each as it came.
+    Apart {
+        /// `(M, W)`, of texts that were read as a whole.
+        text: Option<&'a Tensor>,
+        /// `(R_j, W)` for each step.
+        steps: &'a [Tensor],
+    },
+    /// All in one tensor, which may have rows that mean nothing.
+    Joined {
+        /// `(M, W)`.
+        rows: &'a Tensor,
+        /// The row of each token of the texts.
+        text: &'a [u32],
+        /// The first row of each step, and how many it has.
+        steps: &'a [(u32, u32)],
+    },
+}
+
+impl Kept<'_> {
+    /// Steps that are kept.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        match self {
+            Self::Apart { steps, .. } => steps.len(),
+            Self::Joined { steps, .. } => steps.len(),
+        }
+    }
+
+    /// All rows in one tensor, joined for that where they are not.
+    ///
+    /// # Errors
+    /// When there are none, or their widths differ.
+    pub fn in_one(&self) -> Result<InOne<'_>> {
+        match *self {
+            Self::Joined { rows, text, steps } => {
+                Ok(InOne { rows: rows.clone(), text: text.into(), steps: steps.into() })
+            }
+            Self::Apart { text, steps } => {
+                let mut first = text.map_or(Ok(0), |text| text.dim(0))? as u32;
+                let of_text: Vec<u32> = (0..first).collect();
+                let mut places = Vec::with_capacity(steps.len());
+                for step in steps {
+                    let count = step.dim(0)? as u32;
+                    places.push((first, count));
+                    first += count;
+                }
+                let rows = Tensor::cat(&text.into_iter().chain(steps).collect::<Vec<_>>(), 0)?;
+                Ok(InOne { rows, text: of_text.into(), steps: places.into() })
+            }
+        }
+    }
+}
+
+/// Rows that are kept of the tokens so far, all in one tensor.
+#[derive(Debug)]
+pub struct InOne<'a> {
+    /// `(M, W)`.
+    pub rows: Tensor,
+    text: Cow<'a, [u32]>,
+    steps: Cow<'a, [(u32, u32)]>,
+}
+
+impl InOne<'_> {
+    /// The rows of what a query sees, in order: see [`Seen::Past`].
+    pub fn of_query<'b>(
+        &'b self,
+        query: usize,
+        text: &[Range<usize>],
+        history: &'b [Vec<u32>],
+    ) -> impl Iterator<Item = u32> + 'b {
+        let read = text.get(query).cloned().unwrap_or_default();
+        let stepped = self.steps.iter().zip(history).map(move |(step, rows)| (step.0, rows[query]));
+        let stepped = stepped.filter(|&(_, row)| row != ABSENT).map(|(first, row)| first + row);
+        self.text[read].iter().copied().chain(stepped)
+    }
+}
+
 impl Seen<'_> {
     /// How many keys there are for a query to see.
     ///
@@ -135,7 +216,7 @@ impl Seen<'_> {
             Self::Source { rows, .. } => rows[query].len(),
             Self::Past { text, history, .. } => {
                 let stepped = history.iter().filter(|rows| rows[query] != ABSENT).count();
-                text.map_or(0, |(_, rows)| rows[query].len()) + stepped
+                text.get(query).map_or(0, ExactSizeIterator::len) + stepped
             }
         }
     }

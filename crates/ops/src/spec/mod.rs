@@ -14,7 +14,7 @@ mod sparse;
 
 pub use adam::AdamStep;
 pub(crate) use attention::mask_index;
-pub use attention::{ABSENT, AttentionSpec, Seen};
+pub use attention::{ABSENT, AttentionSpec, InOne, Kept, Seen};
 pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use linear::{Activation, LinearSpec};

@@ -25,7 +25,7 @@ use crate::cost::PartCost;
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix, name_key};
-use taper_ops::{ABSENT, Dropout, composed};
+use taper_ops::{Dropout, composed};
 
 /// Added to the score of a token with itself.
 const ITSELF: f32 = -1e5;
@@ -392,28 +392,21 @@ impl Kind for Hashed {
         rows: &PastRows<'_>,
         _: &PreparedPositions,
     ) -> Result<Tensor> {
-        past.blocks.push(self.with_buckets(qv)?);
+        past.cache.add_step(self.with_buckets(qv)?)?;
         let (count, width) = qv.dims2()?;
         let (heads, head) = (self.heads, width / 2 / self.heads);
         let (rounds, size) = (self.rotations.rounds, self.chunks.size());
-        let all: Vec<&Tensor> = past.read.iter().chain(&past.blocks).collect();
-        let all = Tensor::cat(&all, 0)?;
+        let Some(kept) = past.cache.kept() else { candle_core::bail!("a step has no token") };
+        let cached = kept.in_one()?;
+        let all = &cached.rows;
         let hashes = all.narrow(1, width, heads * rounds)?.to_device(&Device::Cpu)?;
         let hashes = hashes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
-        let mut starts = vec![past.read.as_ref().map_or(0, |read| read.dims()[0])];
-        for block in &past.blocks {
-            starts.push(starts[starts.len() - 1] + block.dim(0)?);
-        }
         let empty = (all.dim(0)? * heads) as u32;
         let mut keys = Vec::with_capacity(count * heads * rounds * 2 * size);
         let mut mask = Vec::with_capacity(keys.capacity());
         for row in 0..count {
-            let read = rows.read.get(row).cloned().unwrap_or(0..0);
-            let stepped = rows.history.iter().zip(&starts);
-            let stepped = stepped
-                .filter(|(block, _)| block[row] != ABSENT)
-                .map(|(block, start)| start + block[row] as usize);
-            let tokens: Vec<usize> = read.chain(stepped).collect();
+            let tokens = cached.of_query(row, rows.read, rows.history);
+            let tokens: Vec<usize> = tokens.map(|token| token as usize).collect();
             let Some((&own, _)) = tokens.split_last() else {
                 candle_core::bail!("a row has no token of its own");
             };
@@ -469,7 +462,7 @@ impl Kind for Hashed {
         texts: &Texts<'_>,
         _: &PreparedPositions,
     ) -> Result<Tensor> {
-        past.add_read(self.with_buckets(qv)?)?;
+        past.cache.add_text(self.with_buckets(qv)?)?;
         self.run(qv, texts.lengths, Dropout::none())
     }
 }

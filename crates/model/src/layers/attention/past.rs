@@ -2,17 +2,14 @@
 
 use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
+use taper_ops::Cache;
 
 /// What a layer remembers. A kind of attention uses what it needs of it.
-///
-/// Keys and values are written once and never move: [`PastRows`] tells which of them a row has for
-/// its past.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayerPast {
-    /// Keys and values of the texts that were read as a whole, `(M, 2·D)`.
-    pub(crate) read: Option<Tensor>,
-    /// Keys and values of the rows that there were at each step, `(R_j, 2·D)`.
-    pub(crate) blocks: Vec<Tensor>,
+    /// Keys and values `2·D` of the texts that were read as a whole, and of the rows that there were
+    /// at each step: [`PastRows`] tells which of them a row has for its past.
+    pub(crate) cache: Cache,
     /// What is kept of each row in constant memory, `(R, …)`; none before the first token.
     pub(crate) running: Option<Tensor>,
 }
@@ -44,25 +41,6 @@ impl LayerPast {
             let rows = rows.iter().map(|&row| row as u32).collect();
             *running = chosen(running, rows)?;
         }
-        Ok(())
-    }
-
-    /// Keeps these rows of what was read as a whole, and the steps that are marked.
-    pub(crate) fn keep(&mut self, read: &[u32], steps: &[bool]) -> Result<()> {
-        if let Some(kept) = &mut self.read {
-            *kept = chosen(kept, read.to_vec())?;
-        }
-        let mut steps = steps.iter();
-        self.blocks.retain(|_| steps.next().is_some_and(|&is_kept| is_kept));
-        Ok(())
-    }
-
-    /// Adds keys and values of texts that were read as a whole.
-    pub(crate) fn add_read(&mut self, key_value: Tensor) -> Result<()> {
-        self.read = Some(match &self.read {
-            Some(read) => Tensor::cat(&[read, &key_value], 0)?,
-            None => key_value,
-        });
         Ok(())
     }
 

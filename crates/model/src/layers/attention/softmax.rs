@@ -6,11 +6,12 @@ use super::{Kind, LayerPast, PastRows, Site, Texts};
 use crate::config::AttentionKind;
 use crate::cost::PartCost;
 use crate::{ModelConfig, Pass};
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, bail};
+use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{mix, name_key};
 use taper_ops::{
-    AttentionSpec, Products, Seen, Sparse, composed, decoding_attention, self_attention,
+    AttentionSpec, Kept, Products, Seen, Sparse, composed, decoding_attention, self_attention,
 };
 
 #[derive(Debug)]
@@ -70,6 +71,23 @@ impl Softmax {
         }
     }
 
+    /// What queries see of what is kept.
+    fn seen<'a>(
+        &self,
+        kept: Kept<'a>,
+        (text, history): (&'a [Range<usize>], &'a [Vec<u32>]),
+        positions: &'a PreparedPositions,
+    ) -> Seen<'a> {
+        Seen::Past {
+            kept,
+            text,
+            history,
+            bias: positions.bias.as_ref(),
+            slopes: positions.slopes.as_ref(),
+            sparse: self.sparse,
+        }
+    }
+
     /// `(N, 3·D)` → `(N, D)`, `(N, 2·D)`: query, and key and value.
     fn apart(qkv: &Tensor) -> Result<(Tensor, Tensor)> {
         let width = qkv.dim(1)? / 3;
@@ -120,15 +138,9 @@ impl Kind for Softmax {
         positions: &PreparedPositions,
     ) -> Result<Tensor> {
         let (query, key_value) = Self::apart(qkv)?;
-        past.blocks.push(key_value);
-        let seen = Seen::Past {
-            text: past.read.as_ref().map(|read| (read, rows.read)),
-            blocks: &past.blocks,
-            history: rows.history,
-            bias: positions.bias.as_ref(),
-            slopes: positions.slopes.as_ref(),
-            sparse: self.sparse,
-        };
+        past.cache.add_step(key_value)?;
+        let Some(kept) = past.cache.kept() else { bail!("a step has no token") };
+        let seen = self.seen(kept, (rows.read, rows.history), positions);
         decoding_attention(&query, seen, self.heads)
     }
 
@@ -140,16 +152,10 @@ impl Kind for Softmax {
         positions: &PreparedPositions,
     ) -> Result<Tensor> {
         let (query, key_value) = Self::apart(qkv)?;
-        let seen = Seen::Past {
-            text: Some((&key_value, texts.seen)),
-            blocks: &[],
-            history: &[],
-            bias: positions.bias.as_ref(),
-            slopes: positions.slopes.as_ref(),
-            sparse: self.sparse,
-        };
+        let kept = Kept::Apart { text: Some(&key_value), steps: &[] };
+        let seen = self.seen(kept, (texts.seen, &[]), positions);
         let out = decoding_attention(&query, seen, self.heads)?;
-        past.add_read(key_value)?;
+        past.cache.add_text(key_value)?;
         Ok(out)
     }
 }

@@ -13,10 +13,10 @@
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
-use crate::spec::{ABSENT, Seen, Sight, Sparse, merge};
+use crate::spec::{ABSENT, Kept, Seen, Sight, Sparse, merge};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
-use candle_core::{Result, Tensor};
+use candle_core::{Error, Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -29,17 +29,21 @@ use std::ops::Range;
 /// When the shapes disagree, heads do not divide `D`, or a row does not exist.
 pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
     check(seen, query.dims2()?, heads)?;
-    let (whole, blocks, bias) = match seen {
+    let (whole, steps, bias) = match seen {
         Seen::Source { key_value, .. } => (Some(key_value), [].as_slice(), None),
-        Seen::Past { text, blocks, bias, .. } => (text.map(|(text, _)| text), blocks, bias),
+        Seen::Past { kept: Kept::Apart { text, steps }, bias, .. } => (text, steps, bias),
+        Seen::Past { kept: Kept::Joined { .. }, .. } => {
+            crate::device::check(query.device())?;
+            return crate::composed::decoding_attention(query, seen, heads);
+        }
     };
-    let inputs: Vec<&Tensor> = [query].into_iter().chain(bias).chain(whole).chain(blocks).collect();
+    let inputs: Vec<&Tensor> = [query].into_iter().chain(bias).chain(whole).chain(steps).collect();
     if !is_fused(None, &inputs)? {
         return crate::composed::decoding_attention(query, seen, heads);
     }
     crate::profile::time(
         "attention",
-        || for_float!(query, T => fused::<T>(query, (whole, blocks), seen, heads)),
+        || for_float!(query, T => fused::<T>(query, (whole, steps), seen, heads)),
     )
 }
 
@@ -55,19 +59,34 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
     };
     let fits = match seen {
         Seen::Source { key_value, rows } => whole(key_value, rows)?,
-        Seen::Past { text, blocks, history, bias, slopes, sparse } => {
+        Seen::Past { kept, text, history, bias, slopes, sparse } => {
             if let Some(fault) = sparse.and_then(|rule| rule.fault(true)) {
                 candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
             }
             let mut fits =
-                blocks.len() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
-            if let Some((key_value, rows)) = text {
-                fits &= whole(key_value, rows)?;
+                kept.steps() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
+            let is_wide = |rows: &Tensor| Ok::<_, Error>(rows.dims2()?.1 == 2 * width);
+            let read = match kept {
+                Kept::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0))?,
+                Kept::Joined { text, .. } => text.len(),
+            };
+            fits &= (text.is_empty() || text.len() == queries)
+                && text.iter().all(|range| range.start <= range.end && range.end <= read);
+            let of_step = |step: usize| match kept {
+                Kept::Apart { steps, .. } => steps[step].dim(0),
+                Kept::Joined { steps, .. } => Ok(steps[step].1 as usize),
+            };
+            match kept {
+                Kept::Apart { text, steps } => {
+                    for rows in text.into_iter().chain(steps) {
+                        fits &= is_wide(rows)?;
+                    }
+                }
+                Kept::Joined { rows, .. } => fits &= is_wide(rows)?,
             }
-            for (block, rows) in blocks.iter().zip(history) {
-                let (keys, columns) = block.dims2()?;
-                fits &= columns == 2 * width
-                    && rows.len() == queries
+            for (step, rows) in history.iter().enumerate().take(kept.steps()) {
+                let keys = of_step(step)?;
+                fits &= rows.len() == queries
                     && rows.iter().all(|&row| row == ABSENT || (row as usize) < keys);
             }
             if let Some(bias) = bias {
@@ -208,9 +227,7 @@ fn gather<'a, T>(
 ) {
     let (text, history) = match seen {
         Seen::Source { rows, .. } => (rows[query].clone(), [].as_slice()),
-        Seen::Past { text, history, .. } => {
-            (text.map_or(0..0, |(_, rows)| rows[query].clone()), history)
-        }
+        Seen::Past { text, history, .. } => (text.get(query).cloned().unwrap_or_default(), history),
     };
     for range in &chosen.ranges {
         let (start, end) = (range.start.min(text.len()), range.end.min(text.len()));

@@ -10,6 +10,7 @@
 //! ([`tiled`]), in memory that grows with the length alone. Which of the two it is depends on the
 //! sequence and not on the batch ([`layout`]).
 
+mod cache;
 mod decoding;
 mod layout;
 mod operands;
@@ -18,6 +19,7 @@ mod scores;
 mod stored;
 mod tiled;
 
+pub use cache::Cache;
 pub use decoding::decoding_attention;
 pub use relative_bias::relative_bias;
 

@@ -1,0 +1,159 @@
+//! Attention of single queries in Candle's primitives, for what decodes on a GPU.
+
+use super::attention::HIDDEN;
+use super::recent::Recent;
+use super::wide;
+use crate::device::check_count;
+use crate::spec::{Seen, Sight, Sparse};
+use candle_core::{D, DType, Device, Result, Tensor};
+use std::sync::Arc;
+
+/// See [`crate::decoding_attention()`].
+///
+/// What each query sees is gathered, once, into as many columns as the longest past has. The last
+/// column is the last key of every query, so that what counts from there, such as a distance, is
+/// the same for all; columns before a query's first key are hidden.
+///
+/// # Shapes
+/// As [`crate::decoding_attention()`].
+///
+/// # Errors
+/// When the shapes disagree.
+pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
+    let (queries, width) = query.dims2()?;
+    let (head, device) = (width / heads, query.device());
+    let lengths: Vec<usize> = (0..queries).map(|query| seen.keys(query)).collect();
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    if longest == 0 {
+        return query.zeros_like();
+    }
+    check_count(device, "keys and values of attention", 2 * width * queries * longest)?;
+    let (all, index) = places(seen, &lengths, longest)?;
+    static INDICES: Recent<Vec<u32>> = Recent::new();
+    let index = INDICES.get(index.clone(), device, || {
+        let count = index.len();
+        Tensor::from_vec(index, count, device)
+    })?;
+    let gathered = all.index_select(&index, 0)?.reshape((queries, longest, 2, heads, head))?;
+    let part = |part: usize| gathered.narrow(2, part, 1)?.squeeze(2); // (R, T, H, Dh)
+    let keys = part(0)?.permute((0, 2, 3, 1))?.contiguous()?; // (R, H, Dh, T)
+    let values = part(1)?.transpose(1, 2)?.contiguous()?; // (R, H, T, Dh)
+    let query = query.contiguous()?.reshape((queries, heads, 1, head))?;
+    let mut scores = wide(&(query * (head as f64).powf(-0.5))?.matmul(&keys)?)?; // (R, H, 1, T)
+    if let Some(mask) = mask(seen, lengths.clone(), heads, scores.dtype(), device)? {
+        scores = scores.broadcast_add(&mask)?;
+    }
+    if let Seen::Past { bias, slopes, .. } = seen {
+        if let Some(bias) = bias {
+            let last = bias.narrow(1, 0, 1)?.narrow(2, bias.dim(2)? - longest, longest)?;
+            scores = scores.broadcast_add(&last.to_dtype(scores.dtype())?.unsqueeze(0)?)?;
+        }
+        if let Some(slopes) = slopes {
+            let distances = distances(slopes.clone(), longest, scores.dtype(), device)?;
+            scores = scores.broadcast_add(&distances)?;
+        }
+    }
+    let exponents = scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)?.exp()?;
+    let weights = exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)?;
+    let out = weights.to_dtype(values.dtype())?.matmul(&values)?; // (R, H, 1, Dh)
+    let out = out.reshape((queries, width))?;
+    if lengths.contains(&0) {
+        let sees: Vec<f64> = lengths.iter().map(|&length| f64::from(length > 0)).collect();
+        return out.broadcast_mul(&host_tensor(sees, &[queries, 1], out.dtype(), device)?);
+    }
+    Ok(out)
+}
+
+/// A tensor in which all keys and values are, and the row there of each column of each query: of a
+/// column that is hidden, that of the query's own last key, which is finite if the query's are.
+fn places(seen: Seen<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, Vec<u32>)> {
+    let mut index = Vec::with_capacity(lengths.len() * longest);
+    let mut add = |length: usize, rows: &mut dyn Iterator<Item = u32>| {
+        let first = index.len() + longest - length;
+        index.resize(first, 0);
+        index.extend(rows);
+        let last = if length > 0 { index[index.len() - 1] } else { 0 };
+        index[first + length - longest..first].fill(last);
+    };
+    let all = match seen {
+        Seen::Source { key_value, rows } => {
+            for (&length, range) in lengths.iter().zip(rows) {
+                add(length, &mut range.clone().map(|row| row as u32));
+            }
+            key_value.clone()
+        }
+        Seen::Past { kept, text, history, .. } => {
+            let all = kept.in_one()?;
+            for (query, &length) in lengths.iter().enumerate() {
+                add(length, &mut all.of_query(query, text, history));
+            }
+            all.rows
+        }
+    };
+    Ok((all, index))
+}
+
+/// What a mask is made of, beside its device.
+#[derive(PartialEq)]
+struct MaskKey {
+    lengths: Vec<usize>,
+    sparse: Option<Sparse>,
+    heads: usize,
+    dtype: DType,
+}
+
+/// `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; none where all see all.
+fn mask(
+    seen: Seen<'_>,
+    lengths: Vec<usize>,
+    heads: usize,
+    dtype: DType,
+    device: &Device,
+) -> Result<Option<Tensor>> {
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let sparse = match seen {
+        Seen::Source { .. } => None,
+        Seen::Past { sparse, .. } => sparse,
+    };
+    if sparse.is_none() && lengths.iter().all(|&length| length == longest) {
+        return Ok(None);
+    }
+    // Heads differ in what is drawn.
+    let heads = if sparse.is_some_and(|rule| rule.random > 0) { heads } else { 1 };
+    static MASKS: Recent<MaskKey> = Recent::new();
+    let key = MaskKey { lengths: lengths.clone(), sparse, heads, dtype };
+    let make = || {
+        let mut values = Vec::with_capacity(lengths.len() * heads * longest);
+        for &length in &lengths {
+            for head in 0..heads {
+                let sight = sparse
+                    .filter(|_| length > 0)
+                    .map(|rule| Sight::of_few(rule, true, head, length));
+                values.extend(std::iter::repeat_n(HIDDEN, longest - length));
+                values.extend((0..length).map(|key| {
+                    let sees = sight.as_ref().is_none_or(|sight| sight.sees(length - 1, key));
+                    if sees { 0.0 } else { HIDDEN }
+                }));
+            }
+        }
+        host_tensor(values, &[lengths.len(), heads, 1, longest], dtype, device)
+    };
+    MASKS.get(key, device, make).map(Some)
+}
+
+/// `(1, H, 1, T)`: ALiBi's distances to the last column (Press et al. 2022).
+fn distances(slopes: Arc<[f64]>, longest: usize, dtype: DType, device: &Device) -> Result<Tensor> {
+    static DISTANCES: Recent<(Arc<[f64]>, usize, DType)> = Recent::new();
+    DISTANCES.get((slopes.clone(), longest, dtype), device, || {
+        let of_head = |&slope: &f64| (0..longest).map(move |key| slope * (key + 1) as f64);
+        let values = slopes.iter().flat_map(|slope| {
+            let last = slope * longest as f64;
+            of_head(slope).map(move |value| value - last)
+        });
+        host_tensor(values.collect(), &[1, slopes.len(), 1, longest], dtype, device)
+    })
+}
+
+fn host_tensor(values: Vec<f64>, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
+    Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
+}

@@ -1,0 +1,133 @@
+//! The few tokens of a row of logits that a search looks at, found where the logits are.
+
+use super::recent::Recent;
+use candle_core::{D, DType, Device, Result, Tensor, bail};
+
+/// What a search needs of a row of logits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Likeliest {
+    /// The largest logits with their tokens, the largest first, and the lowest token first among
+    /// equals.
+    pub tokens: Vec<(u32, f32)>,
+    /// The logit of the token that was asked for besides.
+    pub also: f32,
+    /// `ln Σ exp(logits)`; not finite where the row is no distribution.
+    pub normalizer: f64,
+}
+
+/// The largest vocabulary whose tokens f32 holds exactly.
+const MOST: usize = 1 << 24;
+
+/// The `count` largest logits of each row, the logit of token `also[r]` of row `r`, and the row's
+/// normaliser; with one copy to the host, of `2 · count + 3` numbers a row.
+///
+/// **Decision.** The largest are taken one after the other, each by a maximum and the lowest token
+/// that has it: first the blocks of the vocabulary by their maxima, of which as many as tokens are
+/// wanted suffice, then the tokens of those blocks. Candle's sort on CUDA holds a row in the memory
+/// that a block of threads shares, which a vocabulary exceeds, and neither it nor `argmax` says
+/// which of equal elements it takes.
+///
+/// # Shapes
+/// `logits (R, V)` in f32, `also`: R.
+///
+/// # Errors
+/// When a token is not in the vocabulary, or that has more than 2²⁴ tokens.
+pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Likeliest>> {
+    let ((rows, vocabulary), device) = (logits.dims2()?, logits.device());
+    if also.len() != rows || vocabulary > MOST {
+        bail!("{} tokens are asked of {rows} rows of {vocabulary} logits", also.len());
+    }
+    if let Some(token) = also.iter().find(|&&token| token as usize >= vocabulary) {
+        bail!("token {token} is not in a vocabulary of {vocabulary}");
+    }
+    if rows == 0 {
+        return Ok(Vec::new());
+    }
+    let count = count.min(vocabulary);
+    // As many maxima of blocks as tokens in the blocks that are chosen.
+    let block = ((vocabulary as f64 / count.max(1) as f64).sqrt() as usize).max(1);
+    let blocks = vocabulary.div_ceil(block);
+    let blocked = filled_up(logits, blocks * block)?.reshape((rows, blocks, block))?;
+    let maxima = blocked.max(D::Minus1)?; // (R, blocks)
+    let largest = maxima.max_keepdim(D::Minus1)?; // (R, 1)
+    let sum = blocked.broadcast_sub(&largest.unsqueeze(2)?)?.exp()?.sum(D::Minus1)?;
+    let log_sum = sum.sum_keepdim(D::Minus1)?.log()?; // (R, 1)
+    let also = Tensor::new(also, device)?.unsqueeze(1)?;
+    let mut columns = vec![logits.gather(&also, 1)?, largest, log_sum];
+    if count > 0 {
+        let (values, tokens) = largest_tokens(&blocked, &maxima, count)?;
+        columns.extend([values, tokens]);
+    }
+    let host = Tensor::cat(&columns, 1)?.to_vec2::<f32>()?; // (R, 3 + 2 · count)
+    Ok(host.iter().map(|row| read(row, count)).collect())
+}
+
+fn read(row: &[f32], count: usize) -> Likeliest {
+    let [also, largest, log_sum] = [0, 1, 2].map(|column| row[column]);
+    let (values, tokens) = row[3..].split_at(count);
+    Likeliest {
+        tokens: tokens.iter().map(|&token| token as u32).zip(values.iter().copied()).collect(),
+        also,
+        normalizer: f64::from(largest) + f64::from(log_sum),
+    }
+}
+
+/// Columns of −∞ behind the others: `(R, V)` → `(R, columns)`.
+fn filled_up(logits: &Tensor, columns: usize) -> Result<Tensor> {
+    let (rows, vocabulary) = logits.dims2()?;
+    if columns == vocabulary {
+        return logits.contiguous();
+    }
+    let shape = (rows, columns - vocabulary);
+    let nothing = Tensor::full(f32::NEG_INFINITY, shape, logits.device())?;
+    Tensor::cat(&[logits, &nothing], 1)?.contiguous()
+}
+
+/// `(R, blocks, B)` and their maxima `(R, blocks)` → values and tokens, `(R, count)` each, in f32.
+fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Tensor, Tensor)> {
+    let ((rows, blocks, block), device) = (blocked.dims3()?, blocked.device());
+    let chosen = count.min(blocks);
+    // A token among the first `count` has fewer than `count` blocks whose largest comes before it.
+    let (_, at) = first_few(maxima, &numbers(blocks, device)?.unsqueeze(0)?, chosen)?;
+    let first_of_row = (0..rows as u32).map(|row| row * blocks as u32).collect::<Vec<_>>();
+    let first_of_row = Tensor::from_vec(first_of_row, (rows, 1), device)?;
+    let index = at.to_dtype(DType::U32)?.broadcast_add(&first_of_row)?.flatten_all()?;
+    let values = blocked.reshape((rows * blocks, block))?.index_select(&index, 0)?;
+    let values = values.reshape((rows, chosen * block))?;
+    let tokens = (at.unsqueeze(2)? * block as f64)? // (R, chosen, 1)
+        .broadcast_add(&numbers(block, device)?.reshape((1, 1, block))?)?
+        .reshape((rows, chosen * block))?;
+    first_few(&values, &tokens, count)
+}
+
+/// The largest `count` values of each row and their numbers, the lowest number first among equals.
+///
+/// # Shapes
+/// `(R, W)`, numbers `(R or 1, W)` below [`MOST`] → `(R, count)` each.
+fn first_few(values: &Tensor, numbers: &Tensor, count: usize) -> Result<(Tensor, Tensor)> {
+    let numbers = numbers.broadcast_as(values.shape())?.contiguous()?;
+    let beyond = Tensor::full(MOST as f32, values.shape(), values.device())?;
+    let nothing = Tensor::full(f32::NEG_INFINITY, values.shape(), values.device())?;
+    let mut rest = values.clone();
+    let (mut largest, mut at) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for place in 0..count {
+        let value = rest.max_keepdim(D::Minus1)?; // (R, 1)
+        let is_it = rest.broadcast_eq(&value)?;
+        let number = is_it.where_cond(&numbers, &beyond)?.min_keepdim(D::Minus1)?; // (R, 1)
+        if place + 1 < count {
+            rest = numbers.broadcast_eq(&number)?.where_cond(&nothing, &rest)?;
+        }
+        largest.push(value);
+        at.push(number);
+    }
+    Ok((Tensor::cat(&largest, 1)?, Tensor::cat(&at, 1)?))
+}
+
+/// `0, 1, 2, …`.
+fn numbers(count: usize, device: &Device) -> Result<Tensor> {
+    static NUMBERS: Recent<usize> = Recent::new();
+    NUMBERS.get(count, device, || {
+        let values: Vec<f32> = (0..count).map(|number| number as f32).collect();
+        Tensor::from_vec(values, count, device)
+    })
+}

@@ -1,0 +1,290 @@
+//! What a layer that decodes keeps of its tokens: rows, such as a key and a value side by side, which
+//! are added and never change.
+//!
+//! **Decision.** Kernels of our own read rows wherever they lie, so that on the host each step's stay
+//! in the tensor that they came in. Candle's primitives want one tensor. Joining all steps anew for
+//! each token would copy the whole past each time; so there they are written behind each other into a
+//! tensor with room to spare, which is replaced by one of twice the size when it is full: a row is
+//! copied twice or less on average, whatever the length.
+
+use crate::spec::Kept;
+use crate::tape::is_fused;
+use candle_core::{Result, Tensor, bail};
+use std::sync::Arc;
+
+/// Rows that a layer keeps: those of texts that were read as a whole, and those of each step.
+#[derive(Debug, Clone, Default)]
+pub struct Cache(Parts);
+
+#[derive(Debug, Clone)]
+enum Parts {
+    Apart { text: Option<Tensor>, steps: Vec<Tensor> },
+    Joined(Joined),
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self::Apart { text: None, steps: Vec::new() }
+    }
+}
+
+/// Rows in one tensor.
+#[derive(Debug, Clone, Default)]
+struct Joined {
+    /// `(capacity, W)`; none before the first row.
+    rows: Option<Tensor>,
+    /// Rows that have been written.
+    used: usize,
+    /// The row of each token of the texts.
+    text: Vec<u32>,
+    /// The first row of each step, and how many it has.
+    steps: Vec<(u32, u32)>,
+    /// Held by each cache that has this tensor: only one may write behind what is used.
+    owner: Arc<()>,
+}
+
+/// The smallest tensor that is taken, in rows.
+const LEAST: usize = 16;
+
+impl Cache {
+    /// One that has all rows in one tensor from the first one on, as on a GPU, wherever they are.
+    #[must_use]
+    pub fn joined() -> Self {
+        Self(Parts::Joined(Joined::default()))
+    }
+
+    /// Adds the rows of texts that were read as a whole.
+    ///
+    /// # Shapes
+    /// `(M, W)`.
+    ///
+    /// # Errors
+    /// When the width is not that of the rows before, or the device has no memory left.
+    pub fn add_text(&mut self, rows: Tensor) -> Result<()> {
+        match self.parts(&rows)? {
+            Parts::Apart { text, .. } => {
+                *text = Some(match &*text {
+                    Some(text) => Tensor::cat(&[text, &rows], 0)?,
+                    None => rows,
+                });
+            }
+            Parts::Joined(joined) => {
+                let (first, count) = joined.append(&rows)?;
+                joined.text.extend(first..first + count);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the rows of a step.
+    ///
+    /// # Shapes
+    /// `(R, W)`.
+    ///
+    /// # Errors
+    /// As [`Cache::add_text`].
+    pub fn add_step(&mut self, rows: Tensor) -> Result<()> {
+        match self.parts(&rows)? {
+            Parts::Apart { steps, .. } => steps.push(rows),
+            Parts::Joined(joined) => {
+                let step = joined.append(&rows)?;
+                joined.steps.push(step);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps these rows of the texts, and the steps that are marked.
+    ///
+    /// # Errors
+    /// When there is no such row.
+    pub fn keep(&mut self, text: &[u32], steps: &[bool]) -> Result<()> {
+        let mut is_kept = steps.iter().copied().chain(std::iter::repeat(false));
+        let mut is_kept = || is_kept.next().unwrap_or(false);
+        match &mut self.0 {
+            Parts::Apart { text: kept, steps } => {
+                if let Some(kept) = kept {
+                    let index = Tensor::new(text, kept.device())?;
+                    *kept = kept.index_select(&index, 0)?;
+                }
+                steps.retain(|_| is_kept());
+            }
+            // The others are left out when the tensor is replaced.
+            Parts::Joined(joined) => {
+                let row = |&row: &u32| joined.text.get(row as usize).copied();
+                let Some(rows) = text.iter().map(row).collect() else {
+                    bail!("a cache of {} rows of text has no row {text:?}", joined.text.len());
+                };
+                joined.text = rows;
+                joined.steps.retain(|_| is_kept());
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the rows are; none before the first one.
+    #[must_use]
+    pub fn kept(&self) -> Option<Kept<'_>> {
+        match &self.0 {
+            Parts::Apart { text, steps } => (text.is_some() || !steps.is_empty())
+                .then(|| Kept::Apart { text: text.as_ref(), steps }),
+            Parts::Joined(Joined { rows, text, steps, .. }) => {
+                rows.as_ref().map(|rows| Kept::Joined { rows, text, steps })
+            }
+        }
+    }
+
+    /// What is there, begun as kernels for such rows want it.
+    fn parts(&mut self, rows: &Tensor) -> Result<&mut Parts> {
+        let is_new = matches!(&self.0, Parts::Apart { text: None, steps } if steps.is_empty());
+        if is_new && !is_fused(None, &[rows])? {
+            self.0 = Parts::Joined(Joined::default());
+        }
+        Ok(&mut self.0)
+    }
+}
+
+impl Joined {
+    /// Writes rows behind the others: the first one's place, and how many they are.
+    fn append(&mut self, new: &Tensor) -> Result<(u32, u32)> {
+        let (count, width) = new.dims2()?;
+        let new = new.contiguous()?;
+        let is_shared = Arc::strong_count(&self.owner) > 1;
+        let rows = match &self.rows {
+            Some(rows) if !is_shared && self.used + count <= rows.dim(0)? => rows.clone(),
+            _ => self.replace(count, width, &new)?,
+        };
+        if count > 0 {
+            rows.slice_set(&new, 0, self.used)?;
+        }
+        let first = self.used;
+        self.used += count;
+        Ok((first as u32, count as u32))
+    }
+
+    /// Takes a tensor with room for `count` rows more, and moves there what is still wanted.
+    fn replace(&mut self, count: usize, width: usize, like: &Tensor) -> Result<Tensor> {
+        let steps = self.steps.iter().flat_map(|&(first, count)| first..first + count);
+        let wanted: Vec<u32> = self.text.iter().copied().chain(steps).collect();
+        let kept = wanted.len();
+        let capacity = (2 * (kept + count)).max(LEAST);
+        let rows = Tensor::zeros((capacity, width), like.dtype(), like.device())?;
+        if let Some(old) = self.rows.as_ref().filter(|_| kept > 0) {
+            let index = Tensor::from_vec(wanted, kept, like.device())?;
+            rows.slice_set(&old.index_select(&index, 0)?, 0, 0)?;
+        }
+        let mut place = self.text.len() as u32;
+        self.text = (0..place).collect();
+        for (first, count) in &mut self.steps {
+            *first = place;
+            place += *count;
+        }
+        (self.used, self.owner) = (kept, Arc::new(()));
+        self.rows = Some(rows.clone());
+        Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::ABSENT;
+    use candle_core::{DType, Device};
+
+    fn rows(first: usize, count: usize) -> Tensor {
+        let values = (3 * first..3 * (first + count)).map(|value| value as f32).collect::<Vec<_>>();
+        Tensor::from_vec(values, (count, 3), &Device::Cpu).expect("rows")
+    }
+
+    /// All rows of the texts and of the steps, in order.
+    fn values(cache: &Cache) -> Vec<Vec<f32>> {
+        let kept = cache.kept().expect("rows");
+        let (text, counts) = match kept {
+            Kept::Apart { text, steps } => (
+                text.map_or(0, |text| text.dims()[0]),
+                steps.iter().map(|step| step.dims()[0]).collect::<Vec<_>>(),
+            ),
+            Kept::Joined { text, steps, .. } => {
+                (text.len(), steps.iter().map(|step| step.1 as usize).collect())
+            }
+        };
+        // Every row of a step by a query of its own.
+        let all = kept.in_one().expect("memory");
+        let mut index: Vec<u32> = all.of_query(0, std::slice::from_ref(&(0..text)), &[]).collect();
+        let mut history = vec![vec![ABSENT]; counts.len()];
+        for (step, &count) in counts.iter().enumerate() {
+            for row in 0..count as u32 {
+                history[step][0] = row;
+                index.extend(all.of_query(0, &[], &history));
+            }
+            history[step][0] = ABSENT;
+        }
+        let index = Tensor::new(index, &Device::Cpu).expect("an index");
+        all.rows.index_select(&index, 0).and_then(|rows| rows.to_vec2()).expect("values")
+    }
+
+    #[test]
+    fn rows_in_one_tensor_are_those_that_stay_apart() -> Result<()> {
+        let (mut apart, mut joined) = (Cache::default(), Cache::joined());
+        assert!(apart.kept().is_none() && joined.kept().is_none());
+        for i in 0..200 {
+            for cache in [&mut apart, &mut joined] {
+                match i % 7 {
+                    3 => cache.add_text(rows(100 * i, i % 5))?,
+                    5 if i % 3 == 0 => {
+                        let text: Vec<u32> = (0..(i % 4) as u32).collect();
+                        let steps: Vec<bool> = (0..i).map(|step| step % 3 != 1).collect();
+                        cache.keep(&text, &steps)?;
+                    }
+                    _ => cache.add_step(rows(100 * i, 1 + i % 6))?,
+                }
+            }
+            if i == 0 {
+                assert!(matches!(apart.kept(), Some(Kept::Apart { .. })));
+                assert!(matches!(joined.kept(), Some(Kept::Joined { .. })));
+            }
+            assert_eq!(values(&apart), values(&joined), "{i}");
+        }
+        assert!(joined.keep(&[1_000_000], &[]).is_err());
+        Ok(())
+    }
+
+    /// As many tensors as the count has binary digits, not as many as there are tokens.
+    #[test]
+    fn a_tensor_is_replaced_when_it_is_full_and_not_for_each_token() -> Result<()> {
+        let mut cache = Cache::joined();
+        let mut tensors = Vec::new();
+        for step in 0..1000 {
+            cache.add_step(rows(step, 5))?;
+            if let Some(Kept::Joined { rows, .. }) = cache.kept() {
+                tensors.push(rows.id());
+            }
+        }
+        tensors.dedup();
+        assert!(tensors.len() < 11, "{} tensors", tensors.len());
+        assert_eq!(values(&cache).len(), 5000);
+        Ok(())
+    }
+
+    #[test]
+    fn a_copy_goes_its_own_way() -> Result<()> {
+        let mut cache = Cache::joined();
+        cache.add_step(rows(0, 2))?;
+        let mut copy = cache.clone();
+        copy.add_step(rows(5, 1))?;
+        cache.add_step(rows(9, 1))?;
+        assert_eq!(values(&copy)[2], [15.0, 16.0, 17.0]);
+        assert_eq!(values(&cache)[2], [27.0, 28.0, 29.0]);
+        Ok(())
+    }
+
+    /// In a type that has no kernels of our own, as on a GPU.
+    #[test]
+    fn which_of_the_two_it_is_depends_on_the_kernels() -> Result<()> {
+        let mut cache = Cache::default();
+        cache.add_text(rows(0, 2).to_dtype(DType::F16)?)?;
+        assert!(matches!(cache.kept(), Some(Kept::Joined { .. })));
+        assert!(cache.add_step(rows(0, 2)).is_err(), "another type");
+        Ok(())
+    }
+}
