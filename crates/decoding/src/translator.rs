@@ -1,6 +1,6 @@
 //! Whole files of sentences: batches by length, results in input order.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use crate::forced::check_target;
 use crate::search::beam::{beam, beam_under};
@@ -227,9 +227,9 @@ impl<'m, M: StepModel> Translator<'m, M> {
     fn translate_chunk(&self, sentences: &[Sentence<'_>]) -> Result<Vec<Vec<Hypothesis>>> {
         match self.config.beam_size {
             _ if self.config.sampling.is_active() => {
-                sample(self.model, sentences, &self.config, &mut |_| {})
+                sample(self.model, sentences, &self.config, &mut |_| ControlFlow::Continue(()))
             }
-            1 => greedy(self.model, sentences, &self.config, &mut |_| {}),
+            1 => greedy(self.model, sentences, &self.config, &mut |_| ControlFlow::Continue(())),
             _ => beam(self.model, sentences, &self.config),
         }
     }

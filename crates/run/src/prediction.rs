@@ -81,15 +81,27 @@ pub fn predict_images(
     let settings = &run.config.data.images;
     let mut found = Vec::with_capacity(files.len());
     for files in files.chunks((TOKENS / settings.tokens()).max(1)) {
-        let read = |path: &PathBuf| -> Result<Vec<u32>> {
-            Ok(Pixels::of_file(path, settings)?.0.into_iter().map(u32::from).collect())
-        };
-        let images = files.iter().map(read).collect::<Result<Vec<_>>>()?;
-        let of_images = image_probabilities(&run.model, &Sequences::pack(&images))?;
-        found.extend(of_images.into_iter().map(|of| Prediction::of(of, &settings.labels)));
+        let read = |path: &PathBuf| Pixels::of_file(path, settings);
+        let images = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        found.extend(predict_pixels(run, images)?);
         done(found.len());
     }
     Ok(found)
+}
+
+/// Labels images, which pass through the model together.
+///
+/// # Errors
+/// When one is of another shape than the model's, and when the model fails.
+pub fn predict_pixels(
+    run: &LoadedRun<ImageClassifier>,
+    images: Vec<Pixels>,
+) -> Result<Vec<Prediction>> {
+    let values = |image: Pixels| image.0.into_iter().map(u32::from).collect();
+    let images: Vec<Vec<u32>> = images.into_iter().map(values).collect();
+    let found = image_probabilities(&run.model, &Sequences::pack(&images))?;
+    let labels = &run.config.data.images.labels;
+    Ok(found.into_iter().map(|of| Prediction::of(of, labels)).collect())
 }
 
 /// The probabilities of the classes of each text.

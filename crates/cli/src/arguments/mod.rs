@@ -42,6 +42,8 @@ pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Quantize, Runs};
 pub(crate) use predict::Predict;
 pub(crate) use search::{Control, Search};
+#[cfg(feature = "serve")]
+pub(crate) use seeing::Serve;
 pub(crate) use seeing::{Compare, Pictures, Report, Scaling, Top};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 pub(crate) use train::{Resume, Train, TrainOutput};
@@ -118,6 +120,9 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Watch runs on the whole terminal: curves, samples, checkpoints
     Top(Top),
+    /// Serve runs to browsers and programs: a page to try them, and an API
+    #[cfg(feature = "serve")]
+    Serve(Box<Serve>),
     /// Fit the laws by which the losses of language models fall with size and data
     Scaling(Scaling),
     /// Average the weights of a run's last checkpoints

@@ -78,7 +78,7 @@ fn print_texts(
         let prompt = prompts.get(index).map_or("", String::as_str);
         for text in texts {
             if arguments.json {
-                let GeneratedText { text, tokens, log_probability } = text;
+                let GeneratedText { text, tokens, log_probability, .. } = text;
                 let record = json!({
                     "prompt": prompt, "text": text, "tokens": tokens,
                     "log_probability": log_probability,

@@ -62,6 +62,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Report(arguments) => seeing::report::run(arguments),
         Command::Compare(arguments) => seeing::compare::run(arguments),
         Command::Top(arguments) => seeing::top::run(arguments),
+        #[cfg(feature = "serve")]
+        Command::Serve(arguments) => seeing::serve::run(arguments),
         Command::Scaling(arguments) => seeing::scaling::run(arguments),
         Command::Average(arguments) => weights::average::run(arguments),
         Command::Quantize(arguments) => weights::quantize::run(arguments),

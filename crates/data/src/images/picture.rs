@@ -1,6 +1,6 @@
 //! PNG and JPEG files as pixels of the size and the channels that a model reads.
 
-use std::io::BufReader;
+use std::io::{BufRead, BufReader, Cursor, Seek};
 use std::path::Path;
 
 use image::imageops::FilterType;
@@ -27,14 +27,27 @@ impl Pixels {
     ///
     /// If the file is neither, is damaged, or is larger than 16,384 pixels on a side.
     pub fn of_file(path: &Path, settings: &ImagesConfig) -> Result<Self> {
-        let malformed = |message: String| Error::Malformed { path: path.to_owned(), message };
         if let Some(kind) = not_a_file(path) {
-            return Err(malformed(format!("is {kind}, where an image is expected")));
+            let message = format!("is {kind}, where an image is expected");
+            return Err(Error::Malformed { path: path.to_owned(), message });
         }
         let file = std::fs::File::open(path).map_err(|error| Error::io(path, error))?;
-        let mut reader = ImageReader::new(BufReader::new(file))
-            .with_guessed_format()
-            .map_err(|error| Error::io(path, error))?;
+        Self::read(BufReader::new(file), path, settings)
+    }
+
+    /// As [`Pixels::of_file`], of the bytes of such a file.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Pixels::of_file`].
+    pub fn of_bytes(bytes: &[u8], settings: &ImagesConfig) -> Result<Self> {
+        Self::read(Cursor::new(bytes), Path::new("the picture"), settings)
+    }
+
+    fn read(file: impl BufRead + Seek, path: &Path, settings: &ImagesConfig) -> Result<Self> {
+        let malformed = |message: String| Error::Malformed { path: path.to_owned(), message };
+        let mut reader =
+            ImageReader::new(file).with_guessed_format().map_err(|error| Error::io(path, error))?;
         let mut limits = Limits::default();
         limits.max_image_width = Some(MOST_PIXELS);
         limits.max_image_height = Some(MOST_PIXELS);

@@ -1,5 +1,7 @@
 //! Going on with texts: greedy search and sampling from a language model.
 
+use std::ops::ControlFlow;
+
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
 use crate::translator::batches;
@@ -7,8 +9,8 @@ use crate::{DecodingConfig, DecodingError, Hypothesis, NewToken, Result, Sentenc
 
 /// Goes on with each prompt, the source of a sentence, `config.n_best` times where tokens are drawn
 /// and otherwise once with the likeliest tokens, and tells `on_token` of each token as it comes. An
-/// output ends with `</s>` or at the length limit, where `</s>` is forced. A repetition penalty and
-/// a ban of repeated runs look at the output alone.
+/// output ends with `</s>`, where `on_token` breaks it off, or at the length limit, where `</s>` is
+/// forced. A repetition penalty and a ban of repeated runs look at the output alone.
 ///
 /// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
 /// allow; which ones are together changes no output. Outputs of a prompt come best score first.
@@ -19,7 +21,7 @@ pub fn generate<M: StepModel>(
     model: &M,
     prompts: &[Sentence<'_>],
     config: &DecodingConfig,
-    mut on_token: impl FnMut(NewToken),
+    mut on_token: impl FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     config.validate()?;
     if let Some(sentence) = prompts.iter().position(|prompt| prompt.source.is_empty()) {

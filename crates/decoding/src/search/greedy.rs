@@ -1,5 +1,7 @@
 //! Greedy search: the likeliest token at each position.
 
+use std::ops::ControlFlow;
+
 use crate::model::step::Logits;
 use crate::search::candidates::best_tokens;
 use crate::search::constraints::Constraints;
@@ -25,7 +27,8 @@ pub fn greedy_search<M: StepModel>(
     sources: &[&[u32]],
     config: &DecodingConfig,
 ) -> Result<Vec<Hypothesis>> {
-    let mut found = greedy(model, &Sentence::plain(sources), config, &mut |_| {})?;
+    let mut found =
+        greedy(model, &Sentence::plain(sources), config, &mut |_| ControlFlow::Continue(()))?;
     Ok(found.drain(..).flatten().collect())
 }
 
@@ -33,7 +36,7 @@ pub(crate) fn greedy<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
     config: &DecodingConfig,
-    observe: &mut dyn FnMut(NewToken),
+    observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let likeliest = |logits: Logits<'_>, constraints: &Constraints, _: &Growing<'_>| {
         Some(best_tokens(logits, 1, constraints)?.first().copied())

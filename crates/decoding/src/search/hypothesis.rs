@@ -37,6 +37,18 @@ impl Hypothesis {
         Self { tokens, log_probability, score: config.score(rank, length), length, truncated }
     }
 
+    /// Scores `tokens` that no `</s>` follows, since whoever reads them has had enough.
+    pub(crate) fn broken_off(
+        tokens: Vec<u32>,
+        log_probability: f64,
+        rank: f64,
+        config: &DecodingConfig,
+    ) -> Self {
+        let length = tokens.len();
+        let score = config.score(rank, length);
+        Self { tokens, log_probability, score, length, truncated: false }
+    }
+
     /// The translation of an empty source: nothing, for certain.
     pub(crate) fn empty() -> Self {
         Self { tokens: Vec::new(), log_probability: 0.0, score: 0.0, length: 0, truncated: false }

@@ -5,6 +5,7 @@
 //! leaves the first ones as they were.
 
 use std::cmp::Ordering;
+use std::ops::ControlFlow;
 
 use taper_ops::normalizer::exponential;
 use taper_ops::rng::{Counter, mix};
@@ -20,7 +21,7 @@ pub(crate) fn sample<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
     config: &DecodingConfig,
-    observe: &mut dyn FnMut(NewToken),
+    observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let sampling = &config.sampling;
     let drawn = |logits: Logits<'_>, constraints: &Constraints, row: &Growing<'_>| {

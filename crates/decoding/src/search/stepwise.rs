@@ -6,6 +6,8 @@ use crate::search::constraints::Constraints;
 use crate::tokens::END;
 use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
 
+use std::ops::ControlFlow;
+
 /// An output that is still growing; its place among the active ones is its model row.
 pub(crate) struct Growing<'a> {
     /// The index of its sentence.
@@ -38,9 +40,9 @@ pub struct NewToken {
 }
 
 /// Grows `copies` outputs for each sentence until all have ended, taking the token that `choose`
-/// picks from a row of logits at each position, and telling `observe` of each. Returns the outputs
-/// of each sentence, best score first. The `enough` likeliest tokens that may come are all that
-/// `choose` needs.
+/// picks from a row of logits at each position, and telling `observe` of each, which may break an
+/// output off. Returns the outputs of each sentence, best score first. The `enough` likeliest
+/// tokens that may come are all that `choose` needs.
 ///
 /// `choose` answers `None` where the row is no distribution, and `Some(None)` where nothing is
 /// possible.
@@ -51,7 +53,7 @@ pub(crate) fn decode_stepwise<M: StepModel>(
     config: &DecodingConfig,
     enough: usize,
     choose: impl Fn(Logits<'_>, &Constraints, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
-    observe: &mut dyn FnMut(NewToken),
+    observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let mut finished: Vec<Vec<Hypothesis>> = vec![Vec::with_capacity(copies); sentences.len()];
     if sentences.is_empty() {
@@ -92,10 +94,19 @@ pub(crate) fn decode_stepwise<M: StepModel>(
         let mut kept_rows = Vec::with_capacity(old_rows);
         let mut still_active = Vec::with_capacity(old_rows);
         for (old_row, (mut row, candidate)) in active.into_iter().zip(chosen).enumerate() {
-            observe(NewToken { sentence: row.index, copy: row.copy, token: candidate.token });
+            let new = NewToken { sentence: row.index, copy: row.copy, token: candidate.token };
+            let is_broken_off = observe(new).is_break();
             row.log_probability += candidate.log_probability;
             row.rank += candidate.rank;
-            if candidate.token == END {
+            if candidate.token != END && is_broken_off {
+                row.tokens.push(candidate.token);
+                finished[row.index].push(Hypothesis::broken_off(
+                    row.tokens,
+                    row.log_probability,
+                    row.rank,
+                    config,
+                ));
+            } else if candidate.token == END {
                 finished[row.index].push(Hypothesis::finished(
                     row.tokens,
                     row.log_probability,

@@ -169,7 +169,11 @@ impl AttentionMap {
         Ok(Self { text: text.to_owned(), translation, layers })
     }
 
-    fn of_text(run: &LoadedRun<LanguageModel>, text: &str) -> Result<Self> {
+    /// [`AttentionMap::of`] for a language model.
+    ///
+    /// # Errors
+    /// As [`AttentionMap::of`].
+    pub fn of_text(run: &LoadedRun<LanguageModel>, text: &str) -> Result<Self> {
         let ids = TextScorer::new(run)?.read(text)?;
         let sequences = Sequences::pack(&[&ids]);
         let records = in_pool(run.model.device(), || {
@@ -194,7 +198,11 @@ impl AttentionMap {
         Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
-    fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
+    /// [`AttentionMap::of`] for a classifier of texts.
+    ///
+    /// # Errors
+    /// As [`AttentionMap::of`].
+    pub fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
         let row = marked(run.tokenizers.target(), text, &run.config.data.labelled)?;
         let segments: Vec<u32> = row.segments().collect();
         let ids = row.ids;

@@ -4,6 +4,8 @@ mod pieces;
 mod scoring;
 mod vocabulary;
 
+use std::ops::ControlFlow;
+
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use taper_data::{Documents, Tokenizer};
@@ -14,6 +16,7 @@ use crate::LoadedRun;
 use crate::config::RunConfig;
 use crate::translation::by_line;
 use pieces::Pieces;
+pub use pieces::pieces_of;
 pub use scoring::{ChoiceScore, TextScore, TextScorer};
 use vocabulary::OwnVocabulary;
 
@@ -58,6 +61,8 @@ pub struct GeneratedText {
     pub tokens: usize,
     /// The natural logarithm of its probability after the prompt, the end included.
     pub log_probability: f64,
+    /// Whether it ends because it had as many tokens as it may have.
+    pub truncated: bool,
 }
 
 /// A piece of text that has just been added.
@@ -71,10 +76,21 @@ pub struct NewPiece<'a> {
     pub text: &'a str,
 }
 
+/// A text to go on with.
+#[derive(Debug, Clone, Copy)]
+pub struct Prompt<'a> {
+    /// The text; none for the beginning of a document or of a line.
+    pub text: Option<&'a str>,
+    /// What tells its draws from those of other prompts.
+    pub number: u64,
+}
+
 /// Goes on with prompts.
 #[derive(Debug)]
 pub struct Generator<'a> {
+    run: &'a LoadedRun<LanguageModel>,
     model: OwnVocabulary,
+    context: usize,
     tokenizer: &'a Tokenizer,
     documents: Documents,
     decoding: DecodingConfig,
@@ -86,18 +102,30 @@ impl<'a> Generator<'a> {
     /// # Errors
     /// For settings that cannot work.
     pub fn new(run: &'a LoadedRun<LanguageModel>, settings: &GenerationSettings) -> Result<Self> {
-        if settings.context == 0 || settings.max_tokens == 0 {
-            bail!("the context and the number of tokens to add must be at least 1");
-        }
-        let decoding = settings.decoding();
-        decoding.validate()?;
+        let decoding = checked(settings)?;
         let tokenizer = run.tokenizers.target();
         Ok(Self {
+            run,
             model: OwnVocabulary::new(run.model.inference(settings.context), tokenizer),
+            context: settings.context,
             tokenizer,
             documents: run.config.data.text.documents,
             decoding,
         })
+    }
+
+    /// Goes on with other settings from now on, by the same model.
+    ///
+    /// # Errors
+    /// For settings that cannot work.
+    pub fn set(&mut self, settings: &GenerationSettings) -> Result<()> {
+        self.decoding = checked(settings)?;
+        if self.context != settings.context {
+            let inference = self.run.model.inference(settings.context);
+            self.model = OwnVocabulary::new(inference, self.tokenizer);
+            self.context = settings.context;
+        }
+        Ok(())
     }
 
     /// Goes on with each prompt, and tells `on_piece` of the text as it comes. Without prompts
@@ -111,27 +139,55 @@ impl<'a> Generator<'a> {
         prompts: &[String],
         mut on_piece: impl FnMut(NewPiece<'_>),
     ) -> Result<Vec<Vec<GeneratedText>>> {
-        let ids: Vec<Vec<u32>> = match prompts {
-            [] => vec![beginning(self.tokenizer, self.documents)?],
-            prompts => prompts
-                .iter()
-                .enumerate()
-                .map(|(index, prompt)| {
-                    self.encode(prompt).with_context(|| format!("prompt {}", index + 1))
-                })
-                .collect::<Result<_>>()?,
+        let whole: Vec<Prompt<'_>> = match prompts {
+            [] => vec![Prompt { text: None, number: 0 }],
+            prompts => (0..)
+                .zip(prompts)
+                .map(|(number, prompt)| Prompt { text: Some(prompt), number })
+                .collect(),
         };
+        self.generate_until(&whole, |piece| {
+            on_piece(piece);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// As [`Self::generate`], for prompts with numbers of their own. A text ends with the piece
+    /// at which `on_piece` breaks it off; no piece is empty.
+    ///
+    /// # Errors
+    /// As [`Self::generate`].
+    pub fn generate_until(
+        &self,
+        prompts: &[Prompt<'_>],
+        mut on_piece: impl FnMut(NewPiece<'_>) -> ControlFlow<()>,
+    ) -> Result<Vec<Vec<GeneratedText>>> {
+        let ids: Vec<Vec<u32>> = prompts
+            .iter()
+            .enumerate()
+            .map(|(index, prompt)| match prompt.text {
+                None => beginning(self.tokenizer, self.documents),
+                Some(text) => self.encode(text).with_context(|| format!("prompt {}", index + 1)),
+            })
+            .collect::<Result<_>>()?;
         let samples = if self.decoding.sampling.is_active() { self.decoding.n_best } else { 1 };
         let mut pieces: Vec<Vec<Pieces>> =
             ids.iter().map(|prompt| vec![Pieces::after(prompt); samples]).collect();
         let mut failed = None;
         let own: Vec<Vec<u32>> = ids.iter().map(|prompt| self.model.all_own(prompt)).collect();
-        let outputs = generate(&self.model, &Sentence::plain(&own), &self.decoding, |new| {
+        let mut sentences = Sentence::plain(&own);
+        for (sentence, prompt) in sentences.iter_mut().zip(prompts) {
+            sentence.number = prompt.number;
+        }
+        let outputs = generate(&self.model, &sentences, &self.decoding, |new| {
             let (prompt, sample) = (new.sentence, new.copy);
             match pieces[prompt][sample].push(self.model.theirs(new.token), self.tokenizer) {
-                Ok(text) if text.is_empty() => {}
+                Ok(text) if text.is_empty() => ControlFlow::Continue(()),
                 Ok(text) => on_piece(NewPiece { prompt, sample, text: &text }),
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
             }
         })
         .map_err(|error| by_line(error, "generating", |prompt| prompt + 1))?;
@@ -149,6 +205,7 @@ impl<'a> Generator<'a> {
                         text: pieces::continuation(prompt, &tokens, self.tokenizer)?,
                         tokens: output.tokens.len(),
                         log_probability: output.log_probability,
+                        truncated: output.truncated,
                     })
                 };
                 outputs.into_iter().map(text).collect()
@@ -164,9 +221,30 @@ impl<'a> Generator<'a> {
         self.encode(prompt).context("the prompt").map(|_| ())
     }
 
+    /// How many tokens the model reads of a prompt.
+    ///
+    /// # Errors
+    /// When the tokenizer fails.
+    pub fn count(&self, prompt: Prompt<'_>) -> Result<usize> {
+        Ok(match prompt.text {
+            None => beginning(self.tokenizer, self.documents)?.len(),
+            Some(text) => self.tokenizer.encode(text)?.len(),
+        })
+    }
+
     fn encode(&self, prompt: &str) -> Result<Vec<u32>> {
         encode(self.tokenizer, prompt)
     }
+}
+
+/// The search of settings that can work.
+fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
+    if settings.context == 0 || settings.max_tokens == 0 {
+        bail!("the context and the number of tokens to add must be at least 1");
+    }
+    let decoding = settings.decoding();
+    decoding.validate()?;
+    Ok(decoding)
 }
 
 /// The tokens of a text that the model can read.

@@ -41,6 +41,16 @@ impl Pieces {
     }
 }
 
+/// The text of each token, which together are the text of all. A character that several tokens
+/// spell is of the last of them.
+///
+/// # Errors
+/// When the tokenizer fails.
+pub fn pieces_of(tokenizer: &Tokenizer, ids: &[u32]) -> Result<Vec<String>> {
+    let mut pieces = Pieces::after(&[]);
+    ids.iter().map(|&id| pieces.push(id, tokenizer)).collect()
+}
+
 /// The text that `tokens` add to those `before`.
 pub(super) fn continuation(
     before: &[u32],

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub use alignment::AlignedTokens;
 pub(crate) use line_translator::BestTranslations;
 pub use line_translator::{LineTranslator, TranslatedLine};
-pub use overlong::{LineLimit, Overlong, OverlongRule};
+pub use overlong::{LineLimit, Overlong, OverlongRule, count_tokens};
 pub use search::{by_line, encode_sources};
 pub use settings::{Detail, TranslationSettings, for_the_best};
 

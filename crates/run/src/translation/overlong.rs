@@ -173,6 +173,14 @@ impl LineLimit {
     }
 }
 
+/// The number of tokens of a text, whatever its length.
+///
+/// # Errors
+/// When the tokenizer fails.
+pub fn count_tokens(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
+    count(tokenizer, text)
+}
+
 /// The number of tokens of a text, which is taken piece by piece: a tokenizer needs hundreds of
 /// bytes for each byte of its text. Pieces end at a space, which no token crosses; where there is
 /// none for long, the count may be off by the tokens at the cut.

@@ -1,12 +1,16 @@
 //! Arguments of the commands that show runs: `report`, `compare`, `top`, `scaling`.
 
 mod pictures;
+#[cfg(feature = "serve")]
+mod serve;
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 pub(crate) use pictures::Pictures;
+#[cfg(feature = "serve")]
+pub(crate) use serve::Serve;
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]

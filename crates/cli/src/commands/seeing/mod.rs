@@ -3,6 +3,8 @@
 pub(super) mod compare;
 pub(super) mod report;
 pub(super) mod scaling;
+#[cfg(feature = "serve")]
+pub(super) mod serve;
 pub(super) mod top;
 
 use std::fs;

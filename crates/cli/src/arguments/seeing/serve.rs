@@ -1,0 +1,104 @@
+//! Arguments of `serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use taper_serve::{Limits, ServeSettings};
+
+use crate::arguments::Weights;
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Folders of runs: translation models, language models, classifiers of texts and of images
+    #[arg(required = true)]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Where to listen; port 0 takes a free one. Others than this machine can connect only where
+    /// this is not the loopback address
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7878")]
+    pub(crate) address: SocketAddr,
+    /// A key that clients must send [default: anybody may ask]
+    #[arg(long, value_name = "KEY", env = "TAPER_API_KEY", hide_env_values = true)]
+    pub(crate) api_key: Option<String>,
+    /// A file with that key on its first line, which no list of processes shows
+    #[arg(long, value_name = "FILE", conflicts_with = "api_key")]
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// A further name by which clients call a server at the loopback address, such as that of a
+    /// proxy before it; may be repeated
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+    /// The most lines that wait for a run; what comes then is told to come again
+    #[arg(long, value_name = "LINES", default_value_t = Limits::default().queue)]
+    pub(crate) queue: usize,
+    /// The most lines of a request
+    #[arg(long, value_name = "LINES", default_value_t = Limits::default().lines)]
+    pub(crate) max_lines: usize,
+    /// The most tokens of a request
+    #[arg(long, value_name = "N", default_value_t = Limits::default().tokens)]
+    pub(crate) max_tokens: usize,
+    /// The most tokens that are added to a prompt
+    #[arg(long, value_name = "N", default_value_t = Limits::default().new_tokens)]
+    pub(crate) max_new_tokens: usize,
+    /// The most lines that are computed together
+    #[arg(long, value_name = "LINES", default_value_t = Limits::default().batch)]
+    pub(crate) batch: usize,
+    /// Seconds that a request may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    pub(crate) timeout: f64,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    /// One JSON object for each event
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Serve {
+    /// How runs are served under these options.
+    ///
+    /// # Errors
+    /// When the file with the key cannot be read, or a bound is none.
+    pub(crate) fn settings(&self) -> Result<ServeSettings> {
+        let api_key = match &self.api_key_file {
+            None => self.api_key.clone(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                Some(text.lines().next().unwrap_or_default().trim().to_owned())
+            }
+        };
+        for (name, number) in [
+            ("--queue", self.queue),
+            ("--max-lines", self.max_lines),
+            ("--max-tokens", self.max_tokens),
+            ("--max-new-tokens", self.max_new_tokens),
+            ("--batch", self.batch),
+        ] {
+            if number == 0 {
+                bail!("{name} must be at least 1");
+            }
+        }
+        // A day is far more than anybody waits.
+        if !(self.timeout > 0.0 && self.timeout <= 86_400.0) {
+            bail!("--timeout {} must be above 0 and at most 86400", self.timeout);
+        }
+        Ok(ServeSettings {
+            runs: self.runs.clone(),
+            load: self.weights.settings(&[]),
+            address: self.address,
+            api_key,
+            hosts: self.hosts.clone(),
+            limits: Limits {
+                queue: self.queue,
+                lines: self.max_lines,
+                tokens: self.max_tokens,
+                new_tokens: self.max_new_tokens,
+                batch: self.batch,
+                answer: Duration::from_secs_f64(self.timeout),
+                ..Limits::default()
+            },
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! `taper serve`: runs for browsers and programs.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use taper_serve::{ServeEvent, Server};
+
+use crate::arguments::Serve;
+use crate::signals::on_signal;
+use crate::text::{print_line, say};
+
+/// Runs the command. The first signal asks the server to finish what it took, the second ends the
+/// program at once.
+pub(crate) fn run(arguments: &Serve) -> Result<()> {
+    let settings = arguments.settings()?;
+    if settings.api_key.is_none() && !settings.address.ip().is_loopback() {
+        say("warning: whoever reaches this machine may use the server: --api-key-file FILE asks \
+             for a key");
+    }
+    let is_json = arguments.json;
+    let server = Server::start(settings, Arc::new(move |event| report(event, is_json)))?;
+    let (stop, mut is_asked) = (server.stop(), false);
+    on_signal(move |signal| {
+        if std::mem::replace(&mut is_asked, true) {
+            signal.end();
+        }
+        stop.stop();
+    })?;
+    server.serve()
+}
+
+/// Prints an event on a line.
+fn report(event: &ServeEvent<'_>, is_json: bool) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if is_json {
+        let mut record = json!(event);
+        record["time"] = Value::from((now.as_secs_f64() * 1e3).round() / 1e3);
+        return print(&record.to_string());
+    }
+    print(&match event {
+        ServeEvent::Loaded { run, seconds } => format!(
+            "loaded {} ({}, {} parameters) in {seconds:.1} s",
+            run.name, run.task, run.parameters
+        ),
+        ServeEvent::Listening { address } => {
+            format!("open http://{address}/ in a browser; Ctrl-C ends the server")
+        }
+        ServeEvent::Answered { client, method, path, status, milliseconds } => {
+            let client = client.map_or_else(|| "-".to_owned(), |client| client.to_string());
+            format!("{client} {method} {path} {status} {milliseconds:.1} ms")
+        }
+        ServeEvent::Stopping { waiting } => {
+            format!("stopping, with {waiting} lines in hand; again to stop at once")
+        }
+        ServeEvent::Stopped { cut_off: 0 } => "stopped".to_owned(),
+        ServeEvent::Stopped { cut_off } => format!("stopped; {cut_off} connections were cut off"),
+    });
+}
+
+/// Prints a line, unless nobody reads: a server does not end for that.
+fn print(line: &str) {
+    let _ = print_line(line);
+}

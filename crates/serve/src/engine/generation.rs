@@ -1,0 +1,274 @@
+//! A language model as clients use it.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::Result;
+use taper_model::LanguageModel;
+use taper_run::attention::AttentionMap;
+use taper_run::generation::{GeneratedText, GenerationSettings, Generator, Prompt};
+use taper_run::{LoadSettings, LoadedRun};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::RunInfo;
+use super::translation::{within, wrong_task};
+use super::work::{Answer, Piece, PromptText, Work};
+use super::worker::Service;
+use crate::error::Refusal;
+use crate::settings::Limits;
+
+/// How a client wants prompts to be gone on with.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GenerateOptions {
+    /// The most tokens that are added.
+    pub(crate) max_tokens: usize,
+    /// 0 takes the likeliest token; none for the run's.
+    pub(crate) temperature: Option<f64>,
+    /// None for the run's.
+    pub(crate) top_k: Option<usize>,
+    /// None for the run's.
+    pub(crate) top_p: Option<f64>,
+    /// None for the run's.
+    pub(crate) repetition_penalty: Option<f64>,
+    /// None for the run's.
+    pub(crate) seed: Option<u64>,
+    /// Texts of each prompt.
+    pub(crate) samples: usize,
+    /// A text ends before the first of these.
+    pub(crate) stop: Vec<String>,
+}
+
+/// A language model with its search.
+pub(super) struct Generates<'a> {
+    run: &'a LoadedRun<LanguageModel>,
+    generator: Generator<'a>,
+    settings: GenerationSettings,
+    limits: Limits,
+}
+
+impl Generates<'_> {
+    /// Loads the run at `root`, and calls `serve`.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub(super) fn open(
+        root: &Path,
+        load: &LoadSettings,
+        name: &str,
+        limits: Limits,
+        serve: impl FnOnce(&mut dyn Service, RunInfo),
+    ) -> Result<()> {
+        let run: LoadedRun<LanguageModel> = LoadedRun::open(root, load)?;
+        let settings = GenerationSettings::of(&run.config);
+        let generator = Generator::new(&run, &settings)?;
+        let info = RunInfo { context: Some(settings.context), ..RunInfo::of(&run, name) };
+        serve(&mut Generates { run: &run, generator, settings, limits }, info);
+        Ok(())
+    }
+
+    fn set(&mut self, options: &GenerateOptions) -> Result<()> {
+        let mut settings = self.settings.clone();
+        settings.max_tokens = options.max_tokens;
+        let decoding = &mut settings.decoding;
+        let sampling = &mut decoding.sampling;
+        sampling.temperature = options.temperature.unwrap_or(sampling.temperature);
+        sampling.top_k = options.top_k.unwrap_or(sampling.top_k);
+        sampling.top_p = options.top_p.unwrap_or(sampling.top_p);
+        sampling.seed = options.seed.unwrap_or(sampling.seed);
+        decoding.repetition_penalty =
+            options.repetition_penalty.unwrap_or(decoding.repetition_penalty);
+        decoding.n_best = options.samples;
+        if !decoding.sampling.is_active() && options.samples > 1 {
+            anyhow::bail!(
+                "several texts of one prompt would be the same where nothing is drawn: ask for \
+                 one, or for a temperature above 0"
+            );
+        }
+        self.generator.set(&settings)
+    }
+
+    fn generate(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+        let Some(Work::Generate { options, .. }) = works.first() else { return Ok(Vec::new()) };
+        self.set(options)?;
+        let samples = if self.settings_draw(options) { options.samples } else { 1 };
+        let mut prompts = Vec::new();
+        let mut tellers: Vec<Vec<Teller<'_>>> = Vec::new();
+        for work in works {
+            let Work::Generate { prompts: own, options, pieces } = work else { continue };
+            for prompt in own {
+                prompts.push(read(prompt));
+                let teller = |sample| Teller {
+                    sample,
+                    stop: &options.stop,
+                    pieces: pieces.as_ref(),
+                    text: String::new(),
+                    told: 0,
+                };
+                tellers.push((0..samples).map(teller).collect());
+            }
+        }
+        let found = self.generator.generate_until(&prompts, |new| {
+            let teller = tellers.get_mut(new.prompt).and_then(|own| own.get_mut(new.sample));
+            teller.map_or(ControlFlow::Break(()), |teller| teller.push(new.text))
+        })?;
+        let mut found = found.into_iter().zip(tellers);
+        let mut answers = Vec::with_capacity(works.len());
+        for work in works {
+            let Work::Generate { prompts, options, .. } = work else { continue };
+            let (mut texts, mut tokens) = (Vec::new(), 0);
+            for (prompt, (mut outputs, tellers)) in prompts.iter().zip(found.by_ref()) {
+                tokens += self.generator.count(read(prompt))?;
+                tellers.into_iter().for_each(Teller::finish);
+                outputs.iter_mut().for_each(|output| cut(output, &options.stop));
+                texts.push(outputs);
+            }
+            answers.push(Answer::Generated(texts, tokens));
+        }
+        Ok(answers)
+    }
+
+    /// Whether tokens are drawn under `options`.
+    fn settings_draw(&self, options: &GenerateOptions) -> bool {
+        options.temperature.unwrap_or(self.settings.decoding.sampling.temperature) > 0.0
+    }
+}
+
+fn read(prompt: &PromptText) -> Prompt<'_> {
+    Prompt { text: prompt.text.as_deref(), number: prompt.number }
+}
+
+/// Ends a text before what was to stop it.
+fn cut(output: &mut GeneratedText, stop: &[String]) {
+    if let Some(at) = stop.iter().filter_map(|stop| output.text.find(stop)).min() {
+        output.text.truncate(at);
+        output.truncated = false;
+    }
+}
+
+/// Tells a client of a text as it grows, but nothing that may be the beginning of what stops it.
+struct Teller<'w> {
+    sample: usize,
+    stop: &'w [String],
+    pieces: Option<&'w UnboundedSender<Piece>>,
+    text: String,
+    /// Bytes of the text that were told.
+    told: usize,
+}
+
+impl Teller<'_> {
+    fn push(&mut self, piece: &str) -> ControlFlow<()> {
+        self.text.push_str(piece);
+        let stopped = self.stop.iter().filter_map(|stop| self.text.find(stop)).min();
+        if let Some(at) = stopped {
+            self.text.truncate(at);
+            let _ = self.tell(at);
+            return ControlFlow::Break(());
+        }
+        let may_begin = |from: &usize| {
+            let end = &self.text[*from..];
+            self.stop.iter().any(|stop| stop.starts_with(end))
+        };
+        let ends = self.text.char_indices().map(|(at, _)| at).filter(|&at| at >= self.told);
+        let until = ends.into_iter().find(may_begin).unwrap_or(self.text.len());
+        self.tell(until)
+    }
+
+    /// Tells what has not been told up to a place; breaks the text off where nobody listens.
+    fn tell(&mut self, until: usize) -> ControlFlow<()> {
+        let Some(pieces) = self.pieces else { return ControlFlow::Continue(()) };
+        let text = self.text.get(self.told..until).unwrap_or_default().to_owned();
+        self.told = self.told.max(until);
+        let is_gone = match text.is_empty() {
+            true => pieces.is_closed(),
+            false => pieces.send(Piece { sample: self.sample, text }).is_err(),
+        };
+        if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Tells what was held back.
+    fn finish(mut self) {
+        let _ = self.tell(self.text.len());
+    }
+}
+
+impl Service for Generates<'_> {
+    fn check(&self, work: &Work) -> Result<(), Refusal> {
+        let tokenizer = self.run.tokenizers.target();
+        match work {
+            Work::Generate { prompts, .. } => {
+                let texts: Vec<String> =
+                    prompts.iter().filter_map(|prompt| prompt.text.clone()).collect();
+                within(tokenizer, &texts, self.limits.tokens)
+            }
+            Work::Attend { text, target: None } => {
+                within(tokenizer, std::slice::from_ref(text), self.limits.attention_tokens)
+            }
+            _ => Err(wrong_task("goes on with texts")),
+        }
+    }
+
+    fn goes_with(&self, one: &Work, other: &Work) -> bool {
+        match (one, other) {
+            (Work::Generate { options, .. }, Work::Generate { options: others, .. }) => {
+                // Each text is stopped by itself.
+                let same = GenerateOptions { stop: options.stop.clone(), ..others.clone() };
+                *options == same
+            }
+            _ => false,
+        }
+    }
+
+    fn answer(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+        match works {
+            [Work::Attend { text, .. }] => {
+                let map = AttentionMap::of_text(self.run, text)?;
+                Ok(vec![Answer::Attention(Box::new(map))])
+            }
+            works => self.generate(works),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_stop_a_text_is_held_back() {
+        let stop = ["\n\n".to_owned(), "END".to_owned()];
+        let (pieces, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let teller = |sample| Teller {
+            sample,
+            stop: &stop,
+            pieces: Some(&pieces),
+            text: String::new(),
+            told: 0,
+        };
+        let mut all = || {
+            let mut all = String::new();
+            while let Ok(piece) = told.try_recv() {
+                all += &piece.text;
+            }
+            all
+        };
+        let mut one = teller(0);
+        for (piece, expected) in
+            [("a\n", "a"), ("b", "\nb"), ("日E", "日"), ("N", ""), ("x", "ENx"), ("\n", "")]
+        {
+            assert!(one.push(piece).is_continue());
+            assert_eq!(all(), expected, "{piece:?}");
+        }
+        assert!(one.push("\nrest").is_break());
+        assert_eq!(all(), "");
+        let mut two = teller(1);
+        assert!(two.push("ab EN").is_continue());
+        assert_eq!(all(), "ab ");
+        two.finish();
+        assert_eq!(all(), "EN");
+        let mut three = teller(2);
+        assert!(three.push("abENDc").is_break());
+        assert_eq!(all(), "ab");
+        told.close();
+        assert!(teller(3).push("x").is_break(), "nobody listens");
+    }
+}

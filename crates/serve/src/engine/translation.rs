@@ -1,0 +1,286 @@
+//! A translation model as clients use it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use taper_data::{Tokenizer, TokenizerPair};
+use taper_decoding::AlignedAttention;
+use taper_run::attention::AttentionMap;
+use taper_run::generation::pieces_of;
+use taper_run::translation::{
+    AlignedTokens, Detail, LineTranslator, TranslatedLine, Translation, TranslationSettings,
+    count_tokens,
+};
+use taper_run::{LoadSettings, LoadedRun};
+
+use super::work::{Answer, Work};
+use super::worker::Service;
+use super::{RunInfo, TranslationInfo};
+use crate::error::Refusal;
+use crate::settings::Limits;
+
+/// How a client wants lines to be translated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct TranslateOptions {
+    /// Translations of each line, best first.
+    pub(crate) alternatives: usize,
+    /// Hypotheses of the search; none for the run's.
+    pub(crate) beam: Option<usize>,
+    /// The exponent of the length penalty; none for the run's.
+    pub(crate) length_penalty: Option<f64>,
+    /// Whether to say which tokens belong together.
+    pub(crate) alignment: bool,
+}
+
+/// The translations of one line.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct LineAnswer {
+    /// The line.
+    pub(crate) source: String,
+    /// Best first.
+    pub(crate) translations: Vec<OneTranslation>,
+    /// In how many parts a line was translated that has more tokens than the model was trained on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parts: Option<usize>,
+}
+
+/// A translation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct OneTranslation {
+    pub(crate) text: String,
+    pub(crate) score: f64,
+    pub(crate) log_probability: f64,
+    pub(crate) truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) alignment: Option<AlignedText>,
+}
+
+/// Which parts of two texts belong together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct AlignedText {
+    /// The text of each source token.
+    pub(crate) source: Vec<String>,
+    /// The text of each token of the translation.
+    pub(crate) target: Vec<String>,
+    /// For each token of the translation the weight of each source token; what is left to 1 is of
+    /// the end of the line.
+    pub(crate) weights: Vec<Vec<f64>>,
+}
+
+/// A translation model with its search.
+pub(super) struct Translates<'a> {
+    run: &'a LoadedRun,
+    translator: LineTranslator<'a>,
+    settings: TranslationSettings,
+    limits: Limits,
+    aligns: bool,
+}
+
+impl Translates<'_> {
+    /// Loads the run at `root`, and calls `serve`.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub(super) fn open(
+        root: &Path,
+        load: &LoadSettings,
+        name: &str,
+        limits: Limits,
+        serve: impl FnOnce(&mut dyn Service, RunInfo),
+    ) -> Result<()> {
+        let run: LoadedRun = LoadedRun::open(root, load)?;
+        let settings = TranslationSettings::of(&run.config);
+        let translator = LineTranslator::new(&run, &settings)?;
+        let aligns = AlignedAttention::check(settings.aligned_by, &run.model).is_ok();
+        let beam = settings.decoding.beam_size;
+        let info = RunInfo {
+            translation: Some(TranslationInfo {
+                source: run.config.data.source_language.clone(),
+                target: run.config.data.target_language.clone(),
+                aligns,
+                beam,
+            }),
+            ..RunInfo::of(&run, name)
+        };
+        serve(&mut Translates { run: &run, translator, settings, limits, aligns }, info);
+        Ok(())
+    }
+
+    /// The settings that `options` come to.
+    fn set(&mut self, options: &TranslateOptions) -> Result<()> {
+        let mut settings = self.settings.clone();
+        let decoding = &mut settings.decoding;
+        if let Some(beam) = options.beam {
+            decoding.beam_size = beam;
+        }
+        decoding.n_best = options.alternatives;
+        if !decoding.sampling.is_active() {
+            decoding.beam_size = decoding.beam_size.max(options.alternatives);
+        }
+        if let Some(penalty) = options.length_penalty {
+            decoding.length_penalty = penalty;
+        }
+        decoding.validate()?;
+        settings.detail =
+            Detail { all: true, alignments: options.alignment, weights: options.alignment };
+        self.translator.set(&settings);
+        Ok(())
+    }
+
+    fn translate(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+        let Some(Work::Translate { options, .. }) = works.first() else { return Ok(Vec::new()) };
+        self.set(options)?;
+        let lines: Vec<String> = works.iter().flat_map(|work| lines_of(work)).cloned().collect();
+        let mut found = self.translator.translate(&lines, &[], 1, |_| {})?;
+        let mut answers = Vec::with_capacity(works.len());
+        for work in works {
+            let mut answer = Vec::new();
+            for line in lines_of(work) {
+                let translated = found.next().context("a line has no translation")??;
+                answer.push(line_answer(&self.run.tokenizers, line, translated)?);
+            }
+            answers.push(Answer::Translated(answer));
+        }
+        Ok(answers)
+    }
+
+    fn attend(&mut self, text: &str, target: Option<&str>) -> Result<Answer> {
+        let found = match target {
+            Some(target) => target.to_owned(),
+            None => {
+                let options = TranslateOptions {
+                    alternatives: 1,
+                    beam: None,
+                    length_penalty: None,
+                    alignment: false,
+                };
+                self.set(&options)?;
+                let line = [text.to_owned()];
+                let found = self.translator.translate(&line, &[], 1, |_| {})?.next();
+                let best = found.context("no translation")??.translations.into_iter().next();
+                best.context("no translation")?.text
+            }
+        };
+        let map = AttentionMap::of_translation(self.run, text, Some(&found))?;
+        Ok(Answer::Attention(Box::new(map)))
+    }
+}
+
+impl Service for Translates<'_> {
+    fn check(&self, work: &Work) -> Result<(), Refusal> {
+        let tokenizers = &self.run.tokenizers;
+        match work {
+            Work::Translate { lines, options } => {
+                if options.alignment && !self.aligns {
+                    return Err(Refusal::Unfit(
+                        "the model has no attention to the source, so there is no alignment"
+                            .to_owned(),
+                    ));
+                }
+                within(tokenizers.source(), lines, self.limits.tokens)
+            }
+            Work::Attend { text, target } => {
+                let most = self.limits.attention_tokens;
+                within(tokenizers.source(), std::slice::from_ref(text), most)?;
+                within(tokenizers.target(), target.as_slice(), most)
+            }
+            _ => Err(wrong_task("translates")),
+        }
+    }
+
+    fn goes_with(&self, one: &Work, other: &Work) -> bool {
+        match (one, other) {
+            // What is drawn depends on the number of the line within its request.
+            (Work::Translate { options, .. }, Work::Translate { options: others, .. }) => {
+                options == others && !self.settings.decoding.sampling.is_active()
+            }
+            _ => false,
+        }
+    }
+
+    fn answer(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+        match works {
+            [Work::Attend { text, target }] => Ok(vec![self.attend(text, target.as_deref())?]),
+            works => self.translate(works),
+        }
+    }
+}
+
+fn lines_of(work: &Work) -> &[String] {
+    match work {
+        Work::Translate { lines, .. } => lines,
+        _ => &[],
+    }
+}
+
+/// Refuses texts that have more tokens together than `most`.
+pub(super) fn within(tokenizer: &Tokenizer, texts: &[String], most: usize) -> Result<(), Refusal> {
+    let failed = |error: anyhow::Error| Refusal::Failed(taper_run::one_line(&error));
+    let mut tokens = 0;
+    for text in texts {
+        tokens += count_tokens(tokenizer, text).map_err(failed)?;
+    }
+    if tokens > most {
+        return Err(Refusal::Large(format!("{tokens} tokens: at most {most} are taken at once")));
+    }
+    Ok(())
+}
+
+/// What a client is told that asks a run for what it does not do.
+pub(super) fn wrong_task(does: &str) -> Refusal {
+    Refusal::Unfit(format!("the run {does}, and nothing else: see /api/runs"))
+}
+
+fn line_answer(
+    tokenizers: &TokenizerPair,
+    line: &str,
+    translated: TranslatedLine,
+) -> Result<LineAnswer> {
+    let parts = translated.overlong.map(|overlong| overlong.parts);
+    let translations = translated
+        .translations
+        .into_iter()
+        .map(|one| {
+            let alignment = one.alignment.as_ref();
+            let alignment = alignment
+                .map(|alignment| aligned(tokenizers, line, &one, alignment))
+                .transpose()?;
+            Ok(OneTranslation {
+                text: one.text,
+                score: one.score,
+                log_probability: one.log_probability,
+                truncated: one.truncated,
+                alignment,
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(LineAnswer { source: line.to_owned(), translations, parts })
+}
+
+fn aligned(
+    tokenizers: &TokenizerPair,
+    line: &str,
+    translation: &Translation,
+    alignment: &AlignedTokens,
+) -> Result<AlignedText> {
+    let ids = if line.trim().is_empty() { Vec::new() } else { tokenizers.source().encode(line)? };
+    let mut source = pieces_of(tokenizers.source(), &ids)?;
+    let words = alignment.source_tokens.len().saturating_sub(1);
+    // A line of many parts is tokenised piece by piece.
+    if source.len() != words {
+        source = alignment.source_tokens[..words].to_vec();
+    }
+    let target = pieces_of(tokenizers.target(), &translation.tokens)?;
+    let weights = alignment
+        .weights
+        .iter()
+        .map(|row| row.iter().take(words).map(|&weight| rounded(weight)).collect())
+        .collect();
+    Ok(AlignedText { source, target, weights })
+}
+
+/// A weight to three decimals, as pages show it.
+pub(crate) fn rounded(weight: f32) -> f64 {
+    (f64::from(weight) * 1e3).round() / 1e3
+}

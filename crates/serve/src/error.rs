@@ -1,0 +1,86 @@
+//! Why a request is not fulfilled.
+
+use std::time::Duration;
+
+/// Why a request is not fulfilled, for the client.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Refusal {
+    /// The request is not what is asked for: 400.
+    Malformed(String),
+    /// The client did not say the key: 401.
+    Key,
+    /// The client calls the server by a name that is not its own: 403.
+    Host,
+    /// There is no such thing: 404.
+    Missing(String),
+    /// There is, for another method: 405.
+    Method,
+    /// The client was too slow to send: 408.
+    Slow,
+    /// There is more of it than the server takes: 413.
+    Large(String),
+    /// The body is of another kind: 415.
+    Kind(&'static str),
+    /// The request is understood and cannot be fulfilled: 422.
+    Unfit(String),
+    /// Something failed here: 500.
+    Failed(String),
+    /// Too much is waiting already, or the server stops; worth trying again after a while: 503.
+    Busy(Duration),
+    /// It took too long: 504.
+    Late,
+}
+
+impl Refusal {
+    /// Its status in HTTP.
+    #[must_use]
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::Malformed(_) => 400,
+            Self::Key => 401,
+            Self::Host => 403,
+            Self::Missing(_) => 404,
+            Self::Method => 405,
+            Self::Slow => 408,
+            Self::Large(_) => 413,
+            Self::Kind(_) => 415,
+            Self::Unfit(_) => 422,
+            Self::Failed(_) => 500,
+            Self::Busy(_) => 503,
+            Self::Late => 504,
+        }
+    }
+
+    /// What the client is told.
+    #[must_use]
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Malformed(message)
+            | Self::Missing(message)
+            | Self::Large(message)
+            | Self::Unfit(message)
+            | Self::Failed(message) => message.clone(),
+            Self::Key => "this server wants a key: send it as `Authorization: Bearer KEY`, or as \
+                          `api_key` where LibreTranslate has it"
+                .to_owned(),
+            Self::Host => "this server listens on the loopback address and is called by another \
+                           name: start it with --host NAME to allow that"
+                .to_owned(),
+            Self::Method => "not with this method: see /openapi.json".to_owned(),
+            Self::Slow => "the request did not arrive in time".to_owned(),
+            Self::Kind(wanted) => format!("the body must be {wanted}"),
+            Self::Busy(_) => "too much is waiting: try again later".to_owned(),
+            Self::Late => "the answer would have come too late; ask for less".to_owned(),
+        }
+    }
+}
+
+/// What an error of a run's model or text means for who asked.
+pub(crate) fn refusal(error: &anyhow::Error) -> Refusal {
+    let is_internal = error.chain().any(|cause| {
+        cause.is::<candle_core::Error>()
+            || matches!(cause.downcast_ref(), Some(taper_model::ModelError::Tensor(_)))
+    });
+    let message = taper_run::one_line(error);
+    if is_internal { Refusal::Failed(message) } else { Refusal::Unfit(message) }
+}

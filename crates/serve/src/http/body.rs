@@ -1,0 +1,81 @@
+//! Bodies of requests, within bounds of size and time.
+
+use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::error::Refusal;
+use crate::settings::Limits;
+
+/// The media type of a request, in small letters and without parameters.
+fn media_type(request: &Request) -> String {
+    let header = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = header.unwrap_or_default().split(';').next().unwrap_or_default();
+    kind.trim().to_ascii_lowercase()
+}
+
+/// The bytes of a body.
+async fn bytes_of(request: Request, most: usize, limits: &Limits) -> Result<Vec<u8>, Refusal> {
+    let body = Limited::new(request.into_body(), most).collect();
+    match tokio::time::timeout(limits.transfer, body).await {
+        Err(_) => Err(Refusal::Slow),
+        Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(Refusal::Large(format!("the body may have {most} bytes")))
+        }
+        Ok(Err(error)) => Err(Refusal::Malformed(format!("the body cannot be read: {error}"))),
+    }
+}
+
+/// What the JSON of a body says.
+///
+/// # Errors
+/// When it is no JSON, or says something else.
+pub(crate) async fn json_of<T: DeserializeOwned>(
+    request: Request,
+    limits: &Limits,
+) -> Result<T, Refusal> {
+    // What other sites may send from a browser without asking is of other kinds.
+    if media_type(&request) != "application/json" {
+        return Err(Refusal::Kind("application/json"));
+    }
+    let bytes = bytes_of(request, limits.body_bytes, limits).await?;
+    parse(&bytes)
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(bytes).map_err(|error| Refusal::Malformed(format!("JSON: {error}")))
+}
+
+/// What a body says as JSON, or as a form.
+///
+/// # Errors
+/// When it is neither, or says something else.
+pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + Into<T>>(
+    request: Request,
+    limits: &Limits,
+) -> Result<T, Refusal> {
+    let is_form = match media_type(&request).as_str() {
+        "application/json" => false,
+        "application/x-www-form-urlencoded" => true,
+        _ => return Err(Refusal::Kind("application/json or application/x-www-form-urlencoded")),
+    };
+    let bytes = bytes_of(request, limits.body_bytes, limits).await?;
+    if !is_form {
+        return parse(&bytes);
+    }
+    let form = serde_urlencoded::from_bytes::<F>(&bytes);
+    form.map(Into::into).map_err(|error| Refusal::Malformed(format!("the form: {error}")))
+}
+
+/// The file that a body is.
+///
+/// # Errors
+/// When it is of another kind than PNG or JPEG, or too large.
+pub(crate) async fn file_of(request: Request, limits: &Limits) -> Result<Vec<u8>, Refusal> {
+    if !matches!(media_type(&request).as_str(), "image/png" | "image/jpeg") {
+        return Err(Refusal::Kind("image/png or image/jpeg"));
+    }
+    bytes_of(request, limits.image_bytes, limits).await
+}

@@ -1,0 +1,132 @@
+//! One connection: HTTP/1.1 until the client leaves, is too slow, or the server stops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service as _;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// The most headers, and bytes of them, that a request may have.
+const HEADERS: usize = 64;
+const HEADER_BYTES: usize = 32 << 10;
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client(pub(crate) SocketAddr);
+
+/// Answers the requests of one connection. Once `stop` is true, the request in hand is the last.
+pub(crate) async fn serve_connection(
+    stream: TcpStream,
+    client: SocketAddr,
+    router: Router,
+    transfer: Duration,
+    mut stop: watch::Receiver<bool>,
+) {
+    let router = TowerToHyperService::new(router);
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(Client(client));
+        router.call(request.map(axum::body::Body::new) as Request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(transfer)
+        .max_headers(HEADERS)
+        .max_buf_size(HEADER_BYTES)
+        .serve_connection(TokioIo::new(Patient::new(stream, transfer)), service);
+    let mut connection = std::pin::pin!(connection);
+    // What ends a connection is the client's affair: there is nobody to tell.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// A stream that fails where its reader takes nothing for too long: a client that asks for much
+/// and reads nothing would hold its answer here for ever.
+struct Patient {
+    stream: TcpStream,
+    patience: Duration,
+    /// Runs while a write waits.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    fn new(stream: TcpStream, patience: Duration) -> Self {
+        // Small answers and events are to leave at once; where that fails they leave later.
+        let _ = stream.set_nodelay(true);
+        Self { stream, patience, waiting: None }
+    }
+
+    /// What a write came to, with an error where it has waited for too long.
+    fn bounded<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.waiting = None;
+            return written;
+        }
+        let patience = self.patience;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(patience)));
+        debug_assert!(waiting.deadline() <= Instant::now() + patience);
+        ready!(waiting.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.bounded(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = Pin::new(&mut self.stream).poll_flush(context);
+        self.bounded(context, written)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,99 @@
+//! What every request passes through: names, keys, headers, counting.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::uri::Authority;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use subtle::ConstantTimeEq;
+
+use super::Client;
+use super::respond::secure;
+use crate::app::App;
+use crate::error::Refusal;
+use crate::event::ServeEvent;
+
+/// What is open to all: the page, which asks for the key, what says that the server lives, and what
+/// clients of LibreTranslate ask before they know of a key.
+const OPEN: [&str; 4] = ["/", "/health", "/openapi.json", "/languages"];
+/// Where the key may be within the body.
+const OWN_CHECK: [&str; 1] = ["/translate"];
+
+/// Checks a request, has it answered, and notes the answer.
+pub(crate) async fn guard(
+    State(app): State<Arc<App>>,
+    route: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let begun = Instant::now();
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let client = request.extensions().get::<Client>().map(|client| client.0);
+    let refusal = refused(&app, &request);
+    let mut response = match refusal {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    };
+    secure(response.headers_mut());
+    let (time, status) = (begun.elapsed(), response.status().as_u16());
+    // Paths that nobody serves would be a counter each.
+    app.metrics.answered(route.as_ref().map_or("other", MatchedPath::as_str), status, time);
+    (app.observer)(&ServeEvent::Answered {
+        client,
+        method: method.as_str(),
+        path: uri.path(),
+        status,
+        milliseconds: time.as_secs_f64() * 1e3,
+    });
+    response
+}
+
+fn refused(app: &App, request: &Request) -> Option<Refusal> {
+    if !app.is_own_name(request.headers()) {
+        return Some(Refusal::Host);
+    }
+    let path = request.uri().path();
+    let is_open = OPEN.contains(&path) || OWN_CHECK.contains(&path);
+    (!is_open && !has_key(app, request.headers())).then_some(Refusal::Key)
+}
+
+/// Whether the headers have the key, where there is one.
+fn has_key(app: &App, headers: &HeaderMap) -> bool {
+    let Some(_) = &app.settings.api_key else { return true };
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let key = bearer.and_then(|value| value.strip_prefix("Bearer "));
+    key.is_some_and(|key| is_key(app, headers, Some(key)))
+}
+
+/// Whether `key`, or what the headers have, is the server's key, where there is one. How long it
+/// takes does not depend on where they differ.
+pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool {
+    let Some(own) = &app.settings.api_key else { return true };
+    match key {
+        Some(key) => bool::from(own.as_bytes().ct_eq(key.trim().as_bytes())),
+        None => has_key(app, headers),
+    }
+}
+
+impl App {
+    /// Whether the client calls the server by a name that is its own.
+    ///
+    /// A page of another site can be given a name that leads to the loopback address (DNS
+    /// rebinding), and would then read answers as if they were its own site's.
+    fn is_own_name(&self, headers: &HeaderMap) -> bool {
+        if !self.settings.address.ip().is_loopback() {
+            return true;
+        }
+        let host = headers.get(HOST).and_then(|value| value.to_str().ok());
+        let authority = host.and_then(|host| host.parse::<Authority>().ok());
+        let Some(authority) = authority else { return false };
+        let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+        name.eq_ignore_ascii_case("localhost")
+            || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            || self.settings.hosts.iter().any(|own| name.eq_ignore_ascii_case(own))
+    }
+}

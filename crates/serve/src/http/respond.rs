@@ -1,0 +1,71 @@
+//! Answers, and what every one of them forbids a browser.
+
+use axum::body::Body;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
+    RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::error::Refusal;
+
+/// What is no page needs nothing.
+const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
+
+/// An answer with a body of a media type.
+pub(crate) fn text(status: u16, media_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+/// An answer in JSON.
+pub(crate) fn json(status: u16, value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => text(status, "application/json", bytes),
+        // No map here has keys that are no strings, so nothing is refused.
+        Err(error) => text(500, "text/plain; charset=utf-8", error.to_string()),
+    }
+}
+
+/// Adds to `headers` what every answer has, where it says nothing of it itself.
+pub(super) fn secure(headers: &mut HeaderMap) {
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, NOTHING),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (CACHE_CONTROL, "no-store"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = json(self.status(), &json!({ "error": self.message() }));
+        refused(&self, response.headers_mut());
+        response
+    }
+}
+
+/// Adds the headers of a refusal.
+pub(crate) fn refused(refusal: &Refusal, headers: &mut HeaderMap) {
+    match refusal {
+        Refusal::Busy(wait) => {
+            let seconds = wait.as_secs_f64().ceil().clamp(1.0, 60.0) as u64;
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        Refusal::Key => {
+            let value = HeaderValue::from_static("Bearer");
+            headers.insert(axum::http::header::WWW_AUTHENTICATE, value);
+        }
+        _ => {}
+    }
+}

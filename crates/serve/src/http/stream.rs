@@ -1,0 +1,51 @@
+//! Events that a server sends one by one (HTML standard, section 9.2).
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use http_body::Frame;
+use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::text;
+
+/// Sends events to one client.
+#[derive(Debug)]
+pub(crate) struct EventSender(UnboundedSender<Bytes>);
+
+impl EventSender {
+    /// Sends a value; false once nobody reads.
+    pub(crate) fn send(&self, value: &impl Serialize) -> bool {
+        // JSON has no line breaks, which would end an event.
+        serde_json::to_string(value).is_ok_and(|json| self.send_text(&json))
+    }
+
+    /// Sends a line of text; false once nobody reads.
+    pub(crate) fn send_text(&self, line: &str) -> bool {
+        self.0.send(Bytes::from(format!("data: {line}\n\n"))).is_ok()
+    }
+}
+
+/// An answer that grows, and what it grows by. What a slow reader has not taken is kept: no more
+/// than the text that was asked for.
+pub(crate) fn event_stream() -> (EventSender, Response) {
+    let (sender, receiver) = unbounded_channel();
+    (EventSender(sender), text(200, "text/event-stream", Body::new(Events(receiver))))
+}
+
+struct Events(UnboundedReceiver<Bytes>);
+
+impl http_body::Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}

@@ -1,0 +1,39 @@
+//! Trained runs behind an API.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use taper_serve::{ServeSettings, Server};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let settings = ServeSettings::of(vec!["runs/quickstart".into()]);
+//! let server = Server::start(settings, Arc::new(|event| println!("{event:?}")))?;
+//! println!("http://{}/", server.address());
+//! server.serve() // until `server.stop()`, taken before, is told to
+//! # }
+//! ```
+//!
+//! **Decision.** One thread speaks HTTP, and one thread for each run computes
+//! ([`engine`](crate::Server)): nothing here computes in parallel but the search itself, which uses
+//! all cores. The alternative, a pool of threads that each answer a request, would search for one
+//! sentence on each core, which is slower than one search for all of them together.
+//!
+//! Nothing here prints, reads arguments or handles signals: what happens is told to an
+//! [`Observer`], and [`Stop`] asks a server to end.
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod app;
+mod engine;
+mod error;
+mod event;
+mod http;
+mod metrics;
+mod routes;
+mod server;
+mod settings;
+
+pub use engine::{RunInfo, TranslationInfo};
+pub use event::{Observer, ServeEvent};
+pub use server::{Server, Stop};
+pub use settings::{Limits, ServeSettings};

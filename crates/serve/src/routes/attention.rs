@@ -1,0 +1,51 @@
+//! `POST /api/attention`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use taper_data::Task;
+use taper_run::attention::AttentionLayer;
+
+use crate::app::{App, wrong_answer};
+use crate::engine::{Answer, Work, rounded};
+use crate::error::Refusal;
+use crate::http::{json, json_of};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    run: Option<String>,
+    text: String,
+    target: Option<String>,
+}
+
+/// The attention of every layer and head on a text.
+pub(super) async fn attention(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let Asked { run, text, target } = json_of(request, app.limits()).await?;
+    let engine = app.engine(run.as_deref(), Task::Translation)?;
+    let Answer::Attention(map) = app.ask(engine, Work::Attend { text, target }).await? else {
+        return Err(wrong_answer());
+    };
+    let layers: Vec<Value> = map.layers.iter().map(layer).collect();
+    let answer = json!({
+        "run": engine.info.name, "text": map.text, "translation": map.translation,
+        "layers": layers,
+    });
+    Ok(json(200, &answer))
+}
+
+/// A layer, with weights to three decimals.
+fn layer(layer: &AttentionLayer) -> Value {
+    let row = |row: &Vec<f32>| row.iter().map(|&weight| rounded(weight)).collect::<Vec<_>>();
+    let head = |head: &Vec<Vec<f32>>| head.iter().map(row).collect::<Vec<_>>();
+    json!({
+        "part": layer.part, "layer": layer.layer, "queries": layer.queries, "keys": layer.keys,
+        "heads": layer.heads.iter().map(head).collect::<Vec<_>>(),
+    })
+}

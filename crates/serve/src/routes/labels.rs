@@ -1,0 +1,77 @@
+//! `POST /api/classify` and `POST /api/classify-image`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use taper_data::Task;
+use taper_run::prediction::Prediction;
+
+use super::translation::{Texts, lines};
+use crate::app::{App, wrong_answer};
+use crate::engine::{Answer, Engine, Work};
+use crate::error::Refusal;
+use crate::http::{file_of, json, json_of};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    run: Option<String>,
+    text: Texts,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Query {
+    run: Option<String>,
+}
+
+/// Labels texts.
+pub(super) async fn classify(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let asked: Asked = json_of(request, app.limits()).await?;
+    let engine = app.engine(asked.run.as_deref(), Task::Classification)?;
+    let texts = lines(asked.text)?;
+    app.check_lines(texts.len())?;
+    if texts.is_empty() {
+        return Ok(answer(engine, &[]));
+    }
+    match app.ask(engine, Work::LabelTexts { texts }).await? {
+        Answer::Labelled(found) => Ok(answer(engine, &found)),
+        _ => Err(wrong_answer()),
+    }
+}
+
+/// Labels a picture.
+pub(super) async fn classify_image(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let query = request.uri().query().unwrap_or_default();
+    let query: Query = serde_urlencoded::from_str(query)
+        .map_err(|error| Refusal::Malformed(format!("the query: {error}")))?;
+    let engine = app.engine(query.run.as_deref(), Task::ImageClassification)?;
+    let file = file_of(request, app.limits()).await?;
+    match app.ask(engine, Work::LabelImage { file }).await? {
+        Answer::Labelled(found) => Ok(answer(engine, &found)),
+        _ => Err(wrong_answer()),
+    }
+}
+
+fn answer(engine: &Engine, found: &[Prediction]) -> Response {
+    let labelled = |one: &Prediction| -> Value {
+        let probabilities = engine.info.labels.iter().zip(&one.probabilities);
+        let probabilities: Vec<Value> = probabilities
+            .map(|(label, probability)| json!({ "label": label, "probability": probability }))
+            .collect();
+        json!({
+            "label": one.label, "probability": one.probability, "probabilities": probabilities,
+        })
+    };
+    let found: Vec<Value> = found.iter().map(labelled).collect();
+    json(200, &json!({ "run": engine.info.name, "predictions": found }))
+}

@@ -1,0 +1,78 @@
+//! What is served where. `openapi.json` beside this says the same for machines, and a test holds
+//! the two together.
+
+mod attention;
+mod generation;
+mod labels;
+mod libretranslate;
+mod openai;
+mod operations;
+mod translation;
+
+use std::sync::Arc;
+
+use axum::routing::{MethodRouter, get, post};
+use axum::{Router, middleware};
+
+use crate::app::App;
+use crate::error::Refusal;
+use crate::http::guard;
+
+/// A method, a path, and what answers.
+type Route = (&'static str, &'static str, MethodRouter<Arc<App>>);
+
+/// Everything that is served.
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        ("get", "/health", get(operations::health)),
+        ("get", "/metrics", get(operations::metrics)),
+        ("get", "/openapi.json", get(operations::description)),
+        ("get", "/api/runs", get(operations::runs)),
+        ("post", "/api/translate", post(translation::translate)),
+        ("post", "/api/attention", post(attention::attention)),
+        ("post", "/api/generate", post(generation::generate)),
+        ("post", "/api/classify", post(labels::classify)),
+        ("post", "/api/classify-image", post(labels::classify_image)),
+        ("get", "/v1/models", get(openai::models)),
+        ("get", "/v1/models/{model}", get(openai::model)),
+        ("post", "/v1/completions", post(openai::completions)),
+        ("get", "/languages", get(libretranslate::languages)),
+        ("post", "/translate", post(libretranslate::translate)),
+    ]
+}
+
+/// The routes, behind what every request passes through.
+pub(crate) fn router(app: &Arc<App>) -> Router {
+    let mut router = Router::new();
+    for (_, path, handler) in routes() {
+        router = router.route(path, handler);
+    }
+    router
+        .fallback(|| async { Refusal::Missing("nothing is served here".to_owned()) })
+        .method_not_allowed_fallback(|| async { Refusal::Method })
+        .layer(middleware::from_fn_with_state(Arc::clone(app), guard))
+        .with_state(Arc::clone(app))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_description_names_every_route() {
+        let described: serde_json::Value =
+            serde_json::from_str(operations::DESCRIPTION).expect("JSON");
+        let paths = described["paths"].as_object().expect("paths");
+        let described: BTreeSet<(String, String)> = paths
+            .iter()
+            .flat_map(|(path, methods)| {
+                let methods = methods.as_object().expect("methods").keys();
+                methods.map(|method| (method.clone(), path.clone()))
+            })
+            .collect();
+        let served = routes().into_iter().map(|(method, path, _)| (method.into(), path.into()));
+        assert_eq!(described, served.collect());
+    }
+}

@@ -1,0 +1,49 @@
+//! What a server says of itself.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde_json::json;
+
+use crate::app::App;
+use crate::engine::RunInfo;
+use crate::http::{json, text};
+use crate::metrics::MEDIA_TYPE;
+
+/// The API, for machines.
+pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
+
+/// Whether the server lives.
+pub(super) async fn health() -> Response {
+    json(200, &json!({ "status": "ok" }))
+}
+
+/// Its counters.
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let waiting = app.engines.iter().map(|engine| (engine.info.name.as_str(), engine.waiting()));
+    text(200, MEDIA_TYPE, app.metrics.text(waiting))
+}
+
+/// Its API.
+pub(super) async fn description() -> Response {
+    text(200, "application/json", DESCRIPTION)
+}
+
+/// What it serves, and what it takes.
+pub(super) async fn runs(State(app): State<Arc<App>>) -> Response {
+    let infos: Vec<&RunInfo> = app.engines.iter().map(|engine| &engine.info).collect();
+    let limits = app.limits();
+    json(
+        200,
+        &json!({
+            "runs": infos,
+            "limits": {
+                "body_bytes": limits.body_bytes, "image_bytes": limits.image_bytes,
+                "lines": limits.lines, "tokens": limits.tokens,
+                "attention_tokens": limits.attention_tokens, "new_tokens": limits.new_tokens,
+                "beam": limits.beam, "answer_seconds": limits.answer.as_secs_f64(),
+            },
+        }),
+    )
+}

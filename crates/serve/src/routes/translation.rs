@@ -1,0 +1,107 @@
+//! `POST /api/translate`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::json;
+use taper_data::Task;
+
+use crate::app::{App, wrong_answer};
+use crate::engine::{Answer, Engine, LineAnswer, TranslateOptions, Work};
+use crate::error::Refusal;
+use crate::http::{json, json_of};
+
+/// One text, or several.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "a string, or a list of strings")]
+pub(super) enum Texts {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    run: Option<String>,
+    /// A text of lines, or lines.
+    text: Texts,
+    #[serde(default = "one")]
+    alternatives: usize,
+    beam: Option<usize>,
+    length_penalty: Option<f64>,
+    #[serde(default)]
+    alignment: bool,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Translates lines.
+pub(super) async fn translate(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let asked: Asked = json_of(request, app.limits()).await?;
+    let engine = app.engine(asked.run.as_deref(), Task::Translation)?;
+    let options = TranslateOptions {
+        alternatives: asked.alternatives,
+        beam: asked.beam,
+        length_penalty: asked.length_penalty,
+        alignment: asked.alignment,
+    };
+    let lines = lines(asked.text)?;
+    let translations = translated(&app, engine, lines, options).await?;
+    Ok(json(200, &json!({ "run": engine.info.name, "translations": translations })))
+}
+
+/// The lines of a text, or of a list of lines.
+///
+/// # Errors
+/// For a line of a list that has a line break.
+pub(super) fn lines(text: Texts) -> Result<Vec<String>, Refusal> {
+    match text {
+        Texts::One(text) if text.is_empty() => Ok(vec![text]),
+        Texts::One(text) => Ok(text.lines().map(str::to_owned).collect()),
+        Texts::Several(lines) => match lines.iter().position(|line| line.contains(['\n', '\r'])) {
+            Some(index) => Err(Refusal::Unfit(format!(
+                "line {} has a line break: divide it, or send one string",
+                index + 1
+            ))),
+            None => Ok(lines),
+        },
+    }
+}
+
+/// The translations of lines.
+///
+/// # Errors
+/// For options that are out of range, and as [`App::ask`].
+pub(super) async fn translated(
+    app: &App,
+    engine: &Engine,
+    lines: Vec<String>,
+    options: TranslateOptions,
+) -> Result<Vec<LineAnswer>, Refusal> {
+    let most = app.limits().beam;
+    for (name, number) in [("alternatives", Some(options.alternatives)), ("beam", options.beam)] {
+        if number.is_some_and(|number| number == 0 || number > most) {
+            return Err(Refusal::Unfit(format!("{name} must be from 1 to {most}")));
+        }
+    }
+    if options.beam.is_some_and(|beam| beam < options.alternatives) {
+        return Err(Refusal::Unfit("alternatives are at most as many as the beam".to_owned()));
+    }
+    app.check_lines(lines.len())?;
+    if lines.is_empty() {
+        return Ok(Vec::new());
+    }
+    match app.ask(engine, Work::Translate { lines, options }).await? {
+        Answer::Translated(lines) => Ok(lines),
+        _ => Err(wrong_answer()),
+    }
+}

@@ -1,0 +1,184 @@
+//! Listening, and stopping.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::engine::Engine;
+use crate::event::{Observer, ServeEvent};
+use crate::http::serve_connection;
+use crate::metrics::Metrics;
+use crate::routes::router;
+use crate::settings::ServeSettings;
+
+/// Asks a server to stop, from any thread.
+#[derive(Debug, Clone)]
+pub struct Stop(watch::Sender<bool>);
+
+impl Stop {
+    /// Asks it: it takes no more, finishes what it took, and ends.
+    pub fn stop(&self) {
+        // Kept for a server that does not listen yet.
+        self.0.send_replace(true);
+    }
+}
+
+/// Loaded runs, and a socket at which clients can connect already.
+pub struct Server {
+    app: Arc<App>,
+    runtime: Runtime,
+    listener: TcpListener,
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Opens the socket, and loads the runs.
+    ///
+    /// # Errors
+    /// When a run cannot be loaded, two have one name, or the address is taken.
+    pub fn start(settings: ServeSettings, observer: Observer) -> Result<Self> {
+        if settings.runs.is_empty() {
+            bail!("no run is named that is to be served");
+        }
+        if settings.api_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
+            bail!("the key is empty: anybody would know it");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .context("cannot start to serve")?;
+        // Before minutes go into loading.
+        let listener = runtime
+            .block_on(TcpListener::bind(settings.address))
+            .with_context(|| format!("cannot listen at {}", settings.address))?;
+        let address = listener.local_addr().context("cannot tell the address")?;
+        let metrics = Arc::new(Metrics::new());
+        let names = names(&settings)?;
+        let mut engines = Vec::with_capacity(names.len());
+        for (root, name) in settings.runs.iter().zip(&names) {
+            let begun = Instant::now();
+            let engine = Engine::start(root, name, &settings.load, settings.limits, &metrics)?;
+            let seconds = begun.elapsed().as_secs_f64();
+            observer(&ServeEvent::Loaded { run: &engine.info, seconds });
+            engines.push(engine);
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let app = Arc::new(App {
+            settings,
+            engines,
+            metrics,
+            observer,
+            // Draws differ from those of the server before.
+            draws: AtomicU64::new(now.as_micros() as u64),
+        });
+        let (stop, _) = watch::channel(false);
+        Ok(Self { app, runtime, listener, address, stop })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What asks it to stop.
+    #[must_use]
+    pub fn stop(&self) -> Stop {
+        Stop(self.stop.clone())
+    }
+
+    /// Answers until it is asked to stop, and then finishes what it took.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub fn serve(self) -> Result<()> {
+        let Self { app, runtime, listener, address, stop } = self;
+        (app.observer)(&ServeEvent::Listening { address });
+        let cut_off = runtime.block_on(accept(&app, listener, &stop));
+        // Connections that are cut off free what they wait for.
+        drop(runtime);
+        app.engines.iter().for_each(Engine::finish);
+        (app.observer)(&ServeEvent::Stopped { cut_off });
+        Ok(())
+    }
+}
+
+/// Serves connections until the server is asked to stop and they have ended, or were given long
+/// enough to; says how many had not.
+async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool>) -> usize {
+    let router = router(app);
+    let places = Arc::new(Semaphore::new(app.limits().connections));
+    let mut connections = JoinSet::new();
+    let mut asked = stop.subscribe();
+    loop {
+        let next = async {
+            // The semaphore is never closed.
+            let place = Arc::clone(&places).acquire_owned().await.ok();
+            (place, connect(&listener).await)
+        };
+        tokio::select! {
+            (place, (stream, client)) = next => {
+                let (app, router, stop) = (Arc::clone(app), router.clone(), stop.subscribe());
+                connections.spawn(async move {
+                    app.metrics.connected();
+                    let transfer = app.limits().transfer;
+                    serve_connection(stream, client, router, transfer, stop).await;
+                    app.metrics.disconnected();
+                    drop(place);
+                });
+            }
+            Some(_) = connections.join_next() => {}
+            _ = asked.wait_for(|stop| *stop) => break,
+        }
+    }
+    drop(listener);
+    let waiting = app.engines.iter().map(Engine::waiting).sum();
+    (app.observer)(&ServeEvent::Stopping { waiting });
+    let all = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(app.limits().farewell, all).await;
+    connections.len()
+}
+
+/// The next client. Where none can be taken, as when there are too many open files, that passes.
+async fn connect(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// The names of the runs: those of their folders.
+///
+/// # Errors
+/// When two have one name.
+fn names(settings: &ServeSettings) -> Result<Vec<String>> {
+    let mut names: Vec<String> = Vec::with_capacity(settings.runs.len());
+    for root in &settings.runs {
+        let whole =
+            root.canonicalize().with_context(|| format!("cannot open {}", root.display()))?;
+        let name = whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned();
+        if names.contains(&name) {
+            bail!("two runs are named {name}: clients could not tell them apart; rename a folder");
+        }
+        names.push(name);
+    }
+    Ok(names)
+}

@@ -1,0 +1,198 @@
+//! What is answered: the page and the API.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::common::{Running, frozen, lines, singly, trained};
+
+#[test]
+fn each_line_is_translated_as_it_is_alone() {
+    let server = Running::of(vec![frozen()]);
+    let (lines, expected) = (lines(), singly(&lines()));
+    let found = server.post("/api/translate", &json!({ "text": lines })).expect(200);
+    assert_eq!(found["run"], "format-1");
+    let texts: Vec<&str> = found["translations"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|line| line["translations"][0]["text"].as_str().expect("text"))
+        .collect();
+    assert_eq!(texts, expected);
+    // As one text, with an empty line that stays one.
+    let text = format!("{}\n\n{}", lines[0], lines[1]);
+    let found = server.post("/api/translate", &json!({ "text": text })).expect(200);
+    let found = found["translations"].as_array().expect("a list");
+    let best = |line: &Value| line["translations"][0]["text"].as_str().expect("text").to_owned();
+    assert_eq!(found.iter().map(best).collect::<Vec<_>>(), [&expected[0], "", &expected[1]]);
+    let found = server.post("/api/translate", &json!({ "text": [] })).expect(200);
+    assert_eq!(found["translations"], json!([]));
+}
+
+#[test]
+fn alternatives_come_best_first_and_tokens_are_aligned() {
+    let server = Running::of(vec![frozen()]);
+    let line = &lines()[0];
+    let asked = json!({ "text": [line], "alternatives": 4, "beam": 6, "alignment": true });
+    let found = server.post("/api/translate", &asked).expect(200);
+    let found = found["translations"][0]["translations"].as_array().expect("a list").clone();
+    assert_eq!(found.len(), 4);
+    let scores: Vec<f64> = found.iter().map(|one| one["score"].as_f64().expect("score")).collect();
+    assert!(scores.is_sorted_by(|one, other| one >= other), "{scores:?}");
+    for one in &found {
+        let strings = |value: &Value| -> Vec<String> {
+            serde_json::from_value(value.clone()).expect("strings")
+        };
+        let alignment = &one["alignment"];
+        let (source, target) = (strings(&alignment["source"]), strings(&alignment["target"]));
+        // The pieces of a text are the text.
+        assert_eq!(source.concat().trim(), line.trim());
+        assert_eq!(target.concat().trim(), one["text"].as_str().expect("text"));
+        let weights: Vec<Vec<f64>> =
+            serde_json::from_value(alignment["weights"].clone()).expect("weights");
+        assert_eq!(weights.len(), target.len());
+        for row in weights {
+            assert_eq!(row.len(), source.len());
+            let sum: f64 = row.iter().sum();
+            assert!(sum > 0.0 && sum <= 1.0 + 1e-3 * row.len() as f64, "{sum}");
+        }
+    }
+    let asked = json!({ "text": line, "target": found[0]["text"] });
+    let map = server.post("/api/attention", &asked).expect(200);
+    assert_eq!(map["translation"], found[0]["text"]);
+    let parts: BTreeSet<&str> = map["layers"]
+        .as_array()
+        .expect("layers")
+        .iter()
+        .map(|layer| layer["part"].as_str().expect("a part"))
+        .collect();
+    assert_eq!(parts, BTreeSet::from(["cross", "decoder", "encoder"]));
+    // Without a target the model's own translation is taken.
+    let own = server.post("/api/attention", &json!({ "text": line })).expect(200);
+    assert_eq!(own["translation"], singly(std::slice::from_ref(line))[0].as_str());
+}
+
+#[test]
+fn a_language_model_goes_on_whole_and_by_pieces() {
+    let server = Running::of(vec![trained().path("text")]);
+    let asked = json!({ "prompt": "the quick", "max_tokens": 40, "temperature": 0 });
+    let whole = server.post("/api/generate", &asked).expect(200);
+    let text = whole["texts"][0]["text"].as_str().expect("text").to_owned();
+    assert_eq!(whole["texts"][0]["tokens"], 40);
+    assert_eq!(whole["texts"][0]["truncated"], true);
+    assert!(text.starts_with(" brown fox"), "{text}");
+    let mut streamed = asked.clone();
+    streamed["stream"] = true.into();
+    let reply = server.post("/api/generate", &streamed);
+    assert!(reply.head.contains("content-type: text/event-stream"), "{}", reply.head);
+    let events = reply.events();
+    let events: Vec<Value> =
+        events.iter().map(|event| serde_json::from_str(event).expect("JSON")).collect();
+    let (last, pieces) = events.split_last().expect("events");
+    assert!(pieces.len() > 10, "{events:?}");
+    let pieced: String = pieces.iter().map(|one| one["text"].as_str().expect("text")).collect();
+    assert_eq!(pieced, text);
+    assert_eq!(last["texts"][0]["text"], text.as_str());
+    // Ended by a text that spans pieces, which nobody is shown.
+    let mut stopped = streamed.clone();
+    stopped["stop"] = json!(["fox,"]);
+    let events = server.post("/api/generate", &stopped).events();
+    let pieced: String = events
+        .iter()
+        .filter_map(|event| {
+            let event: Value = serde_json::from_str(event).expect("JSON");
+            event.get("text").map(|text| text.as_str().expect("text").to_owned())
+        })
+        .collect();
+    assert_eq!(pieced, " brown ");
+    // Drawn: a seed gives one text, whoever asks beside it; without one, texts differ.
+    let draw = |seed: Option<u64>| {
+        let asked = json!({
+            "prompt": "the", "max_tokens": 30, "temperature": 2.0, "seed": seed, "samples": 3,
+        });
+        server.post("/api/generate", &asked).expect(200)["texts"].clone()
+    };
+    assert_eq!(draw(Some(7)), draw(Some(7)));
+    assert_ne!(draw(Some(7)), draw(Some(8)));
+    assert_ne!(draw(None), draw(None));
+    let beginning = server.post("/api/generate", &json!({ "max_tokens": 5 })).expect(200);
+    assert_eq!(beginning["texts"][0]["tokens"], 5);
+    // What cannot be read is said, in a stream too.
+    for stream in [false, true] {
+        let asked = json!({ "prompt": "日本", "stream": stream });
+        let refused = server.post("/api/generate", &asked).expect(422);
+        assert!(refused["error"].as_str().expect("text").contains("never seen"), "{refused}");
+    }
+}
+
+#[test]
+fn texts_and_pictures_are_labelled() {
+    let server = Running::of(vec![trained().path("reviews"), trained().path("shapes")]);
+    let asked = json!({ "text": ["red birds sing 2", "old stones fall 3", "red birds sing 4"] });
+    let found = server.post("/api/classify", &asked).expect(200);
+    let found = found["predictions"].as_array().expect("a list");
+    let labels: Vec<&str> = found.iter().map(|one| one["label"].as_str().expect("label")).collect();
+    assert_eq!(labels, ["yes", "no", "yes"]);
+    for one in found {
+        let sum: f64 = one["probabilities"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|one| one["probability"].as_f64().expect("a number"))
+            .sum();
+        assert!((sum - 1.0).abs() < 1e-6);
+    }
+    let file = trained().path("picture.png");
+    taper_data::write_png(&file, 8, 8, &[90; 3 * 64]).expect("written");
+    let bytes = std::fs::read(&file).expect("read");
+    let kind = "Content-Type: image/png\r\n";
+    let found = server.send("POST", "/api/classify-image", kind, &bytes).expect(200);
+    assert!(["row", "column"].contains(&found["predictions"][0]["label"].as_str().expect("label")));
+    let cut = &bytes[..bytes.len() / 2];
+    let refused = server.send("POST", "/api/classify-image", kind, cut).expect(422);
+    assert!(refused["error"].as_str().expect("text").contains("the picture"), "{refused}");
+}
+
+#[test]
+fn the_description_is_of_what_is_served() {
+    let server = Running::of(vec![frozen()]);
+    let described = server.get("/openapi.json").expect(200);
+    let paths = described["paths"].as_object().expect("paths");
+    assert!(paths.len() > 10, "{}", paths.len());
+    for (path, methods) in paths {
+        let path = path.replace("{model}", "none");
+        for method in methods.as_object().expect("methods").keys() {
+            let reply = server.send(&method.to_uppercase(), &path, "", b"");
+            assert!(reply.status != 405, "{method} {path}");
+            let is_missing = reply.text().contains("nothing is served here");
+            assert!(!is_missing, "{method} {path}");
+            let answers = &methods[method]["responses"];
+            let status = reply.status.to_string();
+            assert!(answers.get(&status).is_some(), "{method} {path}: {status} is not described");
+        }
+        for method in ["GET", "POST", "PUT", "DELETE"] {
+            if methods.get(method.to_lowercase()).is_none() {
+                server.send(method, &path, "", b"").expect(405);
+            }
+        }
+    }
+    server.get("/api/nothing").expect(404);
+}
+
+#[test]
+fn what_is_served_is_told() {
+    let server = Running::of(vec![frozen(), trained().path("text"), trained().path("reviews")]);
+    let found = server.get("/api/runs").expect(200);
+    let runs = found["runs"].as_array().expect("runs");
+    let names: Vec<&str> = runs.iter().map(|run| run["name"].as_str().expect("name")).collect();
+    assert_eq!(names, ["format-1", "text", "reviews"]);
+    assert_eq!(runs[0]["translation"]["aligns"], true);
+    assert_eq!(runs[1]["context"], 24);
+    assert_eq!(runs[2]["labels"], json!(["no", "yes"]));
+    assert!(runs[0]["parameters"].as_u64().expect("a number") > 1000);
+    // A run does what it was trained for.
+    let asked = json!({ "run": "text", "text": "a" });
+    let refused = server.post("/api/translate", &asked).expect(422);
+    assert!(refused["error"].as_str().expect("text").contains("goes on"), "{refused}");
+    server.post("/api/translate", &json!({ "run": "none", "text": "a" })).expect(404);
+}
