@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use taper_ops::rng::mix;
 use taper_ops::{
-    Dropout, Gradients, PackedWeights, ParameterStore, StateGradients, Tape, composed,
+    Dropout, Gradients, PackedWeights, ParameterStore, StateGradients, Tape, WhenFinal, composed,
 };
 
 /// One run through the model.
@@ -285,9 +285,26 @@ impl Pass {
         store: &ParameterStore,
         gradients: &mut Gradients,
     ) -> Result<()> {
+        self.backward_watched(output, store, gradients, None)
+    }
+
+    /// As [`Pass::backward`]; where the operations are fused, `when_final` is told on the way what
+    /// is final of the gradient, see [`Tape::backward_watched`].
+    ///
+    /// # Errors
+    /// As [`Pass::backward`], and those of `when_final`.
+    pub fn backward_watched(
+        self,
+        output: &LossOutput,
+        store: &ParameterStore,
+        gradients: &mut Gradients,
+        when_final: Option<WhenFinal<'_>>,
+    ) -> Result<()> {
         let LossOutput { loss, loss_scale, .. } = output;
         match self.tape {
-            Some(tape) if tape.knows(loss) => tape.backward(loss, store, gradients),
+            Some(tape) if tape.knows(loss) => {
+                tape.backward_watched(loss, store, gradients, when_final)
+            }
             // Its graph would end at the first fused operation, and the gradients before that be
             // lost.
             Some(tape) if !tape.is_empty() => candle_core::bail!(

@@ -273,7 +273,7 @@ fn the_tape_gives_the_gradients_of_candle() -> TestResult {
         let of = |pass: Pass| {
             let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
-            pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+            common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
             gradients.flat().unwrap().clone()
         };
         let (ours, theirs) = (of(Pass::train(1, 1, 0)), of(Pass::train(1, 1, 0).composed()));

@@ -109,7 +109,7 @@ fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
             let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass)?;
             let mut gradients = Gradients::new(model.parameters())?;
             let loss = output.loss.to_scalar()?;
-            pass.backward(&output, model.parameters(), &mut gradients)?;
+            common::backward(pass, &output, model.parameters(), &mut gradients)?;
             Ok((loss, gradients.flat()?.to_vec1()?))
         };
         assert_eq!(of(true)?, of(false)?, "{positions:?}");
@@ -173,7 +173,7 @@ fn asked_rows_alone_are_answered() -> TestResult {
             let pass = Pass::train(1, 1, 0);
             let output = model.loss(&batch, &objective, 1.0, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
-            pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+            common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
             (output, gradients.flat().unwrap().clone())
         };
         let ((some, some_gradient), (others, others_gradient), (all, gradient)) =
@@ -252,7 +252,7 @@ fn every_parameter_gets_a_gradient_and_a_step_can_be_repeated() -> TestResult {
             let batch = Batch::new(streams, out.clone());
             let output = model.loss(&batch, &Objective::smoothed(0.1), 1.0, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
-            pass.backward(&output, model.parameters(), &mut gradients)
+            common::backward(pass, &output, model.parameters(), &mut gradients)
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
             (output.smoothed_sum, gradients)
         };
@@ -324,7 +324,7 @@ fn a_masked_head_is_one_that_is_not_read() -> TestResult {
         let gradient = |pass: Pass| -> Result<Vec<f32>, Box<dyn std::error::Error>> {
             let output = model.loss(&batch, &Objective::smoothed(0.1), 1.0, &pass)?;
             let mut gradients = Gradients::new(model.parameters())?;
-            pass.backward(&output, model.parameters(), &mut gradients)?;
+            common::backward(pass, &output, model.parameters(), &mut gradients)?;
             let values =
                 model.parameters().parameters().iter().find(|own| own.name().contains(layer));
             let first = values.expect("a parameter of the layer");
@@ -439,7 +439,7 @@ fn recurrent_layers_note_the_gradients_by_their_states() -> TestResult {
             model.loss(&Batch::new(streams, out), &Objective::smoothed(0.1), 1.0, &pass)?;
         let noted = pass.state_gradients();
         let mut gradients = Gradients::new(model.parameters())?;
-        pass.backward(&output, model.parameters(), &mut gradients)?;
+        common::backward(pass, &output, model.parameters(), &mut gradients)?;
         let layers: Vec<&str> = noted.iter().map(|(layer, _)| layer.as_str()).collect();
         if config.architecture == Architecture::Convolutional {
             assert!(layers.is_empty());

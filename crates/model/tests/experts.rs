@@ -40,7 +40,7 @@ fn loss_and_gradient(model: &LanguageModel, pass: Pass, objective: &Objective) -
     let output = model.loss(&batch(), objective, 0.1, &pass).unwrap();
     let loss = output.loss.to_scalar().unwrap();
     let mut gradients = Gradients::new(model.parameters()).unwrap();
-    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+    common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
     let flat = gradients.flat().unwrap().clone();
     (loss, flat)
 }

@@ -39,7 +39,7 @@ fn trained(model: &LanguageModel, batch: &Batch, smoothing: f64) -> (f64, f64, T
     let pass = Pass::train(1, 1, 0);
     let output = model.loss(batch, &Objective::smoothed(smoothing), scale, &pass).unwrap();
     let mut gradients = Gradients::new(model.parameters()).unwrap();
-    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+    common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
     let flat = gradients.flat().unwrap().copy().unwrap();
     (output.smoothed_sum * scale, output.nll_sum * scale, flat)
 }

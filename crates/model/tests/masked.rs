@@ -61,7 +61,7 @@ fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64, Tensor) {
     let pass = if composed { pass.composed() } else { pass };
     let output = model.loss(batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
     let mut gradients = Gradients::new(model.parameters()).unwrap();
-    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+    common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
     let loss = f64::from(output.loss.to_scalar::<f32>().unwrap());
     assert!((output.objective_sum * scale / loss - 1.0).abs() < 1e-5);
     (loss, gradients.flat().unwrap().copy().unwrap())

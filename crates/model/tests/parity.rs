@@ -58,7 +58,7 @@ fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) 
     assert!((output.loss.to_scalar::<f32>()? / loss - 1.0).abs() < 1e-5, "{name}: loss tensor");
 
     let mut gradients = Gradients::new(model.parameters())?;
-    pass.backward(&output, model.parameters(), &mut gradients)?;
+    common::backward(pass, &output, model.parameters(), &mut gradients)?;
     let flat = gradients.flat()?.to_device(&Device::Cpu)?;
     for parameter in model.parameters().parameters() {
         let ours =
@@ -187,7 +187,7 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
             let output = model.loss(batch, &objective, scale, &pass)?;
             loss += f64::from(output.loss.to_scalar::<f32>()?);
             objective_sum += output.objective_sum * scale;
-            pass.backward(&output, model.parameters(), &mut gradients)?;
+            common::backward(pass, &output, model.parameters(), &mut gradients)?;
         }
         let theirs = f64::from(guided["loss"].to_scalar::<f32>()?);
         assert!((loss / theirs - 1.0).abs() < 1e-5, "{case}: {loss} {theirs}");

@@ -78,7 +78,7 @@ fn trained(model: &ImageClassifier, batch: &Batch, composed: bool) -> (f64, Tens
     let pass = if composed { pass.composed() } else { pass };
     let output = model.loss(batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
     let mut gradients = Gradients::new(model.parameters()).unwrap();
-    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+    common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
     (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
 }
 

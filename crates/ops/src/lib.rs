@@ -58,4 +58,4 @@ pub use spec::{
     CrossEntropySpec, Dropout, EmbeddingSpec, InOne, Kept, LinearSpec, LossSums, Recurred,
     Recurrence, RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse, StateGradients,
 };
-pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape};
+pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

@@ -67,6 +67,31 @@ impl GuidedAlignmentConfig {
     }
 }
 
+/// How processes that train together exchange what they have computed. Nothing here changes what
+/// they come to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DistributedConfig {
+    /// MiB of gradients that are exchanged at a time, while those of layers before them are still
+    /// computed: fewer begin earlier, more have less to tell beside them. At most 4096.
+    #[schemars(range(max = 4096.0), extend("exclusiveMinimum" = 0.0))]
+    pub bucket_mib: f64,
+}
+
+impl Default for DistributedConfig {
+    fn default() -> Self {
+        Self { bucket_mib: 25.0 }
+    }
+}
+
+impl DistributedConfig {
+    /// Gradients that are exchanged at a time.
+    #[must_use]
+    pub fn bucket_values(&self) -> usize {
+        (self.bucket_mib * f64::from(1 << 20)) as usize / size_of::<f32>()
+    }
+}
+
 /// Everything the training loop reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -94,6 +119,8 @@ pub struct TrainingConfig {
     /// Micro-batches per update, counted over all processes that train together; at most 65,536.
     #[schemars(range(min = 1, max = 65536))]
     pub accumulation: usize,
+    /// What several processes exchange at a time.
+    pub distributed: DistributedConfig,
     /// Whether each stack of n layers keeps what goes into about √n of them alone, and computes the
     /// rest again on the way back (Chen et al. 2016, "Training Deep Nets with Sublinear Memory
     /// Cost"): the same bits with less memory, for a third more arithmetic. On the CPU alone.
@@ -151,6 +178,7 @@ impl Default for TrainingConfig {
             guided_alignment: GuidedAlignmentConfig::default(),
             clip_norm: 1.0,
             accumulation: 1,
+            distributed: DistributedConfig::default(),
             checkpoint_activations: false,
             ema_decay: 0.0,
             max_updates: 100_000,
@@ -274,6 +302,13 @@ impl TrainingConfig {
             "accumulation",
             self.accumulation,
             "it must be from 1 to 65536; an update holds all its micro-batches in memory",
+        )?;
+        let bucket = self.distributed.bucket_mib;
+        require(
+            bucket > 0.0 && bucket <= 4096.0,
+            "distributed.bucket_mib",
+            bucket,
+            "it must be above 0, and at most 4096",
         )?;
         require(
             unit(self.ema_decay),

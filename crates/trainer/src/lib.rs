@@ -34,13 +34,17 @@ pub use checkpoints::{
     State, WarmStart, Window, average, checkpoint_name, load_model, read_state, round_to_int8,
     warm_start,
 };
-pub use config::{ConfigError, EarlyStoppingConfig, GuidedAlignmentConfig, TrainingConfig};
+pub use config::{
+    ConfigError, DistributedConfig, EarlyStoppingConfig, GuidedAlignmentConfig, TrainingConfig,
+};
 pub use early_stopping::{Best, EarlyStopping, Metric, Scores};
 pub use error::{BoxError, CheckpointError, TrainError};
 pub use event::{Event, ExpertLoad, Observer, Sample, StopReason, Timing};
+#[cfg(feature = "mpi")]
+pub use exchange::Mpi;
 pub use exchange::{
-    Alone, Exchange, ExchangeError, Farewell, InProcess, Meeting, OnLoss, Sockets, everyone,
-    in_process, require_same,
+    Alone, Exchange, ExchangeError, Farewell, InProcess, Meeting, Network, OnLoss, Sockets,
+    everyone, in_process, in_process_over, require_same,
 };
 pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use schedule::{ScheduleConfig, ScheduleKind};

@@ -6,14 +6,18 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use candle_core::Tensor;
 
 use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny};
 use taper_model::{Batch, Transformer};
 use taper_trainer::{
-    BoxError, Checkpoints, Event, Exchange, ExchangeError, Identity, MODEL_FILE, Meeting,
-    OPTIMIZER_FILE, OptimizerKind, Position, Scores, Sockets, Source, State, StopReason,
-    TrainError, Trainer, TrainingConfig, Validate, in_process, read_state,
+    BoxError, Checkpoints, DistributedConfig, Event, Exchange, ExchangeError, Identity, InProcess,
+    MODEL_FILE, Meeting, Network, OPTIMIZER_FILE, OptimizerKind, Position, Scores, Sockets, Source,
+    State, StopReason, TrainError, Trainer, TrainingConfig, Validate, in_process, in_process_over,
+    read_state,
 };
 
 /// Sentences of which the process that fails cannot read any more from some position on.
@@ -149,6 +153,11 @@ fn assert_same(expected: &Path, got: &Path, what: &str) {
     }
 }
 
+/// Settings with which the model has several buckets.
+fn in_buckets(config: TrainingConfig) -> TrainingConfig {
+    TrainingConfig { distributed: DistributedConfig { bucket_mib: 0.05 }, ..config }
+}
+
 #[test]
 fn any_number_of_processes_trains_the_same() {
     let mut lion = TrainingConfig { accumulation: 5, ..short_run(7) };
@@ -165,12 +174,66 @@ fn any_number_of_processes_trains_the_same() {
         assert!(record(&expected).len() > 1);
         for &size in sizes {
             let parts = tempfile::tempdir().unwrap();
+            let config = in_buckets(config.clone());
             let (ended, events) = train(size, parts.path(), &config, None);
             assert!(ended.iter().all(|ended| matches!(ended, Ok(StopReason::MaxUpdates))));
             assert_eq!(record(&events), record(&expected), "{size} processes");
             assert_same(whole.path(), parts.path(), &format!("{size} processes"));
         }
     }
+}
+
+/// Notes when buckets are begun, and when they are waited for.
+struct Noting {
+    inner: InProcess,
+    begun: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Exchange for Noting {
+    fn rank(&self) -> usize {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError> {
+        self.begun.lock().unwrap().push("begin");
+        self.inner.begin(parts)
+    }
+
+    fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
+        self.begun.lock().unwrap().push("end");
+        self.inner.end()
+    }
+
+    fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        self.inner.gather(message)
+    }
+}
+
+/// All buckets of an update are on their way before the first is waited for, and in a slow network
+/// they come to the same. That the first begin before the last gradient is there is shown beside
+/// `GradientTree::sum_told` and in the tests of the models.
+#[test]
+fn buckets_are_on_their_way_together() {
+    let config = in_buckets(TrainingConfig { accumulation: 4, ..short_run(6) });
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (_, expected) = train(1, whole.path(), &config, None);
+    let network = Network { bytes_per_second: 20e6, delay: Duration::from_millis(2) };
+    let begun: Arc<Mutex<Vec<_>>> = Arc::default();
+    let processes = in_process_over(2, network).into_iter().enumerate().map(|(rank, inner)| {
+        let begun = if rank == 0 { Arc::clone(&begun) } else { Arc::default() };
+        Box::new(Noting { inner, begun }) as Box<dyn Exchange>
+    });
+    let (ended, events) = train_among(processes.collect(), parts.path(), &config, None);
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    assert_eq!(record(&events), record(&expected));
+    assert_same(whole.path(), parts.path(), "a slow network");
+    let begun = begun.lock().unwrap();
+    let first = begun.iter().position(|what| *what == "end").unwrap();
+    assert!(first > 1, "one bucket is waited for before the next is begun");
 }
 
 #[test]
@@ -224,7 +287,8 @@ fn a_process_that_ends_is_told_from_one_that_is_gone() {
 
 #[test]
 fn a_run_goes_on_with_another_number_of_processes() {
-    let config = |updates| TrainingConfig { accumulation: 4, ..short_run(updates) };
+    // Also from another number of buckets.
+    let config = |updates| in_buckets(TrainingConfig { accumulation: 4, ..short_run(updates) });
     let whole = tempfile::tempdir().unwrap();
     train(1, whole.path(), &config(18), None);
     let parts = tempfile::tempdir().unwrap();

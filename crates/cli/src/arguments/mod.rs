@@ -46,7 +46,7 @@ pub(crate) use search::{Control, Search};
 pub(crate) use seeing::Serve;
 pub(crate) use seeing::{Compare, Pictures, Report, Scaling, Top};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
-pub(crate) use train::{Resume, Train, TrainOutput};
+pub(crate) use train::{Resume, Train, TrainOutput, Way};
 pub(crate) use translate::{Form, TextArguments, Translate};
 pub(crate) use tune::Tune;
 

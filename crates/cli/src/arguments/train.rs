@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use taper_run::TrainSettings;
 use taper_run::folder::Command;
 
@@ -46,6 +46,22 @@ pub(crate) struct Resume {
     pub(crate) output: TrainOutput,
 }
 
+/// How processes that train together talk to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Way {
+    /// By TCP, each with each
+    Sockets,
+    /// By the MPI that has started them, in a program that was built with it
+    Mpi,
+}
+
+impl Way {
+    /// The way of processes that MPI's own program has started, or not.
+    pub(crate) const fn usual(by_mpi: bool) -> Self {
+        if by_mpi && cfg!(feature = "mpi") { Self::Mpi } else { Self::Sockets }
+    }
+}
+
 /// What `train` and `resume` share.
 #[derive(Debug, Args)]
 pub(crate) struct TrainOutput {
@@ -56,6 +72,10 @@ pub(crate) struct TrainOutput {
     /// the micro-batches of each update, and the result is that of one
     #[arg(long, value_name = "N")]
     pub(crate) processes: Option<usize>,
+    /// How several processes talk to each other [default: mpi where mpirun has started them and the
+    /// program knows it, otherwise sockets]
+    #[arg(long, value_name = "WAY", value_enum)]
+    pub(crate) exchange: Option<Way>,
     /// Report as JSON lines on standard output
     #[arg(long)]
     pub(crate) json: bool,

@@ -15,7 +15,7 @@ pub(crate) fn run(arguments: &Resume, threads: Option<usize>) -> Result<()> {
         Ok((folder, config))
     });
     let usual = opened.as_ref().map_or(0, |(_, config)| config.threads);
-    let processes = Processes::join(arguments.output.processes, threads, usual)?;
+    let processes = Processes::join(&arguments.output, threads, usual)?;
     processes.count_in(&mut settings);
     if !processes.is_first() {
         let folder = RunFolder::new(&arguments.run);

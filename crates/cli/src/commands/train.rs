@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
         return Ok(());
     }
     let output = &arguments.output;
-    let processes = Processes::join(output.processes, threads, config.threads)?;
+    let processes = Processes::join(output, threads, config.threads)?;
     processes.count_in(&mut settings);
     if !processes.is_first() {
         return processes.train(output, |exchange, observer, stop| {

@@ -13,7 +13,7 @@ use taper_run::training::Outcome;
 use taper_run::{RunObserver, TrainSettings};
 use taper_trainer::{Alone, Exchange, ExchangeError, Farewell, Sockets};
 
-use crate::arguments::TrainOutput;
+use crate::arguments::{TrainOutput, Way};
 use crate::error::EXIT_USER;
 use crate::progress;
 use crate::text::say;
@@ -50,17 +50,14 @@ pub(crate) fn say_farewell() {
 }
 
 impl Processes {
-    /// The processes that a launcher has started together with this one; or `wanted` of them, which
-    /// are started now; or this one alone. `threads` are for all of them on this machine, if they
-    /// are given, and `usual` otherwise; 0 is one for each core.
+    /// The processes that a launcher has started together with this one; or as many as `output`
+    /// wants, which are started now; or this one alone. `threads` are for all of them on this
+    /// machine, if they are given, and `usual` otherwise; 0 is one for each core.
     ///
     /// # Errors
     /// The others do not come, or cannot be started.
-    pub(crate) fn join(
-        wanted: Option<usize>,
-        threads: Option<usize>,
-        usual: usize,
-    ) -> Result<Self> {
+    pub(crate) fn join(output: &TrainOutput, threads: Option<usize>, usual: usize) -> Result<Self> {
+        let &TrainOutput { processes: wanted, exchange: way, .. } = output;
         let get = |name: &str| std::env::var(name).ok();
         let place = Place::of_environment(&get)?;
         let is_child = get(children::VARIABLE).is_some();
@@ -73,9 +70,16 @@ impl Processes {
             ),
             (Some(place), _) => {
                 divide_threads(&place, threads.unwrap_or(usual))?;
+                if way.unwrap_or(Way::usual(place.by_mpi)) == Way::Mpi {
+                    return Self::by_mpi(&place);
+                }
                 let key = get(KEY_VARIABLE).unwrap_or_default();
                 Self::meet(&place, key, None, Children::default())
             }
+            (None, _) if way == Some(Way::Mpi) => bail!(
+                "--exchange mpi: neither mpirun nor srun has started this process as one of \
+                 several"
+            ),
             (None, Some(0)) => bail!("--processes 0: at least one process trains"),
             (None, Some(wanted)) if wanted > MOST_PROCESSES => {
                 bail!("--processes {wanted}: at most {MOST_PROCESSES}")
@@ -91,10 +95,27 @@ impl Processes {
                 if let Some(threads) = threads {
                     choose_threads(threads)?;
                 }
-                let (exchange, children) = (Box::new(Alone), Children::default());
+                let (exchange, children) = (Box::new(Alone::default()), Children::default());
                 Ok(Self { exchange, rank: 0, size: 1, local_size: 1, children })
             }
         }
+    }
+
+    /// As one of the processes that MPI connects.
+    #[cfg(feature = "mpi")]
+    fn by_mpi(place: &Place) -> Result<Self> {
+        let exchange = taper_trainer::Mpi::join(Some((place.rank, place.size)))?;
+        let &Place { rank, size, local_size, .. } = place;
+        let children = Children::default();
+        Ok(Self { exchange: Box::new(exchange), rank, size, local_size, children })
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn by_mpi(_: &Place) -> Result<Self> {
+        bail!(
+            "--exchange mpi: this program was built without MPI; build it with \
+             `cargo build --release --features mpi`, or leave the option out"
+        )
     }
 
     fn meet(

@@ -196,8 +196,9 @@ impl Segment {
                  computed again cannot: set training.checkpoint_activations = false"
             );
         }
-        // What was noted the first time is not needed any more.
-        drop(inner);
+        let Some(first) = inner.into_tape() else {
+            candle_core::bail!("a segment has no tape");
+        };
         let input = x.clone();
         let run_again = move || {
             let out = self.run(input, &again)?;
@@ -206,7 +207,7 @@ impl Segment {
             })?;
             Ok((tape, out))
         };
-        tape.record_segment("segment", &[&x], &out, run_again)?;
+        tape.record_segment("segment", &[&x], &out, first, run_again)?;
         Ok(out)
     }
 }

@@ -3,7 +3,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
-use taper_model::Positions;
+use taper_model::{LossOutput, Pass, Positions};
+use taper_ops::{Gradients, ParameterStore};
 
 /// Every position encoding.
 pub(crate) const ALL_POSITIONS: [Positions; 6] = [
@@ -52,4 +53,33 @@ pub(crate) fn lengths(tensor: &Tensor) -> Vec<usize> {
 /// The largest distance of two values.
 pub(crate) fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
     (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+}
+
+/// Goes back from a loss, and demands that what is said to be final on the way is that.
+pub(crate) fn backward(
+    pass: Pass,
+    output: &LossOutput,
+    store: &ParameterStore,
+    gradients: &mut Gradients,
+) -> candle_core::Result<()> {
+    let is_fused = pass.tape().is_some_and(|tape| tape.knows(&output.loss));
+    let (mut from, mut told) = (store.len(), Vec::new());
+    let mut when_final = |start: usize, values: &[f32]| {
+        assert!(start < from, "nothing is told twice");
+        told.push((start, values[start..from].to_vec()));
+        from = start;
+        Ok(())
+    };
+    pass.backward_watched(output, store, gradients, Some(&mut when_final))?;
+    if is_fused {
+        assert_eq!(from, 0, "all is told in the end");
+        assert!(told.len() > 1, "all is told at once");
+    }
+    let whole = gradients.flat()?.to_vec1::<f32>()?;
+    for (start, values) in told {
+        let end = start + values.len();
+        let same = |(one, other): (&f32, &f32)| one.to_bits() == other.to_bits();
+        assert!(values.iter().zip(&whole[start..end]).all(same), "{start}..{end} was not final");
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use candle_core::{DType, Result, Tensor, backprop::GradStore};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// The error of a pass that does not reach a parameter.
 pub(crate) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
@@ -109,10 +110,21 @@ impl Gradients {
             self.flat = (&self.flat + &other.flat)?.detach();
             return Ok(());
         }
+        let all = 0..self.flat.elem_count();
+        other.with_part(all.clone(), |values| self.add_part(all.start, values))
+    }
+
+    /// Adds `values` to the gradients from `start` of the flat layout on; on the host.
+    ///
+    /// # Errors
+    /// When there are more values than the layout has from there on.
+    pub fn add_part(&mut self, start: usize, values: &[f32]) -> Result<()> {
         self.flat()?;
-        let host = crate::host::Host::new(other.flat()?)?;
-        let values = host.elements::<f32>()?;
+        let range = start..start + values.len();
         crate::host::update_elements(&self.flat, |total| {
+            let Some(total) = total.get_mut(range.clone()) else {
+                candle_core::bail!("gradients {range:?} are not in the buffer");
+            };
             region(even(values.len().div_ceil(CHUNK)), || {
                 total
                     .par_chunks_mut(CHUNK)
@@ -121,6 +133,22 @@ impl Gradients {
             });
             Ok(())
         })
+    }
+
+    /// Lends the gradients in `range` of the flat layout; on the host.
+    ///
+    /// # Errors
+    /// When the layout has no such range; those of `work`.
+    pub fn with_part<T>(
+        &mut self,
+        range: Range<usize>,
+        work: impl FnOnce(&[f32]) -> Result<T>,
+    ) -> Result<T> {
+        let host = crate::host::Host::new(self.flat()?)?;
+        match host.elements::<f32>()?.get(range.clone()) {
+            Some(part) => work(part),
+            None => candle_core::bail!("gradients {range:?} are not in the buffer"),
+        }
     }
 
     /// Starts over.

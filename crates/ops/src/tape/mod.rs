@@ -13,9 +13,12 @@
 
 mod gradients;
 mod parameters;
+mod watch;
 
 pub use gradients::Gradients;
 pub use parameters::{Parameter, ParameterStore};
+use watch::Watch;
+pub use watch::WhenFinal;
 
 use crate::float::Float;
 use crate::host::for_float;
@@ -101,6 +104,9 @@ pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
     again: RefCell<HashMap<TensorId, Again>>,
+    /// The first operation on each variable, by its place: on the way back, nothing is added to the
+    /// variable's gradient after it.
+    first_uses: RefCell<HashMap<TensorId, usize>>,
 }
 
 impl std::fmt::Debug for Tape {
@@ -151,11 +157,20 @@ impl Tape {
             );
         }
         self.outputs.borrow_mut().insert(output.id());
+        self.use_first(inputs.iter().filter(|input| input.is_variable()).map(|input| input.id()));
         let backward = Box::new(|adjoint: CpuStorage, adjoints: &mut Adjoints<'_>| {
             backward(T::cpu_storage_data(adjoint)?, adjoints)
         });
         self.nodes.borrow_mut().push(Node { name, output: output.id(), backward });
         Ok(())
+    }
+
+    /// Notes that the operation that is recorded next is on these variables.
+    fn use_first(&self, variables: impl Iterator<Item = TensorId>) {
+        let (place, mut uses) = (self.nodes.borrow().len(), self.first_uses.borrow_mut());
+        variables.for_each(|variable| {
+            uses.entry(variable).or_insert(place);
+        });
     }
 
     /// Says how to compute `output` again: whoever [keeps](Tape::keep) it after this takes no
@@ -164,8 +179,8 @@ impl Tape {
         self.again.borrow_mut().insert(output.id(), Rc::new(again));
     }
 
-    /// Notes `output` as the result of operations on `inputs` that were noted elsewhere and
-    /// forgotten: on the way back `again` runs them on a tape of its own, which has to give the same
+    /// Notes `output` as the result of operations on `inputs` that were noted on the tape `first`
+    /// and are forgotten: on the way back `again` runs them on a tape of its own, which has to give the same
     /// result, and goes back through that (Chen et al. 2016, section 3: of a chain of n layers in
     /// segments of √n, what is kept grows with √n).
     ///
@@ -176,6 +191,7 @@ impl Tape {
         name: &'static str,
         inputs: &[&Tensor],
         output: &Tensor,
+        first: Self,
         again: impl FnOnce() -> Result<(Self, Tensor)> + 'static,
     ) -> Result<()> {
         fn note<T: Float>(
@@ -188,9 +204,10 @@ impl Tape {
                 let (inner, output) = again()?;
                 adjoints.outputs.extend(inner.outputs.take());
                 adjoints.values.insert(output.id(), T::to_cpu_storage_owned(adjoint));
-                run(inner.take(), adjoints)
+                run(inner.take(), adjoints, None)
             })
         }
+        self.use_first(first.first_uses.into_inner().into_keys());
         for_float!(output, T => note::<T>(self, name, (inputs, output), again))
     }
 
@@ -220,6 +237,21 @@ impl Tape {
         store: &ParameterStore,
         gradients: &mut Gradients,
     ) -> Result<()> {
+        self.backward_watched(root, store, gradients, None)
+    }
+
+    /// As [`Tape::backward`]; `when_final` is told on the way what is final, as more and more of the
+    /// flat layout is, from its end on. What no operation of this pass comes to is never told.
+    ///
+    /// # Errors
+    /// As [`Tape::backward`], and those of `when_final`.
+    pub fn backward_watched(
+        self,
+        root: &Tensor,
+        store: &ParameterStore,
+        gradients: &mut Gradients,
+        mut when_final: Option<WhenFinal<'_>>,
+    ) -> Result<()> {
         gradients.update(|flat, written| {
             let mut adjoints = Adjoints {
                 values: HashMap::new(),
@@ -229,10 +261,13 @@ impl Tape {
                     values: flat,
                     written,
                     touched: vec![false; store.parameters().len()],
+                    final_from: store.len(),
                 }),
             };
             adjoints.values.insert(root.id(), f32::to_cpu_storage_owned(vec![1.0]));
-            run(self.take(), &mut adjoints)?;
+            let uses = self.first_uses.take();
+            let watch = when_final.as_mut().map(|tell| Watch::new(store, &uses, &mut **tell));
+            run(self.take(), &mut adjoints, watch)?;
             let touched = adjoints.parameters.map(|flat| flat.touched).unwrap_or_default();
             match store.parameters().iter().zip(touched).find(|(_, touched)| !touched) {
                 Some((parameter, _)) => Err(gradients::no_gradient(parameter)),
@@ -259,16 +294,19 @@ impl Tape {
         let flat = adjoint.flatten_all()?;
         let seed = for_float!(root, T => T::to_cpu_storage_owned(flat.to_vec1::<T>()?));
         adjoints.values.insert(root.id(), seed);
-        run(self.take(), &mut adjoints)?;
+        run(self.take(), &mut adjoints, None)?;
         Ok(adjoints)
     }
 }
 
-fn run(nodes: Vec<Node>, adjoints: &mut Adjoints<'_>) -> Result<()> {
-    for node in nodes.into_iter().rev() {
+fn run(nodes: Vec<Node>, adjoints: &mut Adjoints<'_>, mut watch: Option<Watch<'_>>) -> Result<()> {
+    for (place, node) in nodes.into_iter().enumerate().rev() {
         // A result on which the root does not depend has no adjoint.
         if let Some(adjoint) = adjoints.values.remove(&node.output) {
             crate::profile::time(node.name, || (node.backward)(adjoint, adjoints))?;
+        }
+        if let Some(watch) = &mut watch {
+            watch.passed(place, adjoints)?;
         }
     }
     Ok(())
@@ -282,6 +320,8 @@ struct Flat<'a> {
     written: &'a mut [bool],
     /// Parameters that this pass has reached.
     touched: Vec<bool>,
+    /// From where on all is said to be final.
+    final_from: usize,
 }
 
 /// The gradients of the root by what has been reached so far.
@@ -359,6 +399,12 @@ impl Adjoints<'_> {
             && let Some(index) = flat.store.index_of(slot.id)
         {
             let parameter = &flat.store.parameters()[index];
+            if parameter.offset() >= flat.final_from {
+                candle_core::bail!(
+                    "parameter {} gets a gradient of an operation that was not noted as one on it",
+                    parameter.name()
+                );
+            }
             let Some(values) = T::of_f32_mut(
                 &mut flat.values[parameter.offset()..parameter.offset() + parameter.len()],
             ) else {

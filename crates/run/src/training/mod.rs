@@ -113,7 +113,7 @@ pub fn start(
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    start_among(Box::new(Alone), folder, config, settings, observer, stop)
+    start_among(Box::new(Alone::default()), folder, config, settings, observer, stop)
 }
 
 /// As [`start`], for the first of several processes that train together; the others

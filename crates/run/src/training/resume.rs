@@ -33,7 +33,7 @@ pub fn resume(
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    resume_among(Box::new(Alone), folder, (config, None), settings, from, observer, stop)
+    resume_among(Box::new(Alone::default()), folder, (config, None), settings, from, observer, stop)
 }
 
 /// As [`resume`], for the first of several processes that train together, however many there were

@@ -1,7 +1,8 @@
-//! Threads of one process as the processes of a training: for tests, and for whoever has cores
-//! enough for several small models' steps at once.
+//! Threads of one process as the processes of a training: for tests, for whoever has cores enough
+//! for several small models' steps at once, and to see what a network of some speed would cost.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use candle_core::Tensor;
 
@@ -9,9 +10,26 @@ use super::{Exchange, ExchangeError};
 
 /// What one tells another.
 #[derive(Debug)]
-enum Message {
+enum Content {
     Part(Tensor),
     Fact(Vec<u8>),
+}
+
+/// A content, and when it may be read.
+#[derive(Debug)]
+struct Message {
+    arrives: Instant,
+    content: Content,
+}
+
+/// A network that is no faster than this: each process sends so many bytes a second, one message
+/// after the other, and each arrives some time after it was sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Network {
+    /// Bytes a second that one process can send.
+    pub bytes_per_second: f64,
+    /// The time between sending and receiving a byte.
+    pub delay: Duration,
 }
 
 /// One of several threads that train one model together.
@@ -22,13 +40,28 @@ pub struct InProcess {
     to: Vec<Sender<Message>>,
     /// From each thread.
     from: Vec<Receiver<Message>>,
+    network: Option<Network>,
+    /// When all that was sent has left.
+    free: Instant,
 }
 
 /// The connections of `size` threads, by rank.
 #[must_use]
 pub fn in_process(size: usize) -> Vec<InProcess> {
-    let mut all: Vec<InProcess> =
-        (0..size).map(|rank| InProcess { rank, to: Vec::new(), from: Vec::new() }).collect();
+    connected(size, None)
+}
+
+/// The same over a simulated `network`: what is sent is handed over at once, and may be read when
+/// that network would have brought it.
+#[must_use]
+pub fn in_process_over(size: usize, network: Network) -> Vec<InProcess> {
+    connected(size, Some(network))
+}
+
+fn connected(size: usize, network: Option<Network>) -> Vec<InProcess> {
+    let free = Instant::now();
+    let one = |rank| InProcess { rank, to: Vec::new(), from: Vec::new(), network, free };
+    let mut all: Vec<InProcess> = (0..size).map(one).collect();
     for receiver in 0..size {
         for sender in 0..size {
             let (to, from) = channel();
@@ -40,21 +73,32 @@ pub fn in_process(size: usize) -> Vec<InProcess> {
 }
 
 impl InProcess {
-    /// Sends each its message, and receives one of each.
-    fn swap(
-        &self,
-        messages: impl Iterator<Item = Result<Message, ExchangeError>>,
-    ) -> Result<Vec<Message>, ExchangeError> {
-        for (rank, message) in messages.enumerate() {
-            let lost = |_| ExchangeError::Failed { rank };
-            self.to
-                .get(rank)
-                .map_or(Ok(()), |to| Ok(message?).and_then(|it| to.send(it).map_err(lost)))?;
-        }
-        let received = self.from.iter().enumerate();
-        received
-            .map(|(rank, from)| from.recv().map_err(|_| ExchangeError::Failed { rank }))
-            .collect()
+    /// Sends process `rank` a message of so many bytes.
+    fn send(&mut self, rank: usize, content: Content, bytes: usize) -> Result<(), ExchangeError> {
+        let now = Instant::now();
+        let arrives = match self.network {
+            Some(network) if rank != self.rank => {
+                let seconds = bytes as f64 / network.bytes_per_second;
+                self.free = self.free.max(now) + Duration::from_secs_f64(seconds);
+                self.free + network.delay
+            }
+            _ => now,
+        };
+        let Some(to) = self.to.get(rank) else { return Err(ExchangeError::Garbled { rank }) };
+        to.send(Message { arrives, content }).map_err(|_| ExchangeError::Failed { rank })
+    }
+
+    /// The next message of process `rank`.
+    fn receive(&self, rank: usize) -> Result<Content, ExchangeError> {
+        let message = self.from[rank].recv().map_err(|_| ExchangeError::Failed { rank })?;
+        std::thread::sleep(message.arrives.saturating_duration_since(Instant::now()));
+        Ok(message.content)
+    }
+
+    /// All processes, beginning with the next one, so that not all send to the same.
+    fn ranks(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, size) = (self.rank, self.to.len());
+        (1..=size).map(move |distance| (rank + distance) % size)
     }
 }
 
@@ -67,28 +111,57 @@ impl Exchange for InProcess {
         self.to.len()
     }
 
-    fn exchange(&mut self, parts: Vec<Tensor>) -> Result<Vec<Tensor>, ExchangeError> {
-        // Parts may be views of buffers that are written to again before others have read them.
-        let copies = parts.iter().map(|part| Ok(Message::Part(part.copy()?)));
-        let received = self.swap(copies)?.into_iter().enumerate();
-        received
-            .map(|(rank, message)| match message {
-                Message::Part(part) => Ok(part),
-                Message::Fact(_) => Err(ExchangeError::Garbled { rank }),
-            })
-            .collect()
+    fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError> {
+        for rank in self.ranks() {
+            let part = parts.get(rank).ok_or(ExchangeError::Garbled { rank: self.rank })?;
+            // Parts may be views of buffers that are written to again before others read them.
+            let bytes = part.elem_count() * size_of::<f32>();
+            self.send(rank, Content::Part(part.copy()?), bytes)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
+        let part = |rank| match self.receive(rank)? {
+            Content::Part(part) => Ok(part),
+            Content::Fact(_) => Err(ExchangeError::Garbled { rank }),
+        };
+        (0..self.size()).map(part).collect()
     }
 
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
-        let copies = std::iter::repeat_n(message, self.to.len());
-        let received = self.swap(copies.map(|message| Ok(Message::Fact(message))))?;
-        received
-            .into_iter()
-            .enumerate()
-            .map(|(rank, message)| match message {
-                Message::Fact(fact) => Ok(fact),
-                Message::Part(_) => Err(ExchangeError::Garbled { rank }),
-            })
-            .collect()
+        for rank in self.ranks() {
+            self.send(rank, Content::Fact(message.clone()), message.len())?;
+        }
+        let fact = |rank| match self.receive(rank)? {
+            Content::Fact(fact) => Ok(fact),
+            Content::Part(_) => Err(ExchangeError::Garbled { rank }),
+        };
+        (0..self.size()).map(fact).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+
+    #[test]
+    fn a_network_takes_the_time_of_its_bytes_and_its_delay() {
+        let delay = Duration::from_millis(30);
+        let network = Network { bytes_per_second: 4e6, delay };
+        let mut both = in_process_over(2, network);
+        let began = Instant::now();
+        for one in &mut both {
+            for _ in 0..2 {
+                // 50 ms each, one after the other.
+                let part = Tensor::zeros(50_000, DType::F32, &Device::Cpu).expect("zeros");
+                one.begin(vec![part; 2]).expect("begun");
+            }
+        }
+        both[0].end().expect("the first");
+        assert!(began.elapsed() >= Duration::from_millis(80), "{:?}", began.elapsed());
+        both[0].end().expect("the second");
+        assert!(began.elapsed() >= Duration::from_millis(130), "{:?}", began.elapsed());
     }
 }

@@ -11,16 +11,22 @@
 
 mod agreement;
 mod in_process;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod share;
 mod sockets;
+
+use std::collections::VecDeque;
 
 use candle_core::Tensor;
 use thiserror::Error;
 
 pub(crate) use agreement::{agree, by_the_first};
 pub use agreement::{everyone, require_same};
-pub use in_process::{InProcess, in_process};
-pub(crate) use share::{Piece, halves, leaves_of, nodes_of};
+pub use in_process::{InProcess, Network, in_process, in_process_over};
+#[cfg(feature = "mpi")]
+pub use mpi::Mpi;
+pub(crate) use share::{Piece, buckets, halves, leaves_of, nodes_of};
 pub use sockets::{Farewell, Meeting, OnLoss, Sockets};
 
 /// The other processes could not be heard, or do something else.
@@ -99,16 +105,34 @@ pub trait Exchange: Send {
     /// How many processes there are.
     fn size(&self) -> usize;
 
-    /// Gives `parts[r]` to process `r`, and returns what each process has for this one, by rank.
+    /// Begins to give `parts[r]` to process `r`, and does not wait: what the others have for this
+    /// one comes with [`Exchange::end`]. Several may be begun before the first is ended.
     ///
     /// # Shapes
     /// Parts are flat and f32, `(length,)`; their lengths may differ, also 0.
     ///
     /// # Errors
     /// A process has ended, or the device has no memory left.
-    fn exchange(&mut self, parts: Vec<Tensor>) -> Result<Vec<Tensor>, ExchangeError>;
+    fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError>;
 
-    /// Tells every process `message`, and returns what each has said, by rank.
+    /// Waits for what each process has for this one in the first exchange that was begun and not
+    /// ended, by rank.
+    ///
+    /// # Errors
+    /// As [`Exchange::begin`].
+    fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError>;
+
+    /// Gives `parts[r]` to process `r`, and returns what each process has for this one, by rank.
+    ///
+    /// # Errors
+    /// As [`Exchange::begin`].
+    fn exchange(&mut self, parts: Vec<Tensor>) -> Result<Vec<Tensor>, ExchangeError> {
+        self.begin(parts)?;
+        self.end()
+    }
+
+    /// Tells every process `message`, and returns what each has said, by rank. All exchanges that
+    /// were begun have been ended before.
     ///
     /// # Errors
     /// A process has ended.
@@ -133,8 +157,11 @@ pub trait Exchange: Send {
 }
 
 /// One process that trains by itself.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Alone;
+#[derive(Debug, Default)]
+pub struct Alone {
+    /// What it has begun to give to itself.
+    begun: VecDeque<Vec<Tensor>>,
+}
 
 impl Exchange for Alone {
     fn rank(&self) -> usize {
@@ -145,8 +172,13 @@ impl Exchange for Alone {
         1
     }
 
-    fn exchange(&mut self, parts: Vec<Tensor>) -> Result<Vec<Tensor>, ExchangeError> {
-        Ok(parts)
+    fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError> {
+        self.begun.push_back(parts);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
+        self.begun.pop_front().ok_or(ExchangeError::Garbled { rank: 0 })
     }
 
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {

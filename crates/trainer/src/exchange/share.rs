@@ -1,10 +1,11 @@
-//! Who has which micro-batches, and which piece of the flat layout.
+//! Who has which micro-batches, and which pieces of the flat layout.
 
 use std::ops::Range;
 
 use taper_ops::NORM_CHUNK;
 
-/// The piece of the flat layout that a process owns: its optimizer steps on it.
+/// A bucket of the flat layout, divided among the processes: the optimizer of each steps on its own
+/// piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Where each process's piece begins, and the end of the last. At multiples of what the norm is
@@ -13,12 +14,31 @@ pub(crate) struct Piece {
     rank: usize,
 }
 
+/// The buckets of `total` parameters, of about so many values each, with the pieces of process
+/// `rank` of `size`. Every process has a part of each bucket, so that all send and receive as much
+/// while one bucket after the other becomes ready; one process has a single bucket.
+pub(crate) fn buckets(total: usize, rank: usize, size: usize, values: usize) -> Vec<Piece> {
+    let chunks = if size == 1 { usize::MAX } else { values.div_ceil(NORM_CHUNK).max(1) };
+    let values = chunks.saturating_mul(NORM_CHUNK);
+    let starts = (0..total.max(1)).step_by(values);
+    starts
+        .map(|start| Piece::new(start..total.min(start.saturating_add(values)), rank, size))
+        .collect()
+}
+
 impl Piece {
-    /// The piece of process `rank` of `size`, of `total` parameters.
-    pub(crate) fn new(total: usize, rank: usize, size: usize) -> Self {
-        let chunks = total.div_ceil(NORM_CHUNK);
-        let bound = |rank: usize| (rank * chunks / size * NORM_CHUNK).min(total);
+    /// The piece of process `rank` of `size`, of the parameters in `bucket`, which begins where a
+    /// chunk of the norm does.
+    pub(crate) fn new(bucket: Range<usize>, rank: usize, size: usize) -> Self {
+        let chunks = bucket.len().div_ceil(NORM_CHUNK);
+        let bound =
+            |rank: usize| (bucket.start + rank * chunks / size * NORM_CHUNK).min(bucket.end);
         Self { bounds: (0..=size).map(bound).collect(), rank }
+    }
+
+    /// All parameters of the bucket.
+    pub(crate) fn bucket(&self) -> Range<usize> {
+        self.bounds[0]..self.bounds[self.bounds.len() - 1]
     }
 
     /// The parameters of this process.
@@ -66,16 +86,20 @@ mod tests {
     fn pieces_are_the_whole_and_end_where_chunks_end() {
         for total in [1, NORM_CHUNK, 3 * NORM_CHUNK + 5, 10 * NORM_CHUNK] {
             for size in [1, 2, 3, 4, 7] {
-                let piece = Piece::new(total, 0, size);
-                let mut end = 0;
-                for range in piece.all() {
-                    assert_eq!(range.start, end);
-                    assert!(range.end == total || range.end % NORM_CHUNK == 0);
-                    end = range.end;
+                for bucket in [1, 2 * NORM_CHUNK, 100 * NORM_CHUNK] {
+                    let all = buckets(total, 0, size, bucket);
+                    let mut end = 0;
+                    for range in all.iter().flat_map(Piece::all) {
+                        assert_eq!(range.start, end);
+                        assert!(range.end == total || range.end % NORM_CHUNK == 0);
+                        end = range.end;
+                    }
+                    assert_eq!(end, total);
+                    assert!(size > 1 || all.len() == 1, "one process has all at once");
+                    let lasts = buckets(total, size - 1, size, bucket);
+                    let own: Vec<_> = lasts.iter().map(Piece::own).collect();
+                    assert!(all.iter().map(|piece| piece.all().last().unwrap()).eq(own));
                 }
-                assert_eq!(end, total);
-                let own = Piece::new(total, size - 1, size).own();
-                assert_eq!(Some(own), piece.all().last());
             }
         }
     }

@@ -21,7 +21,7 @@ impl<M: Model> Trainer<M> {
         identity: Identity,
         checkpoints: &Path,
     ) -> Result<Self, TrainError> {
-        Self::begin_among(Box::new(Alone), model, config, identity, checkpoints)
+        Self::begin_among(Box::new(Alone::default()), model, config, identity, checkpoints)
     }
 
     /// As [`Trainer::new`], for one of several processes that train a model together; each has made
@@ -77,7 +77,7 @@ impl<M: Model> Trainer<M> {
         checkpoints: &Path,
         path: &Path,
     ) -> Result<Self, TrainError> {
-        Self::resume_among(Box::new(Alone), model, config, identity, checkpoints, path)
+        Self::resume_among(Box::new(Alone::default()), model, config, identity, checkpoints, path)
     }
 
     /// As [`Trainer::resume_from`], for one of several processes that train a model together. How

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use candle_core::Result as CandleResult;
 use taper_model::{Batch, LossOutput, Model, Pass};
-use taper_ops::{Gradients, ParameterStore};
+use taper_ops::{Gradients, ParameterStore, WhenFinal};
 
 use crate::exchange::halves;
 use crate::{BoxError, TrainingConfig};
@@ -38,16 +38,18 @@ impl Leaf<'_> {
     }
 
     /// Its loss; and its gradient in `gradients`, from zero, unless the loss is not finite.
+    /// `when_final` is told on the way what is final, where the operations are fused.
     pub(crate) fn gradient(
         &self,
         model: &impl Model,
         config: &TrainingConfig,
         gradients: &mut Gradients,
+        when_final: Option<WhenFinal<'_>>,
     ) -> Result<LossOutput, BoxError> {
         let (output, pass) = self.loss(model, config)?;
         if output.objective_sum.is_finite() {
             gradients.zero()?;
-            pass.backward(&output, model.parameters(), gradients)?;
+            pass.backward_watched(&output, model.parameters(), gradients, when_final)?;
         }
         Ok(output)
     }
@@ -88,6 +90,48 @@ impl GradientTree {
         Ok(left)
     }
 
+    /// The same sum, on the host, of which `tell` is told what is there while the last leaf is still
+    /// on its way, from the end of the flat layout on: from which place on it is there, and what the
+    /// sum is from that place to where the last call began. At last it is told of all.
+    ///
+    /// The sum is that of [`GradientTree::sum`] to the bit: the same values are added in the same
+    /// order, each as soon as it can be.
+    pub(crate) fn sum_told(
+        &mut self,
+        store: &ParameterStore,
+        leaves: Range<usize>,
+        gradient: &mut impl FnMut(usize, &mut Gradients, Option<WhenFinal<'_>>) -> Result<(), BoxError>,
+        tell: &mut dyn FnMut(usize, &[f32]) -> CandleResult<()>,
+    ) -> Result<Gradients, BoxError> {
+        // The left halves on the way to the last leaf, the outermost first.
+        let (mut lefts, mut rest) = (Vec::new(), leaves);
+        while rest.len() > 1 {
+            let [left, right] = halves(&rest);
+            lefts.push(self.sum(store, left, &mut |number, sum| gradient(number, sum, None))?);
+            rest = right;
+        }
+        let mut leaf = self.buffer(store)?;
+        let mut told = store.len();
+        let mut when_final = |from: usize, values: &[f32]| {
+            add_up(&mut lefts, from..told, &values[from..told], tell)?;
+            told = from;
+            Ok(())
+        };
+        gradient(rest.start, &mut leaf, Some(&mut when_final))?;
+        let of_all = 0..told;
+        if !of_all.is_empty() {
+            leaf.with_part(of_all, |values| add_up(&mut lefts, 0..told, values, tell))?;
+        }
+        let mut all = lefts.into_iter();
+        match all.next() {
+            Some(sum) => {
+                self.free.extend(all.chain([leaf]));
+                Ok(sum)
+            }
+            None => Ok(leaf),
+        }
+    }
+
     /// Takes buffers back.
     pub(crate) fn free(&mut self, buffers: impl IntoIterator<Item = Gradients>) {
         self.free.extend(buffers);
@@ -95,6 +139,23 @@ impl GradientTree {
 
     fn buffer(&mut self, store: &ParameterStore) -> CandleResult<Gradients> {
         self.free.pop().map_or_else(|| Gradients::new(store), Ok)
+    }
+}
+
+/// Adds `values`, which are those of the last leaf in `range`, to the sums before it, the innermost
+/// first, and tells what the whole comes to there.
+fn add_up(
+    lefts: &mut [Gradients],
+    range: Range<usize>,
+    values: &[f32],
+    tell: &mut dyn FnMut(usize, &[f32]) -> CandleResult<()>,
+) -> CandleResult<()> {
+    match lefts.split_last_mut() {
+        None => tell(range.start, values),
+        Some((last, before)) => {
+            last.add_part(range.start, values)?;
+            last.with_part(range.clone(), |sum| add_up(before, range, sum, tell))
+        }
     }
 }
 
@@ -125,6 +186,45 @@ mod tests {
         let value = sum.flat().unwrap().to_vec1::<f32>().unwrap()[0];
         tree.free([sum]);
         value
+    }
+
+    #[test]
+    fn what_is_told_on_the_way_is_the_sum() {
+        let mut store = ParameterStore::new(&Device::Cpu);
+        let count = 50_000;
+        store.add("weight", &[count], vec![0.0; count]).unwrap();
+        let value = |leaf: usize, at: usize| ((leaf * count + at) as f32 * 0.37).sin() * 1e3;
+        for leaves in [1, 2, 3, 5, 8] {
+            let fill = |leaf: usize, buffer: &mut Gradients| {
+                let values: Vec<f32> = (0..count).map(|at| value(leaf, at)).collect();
+                buffer.zero()?;
+                buffer.flat()?;
+                Ok::<_, BoxError>(buffer.add_part(0, &values)?)
+            };
+            let mut tree = GradientTree::default();
+            let mut whole = tree.sum(&store, 1..1 + leaves, &mut |n, b| fill(n, b)).unwrap();
+            let expected = whole.flat().unwrap().to_vec1::<f32>().unwrap();
+            let (mut told, mut from, mut calls) = (vec![0.0; count], count, 0);
+            let mut tell = |start: usize, values: &[f32]| {
+                assert_eq!(start + values.len(), from, "without a gap");
+                told[start..from].copy_from_slice(values);
+                (from, calls) = (start, calls + 1);
+                Ok(())
+            };
+            let mut gradient = |n, b: &mut Gradients, when_final: Option<WhenFinal<'_>>| {
+                fill(n, b)?;
+                if let Some(when_final) = when_final {
+                    let values = b.flat()?.to_vec1::<f32>()?;
+                    when_final(30_000, &values)?;
+                    when_final(100, &values)?;
+                }
+                Ok(())
+            };
+            let sum = tree.sum_told(&store, 1..1 + leaves, &mut gradient, &mut tell);
+            let sum = sum.unwrap().flat().unwrap().to_vec1::<f32>().unwrap();
+            assert!(told == expected && sum == expected, "{leaves}");
+            assert_eq!((from, calls), (0, 3), "twice on the way, and then the rest");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod leaf;
 mod norms;
 mod not_finite;
+mod outbox;
 mod outcome;
 mod rehearsal;
 mod roll;
@@ -15,13 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use candle_core::{DType, Result as CandleResult, Tensor};
 use taper_model::{Batch, Model};
 use taper_ops::threads::in_waking_pool;
-use taper_ops::{Gradients, ParameterStore, ema_step, sums_of_squares};
+use taper_ops::{Gradients, ParameterStore, WhenFinal, ema_step, sums_of_squares};
 
-use crate::exchange::{Alone, Piece, everyone, halves};
+use crate::exchange::{Alone, Piece, buckets, everyone, halves};
 use crate::{BoxError, Exchange, Optimizer, Step, TrainingConfig};
 
 pub(crate) use leaf::{GradientTree, Leaf};
 pub use norms::LayerNorms;
+use outbox::Outbox;
 pub use outcome::{Fault, Measured, Outcome};
 pub use rehearsal::rehearse;
 use roll::Roll;
@@ -47,10 +49,10 @@ struct Stopped;
 pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     exchange: Box<dyn Exchange>,
-    /// The piece of the flat layout that this process steps on.
-    piece: Piece,
-    /// A buffer for each that the optimizer has a name for, of that piece.
-    state: Vec<Tensor>,
+    /// The pieces of the flat layout that this process steps on, one of each bucket.
+    pieces: Vec<Piece>,
+    /// A buffer for each that the optimizer has a name for, of each piece.
+    state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
     gradients: GradientTree,
     /// Of the last update that was to be measured by layer.
@@ -64,7 +66,7 @@ impl Updater {
     /// # Errors
     /// When the device has no memory left.
     pub fn new(store: &ParameterStore, config: &TrainingConfig) -> CandleResult<Self> {
-        Self::among(Box::new(Alone), store, config)
+        Self::among(Box::new(Alone::default()), store, config)
     }
 
     /// As [`Updater::new`], for one of several processes that make each update together.
@@ -77,13 +79,16 @@ impl Updater {
         config: &TrainingConfig,
     ) -> CandleResult<Self> {
         let optimizer = config.optimizer.build();
-        let piece = Piece::new(store.len(), exchange.rank(), exchange.size());
-        let zeros = |_: &&str| Tensor::zeros(piece.own().len(), DType::F32, store.device());
+        let pieces = pieces(store, config, &*exchange);
+        let zeros = |piece: &Piece| {
+            let zeros = |_| Tensor::zeros(piece.own().len(), DType::F32, store.device());
+            optimizer.buffers().iter().map(zeros).collect::<CandleResult<_>>()
+        };
         Ok(Self {
-            state: optimizer.buffers().iter().map(zeros).collect::<CandleResult<_>>()?,
+            state: pieces.iter().map(zeros).collect::<CandleResult<_>>()?,
             optimizer,
             exchange,
-            piece,
+            pieces,
             ema: if config.ema_decay > 0.0 { Some(store.flat()?) } else { None },
             gradients: GradientTree::default(),
             layer_norms: BTreeMap::new(),
@@ -135,47 +140,44 @@ impl Updater {
         let summed = in_waking_pool(store.device(), || {
             self.sum_leaves(model, config, step, &roll, batches, stop)
         });
-        // What one process was asked, all of them do.
         let stopped = summed.as_ref().is_err_and(|error| error.is::<Stopped>());
+        let (sums, losses) = match summed {
+            Err(_) if stopped => (Vec::new(), Vec::new()),
+            summed => summed?,
+        };
+        let received =
+            self.pieces.iter().rev().map(|_| self.exchange.end()).collect::<Result<Vec<_>, _>>();
+        self.gradients.free(sums);
+        let received = received?;
+        // What one process was asked, all of them do.
         if everyone(&mut *self.exchange, stopped)?.contains(&true) {
-            self.gradients.free(summed.into_iter().flat_map(|(sums, _)| sums));
             return Ok(Outcome::Stopped);
         }
-        let (mut sums, losses) = summed?;
         let measured = match Measured::total(everyone(&mut *self.exchange, losses)?.concat()) {
             Ok(measured) => measured,
-            Err(fault) => {
-                self.gradients.free(sums);
-                return Ok(Outcome::Skipped(fault));
-            }
+            Err(fault) => return Ok(Outcome::Skipped(fault)),
         };
-        let gradient = self.exchange_sums(store, &roll, &mut sums)?;
-        let gradient = store.without_frozen(&self.piece.own(), gradient)?;
-        let squares = in_waking_pool(store.device(), || sums_of_squares(&gradient))?;
-        let squares = everyone(&mut *self.exchange, squares)?.concat();
-        let gradient_norm = squares.iter().sum::<f64>().sqrt();
+        let gradients = self.add_up(store, &roll, received)?;
+        let gradient_norm = self.norm(store, &gradients)?;
         let outcome = Measured { gradient_norm, ..measured }.judged(loss_limit);
         if config.log_layers && step.is_multiple_of(config.log_every) {
             self.layer_norms =
-                norms::of_layers(store, &self.piece, &gradient, &mut *self.exchange)?;
+                norms::of_layers(store, &self.pieces, &gradients, &mut *self.exchange)?;
         }
         if matches!(outcome, Outcome::Made(_)) {
             let gradient_scale = clip(gradient_norm, config.clip_norm);
             let step = Step { number: step, learning_rate, gradient_scale };
-            in_waking_pool(store.device(), || {
-                self.optimizer.step(store, self.piece.own(), &gradient, &mut self.state, &step)
-            })?;
-            self.share_weights(store)?;
+            self.step(store, &gradients, &step)?;
             if let Some(ema) = &mut self.ema {
                 ema_step(store, ema, ema_decay(config.ema_decay, step.number))?;
             }
         }
-        self.gradients.free(sums);
         Ok(outcome)
     }
 
     /// The sums of gradients over the largest subtrees that this process has, and the losses of its
-    /// micro-batches, up to the first that is not finite.
+    /// micro-batches, up to the first that is not finite. The exchange of all buckets is begun, on
+    /// the way where that can be, unless something is wrong.
     fn sum_leaves(
         &mut self,
         model: &impl Model,
@@ -187,62 +189,116 @@ impl Updater {
     ) -> Result<(Vec<Gradients>, Vec<Measured>), BoxError> {
         let (total, composed, first) = (roll.total, self.composed, roll.own().start);
         let mut losses: Vec<Measured> = Vec::with_capacity(batches.len());
-        let mut gradient = |number: usize, sum: &mut Gradients| {
-            if !losses.is_empty() && stop.load(Ordering::Relaxed) {
-                return Err(Stopped.into());
-            }
-            if losses.last().is_some_and(|loss| !loss.objective_sum.is_finite()) {
-                return Ok(());
-            }
-            let leaf = Leaf { batch: &batches[number - first], step, number, total, composed };
-            losses.push(Measured::of(&leaf.gradient(model, config, sum)?));
-            Ok(())
-        };
-        let nodes = roll.nodes(roll.rank).into_iter();
+        let mut gradient =
+            |number: usize, sum: &mut Gradients, when_final: Option<WhenFinal<'_>>| {
+                if !losses.is_empty() && stop.load(Ordering::Relaxed) {
+                    return Err(Stopped.into());
+                }
+                if losses.last().is_some_and(|loss| !loss.objective_sum.is_finite()) {
+                    return Ok(());
+                }
+                let leaf = Leaf { batch: &batches[number - first], step, number, total, composed };
+                losses.push(Measured::of(&leaf.gradient(model, config, sum, when_final)?));
+                Ok(())
+            };
         let store = model.parameters();
-        let sums = nodes
-            .map(|node| self.gradients.sum(store, node, &mut gradient))
-            .collect::<Result<_, BoxError>>()?;
+        let mut nodes = roll.nodes(roll.rank);
+        let last = nodes.pop();
+        let mut of_node =
+            |node| self.gradients.sum(store, node, &mut |number, sum| gradient(number, sum, None));
+        let sums = nodes.into_iter().map(&mut of_node).collect::<Result<Vec<_>, BoxError>>();
+        let stopped = |error: &BoxError| error.is::<Stopped>();
+        let (mut sums, stopped_before) = match sums {
+            Err(error) if stopped(&error) => (Vec::new(), Some(error)),
+            sums => (sums?, None),
+        };
+        let before = sums.iter_mut().map(|sum| Ok(sum.flat()?.clone()));
+        let before = before.collect::<CandleResult<_>>()?;
+        let mut outbox = Outbox::new(&mut *self.exchange, store, &self.pieces, before);
+        let summed = match last.filter(|_| stopped_before.is_none()) {
+            None => stopped_before.map_or(Ok(None), Err),
+            // The sum is told on the way, which takes a copy: worth it where others wait for it.
+            Some(node) if roll.is_shared() && store.device().is_cpu() => {
+                let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
+                self.gradients.sum_told(store, node, &mut gradient, tell).map(Some)
+            }
+            Some(node) => {
+                let one = &mut |number, sum: &mut Gradients| gradient(number, sum, None);
+                let mut sum = self.gradients.sum(store, node, one)?;
+                outbox.take_whole(sum.flat()?)?;
+                Ok(Some(sum))
+            }
+        };
+        // The others wait for as many buckets also where this process has nothing for them.
+        if summed.as_ref().map_or_else(stopped, |_| true) {
+            outbox.close()?;
+        }
+        sums.extend(summed?);
         Ok((sums, losses))
     }
 
-    /// The gradient of this process's piece: every process gives each other its part of the sums
-    /// that it has, and adds up those it gets, in the order of the tree.
+    /// The gradients of this process's pieces, of what it has `received` from each process for each
+    /// bucket, the last first: the sums of all of them are added up in the order of the tree.
     ///
     /// # Shapes
-    /// → `(length of the piece,)`.
-    fn exchange_sums(
-        &mut self,
+    /// → `(length of the piece,)`, for each.
+    fn add_up(
+        &self,
         store: &ParameterStore,
         roll: &Roll,
-        sums: &mut [Gradients],
-    ) -> Result<Tensor, BoxError> {
-        let sums = sums.iter_mut().map(|sum| sum.flat()).collect::<CandleResult<Vec<_>>>()?;
-        let part = |range: Range<usize>| {
-            let parts = sums.iter().map(|sum| sum.narrow(0, range.start, range.len()));
-            joined(&parts.collect::<CandleResult<Vec<_>>>()?, store)
-        };
-        let parts = self.piece.all().map(part).collect::<CandleResult<_>>()?;
-        let length = self.piece.own().len();
-        let mut nodes = HashMap::new();
-        for (rank, sums) in self.exchange.exchange(parts)?.iter().enumerate() {
-            for (number, node) in roll.nodes(rank).into_iter().enumerate() {
-                nodes.insert(node, sums.narrow(0, number * length, length)?);
+        received: Vec<Vec<Tensor>>,
+    ) -> Result<Vec<Tensor>, BoxError> {
+        let mut gradients = Vec::with_capacity(self.pieces.len());
+        for (piece, of_all) in self.pieces.iter().zip(received.into_iter().rev()) {
+            let length = piece.own().len();
+            let mut nodes = HashMap::new();
+            for (rank, sums) in of_all.iter().enumerate() {
+                for (number, node) in roll.nodes(rank).into_iter().enumerate() {
+                    nodes.insert(node, sums.narrow(0, number * length, length)?);
+                }
             }
+            let gradient = tree_sum(0..roll.leaves, &mut nodes)?;
+            gradients.push(store.without_frozen(&piece.own(), gradient)?);
         }
-        Ok(tree_sum(0..roll.leaves, &mut nodes)?)
+        Ok(gradients)
     }
 
-    /// Gives every process the weights that each has stepped on.
-    fn share_weights(&mut self, store: &ParameterStore) -> Result<(), BoxError> {
+    /// The norm of the gradient, of which every process has its pieces.
+    fn norm(&mut self, store: &ParameterStore, gradients: &[Tensor]) -> Result<f64, BoxError> {
+        // As bits: a sum may be infinite.
+        let bits =
+            |gradient| Ok(sums_of_squares(gradient)?.into_iter().map(f64::to_bits).collect());
+        let squares: Vec<Vec<u64>> = in_waking_pool(store.device(), || {
+            gradients.iter().map(bits).collect::<CandleResult<_>>()
+        })?;
+        let all = everyone(&mut *self.exchange, squares)?;
+        // In the order of the flat layout: bucket by bucket, in each the pieces of all processes.
+        let of_bucket = |bucket: usize| all.iter().filter_map(move |of| of.get(bucket)).flatten();
+        let squares = (0..self.pieces.len()).flat_map(of_bucket);
+        Ok(squares.map(|&bits| f64::from_bits(bits)).sum::<f64>().sqrt())
+    }
+
+    /// Makes the optimizer's step on this process's pieces, and gives every process the weights that
+    /// each has stepped on.
+    fn step(
+        &mut self,
+        store: &ParameterStore,
+        gradients: &[Tensor],
+        step: &Step,
+    ) -> Result<(), BoxError> {
         let size = self.exchange.size();
-        if size == 1 {
-            return Ok(());
+        for ((piece, gradient), state) in self.pieces.iter().zip(gradients).zip(&mut self.state) {
+            in_waking_pool(store.device(), || {
+                self.optimizer.step(store, piece.own(), gradient, state, step)
+            })?;
+            if size > 1 {
+                self.exchange.begin(vec![store.part(piece.own())?; size])?;
+            }
         }
-        let own = store.part(self.piece.own())?;
-        let weights = self.exchange.exchange(vec![own; size])?;
-        for (range, weights) in self.piece.all().zip(weights) {
-            store.set_part(range.start, &weights)?;
+        for piece in self.pieces.iter().filter(|_| size > 1) {
+            for (range, weights) in piece.all().zip(self.exchange.end()?) {
+                store.set_part(range.start, &weights)?;
+            }
         }
         Ok(())
     }
@@ -277,12 +333,10 @@ impl Updater {
     }
 }
 
-/// Flat tensors end to end.
-fn joined(parts: &[Tensor], store: &ParameterStore) -> CandleResult<Tensor> {
-    match parts {
-        [] => Tensor::zeros(0, DType::F32, store.device()),
-        parts => Tensor::cat(parts, 0),
-    }
+/// The pieces of a process, one of each bucket.
+fn pieces(store: &ParameterStore, config: &TrainingConfig, exchange: &dyn Exchange) -> Vec<Piece> {
+    let (rank, size) = (exchange.rank(), exchange.size());
+    buckets(store.len(), rank, size, config.distributed.bucket_values())
 }
 
 /// The sum over `leaves`, of `nodes` that together have each of them.

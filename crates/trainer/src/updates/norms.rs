@@ -33,23 +33,58 @@ fn layer_of(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(layer, _)| layer)
 }
 
-/// The norms of every layer, of which this process has the `gradient` of its piece. Each layer's
+/// The norms of every layer, of which this process has the `gradients` of its pieces. Each layer's
 /// squares are added up in the order of its parameters.
 ///
 /// # Errors
 /// When values cannot be read from the device, or another process has ended.
 pub(super) fn of_layers(
     store: &ParameterStore,
-    piece: &Piece,
-    gradient: &Tensor,
+    pieces: &[Piece],
+    gradients: &[Tensor],
     exchange: &mut dyn Exchange,
 ) -> Result<BTreeMap<String, LayerNorms>, BoxError> {
+    let pieces = pieces.iter().zip(gradients);
+    let sums = pieces.map(|(piece, gradient)| sums_of_piece(store, piece, gradient));
+    let sums = sums.collect::<CandleResult<Vec<_>>>()?;
+    let mut totals: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    let mut all: Vec<_> =
+        everyone(exchange, sums)?.into_iter().map(IntoIterator::into_iter).collect();
+    // Bucket by bucket, in each the pieces of all processes.
+    loop {
+        let of_bucket: Vec<Sum> = all.iter_mut().filter_map(Iterator::next).flatten().collect();
+        if of_bucket.is_empty() && all.iter().all(|rest| rest.len() == 0) {
+            break;
+        }
+        for (layer, gradient, weight) in of_bucket {
+            let total = totals.entry(layer).or_default();
+            total.0 += f64::from_bits(gradient);
+            total.1 += f64::from_bits(weight);
+        }
+    }
+    // Rounded, so that it does not matter where processes divide a layer.
+    let root = |(gradient, weight): (f64, f64)| LayerNorms {
+        gradient: gradient.sqrt() as f32,
+        weight: weight.sqrt() as f32,
+    };
+    Ok(totals.into_iter().map(|(layer, total)| (layer, root(total))).collect())
+}
+
+/// A layer, with the bits of the sums of squares of gradients and of weights.
+type Sum = (String, u64, u64);
+
+/// The sums of squares of each parameter in a piece.
+fn sums_of_piece(
+    store: &ParameterStore,
+    piece: &Piece,
+    gradient: &Tensor,
+) -> CandleResult<Vec<Sum>> {
     let own = piece.own();
     let gradients = on_host(gradient)?;
     let weights = on_host(&store.part(own.clone())?)?;
     let squares =
         |values: &[f32]| values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
-    let mut sums: Vec<(String, u64, u64)> = Vec::new();
+    let mut sums = Vec::new();
     for parameter in store.parameters() {
         let start = parameter.offset().max(own.start);
         let end = (parameter.offset() + parameter.len()).min(own.end);
@@ -61,18 +96,7 @@ pub(super) fn of_layers(
             [squares(&gradients[range.clone()]), squares(&weights[range])].map(f64::to_bits);
         sums.push((layer_of(parameter.name()).to_owned(), gradient, weight));
     }
-    let mut totals: BTreeMap<String, (f64, f64)> = BTreeMap::new();
-    for (layer, gradient, weight) in everyone(exchange, sums)?.concat() {
-        let total = totals.entry(layer).or_default();
-        total.0 += f64::from_bits(gradient);
-        total.1 += f64::from_bits(weight);
-    }
-    // Rounded, so that it does not matter where processes divide a layer.
-    let root = |(gradient, weight): (f64, f64)| LayerNorms {
-        gradient: gradient.sqrt() as f32,
-        weight: weight.sqrt() as f32,
-    };
-    Ok(totals.into_iter().map(|(layer, total)| (layer, root(total))).collect())
+    Ok(sums)
 }
 
 fn on_host(flat: &Tensor) -> CandleResult<Vec<f32>> {
@@ -97,9 +121,10 @@ mod tests {
         store.add("layers.0.weight", &[2], vec![3.0, 0.0]).expect("add");
         store.add("layers.0.bias", &[1], vec![4.0]).expect("add");
         store.add("layers.10.weight", &[1], vec![-2.0]).expect("add");
-        let piece = Piece::new(store.len(), 0, 1);
+        let pieces = [Piece::new(0..store.len(), 0, 1)];
         let gradient = Tensor::new(&[1f32, 2.0, 2.0, 0.5], &Device::Cpu).expect("four");
-        let norms = of_layers(&store, &piece, &gradient, &mut Alone).expect("norms");
+        let alone = &mut Alone::default();
+        let norms = of_layers(&store, &pieces, &[gradient], alone).expect("norms");
         assert_eq!(norms["layers.0"], LayerNorms { gradient: 3.0, weight: 5.0 });
         assert_eq!(norms["layers.10"], LayerNorms { gradient: 0.5, weight: 2.0 });
     }

@@ -23,7 +23,7 @@ pub fn rehearse(
     let leaf = Leaf { batch, step: 0, number: 0, total, composed: false };
     Gradients::new(model.parameters())
         .map_err(BoxError::from)
-        .and_then(|mut gradients| leaf.gradient(model, config, &mut gradients))
+        .and_then(|mut gradients| leaf.gradient(model, config, &mut gradients, None))
         .map(|_| ())
         .map_err(failed)
 }

@@ -39,6 +39,11 @@ impl Roll {
         Ok(Self { rank, leaves, total: all.iter().map(|&(_, tokens)| tokens).sum(), shares })
     }
 
+    /// Whether there are several processes.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shares.len() > 1
+    }
+
     /// The micro-batches of this process.
     pub(crate) fn own(&self) -> Range<usize> {
         self.shares[self.rank].clone()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Tensor};
 use taper_ops::ParameterStore;
 
-use super::{GradientTree, Updater, joined};
+use super::{GradientTree, Updater, pieces};
 use crate::checkpoints::tensors::{self, Named};
 use crate::checkpoints::{self, MODEL_FILE, OPTIMIZER_FILE};
 use crate::exchange::{Piece, agree};
@@ -23,20 +23,25 @@ impl Updater {
         &mut self,
         store: &ParameterStore,
     ) -> Result<(Vec<Named>, Vec<Named>), BoxError> {
-        let mut state = Vec::new();
-        for buffer in &self.state {
-            // All to the first.
-            let mut parts =
-                vec![Tensor::zeros(0, DType::F32, store.device())?; self.exchange.size()];
-            parts[0] = buffer.clone();
-            state.push(joined(&self.exchange.exchange(parts)?, store)?);
+        let names = self.optimizer.buffers();
+        let mut parts = vec![Vec::new(); names.len()];
+        let none = Tensor::zeros(0, DType::F32, store.device())?;
+        for of_piece in &self.state {
+            for (buffer, parts) in of_piece.iter().zip(&mut parts) {
+                // All to the first.
+                let mut given = vec![none.clone(); self.exchange.size()];
+                given[0] = buffer.clone();
+                parts.extend(self.exchange.exchange(given)?);
+            }
         }
         if self.exchange.rank() > 0 {
             return Ok((Vec::new(), Vec::new()));
         }
+        let state = parts.iter().map(|parts| Tensor::cat(parts, 0));
+        let state = state.collect::<candle_core::Result<Vec<_>>>()?;
         let weights = store.flat()?;
         let mut optimizer = Vec::new();
-        for (name, buffer) in self.optimizer.buffers().iter().zip(&state) {
+        for (name, buffer) in names.iter().zip(&state) {
             optimizer.extend(tensors::name_parts(store, &prefix(name), buffer)?);
         }
         if self.ema.is_some() {
@@ -58,31 +63,33 @@ impl Updater {
         store: &ParameterStore,
         config: &TrainingConfig,
     ) -> Result<Self, TrainError> {
-        let piece = Piece::new(store.len(), exchange.rank(), exchange.size());
-        let loaded = Loaded::read(checkpoint, saved, store, config, &piece);
+        let pieces = pieces(store, config, &*exchange);
+        let loaded = Loaded::read(checkpoint, saved, store, config, &pieces);
         let Loaded { optimizer, state, ema } =
             agree(&mut *exchange, loaded.map_err(TrainError::from))?;
         let gradients = GradientTree::default();
         let layer_norms = BTreeMap::new();
-        Ok(Self { optimizer, exchange, piece, state, ema, gradients, layer_norms, composed: false })
+        let composed = false;
+        Ok(Self { optimizer, exchange, pieces, state, ema, gradients, layer_norms, composed })
     }
 }
 
 /// What an updater takes from a checkpoint.
 struct Loaded {
     optimizer: Box<dyn Optimizer>,
-    state: Vec<Tensor>,
+    /// The buffers of each piece.
+    state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
 }
 
 impl Loaded {
-    /// Reads the state of `piece`, and sets the weights in `store`.
+    /// Reads the state of `pieces`, and sets the weights in `store`.
     fn read(
         checkpoint: &Path,
         saved: &State,
         store: &ParameterStore,
         config: &TrainingConfig,
-        piece: &Piece,
+        pieces: &[Piece],
     ) -> Result<Self, CheckpointError> {
         checkpoints::require_float(checkpoint, saved)?;
         let optimizer = config.optimizer.build();
@@ -107,12 +114,11 @@ impl Loaded {
         };
         let ema = if config.ema_decay > 0.0 { Some(flat(model.clone())?) } else { None };
         checkpoints::set_weights(checkpoint, store, weights.unwrap_or(model))?;
-        let own = |mut values: Vec<f32>| {
-            values.truncate(piece.own().end);
-            values.drain(..piece.own().start);
-            flat(values)
+        let own = |piece: &Piece| {
+            let part = |values: &Vec<f32>| flat(values[piece.own()].to_vec());
+            buffers.iter().map(part).collect::<Result<_, _>>()
         };
-        Ok(Self { optimizer, state: buffers.into_iter().map(own).collect::<Result<_, _>>()?, ema })
+        Ok(Self { optimizer, state: pieces.iter().map(own).collect::<Result<_, _>>()?, ema })
     }
 }
 

@@ -2,17 +2,17 @@
 //! know that it lives.
 //!
 //! A thread for each other process takes in whatever comes, so that two processes that send to each
-//! other never wait for each other's memory to be read; another one sends a sign of life every
-//! second, however long the process computes.
+//! other never wait for each other's memory to be read; one sends what is to be sent, in its order,
+//! while the process computes; another one sends a sign of life every second.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::frame::{Kind, Patience};
+use super::frame::{Kind, Patience, as_bytes};
 
 /// How long a process that ends waits until the others have heard it.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -35,16 +35,29 @@ pub(super) type Loss = (usize, String);
 /// Told when a process is gone: of its number, and why.
 pub type OnLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
 
+/// What goes to another process.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    Part(Vec<f32>),
+    Fact(Vec<u8>),
+    /// This process ends: with this reason, and nothing after it.
+    Leave(Vec<u8>),
+}
+
 struct Line {
     stream: TcpStream,
     /// Held while a frame is written.
     writing: Mutex<()>,
+    /// What is to be sent, in this order.
+    outgoing: Sender<Outgoing>,
 }
 
 /// The connections, by rank.
 pub(super) struct Lines {
     lines: Vec<Option<Line>>,
     patience: Patience,
+    /// What waits to be written.
+    unsent: AtomicUsize,
     /// How many have heard that this process ends, or have ended themselves.
     quiet: Mutex<usize>,
     changed: Condvar,
@@ -62,27 +75,27 @@ impl Lines {
         incoming: &Sender<(usize, Incoming)>,
         on_loss: OnLoss,
     ) -> io::Result<Arc<Self>> {
-        let line = |stream: TcpStream| {
+        let mut queues: Vec<Option<Receiver<Outgoing>>> = Vec::new();
+        let line = |stream: Option<TcpStream>| {
+            let (outgoing, queue) = channel();
+            queues.push(stream.is_some().then_some(queue));
+            let Some(stream) = stream else { return Ok(None) };
             patience.apply(&stream)?;
-            Ok(Line { stream, writing: Mutex::new(()) })
+            Ok(Some(Line { stream, writing: Mutex::new(()), outgoing }))
         };
-        let lines = streams
-            .into_iter()
-            .map(|stream| stream.map(line).transpose())
-            .collect::<io::Result<Vec<_>>>()?;
+        let lines = streams.into_iter().map(line).collect::<io::Result<Vec<_>>>()?;
         let lines = Arc::new(Self {
             lines,
             patience,
+            unsent: AtomicUsize::new(0),
             quiet: Mutex::new(0),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
             loss: Mutex::new(None),
             on_loss,
         });
-        for rank in 0..lines.lines.len() {
-            if lines.lines[rank].is_none() {
-                continue;
-            }
+        for (rank, queue) in queues.into_iter().enumerate() {
+            let Some(queue) = queue else { continue };
             let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
                 std::thread::Builder::new().name(format!("{name} {rank}")).spawn(work).map(drop)
             };
@@ -90,13 +103,40 @@ impl Lines {
             start("from", Box::new(move || all.listen(rank, &incoming)))?;
             let all = Arc::clone(&lines);
             start("alive to", Box::new(move || all.beat(rank)))?;
+            let all = Arc::clone(&lines);
+            start("to", Box::new(move || all.write(rank, &queue)))?;
         }
         Ok(lines)
     }
 
-    /// Sends a frame to a process. One that cannot take it has ended, which is for those to find
-    /// who wait for it.
-    pub(super) fn send(&self, rank: usize, kind: Kind, content: &[u8]) -> io::Result<()> {
+    /// Sends something to a process, after all that was sent to it before, and does not wait. One
+    /// that cannot take it has ended, which is for those to find who wait for it.
+    pub(super) fn send(&self, rank: usize, what: Outgoing) {
+        if let Some(line) = self.lines.get(rank).and_then(Option::as_ref) {
+            self.unsent.fetch_add(1, Ordering::AcqRel);
+            let _ = line.outgoing.send(what);
+        }
+    }
+
+    /// Writes what is to be sent to process `rank`, until this process ends.
+    fn write(&self, rank: usize, queue: &Receiver<Outgoing>) {
+        let mut is_open = true;
+        for what in queue {
+            let (kind, content) = match &what {
+                Outgoing::Part(values) => (Kind::Part, as_bytes(values)),
+                Outgoing::Fact(bytes) => (Kind::Fact, bytes.into()),
+                Outgoing::Leave(reason) => (Kind::Leave, reason.into()),
+            };
+            // What cannot be sent is for those to find who wait for that process.
+            is_open = is_open && self.write_frame(rank, kind, &content).is_ok();
+            self.unsent.fetch_sub(1, Ordering::AcqRel);
+            if kind == Kind::Leave {
+                return;
+            }
+        }
+    }
+
+    fn write_frame(&self, rank: usize, kind: Kind, content: &[u8]) -> io::Result<()> {
         let Some(line) = self.lines.get(rank).and_then(Option::as_ref) else { return Ok(()) };
         let _writing = lock(&line.writing);
         self.patience.write_frame(&line.stream, kind, content)
@@ -128,7 +168,7 @@ impl Lines {
                 Ok(Some(message)) => {
                     if matches!(message, Incoming::Left(_)) {
                         has_left = true;
-                        let _ = self.send(rank, Kind::Heard, &[]);
+                        let _ = self.write_frame(rank, Kind::Heard, &[]);
                     }
                     // Nobody listens any more when this process ends.
                     let _ = incoming.send((rank, message));
@@ -194,12 +234,17 @@ impl Lines {
         let others = self.lines.iter().flatten().count();
         let reason = serde_json::to_vec(&*lock(&self.loss)).unwrap_or_default();
         for rank in 0..self.lines.len() {
-            let _ = self.send(rank, Kind::Leave, &reason);
+            self.send(rank, Outgoing::Leave(reason.clone()));
         }
-        let deadline = Instant::now() + FAREWELL;
+        let mut deadline = Instant::now() + FAREWELL;
         let mut quiet = lock(&self.quiet);
         while *quiet < others {
+            // A connection that takes nothing any more is given up by its writer.
+            if self.unsent.load(Ordering::Acquire) > 0 {
+                deadline = Instant::now() + FAREWELL;
+            }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else { break };
+            let left = left.min(self.patience.beat);
             quiet = self
                 .changed
                 .wait_timeout(quiet, left)

@@ -17,8 +17,8 @@ use std::sync::mpsc::{Receiver, channel};
 use candle_core::{Device, Tensor};
 
 use super::{Exchange, ExchangeError};
-use frame::{Kind, Patience, as_bytes};
-use lines::{Incoming, Lines};
+use frame::Patience;
+use lines::{Incoming, Lines, Outgoing};
 
 pub use lines::OnLoss;
 pub use meeting::Meeting;
@@ -31,6 +31,8 @@ pub struct Sockets {
     incoming: Receiver<(usize, Incoming)>,
     /// What has come from each process and is not asked for yet.
     waiting: Vec<VecDeque<Incoming>>,
+    /// What this process has for itself, of each exchange that was begun.
+    own: VecDeque<Tensor>,
 }
 
 /// Says farewell for a process that ends at once, as on a signal.
@@ -64,7 +66,7 @@ impl Sockets {
         let lines = Lines::open(streams, Patience::USUAL, &sender, on_loss)
             .map_err(|error| ExchangeError::Meeting(format!("process {rank}: {error}")))?;
         let waiting = (0..size).map(|_| VecDeque::new()).collect();
-        Ok(Self { rank, size, lines, incoming, waiting })
+        Ok(Self { rank, size, lines, incoming, waiting, own: VecDeque::new() })
     }
 
     /// What says farewell for this process.
@@ -119,17 +121,22 @@ impl Exchange for Sockets {
         self.size
     }
 
-    fn exchange(&mut self, parts: Vec<Tensor>) -> Result<Vec<Tensor>, ExchangeError> {
-        let mut received = parts;
-        let Some(own) = received.get(self.rank) else {
+    fn begin(&mut self, mut parts: Vec<Tensor>) -> Result<(), ExchangeError> {
+        if parts.len() != self.size {
             return Err(ExchangeError::Garbled { rank: self.rank });
-        };
-        let device: Device = own.device().clone();
-        for rank in self.others() {
-            let values = received[rank].to_vec1::<f32>()?;
-            // Who cannot take it is found below.
-            let _ = self.lines.send(rank, Kind::Part, &as_bytes(&values));
         }
+        for rank in self.others() {
+            self.lines.send(rank, Outgoing::Part(parts[rank].to_vec1()?));
+        }
+        // It may be a view of a buffer that is written to again before the end.
+        self.own.push_back(parts.swap_remove(self.rank).copy()?);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
+        let own = self.own.pop_front().ok_or(ExchangeError::Garbled { rank: self.rank })?;
+        let device: Device = own.device().clone();
+        let mut received = vec![own; self.size];
         for rank in self.others() {
             let Incoming::Part(values) = self.receive(rank)? else {
                 return Err(ExchangeError::Garbled { rank });
@@ -142,7 +149,7 @@ impl Exchange for Sockets {
 
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
         for rank in self.others() {
-            let _ = self.lines.send(rank, Kind::Fact, &message);
+            self.lines.send(rank, Outgoing::Fact(message.clone()));
         }
         let mut all = vec![Vec::new(); self.size];
         for rank in self.others() {

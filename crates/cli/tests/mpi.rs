@@ -1,0 +1,144 @@
+//! Processes of MPI: the same files to the byte as by one process and by sockets, and what happens
+//! where one of them fails or is killed.
+//!
+//! Needs `mpirun`; `cargo test --release -p taper --features mpi --test mpi`.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Workspace, metrics, stderr};
+
+const SETTINGS: [&str; 8] = [
+    "--set",
+    "training.accumulation=4",
+    "--set",
+    "training.ema_decay=0.9",
+    "--set",
+    "data.batching.max_tokens=100",
+    "--set",
+    "model.embedding_dropout=0.1",
+];
+
+fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["train", "tiny.toml", "--run", run], &SETTINGS[..], more].concat()
+}
+
+/// `mpirun` with so many processes of the binary, to be run in the folder.
+fn mpirun(workspace: &Workspace, processes: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("mpirun");
+    command
+        .args(["--oversubscribe", "--allow-run-as-root", "-n", processes])
+        .arg(env!("CARGO_BIN_EXE_taper"))
+        .args(arguments)
+        .current_dir(workspace.path(""))
+        // What is connected with a display or a batch system is none of the test's business.
+        .env_remove("DISPLAY")
+        .stdin(Stdio::null());
+    command
+}
+
+fn succeed(mut command: Command) -> Output {
+    let output = command.output().expect("mpirun is installed");
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+fn assert_same(workspace: &Workspace, one: &str, other: &str, step: u32) {
+    let path = |run: &str, file: &str| workspace.path(run).join(file);
+    assert_eq!(metrics(&workspace.path(one)), metrics(&workspace.path(other)), "{other}");
+    let checkpoint = format!("checkpoints/step-{step:08}");
+    for file in [
+        &format!("{checkpoint}/model.safetensors"),
+        &format!("{checkpoint}/optimizer.safetensors"),
+        "checkpoints/averaged/model.safetensors",
+        "scores.json",
+    ] {
+        let [one, other] = [one, other].map(|run| fs::read(path(run, file)).expect(file));
+        assert!(one == other, "{file} differs");
+    }
+}
+
+#[test]
+fn processes_of_mpi_come_to_the_same_as_one_and_as_those_of_sockets() {
+    let workspace = Workspace::new();
+    workspace.succeed(&train("one", &[]));
+    workspace.succeed(&train("sockets", &["--processes", "2"]));
+    assert_same(&workspace, "one", "sockets", 12);
+    for processes in ["2", "3"] {
+        let run = format!("mpi-{processes}");
+        let output = succeed(mpirun(&workspace, processes, &train(&run, &[])));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(said.matches("training in").count(), 1, "one process tells: {said}");
+        assert_same(&workspace, "one", &run, 12);
+    }
+    // What mpirun has started may talk by sockets, and goes on with what others have begun.
+    let updates = |updates| ["--set", updates];
+    workspace.succeed(&train("whole", &updates("training.max_updates=18")));
+    workspace.succeed(&train("parts", &updates("training.max_updates=6")));
+    for (updates, way) in
+        [("training.max_updates=12", "sockets"), ("training.max_updates=18", "mpi")]
+    {
+        let more = ["resume", "parts", "--set", updates, "--exchange", way];
+        succeed(mpirun(&workspace, "2", &more));
+    }
+    assert_same(&workspace, "whole", "parts", 18);
+}
+
+#[test]
+fn what_is_wrong_is_told_once_and_ends_all_of_them() {
+    let workspace = Workspace::new();
+    // Two recipes, in one call of mpirun.
+    let one = train("run", &["--set", "training.clip_norm=0.5"]);
+    let mut command = mpirun(&workspace, "1", &train("run", &[]));
+    command.args([":", "-n", "1", env!("CARGO_BIN_EXE_taper")]).args(&one);
+    let output = command.output().expect("mpirun");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
+    assert!(said.contains("another recipe: training.clip_norm is 0.5"), "{said}");
+    assert!(!workspace.path("run").exists(), "nothing has begun");
+    // Asked for where nothing has started this process.
+    workspace.fail(&train("run", &["--exchange", "mpi"]), &["--exchange mpi", "mpirun"]);
+}
+
+/// The processes of the binary that train `run`, and that no shell or launcher is.
+fn processes_of(run: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").expect("processes").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_one = |pid: &u32| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = command.split(|&byte| byte == 0);
+        words.next() == Some(env!("CARGO_BIN_EXE_taper").as_bytes())
+            && words.any(|word| word == run.as_bytes())
+    };
+    pids.filter(is_one).collect()
+}
+
+#[test]
+fn a_killed_process_ends_the_others_and_the_run_goes_on() {
+    let workspace = Workspace::new();
+    let long = ["--set", "training.max_updates=300", "--set", "training.checkpoint_every=5"];
+    workspace.succeed(&train("whole", &long));
+    // No other test has a run of this name.
+    let run = format!("killed-{}", std::process::id());
+    let mut command = mpirun(&workspace, "2", &train(&run, &long));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("mpirun");
+    workspace.wait_for_checkpoint(&run);
+    let victim = *processes_of(&run).last().expect("two processes");
+    let killed = Command::new("kill").args(["-KILL", &victim.to_string()]).status();
+    assert!(killed.expect("kill").success());
+    let began = Instant::now();
+    let output = child.wait_with_output().expect("mpirun ends");
+    while !processes_of(&run).is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "a process goes on alone");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("ended after {:?}", began.elapsed());
+    assert!(!output.status.success(), "{}", stderr(&output));
+    workspace.checkpoints_are_whole(&run);
+    succeed(mpirun(&workspace, "2", &["resume", &run]));
+    assert_same(&workspace, "whole", &run, 300);
+}

@@ -1,0 +1,340 @@
+//! Processes that `mpirun` has started, or whatever starts processes of MPI on a cluster: what they
+//! give each other goes through its library, over whichever network that knows.
+//!
+//! Only moves are asked of it, all-to-all and all-gather. Its reductions are not used, since the
+//! order of their sums depends on the number of processes and on the network.
+//!
+//! One thread initialises the library, makes all calls and ends it, so that an exchange goes on
+//! while others compute. Libraries wait by spinning, which takes a core from those others: here each
+//! call is begun, and asked at growing distances whether it is done.
+//!
+//! Before each call the processes tell each other which one it is. One that ends in order says so
+//! then, and the others end as well. One that is killed cannot: `mpirun` ends the others.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use candle_core::{Device, Tensor};
+use mpi::Threading;
+use mpi::datatype::{Partition, PartitionMut};
+use mpi::request::{LocalScope, Request};
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{Communicator, CommunicatorCollectives};
+
+use super::{Exchange, ExchangeError};
+
+/// How long a process that ends waits for the others to hear of it.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// How long a call is asked for without a pause.
+const EAGER: Duration = Duration::from_micros(100);
+/// The longest pause between two questions.
+const LONGEST_PAUSE: Duration = Duration::from_micros(500);
+
+/// What is asked of the thread that talks to the library; by each process the same.
+#[derive(Debug)]
+enum Call {
+    /// A part for each process.
+    Parts(Vec<Vec<f32>>),
+    /// The same for every process.
+    Fact(Vec<u8>),
+}
+
+/// What the others have said.
+#[derive(Debug)]
+enum Answer {
+    Parts(Vec<Vec<f32>>),
+    Facts(Vec<Vec<u8>>),
+}
+
+type Answers = Receiver<Result<Answer, ExchangeError>>;
+
+/// One of several processes of MPI.
+#[derive(Debug)]
+pub struct Mpi {
+    rank: usize,
+    size: usize,
+    /// None once this process ends.
+    calls: Option<Sender<Call>>,
+    answers: Answers,
+    thread: Option<JoinHandle<()>>,
+    /// Where the parts of each exchange that was begun are to be.
+    begun: std::collections::VecDeque<Device>,
+}
+
+impl Mpi {
+    /// Joins the other processes, once in the life of this one; `expected` is its number and that
+    /// of all of them, as far as whoever has started it says.
+    ///
+    /// # Errors
+    /// The library cannot be used, or has not been told of the other processes.
+    pub fn join(expected: Option<(usize, usize)>) -> Result<Self, ExchangeError> {
+        let (calls, asked) = channel();
+        let (say, answers) = channel();
+        let (tell, told) = channel();
+        let thread = std::thread::Builder::new()
+            .name("mpi".to_owned())
+            .spawn(move || serve(&asked, &say, &tell))
+            .map_err(|error| ExchangeError::Meeting(format!("no thread for MPI: {error}")))?;
+        let cannot = || {
+            let why = "MPI cannot be initialised: was this process started by mpirun or srun?";
+            ExchangeError::Meeting(why.to_owned())
+        };
+        let (rank, size) = told.recv().map_err(|_| cannot())?;
+        let (calls, thread) = (Some(calls), Some(thread));
+        let this = Self { rank, size, calls, answers, thread, begun: Default::default() };
+        match expected {
+            Some(expected) if expected != (rank, size) => Err(ExchangeError::Meeting(format!(
+                "this process was started as number {} of {}, but MPI says {rank} of {size}: start \
+                 it with the mpirun of the library that it is linked to, or with --exchange sockets",
+                expected.0, expected.1
+            ))),
+            _ => Ok(this),
+        }
+    }
+
+    fn call(&self, call: Call) -> Result<(), ExchangeError> {
+        let calls = self.calls.as_ref().ok_or(ExchangeError::Failed { rank: self.rank })?;
+        calls.send(call).map_err(|_| self.silent())
+    }
+
+    /// What the call that was made first has come to.
+    fn answer(&self) -> Result<Answer, ExchangeError> {
+        self.answers.recv().map_err(|_| self.silent())?
+    }
+
+    /// The error after one that was told before.
+    const fn silent(&self) -> ExchangeError {
+        ExchangeError::Failed { rank: self.rank }
+    }
+}
+
+impl Exchange for Mpi {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError> {
+        let device = parts.first().map_or(Device::Cpu, |part| part.device().clone());
+        let parts = parts.iter().map(Tensor::to_vec1).collect::<candle_core::Result<_>>()?;
+        self.call(Call::Parts(parts))?;
+        self.begun.push_back(device);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
+        let garbled = ExchangeError::Garbled { rank: self.rank };
+        let Some(device) = self.begun.pop_front() else { return Err(garbled) };
+        let Answer::Parts(parts) = self.answer()? else { return Err(garbled) };
+        let tensor = |part: Vec<f32>| {
+            let length = part.len();
+            Ok(Tensor::from_vec(part, length, &device)?)
+        };
+        parts.into_iter().map(tensor).collect()
+    }
+
+    fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        self.call(Call::Fact(message))?;
+        match self.answer()? {
+            Answer::Facts(facts) => Ok(facts),
+            Answer::Parts(_) => Err(ExchangeError::Garbled { rank: self.rank }),
+        }
+    }
+}
+
+impl Drop for Mpi {
+    /// Tells the others that this process ends, and ends the library.
+    fn drop(&mut self) {
+        self.calls = None;
+        let deadline = Instant::now() + FAREWELL;
+        let Some(thread) = self.thread.take() else { return };
+        while !thread.is_finished() {
+            if Instant::now() > deadline {
+                // Ended without the library's farewell, by which mpirun ends the others.
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = thread.join();
+    }
+}
+
+/// The life of the thread that talks to the library.
+fn serve(
+    asked: &Receiver<Call>,
+    say: &Sender<Result<Answer, ExchangeError>>,
+    tell: &Sender<(usize, usize)>,
+) {
+    let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else { return };
+    let all = All::of(universe.world());
+    let _ = tell.send((all.rank, all.size));
+    for call in asked {
+        let answer = all.make(call);
+        let has_failed = answer.is_err();
+        if say.send(answer).is_err() || has_failed {
+            // The others know of it, or are past knowing.
+            return;
+        }
+    }
+    // An error is that another one ends just now.
+    let _ = all.agree_on(Kind::Leave, &vec![0; all.size]);
+}
+
+/// What the processes are about to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+enum Kind {
+    Parts = 1,
+    Fact = 2,
+    Leave = 3,
+}
+
+/// The processes, for the thread that may talk to them.
+struct All {
+    world: SimpleCommunicator,
+    rank: usize,
+    size: usize,
+}
+
+impl All {
+    fn of(world: SimpleCommunicator) -> Self {
+        let number = |number: i32| usize::try_from(number).unwrap_or(0);
+        let (rank, size) = (number(world.rank()), number(world.size()).max(1));
+        Self { world, rank, size }
+    }
+
+    fn make(&self, call: Call) -> Result<Answer, ExchangeError> {
+        match call {
+            Call::Parts(parts) if parts.len() == self.size => {
+                let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
+                let received = self.agree_on(Kind::Parts, &counts)?;
+                let sent = parts.concat();
+                let parts = self.all_to_all(&sent, &counts, &received)?;
+                Ok(Answer::Parts(parts))
+            }
+            Call::Parts(_) => Err(ExchangeError::Garbled { rank: self.rank }),
+            Call::Fact(fact) => {
+                let received = self.agree_on(Kind::Fact, &vec![fact.len(); self.size])?;
+                Ok(Answer::Facts(self.all_gather(&fact, &received)?))
+            }
+        }
+    }
+
+    /// Tells each process what this one is about to do, and how much it has for it; how much each
+    /// has for this one.
+    ///
+    /// # Errors
+    /// Another one does something else; all of them notice.
+    fn agree_on(&self, kind: Kind, counts: &[usize]) -> Result<Vec<usize>, ExchangeError> {
+        let sent: Vec<u64> = counts.iter().flat_map(|&count| [kind as u64, count as u64]).collect();
+        let mut received = vec![0_u64; 2 * self.size];
+        mpi::request::scope(|scope| {
+            let call =
+                self.world.immediate_all_to_all_into(scope, sent.as_slice(), &mut received[..]);
+            wait(call);
+        });
+        let said = received.as_chunks::<2>().0;
+        let kinds = |of: Kind| said.iter().position(|said| said[0] == of as u64);
+        if let Some(rank) = kinds(Kind::Leave).filter(|_| kind != Kind::Leave) {
+            return Err(ExchangeError::Failed { rank });
+        }
+        let number =
+            |&[of, count]: &[u64; 2]| usize::try_from(count).ok().filter(|_| of == kind as u64);
+        let garbled = |rank| ExchangeError::Garbled { rank };
+        said.iter().enumerate().map(|(rank, said)| number(said).ok_or(garbled(rank))).collect()
+    }
+
+    fn all_to_all(
+        &self,
+        sent: &[f32],
+        counts: &[usize],
+        received: &[usize],
+    ) -> Result<Vec<Vec<f32>>, ExchangeError> {
+        let (counts, starts) = layout(counts)?;
+        let (received_counts, received_starts) = layout(received)?;
+        let mut values = vec![0_f32; received.iter().sum()];
+        let parts = Partition::new(sent, counts, starts);
+        let mut found = PartitionMut::new(&mut values[..], received_counts, received_starts);
+        mpi::request::scope(|scope| {
+            wait(self.world.immediate_all_to_all_varcount_into(scope, &parts, &mut found));
+        });
+        Ok(divided(&values, received))
+    }
+
+    fn all_gather(&self, fact: &[u8], counts: &[usize]) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        let (received, starts) = layout(counts)?;
+        let mut bytes = vec![0_u8; counts.iter().sum()];
+        let mut found = PartitionMut::new(&mut bytes[..], received, starts);
+        mpi::request::scope(|scope| {
+            wait(self.world.immediate_all_gather_varcount_into(scope, fact, &mut found));
+        });
+        Ok(divided(&bytes, counts))
+    }
+}
+
+/// So many elements of each process, and where they begin, as the library counts.
+fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
+    let mut start = 0_i32;
+    let mut starts = Vec::with_capacity(counts.len());
+    let mut numbers = Vec::with_capacity(counts.len());
+    for &count in counts {
+        let count = i32::try_from(count).ok();
+        let end = count.and_then(|count| start.checked_add(count));
+        let (Some(count), Some(end)) = (count, end) else {
+            return Err(ExchangeError::Meeting(
+                "more than 2^31 values go at once: make distributed.bucket_mib smaller".to_owned(),
+            ));
+        };
+        starts.push(start);
+        numbers.push(count);
+        start = end;
+    }
+    Ok((numbers, starts))
+}
+
+/// Cuts `all` into parts of these lengths.
+fn divided<T: Copy>(all: &[T], counts: &[usize]) -> Vec<Vec<T>> {
+    let mut rest = all;
+    let mut parts = Vec::with_capacity(counts.len());
+    for &count in counts {
+        let (part, after) = rest.split_at(count.min(rest.len()));
+        parts.push(part.to_vec());
+        rest = after;
+    }
+    parts
+}
+
+/// Waits for a call, without taking the core from those that compute.
+fn wait<'a, D: ?Sized>(mut call: Request<'a, D, &LocalScope<'a>>) {
+    let began = Instant::now();
+    loop {
+        match call.test() {
+            Ok(_) => return,
+            Err(unfinished) => call = unfinished,
+        }
+        let waited = began.elapsed();
+        if waited < EAGER {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep((waited / 8).min(LONGEST_PAUSE));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_joined_is_divided_again() {
+        let counts = [2, 0, 3];
+        let (numbers, starts) = layout(&counts).expect("few");
+        assert_eq!((numbers, starts), (vec![2, 0, 3], vec![0, 2, 2]));
+        assert_eq!(divided(&[1, 2, 3, 4, 5], &counts), [vec![1, 2], vec![], vec![3, 4, 5]]);
+        assert!(layout(&[1 << 30, 1 << 30]).is_err(), "more than the library can count");
+    }
+}

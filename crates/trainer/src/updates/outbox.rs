@@ -1,0 +1,113 @@
+//! What this process gives the others of an update: its sums of gradients, bucket by bucket from the
+//! end of the flat layout on, each as soon as it is there.
+
+use std::ops::Range;
+
+use candle_core::{DType, Result as CandleResult, Tensor};
+use taper_ops::ParameterStore;
+
+use crate::exchange::{ExchangeError, Piece};
+use crate::{BoxError, Exchange};
+
+/// The buckets that are still to be given away.
+pub(super) struct Outbox<'a> {
+    exchange: &'a mut dyn Exchange,
+    store: &'a ParameterStore,
+    /// Those that are not begun yet: the last is the next.
+    pieces: &'a [Piece],
+    /// The sums over the first subtrees that this process has; what comes is of the last one.
+    before: Vec<Tensor>,
+    /// What has come of the next bucket, for each process. What is told comes from the end on.
+    parts: Vec<Vec<f32>>,
+    /// What kept a bucket from being begun; nothing is begun after it.
+    failed: Option<ExchangeError>,
+}
+
+impl<'a> Outbox<'a> {
+    pub(super) fn new(
+        exchange: &'a mut dyn Exchange,
+        store: &'a ParameterStore,
+        pieces: &'a [Piece],
+        before: Vec<Tensor>,
+    ) -> Self {
+        Self { exchange, store, pieces, before, parts: Vec::new(), failed: None }
+    }
+
+    /// Takes what the last sum is from `start` of the flat layout to where the last call began, and
+    /// begins to exchange the buckets that are whole by that.
+    pub(super) fn take(&mut self, start: usize, values: &[f32]) -> CandleResult<()> {
+        let mut end = start + values.len();
+        while end > start {
+            let Some((piece, _)) = self.pieces.split_last() else {
+                candle_core::bail!("gradients beyond the first parameter");
+            };
+            if self.parts.is_empty() {
+                self.parts = piece.all().map(|range| vec![0.0; range.len()]).collect();
+            }
+            let bucket = piece.bucket();
+            let from = start.max(bucket.start);
+            for (part, range) in self.parts.iter_mut().zip(piece.all()) {
+                let common = from.max(range.start)..end.min(range.end);
+                if common.start < common.end {
+                    part[common.start - range.start..common.end - range.start]
+                        .copy_from_slice(&values[common.start - start..common.end - start]);
+                }
+            }
+            if from == bucket.start {
+                let parts = std::mem::take(&mut self.parts).into_iter();
+                let parts = parts.map(|part| {
+                    let length = part.len();
+                    Tensor::from_vec(part, length, self.store.device())
+                });
+                let parts = parts.collect::<CandleResult<Vec<_>>>()?;
+                self.begin(|rank, _| Ok(parts[rank].clone()))?;
+            }
+            end = from;
+        }
+        Ok(())
+    }
+
+    /// Begins to exchange all buckets that are not begun yet, of which `last` has the whole sum over
+    /// the last subtree.
+    pub(super) fn take_whole(&mut self, last: &Tensor) -> CandleResult<()> {
+        while !self.pieces.is_empty() {
+            self.begin(|_, range| last.narrow(0, range.start, range.len()))?;
+        }
+        Ok(())
+    }
+
+    /// Begins to exchange all buckets that are not begun yet with nothing in them: there is no
+    /// gradient, or this process has no micro-batch.
+    ///
+    /// # Errors
+    /// Those of all buckets.
+    pub(super) fn close(mut self) -> Result<(), BoxError> {
+        let none = Tensor::zeros(0, DType::F32, self.store.device())?;
+        self.before.clear();
+        while !self.pieces.is_empty() {
+            self.begin(|_, _| Ok(none.clone()))?;
+        }
+        self.failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Begins to exchange the next bucket. `part` is of the last sum, for a process and its piece.
+    fn begin(
+        &mut self,
+        part: impl Fn(usize, Range<usize>) -> CandleResult<Tensor>,
+    ) -> CandleResult<()> {
+        let Some((piece, rest)) = self.pieces.split_last() else { return Ok(()) };
+        self.pieces = rest;
+        let of_all = |(rank, range): (usize, Range<usize>)| {
+            let before = self.before.iter().map(|sum| sum.narrow(0, range.start, range.len()));
+            let mut sums = before.collect::<CandleResult<Vec<_>>>()?;
+            sums.push(part(rank, range)?);
+            // Of one alone this is no copy.
+            Tensor::cat(&sums, 0)
+        };
+        let parts = piece.all().enumerate().map(of_all).collect::<CandleResult<_>>()?;
+        if self.failed.is_none() {
+            self.failed = self.exchange.begin(parts).err();
+        }
+        Ok(())
+    }
+}
