@@ -15,7 +15,7 @@ use taper_run::checks::device;
 use taper_run::evaluation::TestSetResult;
 use taper_run::training::{Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
-use taper_trainer::{Event, Scores, StopReason};
+use taper_trainer::{Event, ProcessTime, Scores, StopReason};
 
 use crate::arguments::TrainOutput;
 use crate::error::Interrupted;
@@ -167,7 +167,8 @@ impl<'a> Reporter<'a> {
                 ..
             } => {
                 let rate = timing.tokens_per_second.unwrap_or(0.0);
-                let divergence = divergence.map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
+                let divergence = divergence
+                    .map_or_else(String::new, |divergence| format!("  KL {divergence:.4}"));
                 let experts = experts.map_or_else(String::new, |load| {
                     format!("  dropped {:.1}%  busiest {:.2}x", 100.0 * load.dropped, load.busiest)
                 });
@@ -210,12 +211,19 @@ impl<'a> Reporter<'a> {
             Event::Skipped { step, reason, place, in_a_row, total, .. } => {
                 self.say(&format!("step {step}  update skipped: {reason}, {place} ({in_a_row} in a row, {total} in all)"));
             }
-            Event::Averaged { path, of, .. } => self.say(&format!("averaged {} checkpoints into {}", of.len(), path.display())),
-            Event::Stopped { skipped, .. } if *skipped > 0 => {
-                self.say(&format!("{skipped} updates were skipped; metrics.jsonl says why, and where each of them began"))
+            Event::Averaged { path, of, .. } => {
+                self.say(&format!("averaged {} checkpoints into {}", of.len(), path.display()))
+            }
+            Event::Stopped { skipped, timing, .. } => {
+                if *skipped > 0 {
+                    self.say(&format!("{skipped} updates were skipped; metrics.jsonl says why, and where each of them began"));
+                }
+                if let Some(words) = ProcessTime::describe(&timing.processes) {
+                    self.say(&words);
+                }
             }
             // Checkpoints come with each validation; their lines would drown it.
-            Event::Checkpoint { .. } | Event::Stopped { .. } => {}
+            Event::Checkpoint { .. } => {}
         }
     }
 }

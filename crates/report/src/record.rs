@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use taper_data::read_regular;
-use taper_trainer::{Event, LayerNorms, Sample, Scores};
+use taper_trainer::{Event, LayerNorms, ProcessTime, Sample, Scores};
 
 /// More bytes than any record has.
 const MOST_BYTES: u64 = 1 << 32;
@@ -35,6 +35,8 @@ pub struct Logged {
     pub seconds: f64,
     /// Norms of each layer, where `training.log_layers` asked for them.
     pub layers: BTreeMap<String, LayerNorms>,
+    /// What each process did, where there are several.
+    pub processes: Vec<ProcessTime>,
 }
 
 /// A validation.
@@ -117,6 +119,7 @@ impl Record {
                 tokens_per_second: timing.tokens_per_second,
                 seconds: timing.elapsed_seconds,
                 layers,
+                processes: timing.processes.into_iter().map(ProcessTime::with_plain_name).collect(),
             }),
             Event::Validation { step, scores, improved, samples, .. } => {
                 self.validated.push(Validated { step, scores, improved, samples });
@@ -124,6 +127,23 @@ impl Record {
             Event::Skipped { step, reason, .. } => self.skipped.push((step, reason)),
             _ => {}
         }
+    }
+
+    /// What each process did since the run had as many as now; nothing where that is one alone.
+    #[must_use]
+    pub fn processes(&self) -> Vec<ProcessTime> {
+        let Some(last) = self.logged.last() else { return Vec::new() };
+        let count = last.processes.len();
+        let mut all = vec![ProcessTime::default(); count];
+        for logged in self.logged.iter().rev().take_while(|one| one.processes.len() == count) {
+            for (sum, one) in all.iter_mut().zip(&logged.processes) {
+                if sum.host.is_empty() {
+                    sum.host.clone_from(&one.host);
+                }
+                *sum += one;
+            }
+        }
+        all
     }
 
     /// The name of each score of the validations, in the order of their first appearance.

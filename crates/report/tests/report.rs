@@ -48,7 +48,9 @@ fn run(folder: &Path, name: &str, translations: [&str; 4], updates: u64) -> Path
                  \"accuracy\":0.5,\"learning_rate\":0.001,\"gradient_norm\":1.5,\"layers\":\
                  {{\"encoder.layers.10\":{{\"gradient\":0.5,\"weight\":3.0}},\
                  \"encoder.layers.9\":{{\"gradient\":0.25,\"weight\":3.0}}}},\"tokens\":10,\
-                 \"window_tokens\":10,\"timing\":{{\"elapsed_seconds\":{step}.0}}}}\n",
+                 \"window_tokens\":10,\"timing\":{{\"elapsed_seconds\":{step}.0,\"processes\":\
+                 [{{\"host\":\"one\",\"busy_seconds\":6,\"waiting_seconds\":4}},\
+                 {{\"host\":\"<two>\",\"busy_seconds\":9.8,\"waiting_seconds\":0.2}}]}}}}\n",
                 4.0 / f64::from(step)
             )
         })
@@ -86,6 +88,8 @@ fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
         assert!(html.contains(summary) && html.contains("training.max_updates"), "{summary}");
         assert!(html.contains("\\u003cyou\\u003e") && !html.contains("<you>"), "escaped");
         assert_eq!(html.matches("<script").count(), 2);
+        // Which process the others wait for.
+        assert!(html.contains("40%, 2%") && html.contains("two"), "{summary}");
     }
 }
 

@@ -9,16 +9,20 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use taper_model::Routing;
 
-use crate::{BoxError, LayerNorms, Scores};
+use crate::{BoxError, LayerNorms, ProcessTime, Scores};
 
 /// Measurements by the clock.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Seconds in the training loop, summed over resumes.
     pub elapsed_seconds: f64,
     /// Target tokens trained on per second since the log event before, where there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_second: Option<f64>,
+    /// What each of several processes did in its updates since the log event before; at the end, in
+    /// all of its updates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessTime>,
 }
 
 /// Why training ended.

@@ -22,6 +22,7 @@ mod error;
 mod event;
 mod exchange;
 mod optimizers;
+mod process_time;
 mod schedule;
 mod source;
 mod trainer;
@@ -44,9 +45,10 @@ pub use event::{Event, ExpertLoad, Observer, Sample, StopReason, Timing};
 pub use exchange::Mpi;
 pub use exchange::{
     Alone, Exchange, ExchangeError, Farewell, InProcess, Meeting, Network, OnLoss, Sockets,
-    everyone, in_process, in_process_over, require_same,
+    everyone, in_process, in_process_over, machine, require_same,
 };
 pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
+pub use process_time::ProcessTime;
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use source::{Position, Source};
 pub use trainer::{Trainer, Unsaved};

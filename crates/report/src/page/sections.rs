@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use taper_plots::{Language, escape};
 use taper_run::folder::{RunState, quoted};
+use taper_trainer::ProcessTime;
 
 use super::{note, table};
 use crate::flaws::Flaw;
@@ -31,6 +32,24 @@ pub(super) fn summary(run: &RunData, language: Language) -> String {
         let minutes = format!("{:.1}", last.seconds / 60.0);
         rows.push([say("minutes of training", "训练分钟数"), minutes]);
         rows.push([say("target tokens", "目标词元"), last.tokens.to_string()]);
+    }
+    let processes = run.record.processes();
+    let percent = |one: &ProcessTime| format!("{:.0}%", 100.0 * one.waiting());
+    if let Some((rank, slowest)) = ProcessTime::slowest(&processes) {
+        let all = processes.iter().map(percent).collect::<Vec<_>>().join(", ");
+        let text = match language {
+            Language::English => format!(
+                "{rank} on {}, which waits {} of the time (of each process: {all})",
+                slowest.host,
+                percent(slowest)
+            ),
+            Language::Chinese => format!(
+                "{rank}（{}），等待时间占 {}（各进程：{all}）",
+                slowest.host,
+                percent(slowest)
+            ),
+        };
+        rows.push([say("slowest process", "最慢的进程"), text]);
     }
     if let Some(best) = &summary.best {
         let text =

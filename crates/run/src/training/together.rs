@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use taper_data::hold_out;
-use taper_trainer::{Exchange, everyone, read_state, require_same};
+use taper_trainer::{Exchange, everyone, machine, read_state, require_same};
 
 use super::origin::Origin;
 use super::preparation::ReadyRun;
@@ -202,12 +202,4 @@ fn program() -> String {
 
 fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The name of this machine, by which processes know their neighbours.
-fn machine() -> String {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let variables = ["HOSTNAME", "COMPUTERNAME"].into_iter();
-    let name = kernel.or_else(|| variables.filter_map(|name| std::env::var(name).ok()).next());
-    name.unwrap_or_default().trim().to_owned()
 }

@@ -80,3 +80,12 @@ pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
         None => Ok(()),
     }
 }
+
+/// The name of this machine, by which processes know their neighbours.
+#[must_use]
+pub fn machine() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let variables = ["HOSTNAME", "COMPUTERNAME"].into_iter();
+    let name = kernel.or_else(|| variables.filter_map(|name| std::env::var(name).ok()).next());
+    name.unwrap_or_default().trim().to_owned()
+}

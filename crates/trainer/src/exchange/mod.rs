@@ -15,6 +15,7 @@ mod in_process;
 mod mpi;
 mod share;
 mod sockets;
+mod timed;
 
 use std::collections::VecDeque;
 
@@ -22,12 +23,13 @@ use candle_core::Tensor;
 use thiserror::Error;
 
 pub(crate) use agreement::{agree, by_the_first};
-pub use agreement::{everyone, require_same};
+pub use agreement::{everyone, machine, require_same};
 pub use in_process::{InProcess, Network, in_process, in_process_over};
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
 pub(crate) use share::{Piece, buckets, halves, leaves_of, nodes_of};
 pub use sockets::{Farewell, Meeting, OnLoss, Sockets};
+pub(crate) use timed::Timed;
 
 /// The other processes could not be heard, or do something else.
 #[derive(Debug, Error)]

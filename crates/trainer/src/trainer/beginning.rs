@@ -8,7 +8,7 @@ use super::Trainer;
 use crate::checkpoints::{self, AVERAGED, Checkpoints};
 use crate::exchange::{Alone, agree, by_the_first};
 use crate::updates::Updater;
-use crate::{Exchange, Identity, State, TrainError, TrainingConfig};
+use crate::{Exchange, Identity, ProcessTime, State, TrainError, TrainingConfig};
 
 impl<M: Model> Trainer<M> {
     /// Begins a run with the weights that `model` has; it saves under `checkpoints`.
@@ -151,6 +151,8 @@ impl<M: Model> Trainer<M> {
             settled: true,
             unobserved: None,
             learning_rate: 0.0,
+            time: ProcessTime::default(),
+            whole_time: ProcessTime::default(),
         }
     }
 }

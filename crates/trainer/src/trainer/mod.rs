@@ -16,7 +16,7 @@ pub use saving::Unsaved;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use taper_model::{Batch, Model};
 
@@ -24,8 +24,8 @@ use crate::checkpoints::Checkpoints;
 use crate::exchange::{agree, everyone, leaves_of};
 use crate::updates::{DueUpdate, Fault, Outcome, Updater};
 use crate::{
-    BoxError, Event, Observer, Position, Source, State, StopReason, TrainError, TrainingConfig,
-    Validate,
+    BoxError, Event, Observer, Position, ProcessTime, Source, State, StopReason, Timing,
+    TrainError, TrainingConfig, Validate,
 };
 
 /// A model in training.
@@ -45,6 +45,9 @@ pub struct Trainer<M> {
     unobserved: Option<TrainError>,
     /// The learning rate of the last update, for the log.
     learning_rate: f64,
+    /// What this process has done in the updates since the last log event, and in all.
+    time: ProcessTime,
+    whole_time: ProcessTime,
 }
 
 impl<M: Model> Trainer<M> {
@@ -106,7 +109,7 @@ impl<M: Model> Trainer<M> {
             if let Some(reason) = self.reason_to_stop(stop)? {
                 break reason;
             }
-            let began = Instant::now();
+            let began = (Instant::now(), self.updater.waited());
             let gathered = match self.gather(source, stop) {
                 Ok(Some(gathered)) => gathered,
                 // Asked to stop, for which there is a reason now.
@@ -139,7 +142,7 @@ impl<M: Model> Trainer<M> {
     ) -> Result<(), TrainError> {
         self.tell_updated(observer);
         if self.state.step.is_multiple_of(self.config.log_every) {
-            self.log(observer);
+            self.log(observer)?;
         }
         self.validate_and_save(validate, observer, clock)
     }
@@ -195,7 +198,7 @@ impl<M: Model> Trainer<M> {
     /// begun.
     fn update(
         &mut self,
-        began: Instant,
+        (began, waited): (Instant, Duration),
         gathered: &Gathered,
         observer: &mut dyn Observer,
         stop: &AtomicBool,
@@ -223,7 +226,11 @@ impl<M: Model> Trainer<M> {
                 self.state.score = None;
                 self.state.tokens += measured.tokens;
                 self.state.follow_loss(self.config.spike_factor, measured.loss());
-                self.state.window.add(&measured, began.elapsed().as_secs_f64());
+                let seconds = began.elapsed().as_secs_f64();
+                self.state.window.add(&measured, seconds);
+                let waiting_seconds = (self.updater.waited() - waited).as_secs_f64();
+                self.time.busy_seconds += (seconds - waiting_seconds).max(0.0);
+                self.time.waiting_seconds += waiting_seconds;
                 Ok(true)
             }
             Outcome::Skipped(fault) => {
@@ -330,8 +337,10 @@ impl<M: Model> Trainer<M> {
         if complete && self.config.average_last > 0 {
             self.average_last(observer)?;
         }
-        let (step, epoch, timing, skipped) =
-            (self.state.step, self.state.position.epoch, self.timing(), self.state.skipped);
+        self.whole_time += &self.time;
+        let timing = Timing { processes: self.times(self.whole_time.clone())?, ..self.timing() };
+        let (step, epoch, skipped) =
+            (self.state.step, self.state.position.epoch, self.state.skipped);
         self.tell(observer, &Event::Stopped { step, epoch, reason, skipped, timing });
         Ok(())
     }

@@ -4,8 +4,8 @@ use taper_model::Model;
 
 use super::{Clock, Trainer};
 use crate::checkpoints::LAST;
-use crate::exchange::{agree, everyone};
-use crate::{Event, ExpertLoad, Observer, Scores, Timing, TrainError, Validate};
+use crate::exchange::{agree, everyone, machine};
+use crate::{Event, ExpertLoad, Observer, ProcessTime, Scores, Timing, TrainError, Validate};
 
 impl<M: Model> Trainer<M> {
     /// Counts a skipped update, and gives up after too many in a row.
@@ -42,8 +42,10 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Reports the averages of the window, and begins a new one.
-    pub(super) fn log(&mut self, observer: &mut dyn Observer) {
-        let timing = self.timing();
+    pub(super) fn log(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let time = std::mem::take(&mut self.time);
+        self.whole_time += &time;
+        let timing = Timing { processes: self.times(time)?, ..self.timing() };
         let window = std::mem::take(&mut self.state.window);
         let tokens = window.tokens as f64;
         let event = Event::Log {
@@ -62,6 +64,17 @@ impl<M: Model> Trainer<M> {
             timing,
         };
         self.tell(observer, &event);
+        Ok(())
+    }
+
+    /// The `time` of each process; nothing where there is one alone.
+    pub(super) fn times(&mut self, time: ProcessTime) -> Result<Vec<ProcessTime>, TrainError> {
+        let exchange = self.updater.exchange();
+        if exchange.size() == 1 {
+            return Ok(Vec::new());
+        }
+        let all = everyone(exchange, ProcessTime { host: machine(), ..time })?;
+        Ok(all.into_iter().map(ProcessTime::with_plain_name).collect())
     }
 
     /// Measures the model; whether it is the best so far. Saves the state if that fails: the
@@ -145,6 +158,7 @@ impl<M: Model> Trainer<M> {
         let window = &self.state.window;
         let tokens_per_second =
             (window.seconds > 0.0).then(|| window.tokens as f64 / window.seconds);
-        Timing { elapsed_seconds: self.state.training_seconds, tokens_per_second }
+        let (elapsed_seconds, processes) = (self.state.training_seconds, Vec::new());
+        Timing { elapsed_seconds, tokens_per_second, processes }
     }
 }

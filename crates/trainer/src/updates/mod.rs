@@ -12,13 +12,14 @@ mod saved;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use candle_core::{DType, Result as CandleResult, Tensor};
 use taper_model::{Batch, Model};
 use taper_ops::threads::in_waking_pool;
 use taper_ops::{Gradients, ParameterStore, WhenFinal, ema_step, sums_of_squares};
 
-use crate::exchange::{Alone, Piece, buckets, everyone, halves};
+use crate::exchange::{Alone, Piece, Timed, buckets, everyone, halves};
 use crate::{BoxError, Exchange, Optimizer, Step, TrainingConfig};
 
 pub(crate) use leaf::{GradientTree, Leaf};
@@ -48,7 +49,7 @@ struct Stopped;
 /// the flat layout of the parameter store.
 pub struct Updater {
     optimizer: Box<dyn Optimizer>,
-    exchange: Box<dyn Exchange>,
+    exchange: Timed,
     /// The pieces of the flat layout that this process steps on, one of each bucket.
     pieces: Vec<Piece>,
     /// A buffer for each that the optimizer has a name for, of each piece.
@@ -87,7 +88,7 @@ impl Updater {
         Ok(Self {
             state: pieces.iter().map(zeros).collect::<CandleResult<_>>()?,
             optimizer,
-            exchange,
+            exchange: Timed::new(exchange),
             pieces,
             ema: if config.ema_decay > 0.0 { Some(store.flat()?) } else { None },
             gradients: GradientTree::default(),
@@ -111,7 +112,12 @@ impl Updater {
 
     /// The processes that train together.
     pub(crate) fn exchange(&mut self) -> &mut dyn Exchange {
-        &mut *self.exchange
+        &mut self.exchange
+    }
+
+    /// How long this process has waited for the others so far.
+    pub(crate) const fn waited(&self) -> Duration {
+        self.exchange.waited()
     }
 
     /// Makes the update that is `due` on `batches`, which are this process's share of the
@@ -135,7 +141,7 @@ impl Updater {
     ) -> Result<Outcome, BoxError> {
         let DueUpdate { step, learning_rate, loss_limit } = due;
         let store = model.parameters();
-        let roll = Roll::call(&mut *self.exchange, batches)?;
+        let roll = Roll::call(&mut self.exchange, batches)?;
         // No thread of the pool may wait for another process: in one process, that might need it.
         let summed = in_waking_pool(store.device(), || {
             self.sum_leaves(model, config, step, &roll, batches, stop)
@@ -150,10 +156,10 @@ impl Updater {
         self.gradients.free(sums);
         let received = received?;
         // What one process was asked, all of them do.
-        if everyone(&mut *self.exchange, stopped)?.contains(&true) {
+        if everyone(&mut self.exchange, stopped)?.contains(&true) {
             return Ok(Outcome::Stopped);
         }
-        let measured = match Measured::total(everyone(&mut *self.exchange, losses)?.concat()) {
+        let measured = match Measured::total(everyone(&mut self.exchange, losses)?.concat()) {
             Ok(measured) => measured,
             Err(fault) => return Ok(Outcome::Skipped(fault)),
         };
@@ -162,7 +168,7 @@ impl Updater {
         let outcome = Measured { gradient_norm, ..measured }.judged(loss_limit);
         if config.log_layers && step.is_multiple_of(config.log_every) {
             self.layer_norms =
-                norms::of_layers(store, &self.pieces, &gradients, &mut *self.exchange)?;
+                norms::of_layers(store, &self.pieces, &gradients, &mut self.exchange)?;
         }
         if matches!(outcome, Outcome::Made(_)) {
             let gradient_scale = clip(gradient_norm, config.clip_norm);
@@ -214,7 +220,7 @@ impl Updater {
         };
         let before = sums.iter_mut().map(|sum| Ok(sum.flat()?.clone()));
         let before = before.collect::<CandleResult<_>>()?;
-        let mut outbox = Outbox::new(&mut *self.exchange, store, &self.pieces, before);
+        let mut outbox = Outbox::new(&mut self.exchange, store, &self.pieces, before);
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
             // The sum is told on the way, which takes a copy: worth it where others wait for it.
@@ -271,7 +277,7 @@ impl Updater {
         let squares: Vec<Vec<u64>> = in_waking_pool(store.device(), || {
             gradients.iter().map(bits).collect::<CandleResult<_>>()
         })?;
-        let all = everyone(&mut *self.exchange, squares)?;
+        let all = everyone(&mut self.exchange, squares)?;
         // In the order of the flat layout: bucket by bucket, in each the pieces of all processes.
         let of_bucket = |bucket: usize| all.iter().filter_map(move |of| of.get(bucket)).flatten();
         let squares = (0..self.pieces.len()).flat_map(of_bucket);
@@ -311,9 +317,9 @@ impl Updater {
         step: u64,
         batches: &[Batch],
     ) -> Result<String, BoxError> {
-        let roll = Roll::call(&mut *self.exchange, batches)?;
+        let roll = Roll::call(&mut self.exchange, batches)?;
         let found = not_finite::first_not_finite(model, config, step, &roll, batches)?;
-        let found = everyone(&mut *self.exchange, found)?.into_iter().flatten().next();
+        let found = everyone(&mut self.exchange, found)?.into_iter().flatten().next();
         Ok(found.unwrap_or_else(|| "no part shows it by itself: their sum overflows".to_owned()))
     }
 

@@ -10,7 +10,7 @@ use taper_ops::ParameterStore;
 use super::{GradientTree, Updater, pieces};
 use crate::checkpoints::tensors::{self, Named};
 use crate::checkpoints::{self, MODEL_FILE, OPTIMIZER_FILE};
-use crate::exchange::{Piece, agree};
+use crate::exchange::{Piece, Timed, agree};
 use crate::{BoxError, CheckpointError, Exchange, Optimizer, State, TrainError, TrainingConfig};
 
 /// Names of the weights that are trained, where the model's file has their moving average.
@@ -69,7 +69,7 @@ impl Updater {
             agree(&mut *exchange, loaded.map_err(TrainError::from))?;
         let gradients = GradientTree::default();
         let layer_norms = BTreeMap::new();
-        let composed = false;
+        let (composed, exchange) = (false, Timed::new(exchange));
         Ok(Self { optimizer, exchange, pieces, state, ema, gradients, layer_norms, composed })
     }
 }

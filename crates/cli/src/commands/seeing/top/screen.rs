@@ -12,6 +12,7 @@ use ratatui::widgets::{
 };
 use taper_report::Record;
 use taper_run::folder::RunState;
+use taper_trainer::ProcessTime;
 
 use super::watched::WatchedRun;
 use crate::progress::clock;
@@ -61,7 +62,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, runs: &[WatchedRun], view: &View) {
         ("validation", run.record.scores("nll")),
     ];
     draw_chart(frame, left, &format!("{}: loss, nats a token", run.name), &loss);
-    draw_chart(frame, right, CHARTS[view.chart], &curves(&run.record, view.chart));
+    let shown = curves(&run.record, view.chart);
+    let slowest = match view.chart {
+        chart if chart + 1 == CHARTS.len() => ProcessTime::describe(&run.record.processes()),
+        _ => None,
+    };
+    let slowest = slowest.map_or_else(String::new, |words| format!("; {words}"));
+    draw_chart(frame, right, &format!("{}{slowest}", CHARTS[view.chart]), &shown);
     let [samples, checkpoints] =
         Layout::horizontal([Constraint::Percentage(70), Constraint::Percentage(30)]).areas(below);
     draw_samples(frame, samples, run);
