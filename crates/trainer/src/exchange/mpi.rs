@@ -194,6 +194,9 @@ enum Kind {
 }
 
 /// The processes, for the thread that may talk to them.
+///
+/// Each buffer has an element more than it lends: that of an empty vector is at no real address, and
+/// libraries take some of those for constants such as `MPI_IN_PLACE`.
 struct All {
     world: SimpleCommunicator,
     rank: usize,
@@ -212,14 +215,19 @@ impl All {
             Call::Parts(parts) if parts.len() == self.size => {
                 let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
                 let received = self.agree_on(Kind::Parts, &counts)?;
-                let sent = parts.concat();
-                let parts = self.all_to_all(&sent, &counts, &received)?;
+                let mut sent = parts.concat();
+                let length = sent.len();
+                sent.push(0.0);
+                let sent = &sent[..length];
+                let parts = self.all_to_all(sent, &counts, &received)?;
                 Ok(Answer::Parts(parts))
             }
             Call::Parts(_) => Err(ExchangeError::Garbled { rank: self.rank }),
-            Call::Fact(fact) => {
-                let received = self.agree_on(Kind::Fact, &vec![fact.len(); self.size])?;
-                Ok(Answer::Facts(self.all_gather(&fact, &received)?))
+            Call::Fact(mut fact) => {
+                let length = fact.len();
+                let received = self.agree_on(Kind::Fact, &vec![length; self.size])?;
+                fact.push(0);
+                Ok(Answer::Facts(self.all_gather(&fact[..length], &received)?))
             }
         }
     }
@@ -256,23 +264,25 @@ impl All {
     ) -> Result<Vec<Vec<f32>>, ExchangeError> {
         let (counts, starts) = layout(counts)?;
         let (received_counts, received_starts) = layout(received)?;
-        let mut values = vec![0_f32; received.iter().sum()];
+        let total = received.iter().sum();
+        let mut values = vec![0_f32; total + 1];
         let parts = Partition::new(sent, counts, starts);
-        let mut found = PartitionMut::new(&mut values[..], received_counts, received_starts);
+        let mut found = PartitionMut::new(&mut values[..total], received_counts, received_starts);
         mpi::request::scope(|scope| {
             wait(self.world.immediate_all_to_all_varcount_into(scope, &parts, &mut found));
         });
-        Ok(divided(&values, received))
+        Ok(divided(&values[..total], received))
     }
 
     fn all_gather(&self, fact: &[u8], counts: &[usize]) -> Result<Vec<Vec<u8>>, ExchangeError> {
         let (received, starts) = layout(counts)?;
-        let mut bytes = vec![0_u8; counts.iter().sum()];
-        let mut found = PartitionMut::new(&mut bytes[..], received, starts);
+        let total = counts.iter().sum();
+        let mut bytes = vec![0_u8; total + 1];
+        let mut found = PartitionMut::new(&mut bytes[..total], received, starts);
         mpi::request::scope(|scope| {
             wait(self.world.immediate_all_gather_varcount_into(scope, fact, &mut found));
         });
-        Ok(divided(&bytes, counts))
+        Ok(divided(&bytes[..total], counts))
     }
 }
 
