@@ -51,7 +51,8 @@ pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ConvolutionalConfig,
     EmbeddingsConfig, ExpertsConfig, ImageEncoder, LayerKinds, ModelConfig, NormPlacement, Pooling,
-    Positions, RecurrentAttention, RecurrentConfig, StateSpaceConfig, Tied,
+    Positions, RecurrentAttention, RecurrentConfig, RotaryConfig, RotaryScaling, StateSpaceConfig,
+    Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;

@@ -63,6 +63,10 @@ fn kinds() -> Vec<Kinds> {
         hash_chunk: 3,
         ..of_kind(AttentionKind::Reformer)
     };
+    let chunked = AttentionConfig { chunk: 3, ..of_kind(AttentionKind::Hierarchical) };
+    let segments =
+        AttentionConfig { segment: 3, memory: 4, ..of_kind(AttentionKind::TransformerXl) };
+    let whole = AttentionConfig { segment: 500, ..segments.clone() };
     let (mamba, s4d) = (of_kind(AttentionKind::Mamba), of_kind(AttentionKind::S4d));
     let with_last = AttentionConfig { global_last: 1, ..dilated.clone() };
     vec![
@@ -79,6 +83,15 @@ fn kinds() -> Vec<Kinds> {
             ..both("other layers", of_layers(&[AttentionKind::Full, AttentionKind::Linear]), ADDED)
         },
         both("reformer", reformer, ADDED_OR_ROTARY),
+        both("hierarchical", chunked, ADDED_OR_ROTARY),
+        Kinds {
+            encoder: AttentionConfig::default(),
+            ..both("transformer-xl", segments.clone(), &[Positions::None])
+        },
+        Kinds {
+            encoder: AttentionConfig::default(),
+            ..both("transformer-xl of one segment", whole, &[Positions::None])
+        },
         both("mamba", mamba, ADDED_OR_NONE),
         Kinds { encoder: s4d.clone(), ..both("s4d", s4d, ADDED) },
         both(
@@ -191,7 +204,10 @@ fn kinds_have_the_parameters_of_full_attention() -> TestResult {
         };
         let (model, full) = (transformer(config), transformer(&full));
         assert_eq!(model.cost().parameters, model.parameters().len() as u64, "{name}");
-        if ["mamba", "s4d", "reformer"].iter().any(|other| name.starts_with(other)) {
+        if ["mamba", "s4d", "reformer", "transformer-xl"]
+            .iter()
+            .any(|other| name.starts_with(other))
+        {
             return Ok(());
         }
         let names = |model: &Transformer| -> Vec<String> {

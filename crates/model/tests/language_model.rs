@@ -6,8 +6,8 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::{ALL_POSITIONS, golden, ids, largest_difference, lengths, relative};
 use taper_model::{
-    ActivationKind, Batch, Builder, LanguageModel, Model, ModelConfig, NormPlacement, Objective,
-    Pass, Positions, Sequences, Tied,
+    ActivationKind, AttentionConfig, AttentionKind, Batch, Builder, LanguageModel, Model,
+    ModelConfig, NormPlacement, Objective, Pass, Positions, Sequences, Tied,
 };
 use taper_ops::Gradients;
 
@@ -89,6 +89,54 @@ fn pytorch_agrees() -> TestResult {
         ..small(Positions::Sinusoidal)
     };
     check("language-model-sinusoidal", &sinusoidal)
+}
+
+/// Segment after segment, as `scripts/golden/chunked_attention.py` reads them: here all segments of
+/// a text go through a layer at once.
+#[test]
+fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
+    let segments = AttentionConfig {
+        kind: AttentionKind::TransformerXl,
+        segment: 4,
+        memory: 6,
+        ..Default::default()
+    };
+    for (name, norm) in
+        [("transformer-xl-post", NormPlacement::Post), ("transformer-xl-pre", NormPlacement::Pre)]
+    {
+        let config = ModelConfig {
+            activation: ActivationKind::Gelu,
+            norm,
+            decoder_attention: segments.clone(),
+            ..small(Positions::None)
+        };
+        check(name, &config)?;
+    }
+    Ok(())
+}
+
+/// A token knows what is as far away as one memory a layer reaches, and nothing beyond.
+#[test]
+fn what_a_transformer_xl_knows_reaches_back_by_one_memory_a_layer() {
+    let own = AttentionConfig {
+        kind: AttentionKind::TransformerXl,
+        segment: 4,
+        memory: 4,
+        ..Default::default()
+    };
+    let config = ModelConfig { decoder_attention: own, ..small(Positions::None) };
+    let model = model(&config);
+    let text: Vec<u32> = (0..24).map(|i| 4 + (i * 7) % 30).collect();
+    let whole = logits(&model, &[&text]);
+    // The last segment begins at 20: two layers reach back to 12.
+    for (changed, is_known) in [(12, true), (11, false), (19, true), (0, false)] {
+        let mut other = text.clone();
+        other[changed] = 35;
+        let found = logits(&model, &[&other]);
+        let last = |x: &Tensor| x.narrow(0, 20, 4).unwrap();
+        let apart = largest_difference(&last(&found), &last(&whole));
+        assert_eq!(apart > 0.0, is_known, "token {changed}: {apart}");
+    }
 }
 
 const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8], &[9, 10, 11, 3, 1, 30, 5]];

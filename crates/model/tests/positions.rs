@@ -3,9 +3,10 @@
 
 use candle_core::{DType, Device, Tensor, Var};
 use std::collections::HashMap;
+use std::sync::Arc;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
 use taper_ops::{
-    AttentionSpec, Dropout, LinearSpec, Products, Tape, cross_attention, linear, rotary,
+    AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, cross_attention, linear, rotary,
     self_attention,
 };
 
@@ -60,11 +61,11 @@ fn rotary_turns_pairs_by_their_position() -> TestResult {
             (0, format!("rotary.{part}_rotated")),
             (offset, format!("rotary.{part}_rotated_from_offset")),
         ] {
-            let positions = (start..start + length as u32).collect();
+            let positions: Arc<[u32]> = (start..start + length as u32).collect();
             let ours = rotary(
                 None,
                 &rows(&format!("rotary.{part}"))?,
-                &positions,
+                (&positions, Turns::default()),
                 heads,
                 heads * width,
                 1,

@@ -6,8 +6,8 @@ use taper_model::positions::sinusoids;
 use taper_model::{Builder, Model, ModelConfig, Pass, Sequences, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AttentionSpec, Dropout, LinearSpec, Products, Tape, composed, cross_attention,
-    layer_norm, linear, rotary, self_attention,
+    Activation, AttentionSpec, Dropout, LinearSpec, Products, Tape, Turns, composed,
+    cross_attention, layer_norm, linear, rotary, self_attention,
 };
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -164,7 +164,8 @@ fn rotary_scores_depend_on_the_difference_of_positions_alone() -> TestResult {
     let width = 16;
     let (query, key) = (normal(1, width, 5), normal(1, width, 6));
     let score = |at: u32, other: u32| -> Result<f64> {
-        let turned = |x: &Tensor, at: u32| rotary(None, x, &[at].into(), 1, width, 1);
+        let turned =
+            |x: &Tensor, at: u32| rotary(None, x, (&[at].into(), Turns::default()), 1, width, 1);
         (turned(&query, at)? * turned(&key, other)?)?.sum_all()?.to_scalar()
     };
     for difference in [0, 1, 5, 40] {

@@ -56,6 +56,6 @@ pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, Cell, ConvolutionSpec,
     CrossEntropySpec, Dropout, EmbeddingSpec, InOne, Kept, LinearSpec, LossSums, Recurred,
-    Recurrence, RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse, StateGradients,
+    Recurrence, RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse, StateGradients, Turns,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

@@ -8,9 +8,9 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AdamStep, AttentionSpec, Cache, CrossEntropySpec, Dropout, EmbeddingSpec, Kept,
-    LinearSpec, ParameterStore, Products, Seen, Sparse, adam_step, composed, cross_attention,
-    decoding_attention, device, embedding, global_norm, layer_norm, linear, relative_bias, rotary,
-    self_attention, smoothed_cross_entropy,
+    LinearSpec, ParameterStore, Products, Seen, Sparse, Turns, adam_step, composed,
+    cross_attention, decoding_attention, device, embedding, global_norm, layer_norm, linear,
+    relative_bias, rotary, self_attention, smoothed_cross_entropy,
 };
 
 fn test_device() -> Result<Device> {
@@ -115,7 +115,9 @@ impl Check {
         self.operation("embedding", &tables, 0, &|v| embedding(None, &v[0], Some(&v[1]), &spec))?;
         let positions = (0..rows as u32).map(|row| row * 13 % 29).collect();
         let turned = [values(&[rows, 3 * 12], 1)?];
-        self.operation("rotary", &turned, 1, &|v| rotary(None, &v[0], &positions, 2, 12, 2))?;
+        self.operation("rotary", &turned, 1, &|v| {
+            rotary(None, &v[0], (&positions, Turns::default()), 2, 12, 2)
+        })?;
         let buckets: Vec<u32> = (0..35).map(|i| i * 3 % 7).collect();
         self.operation("relative bias", &[values(&[7, 3], 1)?], 0, &|v| {
             relative_bias(None, &v[0], &buckets.clone().into(), 5, 7)

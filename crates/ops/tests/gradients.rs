@@ -7,7 +7,7 @@ use common::{check, has_fused_multiply_adds, random, scalar, values};
 use std::sync::Arc;
 use taper_ops::{
     Activation, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, LinearSpec, Products,
-    Sparse, Tape, composed,
+    Sparse, Tape, Turns, composed,
 };
 
 #[test]
@@ -250,12 +250,14 @@ fn embedding() {
 fn rotary() {
     let positions: Arc<[u32]> = [0, 1, 2, 0, 1].into();
     let inputs = [random(&[5, 24], 1)];
-    check(
-        "rotary",
-        &inputs,
-        &|tape, v| taper_ops::rotary(tape, &v[0], &positions, 2, 8, 2),
-        &|v| composed::rotary(&v[0], &positions, 4, 16),
-    );
+    for turns in [Turns::default(), Turns::interpolated(3.5), Turns::ntk(8.0, 4)] {
+        check(
+            "rotary",
+            &inputs,
+            &|tape, v| taper_ops::rotary(tape, &v[0], (&positions, turns), 2, 8, 2),
+            &|v| composed::rotary(&v[0], (&positions, turns), 4, 16),
+        );
+    }
 }
 
 #[test]

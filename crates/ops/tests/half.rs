@@ -4,7 +4,7 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AttentionSpec, CrossEntropySpec, Dropout, LinearSpec, Products, composed,
+    Activation, AttentionSpec, CrossEntropySpec, Dropout, LinearSpec, Products, Turns, composed,
 };
 
 /// The relative distance from one number to the next.
@@ -169,7 +169,7 @@ fn positions_turn_in_f32() -> Result<()> {
     let x = values(&[400, 16], 0.0, 1)?;
     let positions: Vec<u32> = (0..400).map(|row| 5 * row).collect();
     for dtype in HALVES {
-        let turn = |v: &[Var]| composed::rotary(&v[0], &positions, 8, 16);
+        let turn = |v: &[Var]| composed::rotary(&v[0], (&positions, Turns::default()), 8, 16);
         for error in errors(dtype, std::slice::from_ref(&x), 1, &turn)? {
             assert!(error < 1.0, "{dtype:?}: {error} spacings");
         }

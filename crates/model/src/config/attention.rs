@@ -30,6 +30,12 @@ pub enum AttentionKind {
     /// A softmax over the tokens that fall into the same buckets of `hash_rounds` random rotations,
     /// in chunks; queries and keys are one projection (Kitaev et al. 2020).
     Reformer,
+    /// A softmax over the tokens of the own chunk and a summary of each other one (two levels of Zhu
+    /// and Soricut 2021, "H-Transformer-1D").
+    Hierarchical,
+    /// A softmax over the tokens of the own segment and of a memory of those before, through which no
+    /// gradient flows, with distances for positions (Dai et al. 2019, "Transformer-XL"). For decoders.
+    TransformerXl,
     /// No attention, but a selective state-space layer, which by default takes the place of the
     /// feed-forward layer too (Gu and Dao 2023, "Mamba").
     Mamba,
@@ -39,13 +45,15 @@ pub enum AttentionKind {
 
 impl AttentionKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Full,
         Self::Sparse,
         Self::Linear,
         Self::Performer,
         Self::Linformer,
         Self::Reformer,
+        Self::Hierarchical,
+        Self::TransformerXl,
         Self::Mamba,
         Self::S4d,
     ];
@@ -66,6 +74,8 @@ impl AttentionKind {
             Self::Performer => "performer",
             Self::Linformer => "linformer",
             Self::Reformer => "reformer",
+            Self::Hierarchical => "hierarchical",
+            Self::TransformerXl => "transformer-xl",
             Self::Mamba => "mamba",
             Self::S4d => "s4d",
         }
@@ -175,6 +185,15 @@ pub struct AttentionConfig {
     /// Tokens of a chunk; each meets those of its own and of the one before.
     #[schemars(range(min = 1))]
     pub hash_chunk: usize,
+    /// Tokens of a chunk of hierarchical attention.
+    #[schemars(range(min = 1))]
+    pub chunk: usize,
+    /// Tokens of a segment of a Transformer-XL.
+    #[schemars(range(min = 1))]
+    pub segment: usize,
+    /// Tokens before its segment that a token of a Transformer-XL sees; a trained model can be
+    /// evaluated with more.
+    pub memory: usize,
     /// What random blocks, features and rotations are drawn from.
     pub seed: u64,
 }
@@ -197,6 +216,9 @@ impl Default for AttentionConfig {
             hash_rounds: 4,
             hash_buckets: 16,
             hash_chunk: 64,
+            chunk: 64,
+            segment: 64,
+            memory: 64,
             seed: 1,
         }
     }
@@ -242,6 +264,8 @@ impl AttentionConfig {
             ("hash_rounds", self.hash_rounds),
             ("hash_buckets", self.hash_buckets),
             ("hash_chunk", self.hash_chunk),
+            ("chunk", self.chunk),
+            ("segment", self.segment),
         ] {
             if value == 0 {
                 return refuse(format!("{section}.{name} = 0: it must be at least 1"));
@@ -285,6 +309,23 @@ impl AttentionConfig {
                 ));
             }
         }
+        if self.has(AttentionKind::TransformerXl) {
+            if !causal {
+                return refuse(format!(
+                    "{section}.{} = \"transformer-xl\" remembers what was before a segment, and an \
+                     encoder sees all at once: it is for decoders",
+                    self.key()
+                ));
+            }
+            if positions != Positions::None {
+                return refuse(format!(
+                    "{section}.{} = \"transformer-xl\" has distances for positions in its scores: \
+                     set model.positions = \"none\", not \"{}\"",
+                    self.key(),
+                    positions.name()
+                ));
+            }
+        }
         let why = |kind| match (kind, positions) {
             (AttentionKind::Linear, Positions::T5 | Positions::Rotary | Positions::Alibi) => {
                 Some("has no scores, on which")
@@ -301,12 +342,17 @@ impl AttentionConfig {
             (AttentionKind::Reformer, Positions::T5 | Positions::Alibi) => {
                 Some("sorts tokens into chunks, which have no table of distances, on which")
             }
+            (AttentionKind::Hierarchical, Positions::T5 | Positions::Alibi) => {
+                Some("has summaries of chunks, which are at no single distance, on which")
+            }
             _ => None,
         };
         for kind in AttentionKind::ALL.into_iter().filter(|&kind| self.has(kind)) {
             if let Some(why) = why(kind) {
                 let rotary = match kind {
-                    AttentionKind::Performer | AttentionKind::Reformer => ", or \"rotary\"",
+                    AttentionKind::Performer
+                    | AttentionKind::Reformer
+                    | AttentionKind::Hierarchical => ", or \"rotary\"",
                     _ => "",
                 };
                 return refuse(format!(
@@ -344,9 +390,9 @@ impl ModelConfig {
     /// and which.
     #[must_use]
     pub fn attention_without_effect(&self) -> Vec<(bool, &'static str, &'static [&'static str])> {
-        use AttentionKind::{Linformer, Performer, Reformer, Sparse};
+        use AttentionKind::{Hierarchical, Linformer, Performer, Reformer, Sparse, TransformerXl};
         type OfBoth = [(&'static str, &'static [&'static str]); 2];
-        let rules: [(&[AttentionKind], OfBoth); 5] = [
+        let rules: [(&[AttentionKind], OfBoth); 7] = [
             (
                 &[Sparse],
                 of_both!["kind is not \"sparse\"": "block", "window", "dilation", "global_first",
@@ -358,6 +404,8 @@ impl ModelConfig {
                 &[Reformer],
                 of_both!["kind is not \"reformer\"": "hash_rounds", "hash_buckets", "hash_chunk"],
             ),
+            (&[Hierarchical], of_both!["kind is not \"hierarchical\"": "chunk"]),
+            (&[TransformerXl], of_both!["kind is not \"transformer-xl\"": "segment", "memory"]),
             (&[Sparse, Performer, Reformer], of_both!["kind draws nothing": "seed"]),
         ];
         let mut found: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();

@@ -4,6 +4,7 @@ mod architecture;
 mod attention;
 mod embeddings;
 mod experts;
+mod rotary;
 mod state_space;
 
 pub use architecture::{
@@ -12,6 +13,7 @@ pub use architecture::{
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
 pub use embeddings::EmbeddingsConfig;
 pub use experts::ExpertsConfig;
+pub use rotary::{RotaryConfig, RotaryScaling};
 pub use state_space::StateSpaceConfig;
 
 use crate::ModelError;
@@ -166,6 +168,8 @@ pub struct ModelConfig {
     pub norm_epsilon: f64,
     /// How positions enter.
     pub positions: Positions,
+    /// How rotary positions reach beyond the sequences of training.
+    pub rotary: RotaryConfig,
     /// Longest sequence of a learned position table, in tokens.
     #[schemars(range(min = 1))]
     pub max_positions: usize,
@@ -220,6 +224,7 @@ impl Default for ModelConfig {
             norm: NormPlacement::default(),
             norm_epsilon: 1e-5,
             positions: Positions::default(),
+            rotary: RotaryConfig::default(),
             max_positions: 1024,
             image_encoder: ImageEncoder::default(),
             pooling: Pooling::default(),
@@ -354,6 +359,7 @@ impl ModelConfig {
             ));
         }
         self.experts.validate()?;
+        self.rotary.validate()?;
         for (name, causal, layers) in [
             ("model.encoder_attention", false, self.encoder_layers),
             ("model.decoder_attention", true, self.decoder_layers),

@@ -6,6 +6,7 @@ use crate::cost::PartCost;
 use crate::{Builder, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::{Arc, Mutex, PoisonError};
+use taper_ops::Turns;
 
 /// Buckets of T5's relative bias.
 pub(crate) const BUCKETS: usize = 32;
@@ -160,7 +161,7 @@ impl Sinusoids {
 #[derive(Debug, Clone)]
 pub(crate) enum Relative {
     Nothing,
-    Rotary,
+    Rotary(Turns),
     Alibi(Arc<[f64]>),
     /// T5's table `(buckets, heads)`, one for a stack.
     Bias {
@@ -177,7 +178,7 @@ impl Relative {
         causal: bool,
     ) -> Result<Self> {
         Ok(match config.positions {
-            Positions::Rotary => Self::Rotary,
+            Positions::Rotary => Self::Rotary(config.rotary.turns(config.d_model / config.heads)),
             Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
             Positions::T5 => Self::Bias {
                 table: build.embedding(
@@ -206,8 +207,9 @@ impl Relative {
         let longest = sequences.longest();
         Ok(match self {
             Self::Nothing => PreparedPositions::default(),
-            Self::Rotary => {
-                PreparedPositions { rotary: Some(sequences.positions()), ..Default::default() }
+            Self::Rotary(turns) => {
+                let rotary = Some((sequences.positions(), *turns));
+                PreparedPositions { rotary, ..Default::default() }
             }
             Self::Alibi(slopes) => {
                 PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
@@ -228,8 +230,9 @@ impl Relative {
     ) -> Result<PreparedPositions> {
         Ok(match self {
             Self::Nothing => PreparedPositions::default(),
-            Self::Rotary => {
-                PreparedPositions { rotary: Some(positions.clone()), ..Default::default() }
+            Self::Rotary(turns) => {
+                let rotary = Some((positions.clone(), *turns));
+                PreparedPositions { rotary, ..Default::default() }
             }
             Self::Alibi(slopes) => {
                 PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
@@ -263,7 +266,7 @@ fn bias(
 /// Positions as the layers of a stack use them, for one batch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PreparedPositions {
-    pub(crate) rotary: Option<Arc<[u32]>>,
+    pub(crate) rotary: Option<(Arc<[u32]>, Turns)>,
     pub(crate) slopes: Option<Arc<[f64]>>,
     pub(crate) bias: Option<Tensor>,
 }

@@ -21,6 +21,11 @@ impl Weight {
         if pass.is_training() { &self.tracked } else { &self.detached }
     }
 
+    /// Without gradients.
+    pub(crate) fn value(&self) -> &Tensor {
+        &self.detached
+    }
+
     /// The same values in f64, tracked, for finite differences.
     #[cfg(test)]
     pub(crate) fn in_f64(&self) -> Self {

@@ -2,7 +2,7 @@
 
 use super::recent::Recent;
 use super::wide_type;
-use crate::spec::angles;
+use crate::spec::Turns;
 use candle_core::{DType, Device, IndexOp, Result, Tensor};
 
 /// See [`crate::relative_bias()`].
@@ -34,15 +34,20 @@ pub fn relative_bias(
 ///
 /// # Errors
 /// When the columns do not fit.
-pub fn rotary(x: &Tensor, positions: &[u32], head: usize, turned: usize) -> Result<Tensor> {
+pub fn rotary(
+    x: &Tensor,
+    (positions, turns): (&[u32], Turns),
+    head: usize,
+    turned: usize,
+) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     let half = head / 2;
     let wide = wide_type(x.dtype());
     // Cosines and sines of all tokens, (2, N, 1, Dh/2): the same in all layers.
-    static TABLES: Recent<(Vec<u32>, usize, DType)> = Recent::new();
-    let tables = TABLES.get((positions.to_vec(), half, wide), x.device(), || {
+    static TABLES: Recent<(Vec<u32>, Turns, usize, DType)> = Recent::new();
+    let tables = TABLES.get((positions.to_vec(), turns, half, wide), x.device(), || {
         let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
-        let (cosines, sines) = angles(0..longest, head);
+        let (cosines, sines) = turns.angles(0..longest, head);
         let at = Tensor::from_slice(positions, rows, x.device())?;
         // Converted on the host: Metal has no f64.
         let all = [cosines, sines].concat();

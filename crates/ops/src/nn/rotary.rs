@@ -2,12 +2,12 @@
 //! an angle that grows with the position, so that a score depends on the distance alone.
 //!
 //! Element `i` of a head is paired with element `i + Dh/2`, and turns by `position ·
-//! 10000^(-2i/Dh)`.
+//! 10000^(-2i/Dh)`, or as [`Turns`] says otherwise.
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::profile::{even, region};
-use crate::spec::angles;
+use crate::spec::Turns;
 use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub fn rotary(
     tape: Option<&Tape>,
     x: &Tensor,
-    positions: &Arc<[u32]>,
+    (positions, turns): (&Arc<[u32]>, Turns),
     heads: usize,
     block: usize,
     parts: usize,
@@ -42,10 +42,11 @@ pub fn rotary(
         );
     }
     if !is_fused(tape, &[x])? {
-        return crate::composed::rotary(x, positions, block / heads, parts * block);
+        return crate::composed::rotary(x, (positions, turns), block / heads, parts * block);
     }
     let turn = Rotary {
         positions: positions.clone(),
+        turns,
         head: block / heads,
         turned: parts * block,
         inverse: false,
@@ -69,6 +70,7 @@ fn forward<T: Float>(tape: Option<&Tape>, x: &Tensor, turn: Rotary) -> Result<Te
 
 struct Rotary {
     positions: Arc<[u32]>,
+    turns: Turns,
     head: usize,
     /// Leading elements of a row that turn.
     turned: usize,
@@ -83,7 +85,7 @@ impl Rotary {
         // Decoding has one position at a time.
         let first = self.positions.iter().min().map_or(0, |&position| position as usize);
         let end = self.positions.iter().max().map_or(0, |&position| position as usize + 1);
-        let (cosines, sines) = angles(first..end, self.head);
+        let (cosines, sines) = self.turns.angles(first..end, self.head);
         let sign = if self.inverse { -1.0 } else { 1.0 };
         let cosines: Vec<T> = cosines.into_iter().map(T::of).collect();
         let sines: Vec<T> = sines.into_iter().map(|sine| T::of(sign * sine)).collect();

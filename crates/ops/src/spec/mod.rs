@@ -24,7 +24,7 @@ pub(crate) use recurrence::TimeSteps;
 pub use recurrence::{
     AdditiveAttention, Cell, Recurred, Recurrence, RecurrenceSpec, StateGradients,
 };
-pub(crate) use rotary::angles;
+pub use rotary::Turns;
 pub(crate) use scan::ScanShape;
 pub use scan::{ConvolutionSpec, ScanInputs, ScanSpec};
 pub use sparse::Sparse;

@@ -294,6 +294,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         &["training.checkpoint_activations"],
     ));
     rules.extend(model.state_space_without_effect());
+    rules.extend(model.rotary_without_effect());
     rules
 }
 

@@ -9,10 +9,12 @@
 
 mod cross;
 mod hashed;
+mod hierarchical;
 mod linear;
 mod linformer;
 mod past;
 mod performer;
+mod recurrent_segments;
 mod softmax;
 #[cfg(test)]
 mod tests;
@@ -29,9 +31,11 @@ use crate::cost::PartCost;
 use crate::{Builder, ModelError, Pass};
 use candle_core::{DType, Device, Result, Tensor};
 use hashed::Hashed;
+use hierarchical::Hierarchical;
 use linear::LinearAttention;
 use linformer::Linformer;
 use performer::RandomFeatures;
+use recurrent_segments::Recurrent;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -66,6 +70,12 @@ impl Site<'_> {
 /// the query, which is the key as well, and the value; queries and keys are turned already where
 /// positions are rotary.
 pub(crate) trait Kind: Debug + Send + Sync {
+    /// Whether tokens are seen once more without a gradient to what they were made of: `qkv` has a
+    /// second key and value behind the others then.
+    fn remembers(&self) -> bool {
+        false
+    }
+
     /// Whole sequences, of these lengths.
     ///
     /// # Shapes
@@ -129,6 +139,8 @@ fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
         AttentionKind::Performer => Arc::new(performer(site)),
         AttentionKind::Linformer => Arc::new(Linformer::new(build, site)?),
         AttentionKind::Reformer => Arc::new(Hashed::new(site)),
+        AttentionKind::Hierarchical => Arc::new(Hierarchical::new(site)),
+        AttentionKind::TransformerXl => Arc::new(Recurrent::new(build, site)?),
         kind @ (AttentionKind::Mamba | AttentionKind::S4d) => {
             candle_core::bail!("{} is no kind of attention, but a layer", kind.name())
         }
@@ -152,6 +164,8 @@ fn cost_of_kind(site: &Site<'_>) -> PartCost {
         AttentionKind::Performer => performer(site).cost(width),
         AttentionKind::Linformer => Linformer::cost(site),
         AttentionKind::Reformer => Hashed::cost(site),
+        AttentionKind::Hierarchical => Hierarchical::cost(site),
+        AttentionKind::TransformerXl => Recurrent::cost(site),
         AttentionKind::Mamba | AttentionKind::S4d => PartCost::default(),
     }
 }
@@ -283,10 +297,19 @@ impl SelfAttention {
 
     /// Projects, and turns query and key where positions are rotary: `(N, D)` → `(N, 3·D)`.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
-        let qkv = self.qkv.forward(x, pass)?;
+        let mut qkv = self.qkv.forward(x, pass)?;
+        if pass.is_training() && self.kind.remembers() {
+            // The weights get their gradient, and what is below does not.
+            let seen_again = self.qkv.forward(&x.detach().copy()?, pass)?;
+            qkv = composed::on_tape(pass.tape(), "memory", &[&qkv, &seen_again], |inputs| {
+                let width = inputs[1].dim(1)? / 3;
+                Tensor::cat(&[&inputs[0], &inputs[1].narrow(1, width, 2 * width)?], 1)
+            })?; // (N, 5·D)
+        }
         match &positions.rotary {
-            Some(positions) => {
-                rotary(pass.tape(), &qkv, positions, self.heads, x.dim(1)?, self.parts - 1)
+            Some((at, turns)) => {
+                let parts = self.parts - 1;
+                rotary(pass.tape(), &qkv, (at, *turns), self.heads, x.dim(1)?, parts)
             }
             None => Ok(qkv),
         }

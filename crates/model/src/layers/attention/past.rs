@@ -44,6 +44,19 @@ impl LayerPast {
         Ok(())
     }
 
+    /// All that is kept, and the rows there of the tokens that each of `count` rows has, in order.
+    pub(crate) fn tokens(
+        &self,
+        rows: &PastRows<'_>,
+        count: usize,
+    ) -> Result<(Tensor, Vec<Vec<u32>>)> {
+        let Some(kept) = self.cache.kept() else { candle_core::bail!("a step has no token") };
+        let all = kept.in_one()?;
+        let of_row = |row| all.of_query(row, rows.read, rows.history).collect();
+        let of_rows = (0..count).map(of_row).collect();
+        Ok((all.rows, of_rows))
+    }
+
     /// Puts what is kept of some texts, `(texts, …)`, in their rows; other rows that had nothing get
     /// zeros.
     pub(crate) fn put_running(&mut self, of_texts: Tensor, texts: &Texts<'_>) -> Result<()> {
@@ -67,6 +80,29 @@ impl LayerPast {
         let nothing = Tensor::zeros((rows.len(), width), running.dtype(), running.device())?;
         self.put_running(nothing, &Texts { lengths: &[], seen: &[], rows, count })
     }
+}
+
+/// Rows `of_rows` of `all`, `longest` for each, zero behind the last, or with `at_the_end` before the
+/// first: `(M, W)` → `(R, T, W)`.
+pub(crate) fn padded_rows(
+    all: &Tensor,
+    of_rows: &[Vec<u32>],
+    longest: usize,
+    at_the_end: bool,
+) -> Result<Tensor> {
+    let (nothing, width) = all.dims2()?;
+    let zero = Tensor::zeros((1, width), all.dtype(), all.device())?;
+    let with_zero = Tensor::cat(&[&all.contiguous()?, &zero], 0)?;
+    let mut index = Vec::with_capacity(of_rows.len() * longest);
+    for rows in of_rows {
+        let padding = std::iter::repeat_n(nothing as u32, longest - rows.len());
+        let (before, behind) =
+            if at_the_end { (Some(padding), None) } else { (None, Some(padding)) };
+        index.extend(before.into_iter().flatten());
+        index.extend(rows);
+        index.extend(behind.into_iter().flatten());
+    }
+    chosen(&with_zero, index)?.reshape((of_rows.len(), longest, width))
 }
 
 fn chosen(x: &Tensor, rows: Vec<u32>) -> Result<Tensor> {

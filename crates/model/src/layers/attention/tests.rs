@@ -2,9 +2,11 @@
 //! `scripts/golden/low_rank_attention.py`) and finite differences.
 
 use super::hashed::{Chunks, Hashed, Rotations};
+use super::hierarchical::Hierarchical;
 use super::linear::LinearAttention;
 use super::linformer::Attended;
 use super::performer::RandomFeatures;
+use super::recurrent_segments::Segments;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::HashMap;
 use taper_ops::rng::Counter;
@@ -237,6 +239,89 @@ fn a_sentence_does_not_depend_on_loud_neighbours() {
         assert!(error < 1e-6, "causal {causal}: {error}");
         let sums = both.sum_all().unwrap().to_scalar::<f64>().unwrap();
         assert!(sums.is_finite(), "causal {causal}");
+    }
+}
+
+fn hierarchical(causal: bool, heads: usize, chunk: usize) -> Hierarchical {
+    Hierarchical { heads, causal, chunk, dropout: 0.0, site: 1 }
+}
+
+/// The equation, one query at a time: `scripts/golden/chunked_attention.py`.
+#[test]
+fn hierarchical_attention_is_the_equation() {
+    let file = golden("hierarchical-attention");
+    for (case, causal) in [("causal", true), ("both", false)] {
+        let qkv = Var::from_tensor(&file["input"]).unwrap();
+        let kind = hierarchical(causal, 4, 5);
+        let lengths = [qkv.dim(0).unwrap()];
+        let tape = Tape::new();
+        let out = composed::on_tape(Some(&tape), "hierarchical", &[&qkv], |x| {
+            kind.run(&x[0], &lengths, Dropout::none())
+        })
+        .unwrap();
+        let gradients = tape.differentiate(&out, &file["output_gradient"]).unwrap();
+        let error = relative(&out, &file[&format!("{case}.output")]);
+        assert!(error < 1e-6, "{case}: {error}");
+        let gradient = gradients.get(&qkv).unwrap().unwrap();
+        let error = relative(&gradient, &file[&format!("{case}.grad.input")]);
+        assert!(error < 1e-6, "{case}, gradient: {error}");
+    }
+}
+
+/// Chunks of one token, and one for all: the keys and values of summaries are those of tokens, or
+/// there are none.
+#[test]
+fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
+    let lengths = [9, 1, 14];
+    let qkv = random(24, 18, 21);
+    for causal in [false, true] {
+        let spec = AttentionSpec {
+            heads: HEADS,
+            query_lengths: lengths.into(),
+            key_lengths: lengths.into(),
+            causal,
+            sparse: None,
+            query_start: 0,
+            slopes: None,
+            dropout: Dropout::none(),
+            products: Products::F32,
+        };
+        let full = composed::self_attention(&qkv, None, &spec).unwrap();
+        for chunk in [1, 14, 100] {
+            let kind = hierarchical(causal, HEADS, chunk);
+            let error = relative(&kind.run(&qkv, &lengths, Dropout::none()).unwrap(), &full);
+            assert!(error < 1e-12, "causal {causal}, chunks of {chunk}: {error}");
+        }
+        let kind = hierarchical(causal, HEADS, 4);
+        let apart = relative(&kind.run(&qkv, &lengths, Dropout::none()).unwrap(), &full);
+        assert!(apart > 1e-3, "causal {causal}: {apart}");
+    }
+}
+
+/// Without distances, biases and segments it is full causal attention.
+#[test]
+fn a_transformer_xl_without_distances_is_full_attention() {
+    let (qkv, lengths) = (random(24, 18, 22), [9, 1, 14]);
+    let nothing = |rows, columns| Tensor::zeros((rows, columns), DType::F64, &Device::Cpu).unwrap();
+    let (matrix, bias) = (nothing(6, 6), nothing(HEADS, 3));
+    let spec = AttentionSpec {
+        heads: HEADS,
+        query_lengths: lengths.into(),
+        key_lengths: lengths.into(),
+        causal: true,
+        sparse: None,
+        query_start: 0,
+        slopes: None,
+        dropout: Dropout::none(),
+        products: Products::F32,
+    };
+    let full = composed::self_attention(&qkv, None, &spec).unwrap();
+    // A memory of all that was before is no different.
+    for (segment, memory) in [(14, 0), (100, 7), (3, 14), (5, 100)] {
+        let segments = Segments { heads: HEADS, segment, memory };
+        let given = [&matrix, &bias, &bias];
+        let error = relative(&segments.run(&qkv, given, &lengths, Dropout::none()).unwrap(), &full);
+        assert!(error < 1e-12, "segments of {segment}, {memory} remembered: {error}");
     }
 }
 

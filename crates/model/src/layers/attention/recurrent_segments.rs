@@ -1,0 +1,320 @@
+//! Attention of a Transformer-XL (Dai et al. 2019, sections 3.2 and 3.3), in plain Candle: text in
+//! segments, each of which sees the one before it as it was, by positions that are distances.
+//!
+//! ```text
+//! A_ij = ((q_i + u)·k_j + (q_i + v)·(W_R R_{i-j})) / √d
+//! ```
+//!
+//! for the tokens `j ≤ i` of the segment, and for the `memory` tokens before the segment; `R` are
+//! sinusoids of distances, sines first. `W_R`, `u` and `v` are trained, for each layer.
+//!
+//! **Decision.** A segment is a part of a sequence, and its memory what the layers below made of the
+//! tokens before it, through which no gradient flows: within the pass that reads the sequence. A
+//! layer needs of its memory only what the layer below has made, so that all segments of a sequence
+//! go through a layer at once. What a token can know reaches back by one memory a layer, as in the
+//! paper. The alternative, states that live from one update to the next, would make a run depend on
+//! more than its weights, moments and position: they were made with weights that are gone.
+
+use super::super::positions::{PreparedPositions, sinusoids};
+use super::super::weight::Weight;
+use super::hierarchical::{softmax, wide};
+use super::past::padded_rows;
+use super::{Kind, LayerPast, PastRows, Site, Texts};
+use crate::cost::PartCost;
+use crate::{Builder, Pass};
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{Dropout, composed};
+
+/// Hidden scores get this.
+const HIDDEN: f64 = -3.0e4;
+
+#[derive(Debug)]
+pub(super) struct Recurrent {
+    segments: Segments,
+    /// `W_R (D, D)`, `u` and `v`, `(H, Dh)` each.
+    weights: [Weight; 3],
+    dropout: f64,
+    site: u64,
+}
+
+/// What is computed, beside its parameters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Segments {
+    pub(super) heads: usize,
+    /// Tokens of a segment, and of its memory.
+    pub(super) segment: usize,
+    pub(super) memory: usize,
+}
+
+/// Weights and values of the segments of padded sequences.
+struct Attended {
+    /// `(B, H, n, C, M + C)`, first the memory.
+    weights: Tensor,
+    /// `(B, H, n, M + C, Dh)`.
+    values: Tensor,
+}
+
+impl Segments {
+    /// `qkv (N, 5·D)`: query, key and value, and key and value as the next segment sees them; or
+    /// `(N, 3·D)` where they are the same. `given` are `W_R`, `u` and `v`.
+    fn attended(self, qkv: &Tensor, given: [&Tensor; 3], lengths: &[usize]) -> Result<Attended> {
+        let width = given[0].dim(0)?;
+        let padded = wide(&composed::pad(qkv, lengths)?)?;
+        let (batch, longest, columns) = padded.dims3()?;
+        let (heads, head) = (self.heads, width / self.heads);
+        let segment = self.segment.min(longest.max(1));
+        let count = longest.div_ceil(segment);
+        let memory = self.memory.min((count - 1) * segment);
+        let padded = padded.pad_with_zeros(1, 0, count * segment - longest)?;
+        let own = |part: usize| {
+            padded
+                .narrow(2, part * width, width)?
+                .reshape((batch, count, segment, heads, head))?
+                .permute((0, 3, 1, 2, 4))?
+                .contiguous() // (B, H, n, C, Dh)
+        };
+        // Of each segment the tokens before it.
+        let before: Vec<u32> = (0..count)
+            .flat_map(|i| i * segment..i * segment + memory)
+            .map(|place| place as u32)
+            .collect();
+        let before = Tensor::from_vec(before, count * memory, padded.device())?;
+        let with_memory = |part: usize| -> Result<Tensor> {
+            let own = own(part)?;
+            if memory == 0 {
+                return Ok(own);
+            }
+            let part = if columns == 5 * width { part + 2 } else { part };
+            let remembered = padded
+                .narrow(2, part * width, width)?
+                .pad_with_zeros(1, memory, 0)?
+                .index_select(&before, 1)?
+                .reshape((batch, count, memory, heads, head))?
+                .permute((0, 3, 1, 2, 4))?;
+            Tensor::cat(&[remembered.contiguous()?, own], 3)
+        };
+        let (query, keys, values) = (own(0)?, with_memory(1)?, with_memory(2)?);
+        let seen = memory + segment;
+        let [u, v] = [given[1], given[2]].map(|bias| {
+            query.broadcast_add(&bias.to_dtype(query.dtype())?.reshape((1, heads, 1, 1, head))?)
+        });
+        let groups = batch * heads * count;
+        let by_content = u?
+            .reshape((groups, segment, head))?
+            .matmul(&keys.reshape((groups, seen, head))?.transpose(1, 2)?.contiguous()?)?
+            .reshape((batch, heads, count, segment, seen))?;
+        // Column `c` is of distance `seen - 1 - c`; the row of the last token of a segment is as it
+        // is wanted, and each row before it is one place further to the left.
+        let distances = self.distances(given[0], seen, query.dtype())?; // (H, Dh, seen)
+        let by_distance = v?
+            .transpose(0, 1)?
+            .contiguous()?
+            .reshape((heads, batch * count * segment, head))?
+            .matmul(&distances)?
+            .reshape((heads * batch * count, segment, seen))?
+            .pad_with_zeros(2, 1, 0)?
+            .reshape((heads * batch * count, seen + 1, segment))?
+            .narrow(1, 1, seen)?
+            .contiguous()?
+            .reshape((heads, batch, count, segment, seen))?
+            .transpose(0, 1)?
+            .contiguous()?;
+        let scores = ((by_content + by_distance)? * (head as f64).powf(-0.5))?;
+        let mut mask = Vec::with_capacity(batch * count * segment * seen);
+        for &length in lengths {
+            for (i, query) in (0..count).flat_map(|i| (0..segment).map(move |q| (i, q))) {
+                let is_seen = |key: usize| {
+                    let place = i * segment + key;
+                    key <= memory + query && place >= memory && place < memory + length
+                };
+                mask.extend((0..seen).map(|key| if is_seen(key) { 0.0 } else { HIDDEN }));
+            }
+        }
+        let mask = Tensor::from_vec(mask, (batch, 1, count, segment, seen), scores.device())?;
+        let scores = scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?;
+        Ok(Attended { weights: softmax(&scores)?, values })
+    }
+
+    /// `W_R R` of the distances below `count`, the farthest first: `(H, Dh, count)`.
+    fn distances(self, matrix: &Tensor, count: usize, dtype: candle_core::DType) -> Result<Tensor> {
+        let width = matrix.dim(0)?;
+        let mut rows = sinusoids(count, width, true);
+        rows = rows.chunks(width).rev().flatten().copied().collect();
+        let rows = Tensor::from_vec(rows, (count, width), matrix.device())?.to_dtype(dtype)?;
+        rows.matmul(&matrix.to_dtype(dtype)?.t()?)?
+            .reshape((count, self.heads, width / self.heads))?
+            .permute((1, 2, 0))?
+            .contiguous()
+    }
+
+    /// `(N, 3·D)` or `(N, 5·D)` → `(N, D)`.
+    pub(super) fn run(
+        self,
+        qkv: &Tensor,
+        given: [&Tensor; 3],
+        lengths: &[usize],
+        dropout: Dropout,
+    ) -> Result<Tensor> {
+        let Attended { weights, values } = self.attended(qkv, given, lengths)?;
+        let (batch, heads, count, segment, seen) = weights.dims5()?;
+        let (groups, head) = (batch * heads * count, values.dim(4)?);
+        let out = composed::drop(&weights, dropout)?
+            .reshape((groups, segment, seen))?
+            .matmul(&values.reshape((groups, seen, head))?)?
+            .reshape((batch, heads, count * segment, head))?
+            .transpose(1, 2)?
+            .contiguous()?
+            .reshape((batch * count * segment, heads * head))?;
+        composed::unpad(&out, lengths, count * segment)?.to_dtype(qkv.dtype())
+    }
+}
+
+impl Recurrent {
+    pub(super) fn new(build: &mut Builder, site: &Site<'_>) -> Result<Self> {
+        let (width, heads, name) = (site.config.d_model, site.config.heads, site.name);
+        let own = site.config.attention(site.causal);
+        let mut bias = |bias: &str| {
+            build.constant(&format!("{name}.{bias}_bias"), &[heads, width / heads], 0.0)
+        };
+        let (content, distance) = (bias("content")?, bias("distance")?);
+        let matrix = build.matrix(&format!("{name}.distance.weight"), width, width, 1)?;
+        Ok(Self {
+            segments: Segments { heads, segment: own.segment, memory: own.memory },
+            weights: [matrix, content, distance],
+            dropout: site.config.attention_dropout,
+            site: name_key(name),
+        })
+    }
+
+    /// Scores by content and by distance, and what they weigh, of a segment and its memory. Candle
+    /// keeps queries, keys and values, once more for the memory, about twelve times, and eight
+    /// times the scores.
+    pub(super) fn cost(site: &Site<'_>) -> PartCost {
+        let (width, own) = (site.config.d_model, site.config.attention(site.causal));
+        let seen = own.segment.saturating_add(own.memory);
+        let biases = PartCost::table(2, width);
+        let matrix = PartCost::table(width, width);
+        let flops = 6.0 * width as f64 * seen as f64;
+        (PartCost { flops, ..biases } + matrix)
+            .keeping(12 * width)
+            .keeping(8 * site.config.heads * seen)
+    }
+
+    fn given<'a>(&'a self, pass: &Pass) -> [&'a Tensor; 3] {
+        self.weights.each_ref().map(|weight| weight.get(pass))
+    }
+}
+
+impl Kind for Recurrent {
+    fn remembers(&self) -> bool {
+        self.segments.memory > 0
+    }
+
+    fn attend(
+        &self,
+        qkv: &Tensor,
+        lengths: &Arc<[usize]>,
+        _: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let [matrix, content, distance] = self.given(pass);
+        let inputs = [qkv, matrix, content, distance];
+        composed::on_tape(pass.tape(), "segments", &inputs, |inputs| {
+            let given = [&inputs[1], &inputs[2], &inputs[3]];
+            let dropout = pass.dropout(self.dropout, self.site);
+            self.segments.run(&inputs[0], given, lengths, dropout)
+        })
+    }
+
+    fn flops(&self, width: usize, length: usize) -> f64 {
+        let segment = self.segments.segment.min(length.max(1));
+        let memory = self.segments.memory.min(length.div_ceil(segment).saturating_sub(1) * segment);
+        6.0 * (width * length) as f64 * (segment + memory) as f64
+    }
+
+    fn weights(
+        &self,
+        qkv: &Tensor,
+        lengths: &Arc<[usize]>,
+        _: &PreparedPositions,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let weights = self.segments.attended(qkv, self.given(pass), lengths)?.weights;
+        let (_, _, count, segment, seen) = weights.dims5()?;
+        let (memory, all) = (seen - segment, count * segment);
+        let of_segment = |i: usize| {
+            // Keys before the first token are not there.
+            let missing = memory.saturating_sub(i * segment);
+            let first = (i * segment).saturating_sub(memory);
+            let columns = seen - missing;
+            weights.narrow(2, i, 1)?.squeeze(2)?.narrow(3, missing, columns)?.pad_with_zeros(
+                3,
+                first,
+                all - first - columns,
+            )
+        };
+        let whole = Tensor::cat(&(0..count).map(of_segment).collect::<Result<Vec<_>>>()?, 2)?;
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        whole.narrow(2, 0, longest)?.narrow(3, 0, longest)?.contiguous() // (B, H, T, T)
+    }
+
+    fn step(
+        &self,
+        qkv: &Tensor,
+        past: &mut LayerPast,
+        rows: &PastRows<'_>,
+        _: &PreparedPositions,
+    ) -> Result<Tensor> {
+        let given = self.weights.each_ref().map(Weight::value);
+        let (count, width) = (qkv.dim(0)?, given[0].dim(0)?);
+        past.cache.add_step(qkv.narrow(1, width, 2 * width)?.contiguous()?)?;
+        let (all, mut of_rows) = past.tokens(rows, count)?;
+        let Segments { heads, segment, memory } = self.segments;
+        for tokens in &mut of_rows {
+            let own = (tokens.len().saturating_sub(1) / segment) * segment;
+            tokens.drain(..own.saturating_sub(memory));
+        }
+        let (longest, head) = (of_rows.iter().map(Vec::len).max().unwrap_or(0), width / heads);
+        let padded = padded_rows(&wide(&all)?, &of_rows, longest, true)?; // (R, T, 2·D)
+        let part = |index: usize| {
+            padded
+                .narrow(2, index * width, width)?
+                .reshape((count, longest, heads, head))?
+                .transpose(1, 2)?
+                .contiguous() // (R, H, T, Dh)
+        };
+        let query = wide(&qkv.narrow(1, 0, width)?.contiguous()?)?;
+        let query = query.reshape((count, heads, head))?;
+        let [u, v] = [given[1], given[2]]
+            .map(|bias| query.broadcast_add(&bias.to_dtype(query.dtype())?.unsqueeze(0)?));
+        let by_content =
+            u?.unsqueeze(2)?.matmul(&part(0)?.transpose(2, 3)?.contiguous()?)?.squeeze(2)?;
+        let distances = self.segments.distances(given[0], longest, query.dtype())?;
+        let by_distance = v?.transpose(0, 1)?.contiguous()?.matmul(&distances)?.transpose(0, 1)?;
+        let scores = ((by_content + by_distance)? * (head as f64).powf(-0.5))?; // (R, H, T)
+        let mut mask = Vec::with_capacity(count * longest);
+        for tokens in &of_rows {
+            let first = longest - tokens.len();
+            mask.extend((0..longest).map(|key| if key < first { HIDDEN } else { 0.0 }));
+        }
+        let mask = Tensor::from_vec(mask, (count, 1, longest), scores.device())?;
+        let weights = softmax(&scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?)?;
+        let out = weights.unsqueeze(2)?.matmul(&part(1)?)?;
+        out.reshape((count, width))?.to_dtype(qkv.dtype())
+    }
+
+    fn read(
+        &self,
+        qkv: &Tensor,
+        past: &mut LayerPast,
+        texts: &Texts<'_>,
+        _: &PreparedPositions,
+    ) -> Result<Tensor> {
+        let given = self.weights.each_ref().map(Weight::value);
+        let width = given[0].dim(0)?;
+        past.cache.add_text(qkv.narrow(1, width, 2 * width)?.contiguous()?)?;
+        self.segments.run(qkv, given, texts.lengths, Dropout::none())
+    }
+}
