@@ -183,3 +183,47 @@ fn what_cannot_work_is_one_clear_error() {
     pairs
         .fail(&["generate", "run", "--prompt", "red"], &["task is translation", "taper translate"]);
 }
+
+/// Blocks longer than those of training, by each way to stretch rotary positions.
+#[test]
+fn perplexity_by_length_is_that_of_evaluate() {
+    let workspace = Workspace::of_text();
+    let few = ["--set", "training.max_updates=6", "--set", "training.validate_every=6"];
+    let train = |run: &str, more: &[&str]| {
+        let begin = ["train", "tiny.toml", "--run", run];
+        workspace.succeed(&[&begin, &few[..], more].concat());
+    };
+    train("rotary", &["--set", "model.positions=rotary"]);
+    train("learned", &["--set", "model.positions=learned", "--set", "model.max_positions=40"]);
+    let lengths = ["--lengths", "24,48", "--json", "--svg", "figures"];
+    let json = workspace.succeed(&[&["extrapolate", "rotary", "learned"], &lengths[..]].concat());
+    let json = json.split("\n1 figures").next().expect("JSON");
+    let found: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    let scalings: Vec<&str> =
+        (0..4).map(|i| found[i]["scaling"].as_str().expect("a name")).collect();
+    assert_eq!(scalings, ["none", "interpolation", "ntk", "none"]);
+    let perplexity = |model: usize, length: usize| {
+        found[model]["points"][length]["perplexity"].as_f64().expect("a number")
+    };
+    // At the length of training all are one.
+    assert!((1..3).all(|scaling| perplexity(scaling, 0) == perplexity(0, 0)), "{json}");
+    for (model, settings) in [
+        (0, &[][..]),
+        (1, &["model.rotary.scaling=interpolation", "model.rotary.factor=2"]),
+        (2, &["model.rotary.scaling=ntk", "model.rotary.factor=2"]),
+    ] {
+        let mut arguments =
+            vec!["evaluate", "rotary", "--json", "--set", "data.text.block_length=48"];
+        arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+        let record: serde_json::Value =
+            serde_json::from_str(&workspace.succeed(&arguments)).expect("JSON");
+        let alone = record["results"][0]["perplexity"].as_f64().expect("a number");
+        assert!((perplexity(model, 1) / alone - 1.0).abs() < 1e-5, "{settings:?}: {json}");
+    }
+    assert!(perplexity(1, 1) != perplexity(0, 1) && perplexity(2, 1) != perplexity(0, 1));
+    let refused = found[3]["points"][1]["refused"].as_str().expect("a reason");
+    assert!(refused.contains("max_positions"), "{refused}");
+    let figure = fs::read_to_string(workspace.path("figures/extrapolation.svg")).expect("a figure");
+    assert!(figure.contains("rotary, NTK"), "{figure}");
+    workspace.fail(&["extrapolate", "rotary", "--lengths", "0"], &["at least one token"]);
+}

@@ -10,6 +10,16 @@ use std::ops::{Add, Mul};
 /// Bytes of one f32.
 const F32: f64 = 4.0;
 
+/// What the composed operations have at the height of a pass for each scalar that the fused ones keep:
+/// Candle's graph holds the result of every step of an operation, and on the way back the gradients
+/// of the last ones. Counted with dropout, without which it is a third less
+/// (`trainer/tests/composed_memory.rs`).
+const COMPOSED: f64 = 7.5;
+/// And for each score, which the fused operations keep for short sequences alone: the scores as
+/// they are, masked, shifted, exponentials, weights, those with dropout and its mask, and on the way
+/// back as many gradients as are needed at a time.
+const COMPOSED_SCORES: f64 = 11.0;
+
 /// What a part of a model costs. In f64, which is exact for all that fits into a machine, and has
 /// no overflow for what does not.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -24,6 +34,8 @@ pub(crate) struct PartCost {
     pub(crate) kept: f64,
     /// Of them, those that are not kept where layers are computed again.
     pub(crate) saved: f64,
+    /// Scores of one query and one key: the heads of all layers.
+    pub(crate) scores: f64,
 }
 
 impl PartCost {
@@ -55,6 +67,11 @@ impl PartCost {
         Self { saved: scalars, ..self }
     }
 
+    /// With the scores of so many heads.
+    pub(crate) fn with_heads(self, heads: usize) -> Self {
+        Self { scores: self.scores + heads as f64, ..self }
+    }
+
     /// Keeps this many scalars of a token besides.
     pub(crate) fn keeping(self, scalars: usize) -> Self {
         Self { kept: self.kept + scalars as f64, ..self }
@@ -71,6 +88,7 @@ impl Add for PartCost {
             pair_flops: self.pair_flops + other.pair_flops,
             kept: self.kept + other.kept,
             saved: self.saved + other.saved,
+            scores: self.scores + other.scores,
         }
     }
 }
@@ -86,6 +104,7 @@ impl Mul<usize> for PartCost {
             pair_flops: times * self.pair_flops,
             kept: times * self.kept,
             saved: times * self.saved,
+            scores: times * self.scores,
         }
     }
 }
@@ -149,6 +168,9 @@ pub struct StreamCost {
     pub activation_bytes: u64,
     /// The same with `training.checkpoint_activations`.
     pub checkpointed_bytes: u64,
+    /// Bytes that the composed operations, which run on a GPU, have for one query and one key of
+    /// attention at the height of a pass.
+    pub pair_bytes: u64,
 }
 
 impl Cost {
@@ -172,6 +194,7 @@ impl Cost {
                     forward_flops: part.flops as u64,
                     activation_bytes: (F32 * part.kept) as u64,
                     checkpointed_bytes: (F32 * (part.kept - part.saved)) as u64,
+                    pair_bytes: (F32 * COMPOSED_SCORES * part.scores) as u64,
                 })
                 .collect(),
         }
@@ -192,5 +215,19 @@ impl Cost {
         let each = self.streams.iter().zip(tokens);
         each.map(|(stream, &tokens)| stream.activation_bytes.saturating_mul(tokens as u64))
             .fold(0, u64::saturating_add)
+    }
+
+    /// Estimate of the bytes at the height of a training pass of the composed operations, as on a
+    /// GPU, over so many tokens of each stream in sequences padded to `longest` tokens: an upper
+    /// bound, in f32.
+    #[must_use]
+    pub fn composed_bytes(&self, tokens: &[usize], longest: usize) -> u64 {
+        let of_pairs = |stream: &StreamCost| stream.pair_bytes.saturating_mul(longest as u64);
+        let each = self.streams.iter().zip(tokens);
+        each.map(|(stream, &tokens)| {
+            let of_token = (COMPOSED * stream.activation_bytes as f64) as u64;
+            of_token.saturating_add(of_pairs(stream)).saturating_mul(tokens as u64)
+        })
+        .fold(0, u64::saturating_add)
     }
 }

@@ -44,7 +44,7 @@ pub(crate) use predict::Predict;
 pub(crate) use search::{Control, Search};
 #[cfg(feature = "serve")]
 pub(crate) use seeing::Serve;
-pub(crate) use seeing::{Compare, Pictures, Report, Scaling, Top};
+pub(crate) use seeing::{Compare, Extrapolate, Pictures, Report, Scaling, Top};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 pub(crate) use train::{Resume, Train, TrainOutput, Way};
 pub(crate) use translate::{Form, TextArguments, Translate};
@@ -125,6 +125,8 @@ pub(crate) enum Command {
     Serve(Box<Serve>),
     /// Fit the laws by which the losses of language models fall with size and data
     Scaling(Scaling),
+    /// Perplexity of language models on blocks longer than those that they were trained on
+    Extrapolate(Extrapolate),
     /// Average the weights of a run's last checkpoints
     Average(Average),
     /// Round a run's weights to int8: a folder of a quarter of the size, to translate with

@@ -65,6 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         #[cfg(feature = "serve")]
         Command::Serve(arguments) => seeing::serve::run(arguments),
         Command::Scaling(arguments) => seeing::scaling::run(arguments),
+        Command::Extrapolate(arguments) => seeing::extrapolate::run(arguments),
         Command::Average(arguments) => weights::average::run(arguments),
         Command::Quantize(arguments) => weights::quantize::run(arguments),
         Command::Tokenizer(command) => tokenizer::run(command),

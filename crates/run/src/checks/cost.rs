@@ -25,7 +25,8 @@ pub struct Cost {
     pub training_flops_per_token_pair: u64,
     /// Weights, gradients, the optimizer's state and the moving average where there is one.
     pub training_state_bytes: u64,
-    /// Estimate of what a batch at the token limit keeps for the backward pass.
+    /// Estimate of what a batch at the token limit keeps for the backward pass; on a GPU without the
+    /// scores of attention.
     pub activation_bytes: u64,
 }
 
@@ -53,7 +54,10 @@ impl Cost {
             decoder_flops_per_token: forward(cost.streams.last()),
             training_flops_per_token_pair: passes as u64 * cost.training_flops(),
             training_state_bytes: training_state_bytes(config, cost.parameters, processes),
-            activation_bytes: cost.activation_bytes(&[tokens; 2]),
+            activation_bytes: match device.is_cpu() {
+                true => cost.activation_bytes(&[tokens; 2]),
+                false => cost.composed_bytes(&[tokens; 2], 0),
+            },
         }
     }
 

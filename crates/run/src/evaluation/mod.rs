@@ -1,6 +1,7 @@
 //! How good a model is: test sets, decoded and scored, or read.
 
 mod encoders;
+mod extrapolation;
 mod measure;
 mod scores;
 mod state_gradients;
@@ -10,6 +11,7 @@ mod tuning;
 
 pub(crate) use encoders::highest;
 pub use encoders::{CalibrationBin, ClassifiedTestSet, MaskedTestSet};
+pub use extrapolation::{AtLength, Extrapolation, extrapolate, extrapolation_figure};
 pub use measure::{Evaluation, evaluate};
 pub use scores::TextScores;
 pub use state_gradients::{LayerGradients, state_gradients};

@@ -1,4 +1,5 @@
-//! Arguments of the commands that show runs: `report`, `compare`, `top`, `scaling`.
+//! Arguments of the commands that show runs: `report`, `compare`, `top`, `scaling`,
+//! `extrapolate`.
 
 mod pictures;
 #[cfg(feature = "serve")]
@@ -7,6 +8,8 @@ mod serve;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use super::{Overrides, Weights};
 
 pub(crate) use pictures::Pictures;
 #[cfg(feature = "serve")]
@@ -59,6 +62,26 @@ pub(crate) struct Scaling {
     pub(crate) flops: Vec<f64>,
     #[command(flatten)]
     pub(crate) pictures: Pictures,
+}
+
+/// Arguments of `extrapolate`.
+#[derive(Debug, Args)]
+pub(crate) struct Extrapolate {
+    /// Folders of runs of language models
+    #[arg(required = true)]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Tokens of the blocks that are read
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [64, 128, 256, 512, 1024])]
+    pub(crate) lengths: Vec<usize>,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+    #[command(flatten)]
+    pub(crate) pictures: Pictures,
+    /// Print the scores as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `top`.

@@ -11,7 +11,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use candle_core::{Device, Tensor, Var};
 use serde::{Deserialize, Serialize};
-use taper_model::{AttentionConfig, AttentionKind, ModelConfig, Pass, UnprojectedAttention};
+use taper_model::{
+    AttentionConfig, AttentionKind, ModelConfig, Pass, Positions, UnprojectedAttention,
+};
 use taper_ops::rng::Counter;
 use taper_plots::{Axis, Chart, Figure, Series};
 
@@ -71,9 +73,12 @@ pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
             table(&[found], &[])
         };
     }
-    // No decoder can be a Linformer.
-    let all = AttentionKind::ALL.into_iter();
-    let all = all.filter(|&kind| !(arguments.causal && kind == AttentionKind::Linformer));
+    // No decoder can be a Linformer, and no encoder a Transformer-XL.
+    let other = match arguments.causal {
+        true => AttentionKind::Linformer,
+        false => AttentionKind::TransformerXl,
+    };
+    let all = AttentionKind::ALL.into_iter().filter(|&kind| kind != other);
     let kinds = if kinds.is_empty() { all.collect() } else { kinds };
     let mut found = Vec::new();
     for kind in &kinds {
@@ -159,6 +164,8 @@ fn measure(arguments: &BenchAttention, kind: AttentionKind, length: usize) -> Re
         d_model: heads * head_width,
         heads,
         attention_dropout: 0.0,
+        // A Transformer-XL has its own.
+        positions: Positions::None,
         ..ModelConfig::default()
     };
     let other = AttentionConfig::default();

@@ -1,6 +1,7 @@
 //! The commands that show runs: as pages, figures and on the terminal.
 
 pub(super) mod compare;
+pub(super) mod extrapolate;
 pub(super) mod report;
 pub(super) mod scaling;
 #[cfg(feature = "serve")]

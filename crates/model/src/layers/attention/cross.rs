@@ -41,7 +41,7 @@ impl CrossAttention {
     /// As [`SelfAttention::cost`], for a token of the decoder.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let width = config.d_model;
-        PartCost::linear(width, width, config.biases).keeping(width)
+        PartCost::linear(width, width, config.biases).keeping(width).with_heads(config.heads)
             + PartCost::linear(width, width, config.biases)
     }
 

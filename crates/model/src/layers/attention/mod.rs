@@ -39,7 +39,7 @@ use recurrent_segments::Recurrent;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
-use taper_ops::{Products, rotary};
+use taper_ops::{Products, composed, rotary};
 
 /// A layer of self-attention that is being built.
 pub(crate) struct Site<'a> {

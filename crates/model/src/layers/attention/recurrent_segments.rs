@@ -90,6 +90,7 @@ impl Segments {
             let remembered = padded
                 .narrow(2, part * width, width)?
                 .pad_with_zeros(1, memory, 0)?
+                .contiguous()?
                 .index_select(&before, 1)?
                 .reshape((batch, count, memory, heads, head))?
                 .permute((0, 3, 1, 2, 4))?;

@@ -49,7 +49,7 @@ impl Softmax {
 
     /// What attention gives.
     pub(super) fn cost(config: &ModelConfig) -> PartCost {
-        PartCost::scores(config.d_model).keeping(config.d_model)
+        PartCost::scores(config.d_model).keeping(config.d_model).with_heads(config.heads)
     }
 
     fn spec(

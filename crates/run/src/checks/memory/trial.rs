@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use taper_data::{Dataset, Prepared};
-use taper_model::Batch;
+use taper_model::{Batch, Sequences};
 use taper_ops::{allocator, device};
 use taper_trainer::{TrainingConfig, rehearse};
 
@@ -85,8 +85,15 @@ impl<'a, M: TaskModel> Trial<'a, M> {
 
     /// Bytes of the process during an update, by formula.
     pub(super) fn estimate(&self, tokens: usize) -> u64 {
-        let tokens = self.grown(tokens) * self.training.objective().passes();
-        let activations = self.cost().activation_bytes(&[tokens; 2]);
+        let grown = self.grown(tokens) * self.training.objective().passes();
+        let activations = match self.model.device().is_cpu() {
+            true => self.cost().activation_bytes(&[grown; 2]),
+            false => {
+                let streams = self.largest_batch(tokens).streams;
+                let longest = streams.iter().map(Sequences::longest).max().unwrap_or(0);
+                self.cost().composed_bytes(&[grown; 2], longest)
+            }
+        };
         self.resident + self.state_bytes + activations.max(self.saving_bytes)
     }
 
