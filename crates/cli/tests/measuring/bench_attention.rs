@@ -11,7 +11,17 @@ fn every_kind_is_measured_at_every_length() {
     let shown = workspace.succeed(&[small.as_slice(), &settings].concat());
     let found: Value = serde_json::from_str(&shown).expect("JSON");
     let drawn = std::fs::read_to_string(workspace.path("time.svg")).expect("a figure");
-    for kind in ["full", "sparse", "linear", "performer", "reformer", "mamba", "s4d"] {
+    for kind in [
+        "full",
+        "sparse",
+        "linear",
+        "performer",
+        "reformer",
+        "hierarchical",
+        "transformer-xl",
+        "mamba",
+        "s4d",
+    ] {
         assert!(drawn.contains(&format!("{kind}, n to the")), "{kind} is not drawn");
         for length in [64, 512] {
             let measured = found["measurements"].as_array().expect("an array");

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Type-checks the program and its libraries with the `metal` feature, on any machine: what can be
+# known without a Mac. Not part of every run of the tests, as all dependencies are checked anew.
+#
+#   rustup target add aarch64-apple-darwin && scripts/check/metal.sh
+#
+# Nothing is linked, and C code of dependencies is not compiled: that takes Apple's headers. Metal
+# compiles Candle's kernels when they are first used, so that none of them is checked either.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+empty=$(mktemp -d)
+trap 'rm -rf "$empty"' EXIT
+
+# In place of a C compiler: it makes the file that it is asked for, with nothing in it.
+cat >"$empty/cc" <<'CC'
+#!/usr/bin/env bash
+while [ $# -gt 0 ]; do
+  [ "$1" = -o ] && : >"$2"
+  shift
+done
+CC
+chmod +x "$empty/cc"
+for tool in CC CXX AR; do
+  export "${tool}_aarch64_apple_darwin=$empty/cc"
+done
+cargo check --target aarch64-apple-darwin -p taper --features metal
