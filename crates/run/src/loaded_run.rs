@@ -178,6 +178,17 @@ fn choose_weights(
     Ok(chosen == Some(WeightType::Int8))
 }
 
+/// Keys of the model that weights do not depend on, so that a trained model can be used with others:
+/// how far its positions reach, what it remembers, and how often it hashes.
+const READ_OTHERWISE: [&str; 6] = [
+    "model.rotary.scaling",
+    "model.rotary.factor",
+    "model.decoder_attention.segment",
+    "model.decoder_attention.memory",
+    "model.decoder_attention.hash_rounds",
+    "model.encoder_attention.hash_rounds",
+];
+
 /// The shape of the model whose weights `checkpoint` has, for a command that loads them under
 /// `config`: the run's, with the overrides of the command.
 ///
@@ -192,6 +203,10 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
     let overridden: Vec<String> = differences(&written, config)?
         .into_iter()
         .filter(|change| change.starts_with("model.") || is_fixed(change))
+        .filter(|change| {
+            let key = change.split_once(' ').map_or(change.as_str(), |(key, _)| key);
+            !READ_OTHERWISE.contains(&key)
+        })
         .collect();
     if !overridden.is_empty() {
         bail!(
@@ -200,7 +215,17 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
             overridden.join("; ")
         );
     }
-    Ok(trained.unwrap_or(written).model)
+    let mut model = trained.unwrap_or(written).model;
+    model.rotary = config.model.rotary;
+    for (own, given) in [
+        (&mut model.encoder_attention, &config.model.encoder_attention),
+        (&mut model.decoder_attention, &config.model.decoder_attention),
+    ] {
+        own.segment = given.segment;
+        own.memory = given.memory;
+        own.hash_rounds = given.hash_rounds;
+    }
+    Ok(model)
 }
 
 /// Refuses a config.toml, `written`, that somebody has changed in what shaped the weights, which

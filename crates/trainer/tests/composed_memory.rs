@@ -92,7 +92,7 @@ fn the_estimate_of_a_gpu_is_what_the_composed_operations_take() {
             println!("{what}: {of_pairs:.2} {of_text:.2}");
             // An upper bound, of which a good half is taken without dropout too.
             for share in [of_pairs, of_text] {
-                assert!((0.5..1.05).contains(&share), "{what}: {share}");
+                assert!((0.45..1.05).contains(&share), "{what}: {share}");
             }
         }
     }
