@@ -11,24 +11,18 @@ Needs Python 3.11, Chromium and chromedriver (Debian: chromium, chromium-driver)
 """
 
 import argparse
-import base64
 import json
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
+
+from browser import Browser, check
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = 10_000
-PORT = 9517
-OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-           "--disable-background-networking", "--disable-component-update", "--disable-sync",
-           "--hide-scrollbars"]
 
 
 def make_run(folder):
@@ -64,66 +58,6 @@ def make_run(folder):
                 "tokens": step * 4000, "window_tokens": 400_000,
                 "timing": {"elapsed_seconds": step / 10, "tokens_per_second": 4e4}}), file=log)
     return run
-
-
-class Browser:
-    """A session of chromedriver."""
-
-    def __init__(self, folder, size=(1280, 900)):
-        binary = shutil.which("chromium") or shutil.which("chromium-browser")
-        self.driver = subprocess.Popen(["chromedriver", f"--port={PORT}"],
-                                       stdout=subprocess.DEVNULL)
-        for _ in range(100):
-            try:
-                self.call("GET", "/status")
-                break
-            except OSError:
-                time.sleep(0.1)
-        arguments = OPTIONS + [f"--user-data-dir={folder}/browser",
-                               f"--window-size={size[0]},{size[1]}"]
-        made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": {
-            "goog:chromeOptions": {"binary": binary, "args": arguments},
-            "goog:loggingPrefs": {"browser": "ALL"}}}})
-        self.session = f"/session/{made['sessionId']}"
-
-    def call(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{PORT}{path}", data, method=method,
-                                         headers={"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
-                return json.load(answer)["value"]
-        except urllib.error.HTTPError as error:
-            sys.exit(f"{path}: {error.read().decode()}")
-
-    def open(self, path):
-        self.call("POST", f"{self.session}/url", {"url": path.as_uri()})
-
-    def run(self, script, *arguments):
-        return self.call("POST", f"{self.session}/execute/sync",
-                         {"script": script, "args": list(arguments)})
-
-    def resize(self, width, height):
-        self.call("POST", f"{self.session}/window/rect", {"width": width, "height": height})
-
-    def complaints(self):
-        return self.call("POST", f"{self.session}/se/log", {"type": "browser"})
-
-    def picture(self, path):
-        path.write_bytes(base64.b64decode(self.call("GET", f"{self.session}/screenshot")))
-
-    def close(self):
-        self.call("DELETE", self.session)
-        self.driver.terminate()
-
-
-def check(holds, what):
-    print("ok  " if holds else "FAIL", what)
-    if not holds:
-        check.failed = True
-
-
-check.failed = False
 
 
 def use(browser, page, pictures):

@@ -266,7 +266,8 @@ impl Comparison<'_> {
         }
         let script = if data.is_empty() { String::new() } else { SCRIPT.to_owned() };
         let title = format!("{} · Taper", self.names.join(" / "));
-        Ok(Page { language, title, body, style: STYLE.to_owned(), script, data }.html())
+        Ok(Page { language, title, body, style: STYLE.to_owned(), script, data, ..Page::default() }
+            .html())
     }
 
     /// The sentences of a split for the script: in place of a score, the difference between the

@@ -9,6 +9,7 @@ use crate::engine::{Answer, Engine, Work};
 use crate::error::Refusal;
 use crate::event::Observer;
 use crate::metrics::Metrics;
+use crate::page::Pages;
 use crate::settings::{Limits, ServeSettings};
 
 /// What all requests share.
@@ -17,6 +18,7 @@ pub(crate) struct App {
     pub(crate) engines: Vec<Engine>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) observer: Observer,
+    pub(crate) pages: Pages,
     /// Tells the draws of a request from those of all others.
     pub(crate) draws: AtomicU64,
 }

@@ -1,4 +1,4 @@
-//! Trained runs behind an API.
+//! Trained runs behind a page and an API.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -29,6 +29,7 @@ mod error;
 mod event;
 mod http;
 mod metrics;
+mod page;
 mod routes;
 mod server;
 mod settings;

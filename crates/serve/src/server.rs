@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::event::{Observer, ServeEvent};
 use crate::http::serve_connection;
 use crate::metrics::Metrics;
+use crate::page::Pages;
 use crate::routes::router;
 use crate::settings::ServeSettings;
 
@@ -58,6 +59,10 @@ impl Server {
         if settings.api_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
             bail!("the key is empty: anybody would know it");
         }
+        if settings.runs.len() > 1 {
+            // Recipes may want different numbers of threads, and there is one pool.
+            taper_run::checks::choose_threads(0)?;
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -84,6 +89,7 @@ impl Server {
             engines,
             metrics,
             observer,
+            pages: Pages::new()?,
             // Draws differ from those of the server before.
             draws: AtomicU64::new(now.as_micros() as u64),
         });

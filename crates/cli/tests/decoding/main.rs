@@ -6,6 +6,7 @@ mod common;
 mod attention;
 mod long_lines;
 mod options;
+mod serving;
 mod streams;
 mod word_alignment;
 

@@ -61,6 +61,8 @@ pub struct Page {
     pub script: String,
     /// What scripts read, each under an id: `taper.data('id')`.
     pub data: Vec<(String, Value)>,
+    /// Whether scripts may ask the server that the page came from. Otherwise they ask nobody.
+    pub asks_server: bool,
 }
 
 impl Page {
@@ -68,8 +70,7 @@ impl Page {
     #[must_use]
     pub fn html(&self) -> String {
         let choose = |english, chinese| self.language.choose(english, chinese);
-        let style = format!("{}{}{STYLE}{}", theme_rules(), class_rules(), self.style);
-        let script = format!("'use strict';\n{SCRIPT}\n{}", self.script);
+        let (style, script) = (self.whole_style(), self.whole_script());
         let mut data = String::new();
         for (id, value) in &self.data {
             // Within JSON these characters stand in strings alone; a script would end at `</`.
@@ -84,23 +85,44 @@ impl Page {
         let title = escape(&self.title);
         format!(
             "<!doctype html>\n<html lang=\"{}\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-             style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; \
-             form-action 'none'\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <link rel=\"icon\" href=\"data:,\">\n\
              <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n\
              <a class=\"skip\" href=\"#main\">{}</a>\n\
              <header><h1>{title}</h1><button type=\"button\" id=\"theme\">{}</button></header>\n\
              <main id=\"main\" tabindex=\"-1\">\n{}\n</main>\n{data}<script>{script}</script>\n\
              </body>\n</html>\n",
             self.language.code(),
-            hash(&style),
-            hash(&script),
+            self.policy(),
             choose("Skip to the content", "跳到正文"),
             choose("Light or dark", "浅色或深色"),
             self.body,
         )
+    }
+}
+
+impl Page {
+    /// What a browser lets the page do (Content Security Policy Level 3): a server that sends the
+    /// page may send it as a header too.
+    #[must_use]
+    pub fn policy(&self) -> String {
+        let connections = if self.asks_server { "connect-src 'self'; " } else { "" };
+        format!(
+            "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; {connections}\
+             base-uri 'none'; form-action 'none'",
+            hash(&self.whole_style()),
+            hash(&self.whole_script()),
+        )
+    }
+
+    fn whole_style(&self) -> String {
+        format!("{}{}{STYLE}{}", theme_rules(), class_rules(), self.style)
+    }
+
+    fn whole_script(&self) -> String {
+        format!("'use strict';\n{SCRIPT}\n{}", self.script)
     }
 }
 

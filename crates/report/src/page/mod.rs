@@ -76,6 +76,7 @@ pub fn report(run: &RunData, language: Language) -> Result<String> {
         style: STYLE.to_owned(),
         script: if run.sets.is_empty() { String::new() } else { SCRIPT.to_owned() },
         data,
+        ..Page::default()
     };
     Ok(page.html())
 }

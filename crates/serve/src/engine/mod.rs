@@ -1,10 +1,11 @@
 //! A loaded run, and the requests of all clients that wait for it.
 //!
 //! **Decision.** One thread owns a run and works through its queue: it takes all that waits, up to
-//! a bound, and gives what can be searched together to one search. There is no window in which the
-//! first of a batch waits for others: while a batch is computed the next one gathers, so that
-//! batches grow with the load and a lone request waits for nobody. A row's result does not depend
-//! on the rows beside it, so clients cannot tell with whom they shared a batch.
+//! a bound, and gives what can be searched together to one search. While a batch is computed the
+//! next one gathers, so that batches grow with the load. Clients that were answered together ask
+//! again a moment after each other: the first of them waits for the others, up to an eighth of the
+//! time of the batch before. A lone request waits for nobody. A row's result does not depend on the
+//! rows beside it, so clients cannot tell with whom they shared a batch.
 
 mod generation;
 mod labels;

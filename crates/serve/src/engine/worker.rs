@@ -4,12 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use taper_data::Task;
 use taper_run::{LoadSettings, RunFolder};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::error::TryRecvError;
 
 use super::generation::Generates;
 use super::labels::{LabelsImages, LabelsTexts};
@@ -19,6 +20,9 @@ use super::{Load, RunInfo};
 use crate::error::{Refusal, refusal};
 use crate::metrics::Metrics;
 use crate::settings::Limits;
+
+/// How long a worker that gathers looks away from its queue.
+const BREATH: Duration = Duration::from_micros(200);
 
 /// What a task does with requests.
 pub(super) trait Service {
@@ -88,16 +92,32 @@ impl Worker {
     }
 
     fn serve(&self, service: &mut dyn Service, mut jobs: UnboundedReceiver<Job>) {
-        while let Some(first) = jobs.blocking_recv() {
+        let (mut last_lines, mut last_time) = (0, Duration::ZERO);
+        loop {
+            let idle_since = Instant::now();
+            let Some(first) = jobs.blocking_recv() else { return };
+            // Whoever asks after a pause is not one of those that were answered together.
+            let wait =
+                if idle_since.elapsed() < last_time { last_time / 8 } else { Duration::ZERO };
+            let wanted = last_lines.min(self.limits.batch);
+            let begun = Instant::now();
             let mut lines = first.work.lines();
             let mut batch = vec![first];
-            while lines < self.limits.batch
-                && let Ok(job) = jobs.try_recv()
-            {
-                lines += job.work.lines();
-                batch.push(job);
+            while lines < self.limits.batch {
+                match jobs.try_recv() {
+                    Ok(job) => {
+                        lines += job.work.lines();
+                        batch.push(job);
+                    }
+                    Err(TryRecvError::Empty) if lines < wanted && begun.elapsed() < wait => {
+                        std::thread::sleep(BREATH);
+                    }
+                    Err(_) => break,
+                }
             }
+            let begun = Instant::now();
             self.answer(service, batch);
+            (last_lines, last_time) = (lines, begun.elapsed());
         }
     }
 

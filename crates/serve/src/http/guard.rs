@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
 use super::Client;
-use super::respond::secure;
+use super::respond::{openai_refusal, secure};
 use crate::app::App;
 use crate::error::Refusal;
 use crate::event::ServeEvent;
@@ -35,6 +35,7 @@ pub(crate) async fn guard(
     let client = request.extensions().get::<Client>().map(|client| client.0);
     let refusal = refused(&app, &request);
     let mut response = match refusal {
+        Some(refusal) if uri.path().starts_with("/v1/") => openai_refusal(&refusal),
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,
     };

@@ -32,6 +32,15 @@ pub(crate) fn json(status: u16, value: &impl Serialize) -> Response {
     }
 }
 
+/// A page with its policy.
+pub(crate) fn html(page: String, policy: &str) -> Response {
+    let mut response = text(200, "text/html; charset=utf-8", page);
+    if let Ok(policy) = HeaderValue::from_str(&format!("{policy}; frame-ancestors 'none'")) {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
 /// Adds to `headers` what every answer has, where it says nothing of it itself.
 pub(super) fn secure(headers: &mut HeaderMap) {
     for (name, value) in [
@@ -47,6 +56,23 @@ pub(super) fn secure(headers: &mut HeaderMap) {
     }
 }
 
+/// A refusal as OpenAI's API has it.
+pub(crate) fn openai_refusal(refusal: &Refusal) -> Response {
+    let kind = match refusal.status() {
+        401 => "authentication_error",
+        404 => "not_found_error",
+        503 => "overloaded_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    };
+    let body = json!({
+        "error": { "message": refusal.message(), "type": kind, "param": null, "code": null }
+    });
+    let mut response = json(refusal.status(), &body);
+    refused(refusal, response.headers_mut());
+    response
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = json(self.status(), &json!({ "error": self.message() }));
@@ -56,7 +82,7 @@ impl IntoResponse for Refusal {
 }
 
 /// Adds the headers of a refusal.
-pub(crate) fn refused(refusal: &Refusal, headers: &mut HeaderMap) {
+fn refused(refusal: &Refusal, headers: &mut HeaderMap) {
     match refusal {
         Refusal::Busy(wait) => {
             let seconds = wait.as_secs_f64().ceil().clamp(1.0, 60.0) as u64;

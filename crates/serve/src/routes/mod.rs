@@ -24,6 +24,7 @@ type Route = (&'static str, &'static str, MethodRouter<Arc<App>>);
 /// Everything that is served.
 pub(crate) fn routes() -> Vec<Route> {
     vec![
+        ("get", "/", get(operations::page)),
         ("get", "/health", get(operations::health)),
         ("get", "/metrics", get(operations::metrics)),
         ("get", "/openapi.json", get(operations::description)),

@@ -15,7 +15,7 @@ use super::translation::Texts;
 use crate::app::App;
 use crate::engine::{GenerateOptions, RunInfo};
 use crate::error::Refusal;
-use crate::http::{json, json_of, refused};
+use crate::http::{json, json_of, openai_refusal};
 
 /// A request. Keys that change nothing here, such as `user`, are passed over; those that would
 /// change the text and are not known are refused.
@@ -49,23 +49,6 @@ struct StreamOptions {
 const UNSUPPORTED: [&str; 5] =
     ["logprobs", "suffix", "logit_bias", "presence_penalty", "frequency_penalty"];
 
-/// A refusal as OpenAI's API has it.
-fn error(refusal: &Refusal) -> Response {
-    let kind = match refusal.status() {
-        401 => "authentication_error",
-        404 => "not_found_error",
-        503 => "overloaded_error",
-        500.. => "server_error",
-        _ => "invalid_request_error",
-    };
-    let body = json!({
-        "error": { "message": refusal.message(), "type": kind, "param": null, "code": null }
-    });
-    let mut response = json(refusal.status(), &body);
-    refused(refusal, response.headers_mut());
-    response
-}
-
 fn described(info: &RunInfo) -> Value {
     json!({
         "id": info.name, "object": "model", "created": info.created, "owned_by": "taper",
@@ -84,7 +67,7 @@ pub(super) async fn models(State(app): State<Arc<App>>) -> Response {
 pub(super) async fn model(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
     match app.engine(Some(&name), Task::LanguageModel) {
         Ok(engine) => json(200, &described(&engine.info)),
-        Err(refusal) => error(&refusal),
+        Err(refusal) => openai_refusal(&refusal),
     }
 }
 
@@ -92,7 +75,7 @@ pub(super) async fn model(State(app): State<Arc<App>>, Path(name): Path<String>)
 pub(super) async fn completions(State(app): State<Arc<App>>, request: Request) -> Response {
     match completed(app, request).await {
         Ok(response) => response,
-        Err(refusal) => error(&refusal),
+        Err(refusal) => openai_refusal(&refusal),
     }
 }
 

@@ -1,18 +1,28 @@
-//! What a server says of itself.
+//! The page, and what a server says of itself.
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::http::header::ACCEPT_LANGUAGE;
 use axum::response::Response;
 use serde_json::json;
 
 use crate::app::App;
 use crate::engine::RunInfo;
-use crate::http::{json, text};
+use crate::http::{html, json, text};
 use crate::metrics::MEDIA_TYPE;
 
 /// The API, for machines.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
+
+/// The page, in the language of `?lang=`, or the browser's.
+pub(super) async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let chosen = query.split('&').find_map(|pair| pair.strip_prefix("lang="));
+    let header = request.headers().get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    let (page, policy) = app.pages.choose(chosen, header.unwrap_or_default());
+    html(page.to_owned(), policy)
+}
 
 /// Whether the server lives.
 pub(super) async fn health() -> Response {

@@ -211,7 +211,8 @@ fn what_waits_is_bounded_and_the_absent_are_dropped() {
 #[test]
 fn an_answer_that_would_come_too_late_does_not_come() {
     let server = limited(|limits| limits.answer = Duration::ZERO);
-    server.post("/api/translate", &json!({ "text": "red cat" })).expect(504);
+    let lines: Vec<String> = lines().into_iter().cycle().take(200).collect();
+    server.post("/api/translate", &json!({ "text": lines, "beam": 16 })).expect(504);
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! `taper serve` as a process: its events, its key, its end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{Workspace, signal};
+
+/// A server of the frozen run, its address, and the rest of what it prints.
+fn serving(workspace: &Workspace, options: &[&str]) -> (Child, String, impl BufRead + use<>) {
+    let arguments = [&["serve", "run", "--address", "127.0.0.1:0", "--json"], options].concat();
+    let mut child = workspace
+        .command(&arguments)
+        .env_remove("TAPER_API_KEY")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("standard output"));
+    let mut next = || -> Value {
+        let mut line = String::new();
+        lines.read_line(&mut line).expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    };
+    let loaded = next();
+    assert_eq!((&loaded["event"], &loaded["run"]["name"]), (&"loaded".into(), &"run".into()));
+    let address = next()["address"].as_str().expect("an address").to_owned();
+    (child, address, lines)
+}
+
+fn ask(address: &str, path: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn a_server_tells_its_events_wants_its_key_and_ends_when_asked() {
+    let workspace = Workspace::of_frozen_run();
+    workspace.write("key", "a secret\nnot this\n");
+    let (mut child, address, mut lines) = serving(&workspace, &["--api-key-file", "key"]);
+    assert!(ask(&address, "/", "").starts_with("HTTP/1.1 200"));
+    assert!(ask(&address, "/api/runs?a=b", "").starts_with("HTTP/1.1 401"));
+    let key = "Authorization: Bearer a secret\r\n";
+    assert!(ask(&address, "/api/runs?a=b", key).contains("\"parameters\""));
+    signal("-TERM", &child);
+    assert_eq!(child.wait().expect("ended").code(), Some(0));
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).expect("events");
+    let events: Vec<Value> =
+        rest.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told: Vec<String> = events
+        .iter()
+        .map(|event| match event["event"].as_str().expect("a name") {
+            "answered" => format!("{} {}", event["path"], event["status"]),
+            other => other.to_owned(),
+        })
+        .collect();
+    let expected = ["\"/\" 200", "\"/api/runs\" 401", "\"/api/runs\" 200", "stopping", "stopped"];
+    assert_eq!(told, expected, "{rest}");
+    assert!(events.iter().all(|event| event["time"].as_f64().expect("a time") > 1.7e9));
+    assert!(!rest.contains("secret"));
+}
+
+#[test]
+fn what_cannot_be_served_is_said() {
+    let workspace = Workspace::of_frozen_run();
+    let (mut child, address, _lines) = serving(&workspace, &[]);
+    workspace.fail(&["serve", "run", "--address", &address], &["cannot listen at", &address]);
+    signal("-INT", &child);
+    assert_eq!(child.wait().expect("ended").code(), Some(0));
+    workspace.fail(&["serve", "nowhere"], &["nowhere"]);
+    workspace.fail(&["serve", "run", "run"], &["two runs are named run"]);
+    workspace.fail(&["serve", "run", "--queue", "0"], &["--queue must be at least 1"]);
+    workspace.fail(&["serve", "run", "--timeout", "NaN"], &["--timeout NaN"]);
+    workspace.fail(&["serve", "run", "--api-key-file", "none"], &["cannot read none"]);
+}

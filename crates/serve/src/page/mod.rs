@@ -1,0 +1,149 @@
+//! The page: one file in each language, which asks the server that it came from and nobody else.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use taper_plots::{Language, Page, escape};
+
+/// What it says, by language and name.
+const TEXTS: &str = include_str!("texts.json");
+/// What it shows; `{{name}}` stands for one of the texts.
+const BODY: &str = include_str!("body.html");
+const STYLE: &str = include_str!("style.css");
+/// What it does, in this order.
+const SCRIPTS: [&str; 6] = [
+    include_str!("ask.js"),
+    include_str!("attention.js"),
+    include_str!("translate.js"),
+    include_str!("prompts.js"),
+    include_str!("labels.js"),
+    include_str!("page.js"),
+];
+
+/// The page in each language, with the policy that a browser holds it to.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    english: (String, String),
+    chinese: (String, String),
+}
+
+impl Pages {
+    /// # Errors
+    /// When a text is missing.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self { english: page(Language::English)?, chinese: page(Language::Chinese)? })
+    }
+
+    /// The page and its policy in the language that was `chosen`, or else in the one of the two
+    /// that comes first in what a browser `accepts`.
+    pub(crate) fn choose(&self, chosen: Option<&str>, accepts: &str) -> (&str, &str) {
+        let is_chinese = match chosen {
+            Some(code) => code.starts_with("zh"),
+            None => prefers_chinese(accepts),
+        };
+        let (page, policy) = if is_chinese { &self.chinese } else { &self.english };
+        (page, policy)
+    }
+}
+
+/// Whether an `Accept-Language` asks for Chinese rather than English (RFC 9110, section 12.5.4).
+fn prefers_chinese(accepts: &str) -> bool {
+    let quality = |language: &str| -> f64 {
+        let ranges = accepts.split(',').filter_map(|range| {
+            let (code, parameters) = range.split_once(';').unwrap_or((range, ""));
+            let is_own = code.trim().to_ascii_lowercase().starts_with(language);
+            let quality = parameters.trim().strip_prefix("q=").unwrap_or("1");
+            is_own.then(|| quality.trim().parse().unwrap_or(0.0))
+        });
+        ranges.fold(0.0, f64::max)
+    };
+    quality("zh") > quality("en")
+}
+
+fn page(language: Language) -> Result<(String, String)> {
+    let (own, other) = (language.choose("en", "zh"), language.choose("zh", "en"));
+    let mut texts: Value = serde_json::from_str(TEXTS).context("texts.json")?;
+    let mut texts = texts[own].take();
+    texts["other-code"] = other.into();
+    texts["other-name"] = language.choose("中文", "English").into();
+    let mut body = String::with_capacity(2 * BODY.len());
+    let mut parts = BODY.split("{{");
+    body += parts.next().unwrap_or_default();
+    for part in parts {
+        let (name, after) = part.split_once("}}").context("body.html: {{ without }}")?;
+        let text = texts[name].as_str().with_context(|| format!("texts.json: no {own} {name}"))?;
+        body += &escape(text);
+        body += after;
+    }
+    let page = Page {
+        language,
+        title: texts["title"].as_str().context("texts.json: no title")?.to_owned(),
+        body,
+        style: STYLE.to_owned(),
+        script: SCRIPTS.concat(),
+        data: vec![("page-texts".to_owned(), texts)],
+        asks_server: true,
+    };
+    Ok((page.html(), page.policy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_languages_say_the_same_things() {
+        let texts: Value = serde_json::from_str(TEXTS).expect("JSON");
+        let names = |language: &str| -> Vec<String> {
+            texts[language].as_object().expect("texts").keys().cloned().collect()
+        };
+        assert_eq!(names("en"), names("zh"));
+        // What is filled in is the same too.
+        let filled = |text: &str| -> Vec<String> {
+            let parts = text.split('{').skip(1);
+            let mut names: Vec<String> =
+                parts.map(|part| part.split('}').next().unwrap_or_default().to_owned()).collect();
+            names.sort();
+            names
+        };
+        for name in names("en") {
+            let [english, chinese] =
+                ["en", "zh"].map(|language| filled(texts[language][&name].as_str().expect("text")));
+            assert_eq!(english, chinese, "{name}");
+        }
+    }
+
+    #[test]
+    fn scripts_say_only_what_there_is() {
+        let texts: Value = serde_json::from_str(TEXTS).expect("JSON");
+        for script in SCRIPTS {
+            let parts: Vec<&str> = script.split("say('").collect();
+            for two in parts.windows(2) {
+                // Cards say what they are told to.
+                if two[0].ends_with('.') {
+                    continue;
+                }
+                let name = two[1].split('\'').next().expect("a name");
+                assert!(texts["en"][name].is_string(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_browser_gets_the_language_that_it_asks_for() {
+        for (accepts, is_chinese) in [
+            ("zh-CN,zh;q=0.9,en;q=0.8", true),
+            ("en-US,en;q=0.9,zh;q=0.8", false),
+            ("de,zh;q=0.5", true),
+            ("de", false),
+            ("", false),
+            ("zh;q=;,;;", false),
+        ] {
+            assert_eq!(prefers_chinese(accepts), is_chinese, "{accepts}");
+        }
+        let pages = Pages::new().expect("pages");
+        let (page, policy) = pages.choose(Some("zh"), "en");
+        assert!(page.contains("lang=\"zh-Hans\"") && page.contains("翻译"));
+        assert!(policy.contains("connect-src 'self'") && !policy.contains("unsafe"), "{policy}");
+        assert!(!page.contains("{{") && !page.contains("=\"http") && !page.contains("url("));
+    }
+}

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Uses the page of `taper serve` in headless Chromium, as people do.
+
+    scripts/check/serve/page.py RUN [--taper TAPER] [--screenshots FOLDER] [--figure FILE]
+
+RUN is a run of configs/quickstart.toml. Checks that a translation follows what is typed, that stale
+ones do not come, alternatives, alignments under the pointer and by keys, layers and heads, files in
+and out, two runs side by side, texts that grow, labels, the other language and theme, a telephone,
+names of all controls for screen readers, and that the browser complains of nothing. --figure writes
+the picture of the page that the README has.
+
+Needs Python 3.11, Chromium and chromedriver (Debian: chromium, chromium-driver), and nothing else.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from browser import Browser, check
+from server import TAPER, Serving, copy_of, make_runs
+
+TARGET = "return [...document.querySelectorAll(`#translations .card`)].map(card =>" \
+         "card.classList.contains('is-old') ? null :" \
+         "[...card.querySelectorAll('.target')].map(one => one.textContent).join('\\n'));"
+RIGHT, HOME = "\ue014", "\ue011"
+
+
+def shown(browser, expected, cards=1, seconds=60):
+    """Waits until every card shows a text; the texts."""
+    script = TARGET.replace("return ", "const texts = ", 1) + \
+        "return texts.length === arguments[1] && texts.every(text => text === arguments[0])" \
+        " && texts;"
+    return browser.wait(script, expected, cards, seconds=seconds) or browser.run(TARGET)
+
+
+def translation(browser, pictures, folder, taper, run):
+    browser.wait("return !document.getElementById('translation').hidden;")
+    ready = browser.run("return performance.now();")
+    check(ready < 5000, f"the page is ready {ready:.0f} ms after it was asked for")
+    begun = time.monotonic()
+    browser.type("#source", "I love you.")
+    texts = shown(browser, "我爱你。", 2)
+    check(texts == ["我爱你。"] * 2, f"typed, translated by both runs: {texts} "
+          f"{time.monotonic() - begun:.2f} s after the first key")
+    scores = browser.run("return [...document.querySelectorAll('#translations .card:first-child "
+                         ".others li span:last-child')].map(one => Number(one.textContent));")
+    check(len(scores) == 3 and scores == sorted(scores, reverse=True), f"alternatives {scores}")
+    best = "const tokens = [...document.querySelectorAll('#translations .card:first-child .read " \
+           ".token')]; const weight = one => Number(one.style.getPropertyValue('--weight'));" \
+           "return tokens.sort((one, other) => weight(other) - weight(one))[0].textContent.trim();"
+    pairs = {}
+    for number, token in enumerate("我爱你", 1):
+        browser.hover(f"#translations .card:first-child .target .token:nth-child({number})")
+        pairs[token] = browser.wait(best)
+    check(pairs == {"我": "I", "爱": "love", "你": "you"}, f"under the pointer: {pairs}")
+    pictures and browser.picture(pictures / "hover.png")
+    browser.run("document.querySelector('#translations .card:first-child .target').focus();")
+    browser.keys(HOME, RIGHT)
+    spoken = browser.run("return document.getElementById('spoken').textContent;")
+    check("爱" in spoken and "love" in spoken, f"by keys, for screen readers: {spoken!r}")
+    open_ = ("document.querySelector('#translations .card:first-child "
+             "details:has(.choices) summary').click();")
+    browser.run(open_)
+    sizes = "const rows = [...document.querySelectorAll('.grid tbody tr')];" \
+            "return rows.length && [rows.length, ...rows.map(row => [...row.children].slice(1)" \
+            ".reduce((sum, cell) => sum + Number(cell.style.getPropertyValue('--weight')), 0))];"
+    rows = browser.wait(sizes)
+    check(bool(rows) and all(abs(one - 1) < 0.02 for one in rows[1:]),
+          f"attention: {rows and rows[0]} rows of weights that sum to 1")
+    cells = "return [...document.querySelectorAll('.grid td')].map(one => one.title).join();"
+    choose = "const list = document.querySelector(`select[data-name=${arguments[0]}]`);" \
+             "list.value = arguments[1]; list.dispatchEvent(new Event('change'));"
+    seen = {browser.run(cells)}
+    for name, value in [("head", "1"), ("head", "2"), ("layer", "2"), ("part", "encoder"),
+                        ("part", "decoder")]:
+        browser.run(choose, name, value)
+        seen.add(browser.run(cells))
+    check(len(seen) == 6, f"{len(seen)} views of parts, layers and heads")
+    browser.run(choose, "part", "cross")
+    pictures and browser.picture(pictures / "attention.png")
+    browser.run(open_)
+    # Each key takes back what was asked for the one before.
+    browser.click("#clear")
+    for key in "She loves him.":
+        browser.type("#source", key)
+    expected = subprocess.run([taper, "translate", run], input="She loves him.\n", text=True,
+                              capture_output=True, check=True).stdout.strip()
+    texts = shown(browser, expected, 2)
+    check(texts == [expected] * 2, f"the last of many: {texts}")
+    escaped = "<img src=x onerror=alert(1)>"
+    browser.click("#clear")
+    browser.type("#source", escaped)
+    browser.wait("return document.querySelectorAll('.card:not(.is-old) .read').length === 2;")
+    check(not browser.run("return document.querySelectorAll('.card img').length;"),
+          "what is typed is text")
+    # One of the two is left out.
+    browser.run("document.querySelectorAll('#runs input')[1].click();")
+    lines = ["I love you.", "", "She loves him."] * 20
+    (folder / "in.txt").write_text("\n".join(lines) + "\n")
+    browser.type("#file", str(folder / "in.txt"))
+    browser.wait("return document.getElementById('save').disabled;", seconds=5)
+    browser.wait("return !document.getElementById('save').disabled;")
+    browser.click("#save")
+    saved = folder / f"{run.name}.zh.txt"
+    for _ in range(200):
+        if saved.exists():
+            break
+        time.sleep(0.05)
+    expected = subprocess.run([taper, "translate", run, "--input", folder / "in.txt"], text=True,
+                              capture_output=True, check=True).stdout
+    check(saved.exists() and saved.read_text() == expected,
+          f"a file of {len(lines)} lines in and out is what taper translate gives")
+    browser.run("document.querySelectorAll('#runs input')[1].click();")
+
+
+def growing(browser, pictures):
+    browser.run("document.querySelector('#tasks button[value=language-model]').click();")
+    browser.type("#prompt", "the quick")
+    browser.run("document.getElementById('max-tokens').value = 400;"
+                "document.getElementById('temperature').value = 0;")
+    browser.click("#go")
+    length = "return document.querySelector('#texts .text').textContent.length;"
+    lengths = set()
+    end = time.monotonic() + 60
+    while time.monotonic() < end and browser.run("return document.getElementById('go').disabled;"):
+        lengths.add(browser.run(length))
+    text = browser.run("return document.querySelector('#texts .text').textContent;")
+    check(len(lengths) > 2 and text.startswith("the quick brown fox") and len(text) == 409,
+          f"a text grows: {len(text)} characters, seen at {len(lengths)} lengths")
+    pictures and browser.picture(pictures / "text.png")
+    browser.run("document.getElementById('max-tokens').value = 1000;")
+    browser.click("#go")
+    browser.wait(length.replace("return ", "return 40 < ", 1))
+    browser.click("#stop")
+    stopped = browser.wait("return document.querySelector('#texts [role=status]').textContent"
+                           " === 'stopped';")
+    check(stopped, "and is stopped")
+
+
+def labels(browser, pictures, folder):
+    browser.run("document.querySelector('#tasks button[value=classification]').click();")
+    browser.type("#to-label", "red birds sing 3")
+    label = browser.wait("return document.querySelector('#labels .chances th')?.textContent;")
+    check(label == "yes", f"a text is labelled: {label}")
+    pictures and browser.picture(pictures / "labels.png")
+    browser.run("document.querySelector('#tasks button[value=image-classification]').click();")
+    # Chromium draws the picture that is given to it.
+    browser.run("""
+        const canvas = document.createElement('canvas'); canvas.width = canvas.height = 64;
+        const pen = canvas.getContext('2d'); pen.fillStyle = '#141414'; pen.fillRect(0, 0, 64, 64);
+        pen.fillStyle = '#c8c8c8'; pen.fillRect(0, 16, 64, 8);
+        canvas.toBlob(blob => {
+          const box = new DataTransfer(); box.items.add(new File([blob], 'row.png',
+            {type: 'image/png'}));
+          const input = document.getElementById('picture'); input.files = box.files;
+          input.dispatchEvent(new Event('change'));
+        }, 'image/png');""")
+    found = browser.wait("return document.querySelector('#picture-labels .chances th')"
+                         "?.textContent;")
+    check(found in ("row", "column"), f"a picture is labelled: {found}")
+    wide = browser.wait("return document.getElementById('preview').naturalWidth;")
+    check(wide == 64, "and shown")
+    pictures and browser.picture(pictures / "picture.png")
+    browser.run("document.querySelector('#tasks button[value=translation]').click();")
+
+
+def looks(browser, pictures):
+    browser.click("#clear")
+    browser.type("#source", "I love you.\nShe loves him.")
+    browser.wait("return document.querySelectorAll('.card:not(.is-old) .line').length === 4;")
+    ground = "return getComputedStyle(document.body).backgroundColor;"
+    before = browser.run(ground)
+    browser.run("document.getElementById('theme').click();")
+    check(browser.run(ground) != before, "light and dark")
+    pictures and browser.picture(pictures / "dark.png")
+    browser.run("document.getElementById('theme').click();")
+    browser.telephone()
+    for task in ["language-model", "classification", "image-classification", "translation"]:
+        browser.run(f"document.querySelector('#tasks button[value={task}]').click();")
+        wide = browser.run("return [document.documentElement.scrollWidth, innerWidth];")
+        check(wide[0] <= wide[1] == 375, f"{task} on a telephone: {wide}")
+    pictures and browser.picture(pictures / "telephone.png")
+    browser.desktop()
+    nodes = browser.develop("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "textbox", "combobox", "checkbox", "link", "spinbutton", "img"}
+    nameless = [node["role"]["value"] for node in nodes
+                if not node.get("ignored") and node.get("role", {}).get("value") in roles
+                and not node.get("name", {}).get("value")]
+    check(not nameless, f"every control has a name {nameless}")
+    problems = browser.complaints()
+    check(not problems, f"the browser complains of nothing {problems}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--taper", type=Path, default=TAPER)
+    parser.add_argument("--screenshots", type=Path)
+    parser.add_argument("--figure", type=Path)
+    arguments = parser.parse_args()
+    pictures = arguments.screenshots
+    pictures and pictures.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        runs = [arguments.run.resolve()]
+        if not arguments.figure:
+            runs += [copy_of(arguments.run, folder, "second"), *make_runs(arguments.taper, folder)]
+        server = Serving(arguments.taper, runs)
+        browser = Browser(folder)
+        try:
+            browser.open(f"{server.url}/?lang=en")
+            if arguments.figure:
+                figure(browser, arguments.figure)
+            else:
+                translation(browser, pictures, folder, arguments.taper, runs[0])
+                growing(browser, pictures)
+                labels(browser, pictures, folder)
+                looks(browser, pictures)
+                browser.open(f"{server.url}/?lang=zh")
+                said = browser.wait("return document.querySelector('#tasks button')?.textContent;")
+                check(said == "翻译", f"in Chinese: {said}")
+                pictures and browser.picture(pictures / "chinese.png")
+        finally:
+            browser.close()
+            code = server.end()
+        check(code == 0, "the server ends when it is asked to")
+    sys.exit(1 if check.failed else 0)
+
+
+def figure(browser, path):
+    browser.develop("Emulation.setDeviceMetricsOverride", width=1000, height=600,
+                    deviceScaleFactor=1, mobile=False)
+    browser.wait("return !document.getElementById('translation').hidden;")
+    browser.type("#source", "I love you.")
+    browser.wait("return document.querySelector('.card:not(.is-old) .others li');")
+    browser.run("document.querySelector('#translations .card:first-child "
+                "details:has(.choices) summary').click();")
+    browser.wait("return document.querySelectorAll('.grid td').length;")
+    browser.hover("#translations .card:first-child .target .token:nth-child(3)")
+    time.sleep(0.5)
+    browser.picture(path)
+
+
+main()

@@ -1,0 +1,79 @@
+"""Runs to serve, and `taper serve` with them."""
+
+import json
+import shutil
+import struct
+import subprocess
+import threading
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+RECIPES = ROOT / "crates/serve/tests/serve"
+TAPER = ROOT / "target/release/taper"
+
+
+def make_runs(taper, folder):
+    """A language model, a classifier of texts and one of images, each trained for a moment."""
+    data = folder / "data"
+    data.mkdir()
+    (data / "text.txt").write_text("the quick brown fox, 7 lazy dogs; and a seä.\n" * 60)
+    reviews = [f"yes\tred birds sing {i}" if i % 2 else f"no\told stones fall {i}"
+               for i in range(80)]
+    (data / "reviews.tsv").write_text("\n".join(reviews) + "\n")
+    def image(number):
+        row = 1 + number // 2 % 6
+        return bytes(200 if row == (at // 8 if number % 2 == 0 else at % 8) else 20
+                     for at in range(64))
+    images = b"".join(map(image, range(96)))
+    (data / "shapes-images-idx3-ubyte").write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, 96, 8, 8)
+                                                    + images)
+    (data / "shapes-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 96)
+                                                    + bytes(number % 2 for number in range(96)))
+    runs = []
+    for name in ["text", "reviews", "shapes"]:
+        own = (RECIPES / f"{name}.toml").read_text()
+        recipe = (RECIPES / "common.toml").read_text().replace("# OWN", own)
+        (folder / f"{name}.toml").write_text(recipe.replace("DIR", str(data)))
+        runs.append(folder / name)
+        subprocess.run([taper, "train", folder / f"{name}.toml", "--run", runs[-1]], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return runs
+
+
+class Serving:
+    """`taper serve`, until it is told to end."""
+
+    def __init__(self, taper, runs, *options):
+        command = [taper, "serve", *runs, "--address", "127.0.0.1:0", "--json", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        for line in self.process.stdout:
+            event = json.loads(line)
+            if event["event"] == "listening":
+                break
+        else:
+            raise SystemExit(f"taper serve has ended with {self.process.wait()}")
+        self.address = event["address"]
+        self.url = f"http://{self.address}"
+        # Nobody may stop reading, or the server would wait.
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+
+    def memory(self):
+        """Resident bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) * 1024
+
+    def metrics(self):
+        with urllib.request.urlopen(f"{self.url}/metrics") as answer:
+            return answer.read().decode()
+
+    def end(self):
+        self.process.terminate()
+        return self.process.wait(timeout=60)
+
+
+def copy_of(run, folder, name):
+    """A run under another name."""
+    shutil.copytree(run, folder / name, ignore=shutil.ignore_patterns("cache", "run.lock"))
+    return folder / name
