@@ -20,6 +20,9 @@ pub(crate) enum BenchCommand {
     Kernels(BenchKernels),
     /// Attention alone, of each kind at each length: time and memory, and how they grow
     Attention(BenchAttention),
+    /// Updates of several processes over networks of some speeds, which are simulated: what
+    /// remains of the rate, with and without an exchange that begins before all gradients are there
+    Network(BenchNetwork),
 }
 
 /// Arguments of `bench train`.
@@ -63,6 +66,41 @@ pub(crate) struct BenchTrain {
     /// one thread and the number of its tasks; needs `--threads 1`
     #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with = "composed")]
     pub(crate) cores: Vec<NonZeroUsize>,
+    /// Print the measurements as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `bench network`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchNetwork {
+    /// Batches, as for `bench train`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) batches: PathBuf,
+    /// Shape of the model
+    #[arg(long, value_enum, default_value = "base")]
+    pub(crate) preset: Preset,
+    /// f32, bf16 for matrix products, or auto for the faster one
+    #[arg(long, default_value = "f32")]
+    pub(crate) dtype: String,
+    /// Gigabits a second that each process can send
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,10")]
+    pub(crate) gigabits: Vec<f64>,
+    /// Microseconds that everything takes on its way
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) delay: u64,
+    /// Processes, which divide the threads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) processes: usize,
+    /// MiB of gradients that are exchanged at a time
+    #[arg(long, value_name = "N", default_value_t = 25.0)]
+    pub(crate) bucket_mib: f64,
+    /// Updates that are measured, after one that is not
+    #[arg(long, default_value_t = 3)]
+    pub(crate) steps: usize,
+    /// Entries of the vocabulary
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) vocab: usize,
     /// Print the measurements as JSON
     #[arg(long)]
     pub(crate) json: bool,

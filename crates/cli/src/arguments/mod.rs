@@ -28,7 +28,7 @@ pub(crate) use attention::{
     Align, AlignCommand, AlignEvaluate, Attention, Explain, PositionsArguments, PruneHeads,
 };
 pub(crate) use bench::{
-    BenchAttention, BenchCommand, BenchDecode, BenchKernels, BenchTrain, Preset,
+    BenchAttention, BenchCommand, BenchDecode, BenchKernels, BenchNetwork, BenchTrain, Preset,
 };
 pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
 pub(crate) use embeddings::{

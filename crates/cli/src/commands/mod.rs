@@ -72,6 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Embeddings(command) => embeddings::run(command),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Config(command) => config::run(command),
+        Command::Bench(BenchCommand::Network(arguments)) => bench::network::run(arguments),
         Command::Bench(BenchCommand::Train(arguments)) => bench::train::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
     }

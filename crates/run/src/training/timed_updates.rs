@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use taper_model::{Batch, Model};
-use taper_trainer::{DueUpdate, Measured, Outcome, TrainingConfig, Updater};
+use taper_trainer::{Alone, DueUpdate, Exchange, Measured, Outcome, TrainingConfig, Updater};
 
 /// Makes updates without data, checkpoints or validations around them.
 pub struct TimedUpdates<'a, M> {
@@ -21,8 +21,21 @@ impl<'a, M: Model> TimedUpdates<'a, M> {
     /// # Errors
     /// When there is no memory for the moments.
     pub fn new(model: &'a M, training: &'a TrainingConfig, learning_rate: f64) -> Result<Self> {
-        let updater =
-            Updater::new(model.parameters(), training).context("cannot make the optimizer")?;
+        Self::among(Box::new(Alone::default()), model, training, learning_rate)
+    }
+
+    /// The same as one of several processes, which make each update together.
+    ///
+    /// # Errors
+    /// As [`TimedUpdates::new`].
+    pub fn among(
+        exchange: Box<dyn Exchange>,
+        model: &'a M,
+        training: &'a TrainingConfig,
+        learning_rate: f64,
+    ) -> Result<Self> {
+        let updater = Updater::among(exchange, model.parameters(), training)
+            .context("cannot make the optimizer")?;
         Ok(Self { model, training, updater, learning_rate, made: 0 })
     }
 

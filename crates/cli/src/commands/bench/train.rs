@@ -206,37 +206,50 @@ fn shape(arguments: &BenchTrain) -> Result<ModelConfig> {
             (config.model, None)
         }
         None => {
-            let (layers, d_model, heads, d_ff, rate) = match arguments.preset {
-                Preset::Tiny => (4, 128, 4, 256, 0.3),
-                Preset::Small => (4, 256, 4, 1024, 0.3),
-                Preset::Base => (6, 512, 8, 2048, 0.1),
-                Preset::Big => (6, 1024, 16, 4096, 0.3),
-            };
-            let stacks = ModelConfig {
-                encoder_layers: layers,
-                decoder_layers: layers,
-                ..ModelConfig::default()
-            };
-            (ModelConfig { d_model, d_ff, heads, ..stacks }, Some(rate))
+            let (shape, rate) = of_preset(arguments.preset);
+            (shape, Some(rate))
         }
     };
     Ok(match arguments.dropout.or(rate) {
-        Some(rate) => ModelConfig {
-            embedding_dropout: rate,
-            attention_dropout: rate,
-            feed_forward_dropout: rate,
-            residual_dropout: rate,
-            ..shape
-        },
+        Some(rate) => with_dropout(shape, rate),
         None => shape,
     })
+}
+
+/// The shape of a preset, with its dropout.
+pub(super) fn preset_shape(preset: Preset) -> ModelConfig {
+    let (shape, rate) = of_preset(preset);
+    with_dropout(shape, rate)
+}
+
+/// The shape of a preset, and its rate of dropout.
+fn of_preset(preset: Preset) -> (ModelConfig, f64) {
+    let (layers, d_model, heads, d_ff, rate) = match preset {
+        Preset::Tiny => (4, 128, 4, 256, 0.3),
+        Preset::Small => (4, 256, 4, 1024, 0.3),
+        Preset::Base => (6, 512, 8, 2048, 0.1),
+        Preset::Big => (6, 1024, 16, 4096, 0.3),
+    };
+    let stacks =
+        ModelConfig { encoder_layers: layers, decoder_layers: layers, ..ModelConfig::default() };
+    (ModelConfig { d_model, d_ff, heads, ..stacks }, rate)
+}
+
+fn with_dropout(shape: ModelConfig, rate: f64) -> ModelConfig {
+    ModelConfig {
+        embedding_dropout: rate,
+        attention_dropout: rate,
+        feed_forward_dropout: rate,
+        residual_dropout: rate,
+        ..shape
+    }
 }
 
 /// Reads `src.N` and `tgt.N` for N from 0 on, and packs them.
 ///
 /// # Errors
 /// When the file is unreadable, or a tensor is not what it should be.
-fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<Batch>> {
+pub(super) fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<Batch>> {
     let bytes = std::fs::read(path).with_context(|| format!("{}: cannot read", path.display()))?;
     let tensors = SafeTensors::deserialize(&bytes)
         .with_context(|| format!("{}: not a safetensors file", path.display()))?;
