@@ -93,7 +93,15 @@ fn train_translate_evaluate_score_average_inspect() {
             "{cost}"
         );
     }
-    assert_eq!(twice["cost"]["training_state_bytes"], inspected["cost"]["training_state_bytes"]);
+    let bytes = |json: &serde_json::Value| json["cost"]["training_state_bytes"].as_u64();
+    assert_eq!(bytes(&twice), bytes(&inspected));
+    // Each of four processes has a quarter of the two moments, and what is sent and received.
+    let four = workspace.succeed(&["inspect", "run", "--json", "--processes", "4"]);
+    let four: serde_json::Value = serde_json::from_str(&four).expect("JSON");
+    let parameters = four["cost"]["parameters"].as_u64().expect("a number");
+    let quarter = 4 * (2 * parameters).div_ceil(4);
+    let of_four = |one| one - 4 * 2 * parameters + quarter + 4 * 2 * parameters;
+    assert_eq!(bytes(&four), bytes(&inspected).map(of_four));
 }
 
 #[test]

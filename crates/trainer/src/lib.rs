@@ -43,6 +43,8 @@ pub use error::{BoxError, CheckpointError, TrainError};
 pub use event::{Event, ExpertLoad, Observer, Sample, StopReason, Timing};
 #[cfg(feature = "mpi")]
 pub use exchange::Mpi;
+#[cfg(feature = "nccl")]
+pub use exchange::Nccl;
 pub use exchange::{
     Alone, Exchange, ExchangeError, Farewell, InProcess, Meeting, Network, OnLoss, Sockets,
     everyone, in_process, in_process_over, machine, require_same,

@@ -1,5 +1,6 @@
 //! Arguments of `average`, `quantize`, `runs`, `inspect`, `config` and `completions`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -56,6 +57,10 @@ pub(crate) struct Inspect {
     /// language model, else 512]
     #[arg(long, value_name = "N")]
     pub(crate) tokens: Option<usize>,
+    /// Of so many processes that train together, the memory of each: they divide the optimizer's
+    /// state
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) processes: NonZeroUsize,
     /// Of a run of recurrent layers: how long the gradient of the loss by each state is on this
     /// split, by the steps that follow the state
     #[arg(long, value_name = "SPLIT", requires = "target")]

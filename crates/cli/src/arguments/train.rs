@@ -53,6 +53,8 @@ pub(crate) enum Way {
     Sockets,
     /// By the MPI that has started them, in a program that was built with it
     Mpi,
+    /// From GPU to GPU, in a program that was built with NCCL; the rest by TCP
+    Nccl,
 }
 
 impl Way {

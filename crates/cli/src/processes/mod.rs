@@ -70,11 +70,12 @@ impl Processes {
             ),
             (Some(place), _) => {
                 divide_threads(&place, threads.unwrap_or(usual))?;
-                if way.unwrap_or(Way::usual(place.by_mpi)) == Way::Mpi {
+                let way = way.unwrap_or(Way::usual(place.by_mpi));
+                if way == Way::Mpi {
                     return Self::by_mpi(&place);
                 }
                 let key = get(KEY_VARIABLE).unwrap_or_default();
-                Self::meet(&place, key, None, Children::default())
+                Self::meet(&place, key, None, Children::default())?.over(way)
             }
             (None, _) if way == Some(Way::Mpi) => bail!(
                 "--exchange mpi: neither mpirun nor srun has started this process as one of \
@@ -89,7 +90,7 @@ impl Processes {
                 let port = listener.local_addr().context("no port of this machine")?.port();
                 let place = Place::local(0, wanted, port);
                 divide_threads(&place, threads.unwrap_or(usual))?;
-                Self::meet(&place, key, Some(listener), children)
+                Self::meet(&place, key, Some(listener), children)?.over(way.unwrap_or(Way::Sockets))
             }
             (None, _) => {
                 if let Some(threads) = threads {
@@ -99,6 +100,28 @@ impl Processes {
                 Ok(Self { exchange, rank: 0, size: 1, local_size: 1, children })
             }
         }
+    }
+
+    /// With what is computed going another way than what is said.
+    #[cfg(feature = "nccl")]
+    fn over(self, way: Way) -> Result<Self> {
+        Ok(match way {
+            Way::Nccl => {
+                Self { exchange: Box::new(taper_trainer::Nccl::over(self.exchange)), ..self }
+            }
+            Way::Sockets | Way::Mpi => self,
+        })
+    }
+
+    #[cfg(not(feature = "nccl"))]
+    fn over(self, way: Way) -> Result<Self> {
+        if way == Way::Nccl {
+            bail!(
+                "--exchange nccl: this program was built without NCCL; build it with \
+                 `cargo build --release --features nccl`, or leave the option out"
+            );
+        }
+        Ok(self)
     }
 
     /// As one of the processes that MPI connects.

@@ -17,6 +17,8 @@
 //! within what kernels can count.
 
 mod memory;
+#[cfg(feature = "nccl")]
+pub mod nccl;
 
 pub use memory::{DeviceMemory, memory, most_in_use};
 

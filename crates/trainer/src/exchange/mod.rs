@@ -13,6 +13,8 @@ mod agreement;
 mod in_process;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg(feature = "nccl")]
+mod nccl;
 mod share;
 mod sockets;
 mod timed;
@@ -27,6 +29,8 @@ pub use agreement::{everyone, machine, require_same};
 pub use in_process::{InProcess, Network, in_process, in_process_over};
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
+#[cfg(feature = "nccl")]
+pub use nccl::Nccl;
 pub(crate) use share::{Piece, buckets, halves, leaves_of, nodes_of};
 pub use sockets::{Farewell, Meeting, OnLoss, Sockets};
 pub(crate) use timed::Timed;

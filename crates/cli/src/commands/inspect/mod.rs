@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
         Some(_) => Device::Cpu,
         None => device::open(&config.device)?,
     };
-    let cost = Cost::of(&config, sizes, &device);
+    let cost = Cost::among(&config, sizes, &device, arguments.processes.get());
     let layers = Layer::each(&config, arguments.tokens)?;
     if arguments.json {
         return print_json(&config, &device, &outline, (&cost, &layers), sizes, parent.as_ref());
@@ -60,6 +60,12 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     print_line("")?;
     for line in summary(&config, sizes, &cost, &layers) {
         print_line(&line)?;
+    }
+    if arguments.processes.get() > 1 {
+        print_line(&format!(
+            "processes    {}: the memory is that of each; together they have the moments once",
+            arguments.processes
+        ))?;
     }
     if arguments.shape.is_none() {
         print_line(&format!("operations   {}", describe_operations(&device, &config.dtype)))?;

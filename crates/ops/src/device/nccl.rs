@@ -1,0 +1,122 @@
+//! GPUs of several processes, which give each other tensors by NCCL, without the host between.
+//!
+//! Calls are queued on the process's one stream, like all other work: what they read has been
+//! computed before, and what follows finds what they received, without any event. Only moves are
+//! asked of the library. Its reductions are not used, since the order of their sums depends on the
+//! number of processes and on the network.
+
+use candle_core::backend::BackendStorage;
+use candle_core::cuda_backend::cudarc::nccl::result::{NcclError, group_end, group_start};
+use candle_core::cuda_backend::cudarc::nccl::safe::{Comm, Id};
+use candle_core::op::BackpropOp;
+use candle_core::{CudaStorage, Device, Result, Storage, Tensor, bail};
+
+/// The bytes by which processes know each other.
+pub const UNIQUE_ID: usize = 128;
+
+/// A connection between the GPUs of several processes.
+#[derive(Debug)]
+pub struct Communicator {
+    comm: Comm,
+    device: Device,
+}
+
+// SAFETY: the handle of a communicator may be used by any thread, by one at a time. It is used
+// through `&self` by the thread that owns the GPU alone, see `check`, and `Comm` is not `Sync`.
+unsafe impl Send for Communicator {}
+
+/// Bytes that the first process makes and tells the others.
+///
+/// # Errors
+/// The library is not there.
+pub fn unique_id() -> Result<Vec<u8>> {
+    let id = Id::new().map_err(|error| failed(&error))?;
+    Ok(id.internal().iter().map(|&byte| byte as u8).collect())
+}
+
+impl Communicator {
+    /// Connects the GPU `device` of process `rank` of `size` with those of the others, which all
+    /// call this with the same `id`; waits for them.
+    ///
+    /// # Errors
+    /// `id` is none, `device` is no GPU, or the library cannot connect them.
+    pub fn connect(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Self> {
+        super::check(device)?;
+        let Ok(bytes) = <[u8; UNIQUE_ID]>::try_from(id) else {
+            bail!("{} bytes are no id of NCCL, which has {UNIQUE_ID}", id.len());
+        };
+        if rank >= size || i32::try_from(size).is_err() {
+            bail!("process {rank} of {size}");
+        }
+        let id = Id::uninit(bytes.map(|byte| byte as core::ffi::c_char));
+        let stream = device.as_cuda_device()?.cuda_stream();
+        let comm = Comm::from_rank(stream, rank, size, id).map_err(|error| failed(&error))?;
+        Ok(Self { comm, device: device.clone() })
+    }
+
+    /// Queues that each process gets its part of `parts`, and that this one gets so many values of
+    /// each as `counts` says.
+    ///
+    /// # Shapes
+    /// `parts` are flat and f32; → `(counts[r],)` for each process `r`.
+    ///
+    /// # Errors
+    /// A part is not on this GPU, or the library refuses a call.
+    pub fn all_to_all(&self, parts: &[Tensor], counts: &[usize]) -> Result<Vec<Tensor>> {
+        super::check(&self.device)?;
+        let (rank, size) = (self.comm.rank(), self.comm.world_size());
+        if parts.len() != size || counts.len() != size || counts[rank] != parts[rank].elem_count() {
+            bail!("{} parts and {} counts of {size} processes", parts.len(), counts.len());
+        }
+        let device = self.device.as_cuda_device()?.clone();
+        let parts = parts.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>()?;
+        let mut received = Vec::with_capacity(size);
+        for (peer, &count) in counts.iter().enumerate() {
+            let count = if peer == rank { 0 } else { count };
+            // A buffer of nothing has no address.
+            received.push(device.alloc_zeros::<f32>(count.max(1))?);
+        }
+        let peers = || (0..size).filter(|&peer| peer != rank);
+        group_start().map_err(|error| failed(&error))?;
+        let mut queue = || -> Result<()> {
+            for peer in peers() {
+                let to = peer as i32;
+                if parts[peer].elem_count() > 0 {
+                    let (storage, layout) = parts[peer].storage_and_layout();
+                    let Storage::Cuda(storage) = &*storage else {
+                        bail!("a part for process {peer} is not on the GPU");
+                    };
+                    let Some((start, end)) = layout.contiguous_offsets() else {
+                        bail!("a part for process {peer} is strided");
+                    };
+                    let values = storage.as_cuda_slice::<f32>()?.slice(start..end);
+                    self.comm.send(&values, to).map_err(|error| failed(&error))?;
+                }
+                if counts[peer] > 0 {
+                    let mut buffer = received[peer].slice_mut(..counts[peer]);
+                    self.comm.recv(&mut buffer, to).map_err(|error| failed(&error))?;
+                }
+            }
+            Ok(())
+        };
+        let queued = queue();
+        // Also after a failure, or the next group would be within this one.
+        group_end().map_err(|error| failed(&error))?;
+        queued?;
+        let tensor = |(peer, values)| {
+            if peer == rank {
+                return Ok(parts[rank].clone());
+            }
+            let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(values, device.clone()));
+            let whole =
+                Tensor::from_storage(storage, counts[peer].max(1), BackpropOp::none(), false);
+            whole.narrow(0, 0, counts[peer])
+        };
+        received.into_iter().enumerate().map(tensor).collect()
+    }
+}
+
+/// What the library says, in words.
+fn failed(error: &NcclError) -> candle_core::Error {
+    candle_core::Error::Msg(format!("NCCL: {error:?}"))
+}

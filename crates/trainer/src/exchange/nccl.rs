@@ -1,0 +1,90 @@
+//! Processes with a GPU each: what is computed goes from GPU to GPU by NCCL, and what is said goes
+//! by another exchange, which also brings the processes together and notices if one is gone.
+
+use std::collections::VecDeque;
+
+use candle_core::{Device, Tensor};
+use taper_ops::device::nccl::{Communicator, unique_id};
+
+use super::{Exchange, ExchangeError, everyone};
+
+/// One of several processes with a GPU each.
+pub struct Nccl {
+    host: Box<dyn Exchange>,
+    /// None before the first exchange, which tells on which GPU.
+    communicator: Option<Communicator>,
+    /// What has been queued on the GPU; none where the exchange was begun on the host.
+    begun: VecDeque<Option<Vec<Tensor>>>,
+}
+
+impl Nccl {
+    /// The processes that `host` connects.
+    #[must_use]
+    pub fn over(host: Box<dyn Exchange>) -> Self {
+        Self { host, communicator: None, begun: VecDeque::new() }
+    }
+
+    /// The connection of the GPUs, made at first.
+    fn communicator(&mut self, device: &Device) -> Result<&Communicator, ExchangeError> {
+        let made = match self.communicator.take() {
+            Some(communicator) => communicator,
+            None => {
+                let (rank, size) = (self.host.rank(), self.host.size());
+                let id = if rank == 0 { unique_id() } else { Ok(Vec::new()) };
+                // Nobody waits for an id that the first process cannot make.
+                let failed = everyone(&mut *self.host, id.is_err())?;
+                let id = id?;
+                if failed[0] {
+                    return Err(ExchangeError::Failed { rank: 0 });
+                }
+                let id = self.host.broadcast(id)?;
+                Communicator::connect(device, rank, size, &id)?
+            }
+        };
+        Ok(self.communicator.insert(made))
+    }
+}
+
+impl Exchange for Nccl {
+    fn rank(&self) -> usize {
+        self.host.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.host.size()
+    }
+
+    fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError> {
+        let rank = self.rank();
+        let device = match parts.first() {
+            Some(part) if part.device().is_cuda() => part.device().clone(),
+            _ => {
+                self.begun.push_back(None);
+                return self.host.begin(parts);
+            }
+        };
+        // How much each has for this one. On a GPU buckets are begun when all gradients are there,
+        // so that nothing waits that could be computed.
+        let counts: Vec<u64> = parts.iter().map(|part| part.elem_count() as u64).collect();
+        let mut received = Vec::with_capacity(parts.len());
+        for (from, counts) in everyone(&mut *self.host, counts)?.iter().enumerate() {
+            let count = counts.get(rank).and_then(|&count| usize::try_from(count).ok());
+            received.push(count.ok_or(ExchangeError::Garbled { rank: from })?);
+        }
+        let queued = self.communicator(&device)?.all_to_all(&parts, &received)?;
+        self.begun.push_back(Some(queued));
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
+        match self.begun.pop_front() {
+            Some(Some(queued)) => Ok(queued),
+            Some(None) => self.host.end(),
+            None => Err(ExchangeError::Garbled { rank: self.host.rank() }),
+        }
+    }
+
+    fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        self.host.gather(message)
+    }
+}
