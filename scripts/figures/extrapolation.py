@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = "configs/shakespeare-char.toml"
-LENGTHS, MEMORIES = "64,128,256,512,1024", (0, 16, 32, 64, 128, 256, 512)
+LENGTHS, MEMORIES = "64,128,256,512,1024", (0, 4, 8, 16, 32, 64, 128)
 XL = ["model.positions=none", "model.decoder_attention.kind=transformer-xl"]
 RUNS = {
     "sinusoidal": ["model.positions=sinusoidal", "model.scale_embeddings=true"],
@@ -27,10 +27,10 @@ RUNS = {
     "rotary": ["model.positions=rotary"],
     "alibi": ["model.positions=alibi"],
     "none": ["model.positions=none"],
-    # One segment a block, as the others; and with a memory, which blocks of four segments teach it to use.
+    # One segment a block, as the others; and four, of which each has a memory of the one before.
     "transformer-xl": [*XL, "model.decoder_attention.segment=64", "model.decoder_attention.memory=64"],
     "transformer-xl-memory": [
-        *XL, "data.text.block_length=256", "model.decoder_attention.segment=64", "model.decoder_attention.memory=64",
+        *XL, "model.decoder_attention.segment=16", "model.decoder_attention.memory=16",
     ],
 }
 
@@ -65,7 +65,7 @@ def main():
     for memory in MEMORIES:
         print(f"a memory of {memory}:", flush=True)
         taper(
-            "extrapolate", str(folder / "transformer-xl-memory"), "--lengths", "1024",
+            "extrapolate", str(folder / "transformer-xl-memory"), "--lengths", "256",
             "--set", f"model.decoder_attention.memory={memory}",
         )
 

@@ -110,7 +110,8 @@ pub fn extrapolate(
                     length,
                     loss: None,
                     perplexity: None,
-                    refused: Some(format!("{error:#}")),
+                    // Where it was raised is of no use here.
+                    refused: format!("{error:#}").lines().next().map(str::to_owned),
                 },
             });
         }
