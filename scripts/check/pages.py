@@ -65,23 +65,25 @@ def use(browser, page, pictures):
     timing = browser.run(
         "const one = performance.getEntriesByType('navigation')[0];"
         "return [one.loadEventEnd, one.transferSize, performance.now()];")
+    # From the beginning of the navigation to the end of the load event, all scripts run.
     check(timing[0] < 2000, f"{SENTENCES} sentences open in {timing[0]:.0f} ms "
           f"({page.stat().st_size / 1e6:.1f} MB)")
     shown = "return document.querySelectorAll('.sentence').length;"
     first = browser.run(shown)
     check(0 < first < 200, f"{first} sentences are made at first")
     browser.run("document.querySelector('#sentence-list').lastElementChild.scrollIntoView();")
-    time.sleep(0.6)
-    more = browser.run(shown)
-    check(more > first, f"{more} after scrolling")
+    # Scrolling is smooth, and takes a while.
+    more = browser.wait(shown.replace("return", "return arguments[0] <", 1).replace(
+        ";", " && document.querySelectorAll('.sentence').length;"), first, seconds=10)
+    check(more and more > first, f"{more} after scrolling")
     find = ("const input = document.querySelector('#sentence-list input'); input.value = "
             "arguments[0]; input.dispatchEvent(new Event('input'));")
     browser.run(find, "needle")
-    time.sleep(0.4)
+    browser.wait(shown.replace(";", " === 1;"), seconds=10)
     text = browser.run("return document.querySelector('.sentence').innerText;")
     check(browser.run(shown) == 1 and "<b>needle</b>" in text, "a sentence is found, as text")
     browser.run(find, "")
-    time.sleep(0.4)
+    browser.wait(shown.replace(";", " > 1;"), seconds=10)
     scores = ("const select = document.querySelectorAll('#sentence-list select')[1];"
               "select.value = arguments[0]; select.dispatchEvent(new Event('change'));"
               "return [...document.querySelectorAll('.score')].map(one => "
@@ -89,6 +91,8 @@ def use(browser, page, pictures):
     worst, best = browser.run(scores, "worst"), browser.run(scores, "best")
     check(worst == sorted(worst) and best == sorted(best, reverse=True) and worst[0] < best[0],
           f"sorted by score, from {worst[0]} and from {best[0]}")
+    # The best ones differ in nothing.
+    browser.run(scores, "worst")
     marked = "return document.querySelectorAll('.sentence ins, .sentence del').length;"
     check(browser.run(marked) > 0, "words that differ are marked")
     tip = ("const plot = document.querySelector('svg.plot'); plot.focus(); for (const key of "

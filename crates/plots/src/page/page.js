@@ -127,6 +127,8 @@ taper.plots = () => {
     });
     svg.addEventListener('pointerleave', hide);
     svg.addEventListener('blur', hide);
+    // Its place would be another, beyond the edge of a window that has shrunk.
+    addEventListener('resize', hide);
     svg.addEventListener('keydown', event => {
       const step = plot.kind === 'chart' ? Math.max(1, Math.round(places.length / 100)) : 1;
       const moves = { ArrowLeft: -step, ArrowRight: step, Home: -Infinity, End: Infinity,
