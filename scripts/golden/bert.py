@@ -1,7 +1,7 @@
 """Makes bert-*.safetensors: outputs, loss and every gradient of small BERTs of the library Transformers.
 
 `bert-pretraining` is a BertForPreTraining: hidden tokens, and whether one text follows another. `bert-classifier` is a
-BertForSequenceClassification. Parameters are random and under the names that taper-model gives them; rows of texts lie
+BertForSequenceClassification, and `bert-tagger` a BertForTokenClassification. Parameters are random and under the names that taper-model gives them; rows of texts lie
 one after another without padding, while Transformers sees padded tensors and masks. The reference runs in float64 from
 parameters that float32 holds exactly and is rounded once, on saving; Transformers' own float32 has to agree with it.
 """
@@ -13,7 +13,9 @@ from pathlib import Path
 import torch
 import transformers
 from torch import Tensor
-from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
+from transformers import (
+    BertConfig, BertForPreTraining, BertForSequenceClassification, BertForTokenClassification,
+)
 
 from attention import default_folder, pack, relative_error, save, setup
 
@@ -95,6 +97,14 @@ def classifier(model, rows, segments, labels) -> dict[str, Tensor]:
     return {"logits": output.logits, "loss": output.loss} | gradients(model, output.loss)
 
 
+def tagger(model, rows, segments, labels) -> dict[str, Tensor]:
+    output = model(**inputs(rows, segments), labels=padded(labels, -100))
+    lengths = [len(row) for row in rows]
+    asked = pack(padded(labels, -100), lengths) != -100
+    found = {"logits": pack(output.logits, lengths)[asked], "loss": output.loss} | gradients(model, output.loss)
+    return {name.replace("grad.classes", "grad.tags"): tensor for name, tensor in found.items()}
+
+
 def write(path: Path, model: torch.nn.Module, run, data: dict[str, Tensor]) -> None:
     generator = torch.Generator().manual_seed(23)
     with torch.no_grad():
@@ -108,6 +118,8 @@ def write(path: Path, model: torch.nn.Module, run, data: dict[str, Tensor]) -> N
     print(f"{path.stem}: float32 is within {errors[worst]:.1e} relative of float64 ({worst})")
     assert errors[worst] < TOLERANCE
     parameters = our_names({name: parameter for name, parameter in model.named_parameters()})
+    if isinstance(model, BertForTokenClassification):
+        parameters = {name.replace("classes", "tags"): parameter for name, parameter in parameters.items()}
     save(path, "bert.py", parameters | data | results, transformers=transformers.__version__)
 
 
@@ -146,6 +158,13 @@ def main() -> None:
     write(
         out / "bert-classifier.safetensors", BertForSequenceClassification(config),
         lambda model: classifier(model, rows, nothing, classes), text | {"answers": torch.tensor(classes)},
+    )
+    tags = [[label % CLASSES if label != -100 else label for label in row] for row in labels]
+    flat = [tag for tag in sum(tags, []) if tag != -100]
+    write(
+        out / "bert-tagger.safetensors", BertForTokenClassification(config),
+        lambda model: tagger(model, rows, nothing, tags),
+        text | {"asked": data["asked"], "answers": torch.tensor(flat)},
     )
 
 

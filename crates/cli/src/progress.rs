@@ -237,12 +237,14 @@ impl RunObserver for Reporter<'_> {
             }
             _ if self.style == Style::Nothing => {}
             RunEvent::Locked { folder } => self.signals.install(folder)?,
-            RunEvent::WarmStart { started, replaced } if json => {
+            RunEvent::WarmStart { started, replaced, .. } if json => {
                 let record = serde_json::json!({ "event": "warm_start", "replaced": replaced, "weights": started });
                 report_line(&record.to_string());
             }
-            RunEvent::WarmStart { started, replaced } => {
-                warm_start::lines(started, replaced).iter().for_each(|line| report_line(line));
+            RunEvent::WarmStart { started, replaced, own_tokenizer } => {
+                warm_start::lines(started, replaced, *own_tokenizer)
+                    .iter()
+                    .for_each(|line| report_line(line));
             }
             RunEvent::WordVectors(taken) if json => {
                 report_line(
@@ -364,8 +366,17 @@ fn report_next(run: &str, task: Task, scored: Option<bool>, ended: Option<(StopR
     if task == Task::Classification {
         lines.push(format!("taper predict {run}            type texts, or pipe a file in"));
     }
+    if task == Task::Tagging {
+        lines.push(format!("taper predict {run}            tag the words of texts"));
+    }
     if task == Task::ImageClassification {
         lines.push(format!("taper predict {run} IMAGE…     label PNG or JPEG files"));
+    }
+    if task == Task::Captions {
+        lines.push(format!("taper predict {run} IMAGE…     describe PNG or JPEG files"));
+    }
+    if task == Task::ImageText {
+        lines.push(format!("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT   which fits"));
     }
     lines.extend(scored.map(|scored| {
         let what = match scored {

@@ -4,9 +4,10 @@ use taper_run::word_vectors::{TAKEN_FILE, TakenVectors};
 use taper_trainer::WarmStart;
 
 /// Lines for a reader: what was taken, and what was not.
-pub(crate) fn lines(started: &WarmStart, replaced: &[String]) -> Vec<String> {
+pub(crate) fn lines(started: &WarmStart, replaced: &[String], own_tokenizer: bool) -> Vec<String> {
     let parent = &started.parent;
-    let (taken, all) = (started.taken.len(), started.taken.len() + started.drawn.len());
+    let others = started.drawn.len() + started.partly.len() + started.unwanted.len();
+    let (taken, all) = (started.taken.len(), started.taken.len() + others);
     let mut lines = vec![
         format!(
             "weights of step {} from {}: {taken} of {all} tensors",
@@ -15,6 +16,12 @@ pub(crate) fn lines(started: &WarmStart, replaced: &[String]) -> Vec<String> {
         ),
         format!("  taken      {}", layers(&started.taken).join(", ")),
     ];
+    lines.extend(started.partly.iter().map(|table| {
+        format!("  taken      {}: the rows of {} of {} tokens", table.name, table.rows, table.of)
+    }));
+    if !started.unwanted.is_empty() {
+        lines.push(format!("  not taken  {}", layers(&started.unwanted).join(", ")));
+    }
     lines.extend(started.drawn.iter().map(|one| {
         let found = match &one.found {
             Some(shape) => format!(", found as {shape:?}"),
@@ -23,7 +30,8 @@ pub(crate) fn lines(started: &WarmStart, replaced: &[String]) -> Vec<String> {
         format!("  drawn      {} {:?}{found}", one.name, one.shape)
     }));
     lines.extend(started.unused.iter().map(|name| format!("  not used   {name}")));
-    lines.push("  tokenizer  that run's".to_owned());
+    let whose = if own_tokenizer { "its own" } else { "that run's" };
+    lines.push(format!("  tokenizer  {whose}"));
     lines.extend(replaced.iter().map(|change| format!("             {change}")));
     lines.push("  new        optimizer, schedule, update 0, best score".to_owned());
     lines

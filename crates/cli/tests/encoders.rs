@@ -112,3 +112,67 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
         &["data.masked.rate"],
     );
 }
+
+/// Words of a small language, in which names are of people after "mr" and of places after "in".
+fn sentence(number: usize) -> [(&'static str, &'static str); 7] {
+    const PEOPLE: [&str; 3] = ["stone", "bird", "fall"];
+    const PLACES: [&str; 3] = ["old", "red", "stone"];
+    [
+        ("mr", "O"),
+        (PEOPLE[number % 3], "B-PER"),
+        ("sings", "O"),
+        ("in", "O"),
+        (PLACES[number / 3 % 3], "B-LOC"),
+        ("town", "I-LOC"),
+        (["today", "again"][number / 9 % 2], "O"),
+    ]
+}
+
+#[test]
+fn words_are_tagged_by_what_stands_around_them() {
+    let workspace = Workspace::of_text();
+    recipe(&workspace);
+    let text = fs::read_to_string(workspace.path("classes.toml")).expect("recipe");
+    let text = text
+        .replace("task = \"classification\"", "task = \"tagging\"")
+        .replace("train = \"reviews\"", "train = \"names\"")
+        .replace("[\"no\", \"yes\"]", "[\"O\", \"B-PER\", \"B-LOC\", \"I-LOC\"]");
+    workspace.write("tags.toml", text);
+    let line = |(word, tag): &(&str, &str)| format!("{word}\tNN {tag}\n");
+    let all = |count: usize| -> String {
+        let one = |number| sentence(number).iter().map(line).collect::<String>() + "\n";
+        "-DOCSTART- O\n\n".to_owned() + &(0..count).map(one).collect::<String>()
+    };
+    workspace.write("data/names.conll", all(54));
+    let set = ["--set", "data.test=names", "--set", "training.max_updates=150"];
+    let set = [&set[..], &["--set", "training.schedule.learning_rate=3e-3"]].concat();
+    workspace.succeed(&[&["train", "tags.toml", "--run", "tags"], &set[..]].concat());
+    let json = workspace.succeed(&["evaluate", "tags", "--json"]);
+    let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let result = &record["results"][0];
+    assert_eq!((&result["sentences"], &result["words"]), (&54.into(), &378.into()));
+    assert_eq!((&result["support"], &result["types"]["LOC"]["support"]), (&108.into(), &54.into()));
+    assert!(result["f1"].as_f64().expect("a number") > 0.95, "{json}");
+    assert!(workspace.succeed(&["evaluate", "tags"]).contains("entities     F1"));
+
+    workspace.write("text.txt", "mr stone sings in stone town today\n\nmr bird\n");
+    let told = workspace.succeed(&["predict", "tags", "--input", "text.txt"]);
+    let first: String = ["B-PER", "O", "O", "B-LOC", "I-LOC", "O"]
+        .iter()
+        .zip(["stone", "sings", "in", "stone", "town", "today"])
+        .map(|(tag, word)| format!("{word}\t{tag}\n"))
+        .collect();
+    assert!(told.starts_with(&format!("mr\tO\n{first}\n")), "{told}");
+    let json = workspace.succeed(&["predict", "tags", "--input", "text.txt", "--json"]);
+    let one: serde_json::Value =
+        serde_json::from_str(json.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(one["entities"], serde_json::json!([["PER", 1, 1], ["LOC", 4, 5]]));
+
+    let says = |text: &str, what: &[&str]| {
+        workspace.write("data/names.conll", text);
+        workspace.fail(&[&["train", "tags.toml", "--run", "other"], &set[..]].concat(), what);
+    };
+    says("mr O\nstone\n", &["names.conll, line 2", "\"stone\" alone"]);
+    says("mr O\nstone B-ORG\n", &["names.conll, line 2", "the tag \"B-ORG\""]);
+    says("\n\n", &["hold no text"]);
+}

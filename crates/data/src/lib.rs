@@ -62,11 +62,18 @@ pub use error::{Error, Result};
 pub use files::{not_a_file, read_regular, write_whole};
 pub use images::{Pixels, write_png};
 pub use prefetch::{Prefetched, Prefetcher};
+pub use tasks::captions::config::CaptionsConfig;
+pub use tasks::captions::dataset::{CaptionUse, CaptionedDataset, prepare_captions};
+pub use tasks::captions::grammar::prompts;
+pub use tasks::captions::report::CaptionReport;
 pub use tasks::images::config::{ImageFormat, ImagesConfig};
 pub use tasks::images::dataset::{ImageDataset, batch_of_images, prepare_images};
 pub use tasks::images::report::ImageReport;
 pub use tasks::labelled::config::LabelledConfig;
-pub use tasks::labelled::dataset::{LabelledDataset, Row, prepare_labelled, rows_of};
+pub use tasks::labelled::dataset::{
+    LabelOf, LabelledDataset, Row, prepare_labelled, rows_of, rows_of_words,
+};
+pub use tasks::labelled::tagged::tagged_words;
 pub use tasks::masked::config::MaskedConfig;
 pub use tasks::masked::dataset::MaskedDataset;
 pub use tasks::masked::prepare::{masked_split, prepare_masked};

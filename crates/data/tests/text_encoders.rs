@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, MaskedDataset, Prepared, Result,
-    Task, TokenizerKind, TokenizerPair, masked_split, prepare_labelled, prepare_masked, rows_of,
+    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, LabelOf, MaskedDataset, Prepared,
+    Result, Task, TokenizerKind, TokenizerPair, masked_split, prepare_labelled, prepare_masked,
+    rows_of,
 };
 
 fn lines(count: usize) -> String {
@@ -229,7 +230,7 @@ fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
     let path = folder.path().join("reviews.tsv");
     std::fs::write(&path, &text).unwrap();
     let run = folder.path().join("run");
-    let prepared = prepare_labelled(&config, &run).unwrap();
+    let prepared = prepare_labelled(LabelOf::Text, &config, &run).unwrap();
     assert_eq!(prepared.train.len(), 40);
     let plan = |epoch| {
         let plan = prepared.train.clone().plan(&config.batching, 1, epoch);
@@ -256,7 +257,8 @@ fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
 
     let says = |text: &str, said: &str| {
         std::fs::write(&path, text).unwrap();
-        let error = prepare_labelled(&config, &run).map(|_| ()).unwrap_err().to_string();
+        let error =
+            prepare_labelled(LabelOf::Text, &config, &run).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("reviews.tsv") && error.contains(said), "{error}");
     };
     says("good\tfine\nfine\n", "line 2: has no tab");
@@ -264,7 +266,7 @@ fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
     says("good\t \n", "line 1: has an empty text");
     says("\n\n", "hold no text");
     std::fs::remove_file(&path).unwrap();
-    let error = prepare_labelled(&config, &run).map(|_| ()).unwrap_err().to_string();
+    let error = prepare_labelled(LabelOf::Text, &config, &run).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains(".tsv, .tsv.gz or .tsv.zst"), "{error}");
     for (change, key) in [
         (
@@ -301,7 +303,7 @@ fn pairs_have_two_segments_and_the_longer_text_is_shortened() {
     let text =
         format!("yes\tthe sea\tno birds\nno\t{long}\tno\nyes\tno\t{long}\nno\t{long}\t{long}\n");
     std::fs::write(&path, text).unwrap();
-    let prepared = prepare_labelled(&config, &folder.path().join("run")).unwrap();
+    let prepared = prepare_labelled(LabelOf::Text, &config, &folder.path().join("run")).unwrap();
     let tokenizer = prepared.tokenizers.target();
     let [first, second, no] =
         ["the sea", "no birds", "no"].map(|text| tokenizer.encode(text).unwrap());
@@ -330,7 +332,9 @@ fn pairs_have_two_segments_and_the_longer_text_is_shortened() {
     assert_eq!(seen, 4);
 
     std::fs::write(&path, "yes\tone text\n").unwrap();
-    let error = prepare_labelled(&config, &folder.path().join("other")).map(|_| ()).unwrap_err();
+    let error = prepare_labelled(LabelOf::Text, &config, &folder.path().join("other"))
+        .map(|_| ())
+        .unwrap_err();
     assert!(error.to_string().contains("pairs.tsv, line 1: has one text"), "{error}");
     let lines = ["a\tb".to_owned(), "a\t ".to_owned()];
     let error = rows_of(tokenizer, &lines, &config.labelled).unwrap_err();

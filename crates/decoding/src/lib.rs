@@ -82,7 +82,7 @@ pub use alignment::{AlignedAttention, Alignment, align, align_with};
 pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig};
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
-pub use model::{Ensemble, StepModel};
+pub use model::{Ensemble, NumberedSources, StepModel};
 pub use search::{
     BeamFate, BeamNode, Hypothesis, NewToken, beam_search, beam_tree, generate, greedy_search,
     length_penalty,

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use taper_data::{DataConfig, Dataset, Format, ImageDataset, ImageFormat, PairReader, Tokenizer};
+use taper_data::{
+    CaptionUse, DataConfig, Dataset, Format, ImageDataset, ImageFormat, PairReader, Tokenizer,
+    prepare_captions,
+};
 
 /// Valid lines of text, to be damaged.
 pub const TEXT: &[u8] = "one\r\ntwo ü\n\nthree\n".as_bytes();
@@ -125,6 +128,56 @@ impl ImageSplit {
         if let Err(error) = read {
             let message = error.to_string();
             assert!(message.contains("train"), "{message}");
+        }
+    }
+}
+
+/// A valid table of captions, to be damaged; its picture is there.
+pub const CAPTIONS: &[u8] = "a.png\tone ü\na.png\ttwo\r\n\nb.png\tthree\n".as_bytes();
+
+/// A table of captions that is damaged again and again, beside its pictures.
+#[derive(Debug)]
+pub struct CaptionTable {
+    config: DataConfig,
+    // Removed with it.
+    _folder: tempfile::TempDir,
+}
+
+impl CaptionTable {
+    /// A table whose pictures are `picture`, a PNG file.
+    ///
+    /// # Panics
+    /// If there is no place for temporary files.
+    pub fn new(picture: &[u8]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
+        (config.images.format, config.images.size) = (ImageFormat::Table, SIDE);
+        (config.validation, config.tokenizer.vocabulary_size) = ("".into(), 300);
+        for name in ["a.png", "b.png"] {
+            fs::write(folder.path().join(name), picture).unwrap();
+        }
+        Self { config, _folder: folder }
+    }
+
+    /// Reads the table `bytes` and a batch of it, or finds the first fault, whose message must name
+    /// the table, one of its pictures or a key.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn read(&self, bytes: &[u8]) {
+        fs::write(self.config.dir.join("train.tsv"), bytes).unwrap();
+        let run = tempfile::tempdir().unwrap();
+        let read = prepare_captions(CaptionUse::Written, &self.config, run.path());
+        let read = read.and_then(|prepared| {
+            let plan = prepared.train.plan(&self.config.batching, 1, 0);
+            (0..plan.batches()).try_for_each(|batch| plan.batch(batch).map(drop))
+        });
+        if let Err(error) = read {
+            let message = error.to_string();
+            let names = ["train", ".png", "data.", "tokenizer"];
+            let path = self.config.dir.display().to_string();
+            let is_named = names.iter().any(|name| message.contains(name));
+            assert!(is_named || message.contains(&path), "{message}");
         }
     }
 }

@@ -17,7 +17,8 @@ use taper_data::{
     DataConfig, Format, ImageFormat, PairReader, Tokenizer, TokenizerConfig, prepare_pairs,
 };
 use taper_hostile::corpora::{
-    COLUMNS, ImageSplit, JSON_LINES, SIDE, Split, TABLE, TEXT, tokenizer_file,
+    CAPTIONS, COLUMNS, CaptionTable, ImageSplit, JSON_LINES, SIDE, Split, TABLE, TEXT,
+    tokenizer_file,
 };
 use taper_hostile::{assault, assault_with_text};
 
@@ -103,6 +104,15 @@ fn images(cases: u32) {
         let split = ImageSplit::new(ImageFormat::Folders, name, &[]);
         assault(cases, &[bytes.get_ref()], |bytes| split.read(bytes));
     }
+}
+
+/// Tables of captions.
+fn captions(cases: u32) {
+    let picture = image::RgbImage::from_fn(9, 7, |x, y| image::Rgb([30 * x as u8, y as u8, 7]));
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    picture.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    let table = CaptionTable::new(bytes.get_ref());
+    assault(cases, &[CAPTIONS], |bytes| table.read(bytes));
 }
 
 /// Any list of lines comes back as it was written.
@@ -212,6 +222,7 @@ fn damaged_text_is_read_or_refused() {
 #[test]
 fn damaged_images_are_read_or_refused() {
     images(FEW);
+    captions(FEW / 30);
 }
 
 #[test]
@@ -237,6 +248,7 @@ fn a_million_of_each_kind() {
     compressed(MANY);
     parquet(MANY);
     images(MANY);
+    captions(MANY / 30);
     lines_come_back(MANY);
     texts_are_encoded(MANY);
     tokenizer_files(MANY);

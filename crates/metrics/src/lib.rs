@@ -25,6 +25,7 @@
 mod alignment;
 mod bleu;
 mod chrf;
+mod entities;
 mod error;
 mod metric;
 mod real;
@@ -38,6 +39,7 @@ mod text;
 pub use alignment::{AlignmentCounts, AlignmentScore, Link};
 pub use bleu::{Bleu, BleuScore, Smoothing};
 pub use chrf::{Chrf, ChrfScore};
+pub use entities::{Entity, EntityCounts, EntityReport, EntityScore, entities};
 pub use error::MetricError;
 pub use metric::{Metric, Segment, SegmentCounter, ragged_segments, segments};
 pub use real::ResampledScore;

@@ -8,7 +8,10 @@ mod common;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use taper_metrics::{Bleu, Chrf, SIGNATURE_VERSION, Statistics, Ter, Tokenizer, ragged_segments};
+use taper_metrics::{
+    Bleu, Chrf, EntityReport, SIGNATURE_VERSION, Statistics, Ter, Tokenizer, entities,
+    ragged_segments,
+};
 
 use common::{TestResult, golden};
 
@@ -151,6 +154,61 @@ fn tokens_equal_sacrebleu() -> TestResult {
         for (name, expected) in tokens {
             let tokenizer: Tokenizer = name.parse()?;
             assert_eq!(&tokenizer.tokenize(line), expected, "{name}: {line:?}");
+        }
+    }
+    Ok(())
+}
+
+/// What seqeval gave sequences of tags.
+#[derive(Deserialize)]
+struct Tagged {
+    seqeval: String,
+    cases: Vec<TaggedCase>,
+}
+
+#[derive(Deserialize)]
+struct TaggedCase {
+    right: Vec<Vec<String>>,
+    given: Vec<Vec<String>>,
+    entities: Vec<Vec<(String, usize, usize)>>,
+    /// Precision, recall and F1.
+    micro: [f64; 3],
+    #[serde(rename = "macro")]
+    macro_f1: f64,
+    /// Precision, recall, F1 and support.
+    types: BTreeMap<String, (f64, f64, f64, u64)>,
+}
+
+#[test]
+fn entities_and_their_scores_are_those_of_seqeval() -> TestResult {
+    let file: Tagged = golden("entities.json.gz")?;
+    assert_eq!(file.seqeval, "1.2.2");
+    let same = |ours: f64, theirs: f64| (ours - theirs).abs() < 1e-12;
+    for (number, case) in file.cases.iter().enumerate() {
+        let mut report = EntityReport::default();
+        for ((right, given), found) in case.right.iter().zip(&case.given).zip(&case.entities) {
+            let ours: Vec<(String, usize, usize)> =
+                entities(given).into_iter().map(|(kind, a, b)| (kind.to_owned(), a, b)).collect();
+            assert_eq!(&ours, found, "{given:?}");
+            report.add(right, given);
+        }
+        let micro = report.micro();
+        for (ours, theirs) in [micro.precision, micro.recall, micro.f1].into_iter().zip(case.micro)
+        {
+            assert!(same(ours, theirs), "case {number}: {micro:?} {:?}", case.micro);
+        }
+        assert!(same(report.macro_f1(), case.macro_f1), "case {number}");
+        let types = report.types();
+        assert_eq!(types.len(), case.types.len(), "case {number}");
+        for (kind, score) in types {
+            let (precision, recall, f1, support) = case.types[&kind];
+            assert_eq!(score.support, support, "case {number}: {kind}");
+            assert!(
+                same(score.precision, precision)
+                    && same(score.recall, recall)
+                    && same(score.f1, f1),
+                "case {number}: {kind} {score:?}"
+            );
         }
     }
     Ok(())

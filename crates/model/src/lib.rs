@@ -41,6 +41,7 @@ mod masked;
 mod model;
 mod pass;
 mod sequences;
+mod tagger;
 mod text_inference;
 mod translation;
 mod vision;
@@ -49,10 +50,10 @@ pub use batch::Batch;
 pub use builder::{Builder, Core};
 pub use classifier::TextClassifier;
 pub use config::{
-    ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ConvolutionalConfig,
-    EmbeddingsConfig, ExpertsConfig, ImageEncoder, LayerKinds, ModelConfig, NormPlacement, Pooling,
-    Positions, RecurrentAttention, RecurrentConfig, RotaryConfig, RotaryScaling, StateSpaceConfig,
-    Tied,
+    ActivationKind, Architecture, AttentionConfig, AttentionKind, CellKind, ContrastiveConfig,
+    ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, ImageEncoder, LayerKinds, ModelConfig,
+    NormPlacement, Pooling, Positions, RecurrentAttention, RecurrentConfig, RotaryConfig,
+    RotaryScaling, StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;
@@ -62,9 +63,10 @@ pub use masked::MaskedLanguageModel;
 pub use model::{Guidance, LossOutput, Model, Objective};
 pub use pass::{AttentionRecord, Pass, Routing, StateRecord};
 pub use sequences::Sequences;
+pub use tagger::TokenTagger;
 pub use text_inference::{TextInference, TextState};
 pub use translation::{DecodeState, Encoded, Inference, Transformer, TranslationModel};
-pub use vision::{ImageClassifier, ImageShape};
+pub use vision::{ContrastiveModel, ImageCaptioner, ImageClassifier, ImageShape};
 
 /// What can go wrong in a model.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use common::{golden, ids, largest_difference, lengths, relative};
 use std::collections::HashMap;
 use taper_model::{
     ActivationKind, Batch, Builder, MaskedLanguageModel, Model, ModelConfig, NormPlacement,
-    Objective, Pass, Positions, Sequences, TextClassifier, Tied,
+    Objective, Pass, Positions, Sequences, TextClassifier, Tied, TokenTagger,
 };
 use taper_ops::Gradients;
 
@@ -134,6 +134,22 @@ fn transformers_agrees_on_classification() -> TestResult {
     check_training(&model, &file, &classes_of(text, ids(&file["answers"])))
 }
 
+#[test]
+fn transformers_agrees_on_tags() -> TestResult {
+    let file = golden("bert-tagger");
+    let model = TokenTagger::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?;
+    load(&model, &file)?;
+    let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
+    let (segments, asked) = (first_segment(&text), ids(&file["asked"]));
+    let error = relative(&model.logits(&segments, &text, &asked)?, &file["logits"]);
+    assert!(error < 1e-5, "logits {error}");
+    let refused = model.logits(&segments, &text, &[text.ids.len() as u32]);
+    assert!(refused.unwrap_err().to_string().contains("asked for its tag"));
+    let answers = ids(&file["answers"]);
+    let batch = Batch { asked: Some(asked), ..Batch::new(vec![segments, text], answers) };
+    check_training(&model, &file, &batch)
+}
+
 const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 2], &[9, 10, 11, 3, 1, 30, 5]];
 
 /// Some tokens of each of the texts asked.
@@ -171,6 +187,11 @@ fn gradients_are_finite_differences() -> TestResult {
     let classifier =
         TextClassifier::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?;
     slopes(&classifier, &classes)?;
+    let tags = Batch { answers: vec![1, 0, 2, 1], ..batch() };
+    slopes(
+        &TokenTagger::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?,
+        &tags,
+    )?;
     let pre = ModelConfig { norm: NormPlacement::Pre, tied: Tied::None, ..small() };
     slopes(&masked(&pre, false), &batch())
 }
@@ -213,6 +234,9 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
             let made =
                 TextClassifier::new(&config, 41, 5, Builder::zeroed(&Device::Cpu, DType::F32))?;
             let cost = TextClassifier::cost_of(&config, 41, 5, &Device::Cpu);
+            assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
+            let made = TokenTagger::new(&config, 41, 5, Builder::zeroed(&Device::Cpu, DType::F32))?;
+            let cost = TokenTagger::cost_of(&config, 41, 5, &Device::Cpu);
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
         }
     }

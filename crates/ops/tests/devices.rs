@@ -94,9 +94,13 @@ impl Check {
             values(&[outer, inner], 3)?,
             values(&[outer], 4)?,
         ];
-        for activation in
-            [Activation::Identity, Activation::Gelu, Activation::GeluTanh, Activation::Swish]
-        {
+        for activation in [
+            Activation::Identity,
+            Activation::Gelu,
+            Activation::GeluTanh,
+            Activation::Swish,
+            Activation::QuickGelu,
+        ] {
             let spec =
                 LinearSpec { activation, dropout: Dropout::new(0.2, 5), ..Default::default() };
             self.operation(&format!("linear with {activation:?}"), &inputs, 2, &|v| {

@@ -29,6 +29,7 @@ fn linear() {
         Activation::Gelu,
         Activation::GeluTanh,
         Activation::Swish,
+        Activation::QuickGelu,
         Activation::Tanh,
     ] {
         for rate in [0.0, 0.4] {

@@ -72,6 +72,7 @@ fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> R
             Activation::Gelu,
             Activation::GeluTanh,
             Activation::Swish,
+            Activation::QuickGelu,
         ] {
             let spec = LinearSpec { activation, ..LinearSpec::default() };
             let without = &inputs[..3];

@@ -31,6 +31,8 @@ pub enum RunEvent<'a> {
         started: &'a WarmStart,
         /// The keys of its recipe that give way to that run's tokenizer, with both values.
         replaced: &'a [String],
+        /// Whether its tokenizer is another than that run's.
+        own_tokenizer: bool,
     },
     /// Embeddings of a new run begin with vectors of words, or one-hot, in place of drawn ones.
     WordVectors(&'a [TakenVectors]),

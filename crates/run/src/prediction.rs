@@ -5,14 +5,18 @@ use std::path::PathBuf;
 use anyhow::Result;
 use candle_core::Tensor;
 use serde::Serialize;
-use taper_data::{Pixels, Row, rows_of};
-use taper_model::{ImageClassifier, Model, Sequences, TextClassifier};
+use taper_data::{LabelledConfig, Pixels, Row, Tokenizer, rows_of, rows_of_words};
+use taper_metrics::entities;
+use taper_model::{ImageClassifier, Model, Sequences, TextClassifier, TokenTagger};
 
 use crate::LoadedRun;
 use crate::evaluation::highest;
 
 /// Tokens that pass through the model together, about.
 const TOKENS: usize = 4096;
+
+/// The tag of a word that is of no entity.
+const OUTSIDE: &str = "O";
 
 /// The label of a text or an image.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,13 +43,7 @@ pub fn predict(
     let rows = rows_of(run.tokenizers.target(), texts, settings)?;
     let mut found = Vec::with_capacity(texts.len());
     while found.len() < rows.len() {
-        let mut tokens = 0;
-        let fits = |row: &&Row| {
-            let before = tokens;
-            tokens += row.ids.len();
-            before == 0 || tokens <= TOKENS
-        };
-        let batch: Vec<&Row> = rows[found.len()..].iter().take_while(fits).collect();
+        let batch = together(&rows[found.len()..]);
         let text = Sequences::pack(&batch.iter().map(|row| &row.ids).collect::<Vec<_>>());
         let segments = batch.iter().flat_map(|row| row.segments()).collect();
         let segments = Sequences { ids: segments, lengths: text.lengths.clone() };
@@ -57,8 +55,89 @@ pub fn predict(
     Ok(found)
 }
 
+/// The words of a text, with a tag for each.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TaggedText {
+    /// The words, as white space divides them.
+    pub words: Vec<String>,
+    /// The likeliest tag of each; `O` beyond the tokens that the model reads.
+    pub tags: Vec<String>,
+    /// What the tags make: type, first word and last one, counted from 0.
+    pub entities: Vec<(String, usize, usize)>,
+}
+
+/// Tags the words of texts, as white space divides them, and tells `done` of the number so far.
+///
+/// # Errors
+/// When the model fails.
+pub fn predict_tags(
+    run: &LoadedRun<TokenTagger>,
+    texts: &[String],
+    done: impl FnMut(usize),
+) -> Result<Vec<TaggedText>> {
+    let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
+    let words: Vec<Vec<String>> = texts.iter().map(words).collect();
+    let labels = &run.config.data.labelled;
+    let found = tags_of(&run.model, run.tokenizers.target(), labels, &words, done)?;
+    let tagged = |(words, tags): (Vec<String>, Vec<String>)| {
+        let of = entities(&tags).into_iter().map(|(kind, a, b)| (kind.to_owned(), a, b)).collect();
+        TaggedText { words, tags, entities: of }
+    };
+    Ok(words.into_iter().zip(found).map(tagged).collect())
+}
+
+/// The likeliest tag of each word, `O` where it is not asked.
+///
+/// # Errors
+/// When the model fails.
+pub(crate) fn tags_of(
+    model: &TokenTagger,
+    tokenizer: &Tokenizer,
+    settings: &LabelledConfig,
+    sentences: &[Vec<String>],
+    mut done: impl FnMut(usize),
+) -> Result<Vec<Vec<String>>> {
+    let rows = rows_of_words(tokenizer, sentences, settings)?;
+    let mut found: Vec<Vec<String>> = Vec::with_capacity(rows.len());
+    while found.len() < rows.len() {
+        let batch = together(&rows[found.len()..]);
+        let text = Sequences::pack(&batch.iter().map(|row| &row.ids).collect::<Vec<_>>());
+        let segments = Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() };
+        let (mut asked, mut start) = (Vec::new(), 0);
+        for row in &batch {
+            asked.extend(row.asked.iter().map(|&at| start + at));
+            start += row.ids.len() as u32;
+        }
+        let tell = || model.logits(&segments, &text, &asked);
+        let mut told = match asked.is_empty() {
+            true => Vec::new().into_iter(),
+            false => normalised(&taper_ops::threads::in_pool(model.device(), tell)?)?.into_iter(),
+        };
+        for row in batch {
+            let mut tags = vec![OUTSIDE.to_owned(); sentences[found.len()].len()];
+            for (&word, probabilities) in row.words.iter().zip(told.by_ref()) {
+                tags[word].clone_from(&settings.labels[highest(&probabilities)]);
+            }
+            found.push(tags);
+        }
+        done(found.len());
+    }
+    Ok(found)
+}
+
+/// The first of some rows that pass through the model together: at least one.
+fn together(rows: &[Row]) -> Vec<&Row> {
+    let mut tokens = 0;
+    let fits = |row: &&Row| {
+        let before = tokens;
+        tokens += row.ids.len();
+        before == 0 || tokens <= TOKENS
+    };
+    rows.iter().take_while(fits).collect()
+}
+
 impl Prediction {
-    fn of(probabilities: Vec<f64>, labels: &[String]) -> Self {
+    pub(crate) fn of(probabilities: Vec<f64>, labels: &[String]) -> Self {
         let best = highest(&probabilities);
         Self {
             label: labels.get(best).cloned().unwrap_or_default(),
@@ -128,7 +207,7 @@ pub(crate) fn image_probabilities(
 }
 
 /// `exp(x) / Σ exp(x)` of each row.
-fn normalised(logits: &Tensor) -> Result<Vec<Vec<f64>>> {
+pub(crate) fn normalised(logits: &Tensor) -> Result<Vec<Vec<f64>>> {
     let of_row = |row: Vec<f32>| {
         let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let powers: Vec<f64> = row.iter().map(|&x| f64::from(x - highest).exp()).collect();

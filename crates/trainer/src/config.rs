@@ -113,6 +113,17 @@ pub struct TrainingConfig {
     pub r_drop: f64,
     /// Guided alignment.
     pub guided_alignment: GuidedAlignmentConfig,
+    /// Names of parameters that no update changes, as `taper inspect` lists them; `*` stands for any
+    /// characters and `?` for one: `["encoder.*", "*embedding.weight"]`. Each must match some.
+    #[schemars(extend("x-values" = "a list of texts"))]
+    pub freeze: Vec<String>,
+    /// How many times the learning rate of the layer above a layer takes, so that the first layers
+    /// change least (Howard and Ruder 2018, section 3.2): of a stack of n layers, layer i, counted
+    /// from 1, has this to the power n - i + 1 times the rate, embeddings and what else is before the
+    /// layers one power more, and all behind them, such as heads, the rate itself. 1 is the same rate
+    /// for all.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    pub layer_decay: f64,
     /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
     #[schemars(range(min = 0.0))]
     pub clip_norm: f64,
@@ -176,6 +187,8 @@ impl Default for TrainingConfig {
             label_smoothing: 0.1,
             r_drop: 0.0,
             guided_alignment: GuidedAlignmentConfig::default(),
+            freeze: Vec::new(),
+            layer_decay: 1.0,
             clip_norm: 1.0,
             accumulation: 1,
             distributed: DistributedConfig::default(),
@@ -282,6 +295,12 @@ impl TrainingConfig {
             "r_drop",
             self.r_drop,
             "it must be 0 (one pass) or more",
+        )?;
+        require(
+            self.layer_decay > 0.0 && self.layer_decay <= 1.0,
+            "layer_decay",
+            self.layer_decay,
+            "it must be above 0 and at most 1",
         )?;
         let guided = &self.guided_alignment;
         require(

@@ -90,7 +90,7 @@ pub(crate) enum Command {
     /// Log-probabilities that a run's model gives to existing translations, or a language model to
     /// texts and to continuations to choose from
     Score(Score),
-    /// Label texts or images, with a run whose task is classification or image-classification
+    /// Label texts or images, describe images, or tell which text belongs to one, as the run's task is
     Predict(Predict),
     /// Make a run of a GPT-2, BERT or ViT as the library Transformers keeps it in a folder
     Import(Import),

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Weights;
+use super::{Overrides, Weights};
 
 /// Arguments of `predict`.
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// PNG or JPEG files, for a run whose task is image-classification
+    /// PNG or JPEG files, for a run whose task is image-classification, captions or image-text
     #[arg(value_name = "IMAGE")]
     pub(crate) images: Vec<PathBuf>,
     /// Write where the model looks to this folder, one PNG file for each image
@@ -21,9 +21,15 @@ pub(crate) struct Predict {
     /// input
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) input: PathBuf,
+    /// A text that may belong to an image, for a run whose task is image-text; repeat it for each
+    /// [default: the labels of the recipe, by its prompts]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: Vec<String>,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
     #[command(flatten)]
     pub(crate) weights: Weights,
-    /// One JSON object a line: label, its probability, those of all labels
+    /// One JSON object a line: label, its probability, those of all labels; or caption and score
     #[arg(long)]
     pub(crate) json: bool,
 }

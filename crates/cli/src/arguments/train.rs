@@ -21,6 +21,18 @@ pub(crate) struct Train {
     /// Begin with the weights, and the tokenizer, of a run or of a checkpoint's folder
     #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
     pub(crate) from: Option<PathBuf>,
+    /// Take these alone of --from: encoder, decoder, embeddings, a module such as encoder.layers.0, or
+    /// names of parameters with * and ?; with commas between them
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', requires = "from")]
+    pub(crate) only: Vec<String>,
+    /// With --from, have a tokenizer of the recipe's own, and take the embeddings of the tokens that
+    /// both have
+    #[arg(long, requires = "from")]
+    pub(crate) own_tokenizer: bool,
+    /// Parameters that are not trained, by their names with * and ?, such as 'encoder.*': further ones
+    /// to training.freeze; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) freeze: Vec<String>,
     /// Continue the run if its folder exists already
     #[arg(long)]
     pub(crate) resume: bool,

@@ -1,30 +1,45 @@
-//! `taper predict`: labels for texts and images.
+//! `taper predict`: labels for texts and images, captions, which text belongs to an image, and tags for words.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 use taper_data::Task;
-use taper_model::{ImageClassifier, TextClassifier};
+use taper_model::{ContrastiveModel, ImageCaptioner, ImageClassifier, TextClassifier, TokenTagger};
 use taper_run::attention::draw_attention;
-use taper_run::prediction::{Prediction, predict, predict_images};
+use taper_run::image_text::{describe_images, match_images};
+use taper_run::prediction::{Prediction, predict, predict_images, predict_tags};
+use taper_run::tasks::TaskModel;
 use taper_run::{LoadedRun, RunFolder};
 
 use crate::arguments::Predict;
 use crate::progress::sentence_bar;
 use crate::text::{print_line, read_lines};
 
-/// Runs the command: one line for each text or image, the label and its probability.
+/// Runs the command: one line for each text or image.
 pub(crate) fn run(arguments: &Predict) -> Result<()> {
-    let task = RunFolder::open(&arguments.run)?.load_config(&[])?.task;
+    let task = RunFolder::open(&arguments.run)?.load_config(&arguments.overrides.set)?.task;
+    if let (Some(prompt), true) = (arguments.prompt.first(), task != Task::ImageText) {
+        bail!("--prompt {prompt:?} is for a run of the task image-text; this one's is {task}");
+    }
+    if let (Some(folder), true) = (&arguments.attention, task != Task::ImageClassification) {
+        bail!(
+            "--attention {} is for a run of the task image-classification; this one's is {task}",
+            folder.display()
+        );
+    }
     match task {
         Task::ImageClassification => images(arguments),
+        Task::Captions => captions(arguments),
+        Task::ImageText => matches(arguments),
+        Task::Tagging => tags(arguments),
         _ => texts(arguments),
     }
 }
 
 fn texts(arguments: &Predict) -> Result<()> {
-    let run: LoadedRun<TextClassifier> = arguments.weights.load(&arguments.run, &[])?;
-    if let Some(file) = arguments.images.iter().chain(&arguments.attention).next() {
+    let run: LoadedRun<TextClassifier> = load(arguments)?;
+    if let Some(file) = arguments.images.first() {
         bail!("{}: the run labels texts: name a file of them with --input", file.display());
     }
     let texts = read_lines(&arguments.input)?;
@@ -32,22 +47,66 @@ fn texts(arguments: &Predict) -> Result<()> {
     let found = predict(&run, &texts, |done| bar.set_position(done as u64))
         .with_context(|| arguments.input.display().to_string())?;
     bar.finish_and_clear();
-    print(found, arguments, |_| String::new())
+    print_labels(&found, arguments)
+}
+
+fn tags(arguments: &Predict) -> Result<()> {
+    let run: LoadedRun<TokenTagger> = load(arguments)?;
+    if let Some(file) = arguments.images.first() {
+        bail!("{}: the run tags texts: name a file of them with --input", file.display());
+    }
+    let texts = read_lines(&arguments.input)?;
+    let bar = sentence_bar(Some(texts.len() as u64), "tagging");
+    let found = predict_tags(&run, &texts, |done| bar.set_position(done as u64))
+        .with_context(|| arguments.input.display().to_string())?;
+    bar.finish_and_clear();
+    print(&found, arguments, |text| {
+        let line = |(word, tag): (&String, &String)| format!("{word}\t{tag}\n");
+        text.words.iter().zip(&text.tags).map(line).collect()
+    })
 }
 
 fn images(arguments: &Predict) -> Result<()> {
-    let files = &arguments.images;
-    if files.is_empty() {
-        bail!("the run labels images: name PNG or JPEG files after it");
-    }
-    let run: LoadedRun<ImageClassifier> = arguments.weights.load(&arguments.run, &[])?;
+    let files = pictures(arguments, "labels")?;
+    let run: LoadedRun<ImageClassifier> = load(arguments)?;
     if let Some(folder) = &arguments.attention {
         draw(&run, files, folder)?;
     }
     let bar = sentence_bar(Some(files.len() as u64), "labelling");
     let found = predict_images(&run, files, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
-    print(found, arguments, |index| format!("{}\t", files[index].display()))
+    print_labels(&found, arguments)
+}
+
+fn captions(arguments: &Predict) -> Result<()> {
+    let files = pictures(arguments, "describes")?;
+    let run: LoadedRun<ImageCaptioner> = load(arguments)?;
+    let bar = sentence_bar(Some(files.len() as u64), "describing");
+    let found = describe_images(&run, files, |done| bar.set_position(done as u64))?;
+    bar.finish_and_clear();
+    print(&found, arguments, |caption| caption.text.clone())
+}
+
+fn matches(arguments: &Predict) -> Result<()> {
+    let files = pictures(arguments, "compares")?;
+    let run: LoadedRun<ContrastiveModel> = load(arguments)?;
+    let bar = sentence_bar(Some(files.len() as u64), "comparing");
+    let prompts = &arguments.prompt;
+    let found = match_images(&run, files, prompts, |done| bar.set_position(done as u64))?;
+    bar.finish_and_clear();
+    print_labels(&found, arguments)
+}
+
+fn load<M: TaskModel>(arguments: &Predict) -> Result<LoadedRun<M>> {
+    arguments.weights.load(&arguments.run, &arguments.overrides.set)
+}
+
+/// The files of a run that does something with images.
+fn pictures<'a>(arguments: &'a Predict, does: &str) -> Result<&'a [PathBuf]> {
+    if arguments.images.is_empty() {
+        bail!("the run {does} images: name PNG or JPEG files after it");
+    }
+    Ok(&arguments.images)
 }
 
 /// Where the model looks at each file, as a picture of its name in `folder`.
@@ -64,18 +123,26 @@ fn draw(run: &LoadedRun<ImageClassifier>, files: &[PathBuf], folder: &Path) -> R
     Ok(())
 }
 
-/// One line for each, which `before` begins where it is no JSON.
-fn print(
-    found: Vec<Prediction>,
+fn print_labels(found: &[Prediction], arguments: &Predict) -> Result<()> {
+    print(found, arguments, |prediction| {
+        let Prediction { label, probability, .. } = prediction;
+        format!("{label}\t{probability:.4}")
+    })
+}
+
+/// One line for each: JSON, or `text` behind the file that it is of, if it is of one.
+fn print<T: Serialize>(
+    found: &[T],
     arguments: &Predict,
-    before: impl Fn(usize) -> String,
+    text: impl Fn(&T) -> String,
 ) -> Result<()> {
-    for (index, prediction) in found.into_iter().enumerate() {
+    for (index, one) in found.iter().enumerate() {
         if arguments.json {
-            print_line(&serde_json::to_string(&prediction)?)?;
+            print_line(&serde_json::to_string(one)?)?;
         } else {
-            let Prediction { label, probability, .. } = prediction;
-            print_line(&format!("{}{label}\t{probability:.4}", before(index)))?;
+            let file = arguments.images.get(index);
+            let file = file.map_or_else(String::new, |file| format!("{}\t", file.display()));
+            print_line(&format!("{file}{}", text(one)))?;
         }
     }
     Ok(())

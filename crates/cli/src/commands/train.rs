@@ -13,13 +13,17 @@ use crate::text::print_line;
 
 /// Runs the command, with so many threads if they are given.
 pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
-    let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
+    let mut config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
+    config.training.freeze.extend_from_slice(&arguments.freeze);
+    let config = config;
     let root = match &arguments.run {
         Some(root) => root.clone(),
         None => Path::new("runs").join(plain(&config.name)?),
     };
     let folder = RunFolder::new(&root);
     let mut settings = arguments.output.settings(arguments.from.as_deref());
+    settings.only.clone_from(&arguments.only);
+    settings.own_tokenizer = arguments.own_tokenizer;
     if arguments.dry_run {
         threads.map_or(Ok(()), choose_threads)?;
         estimate(&folder, &config, &settings, arguments.output.json)?;

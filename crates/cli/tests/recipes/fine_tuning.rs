@@ -1,5 +1,6 @@
 //! `taper train --from`: a new run that begins with the weights of another.
 
+use std::collections::HashMap;
 use std::fs;
 
 use crate::common::{Workspace, metrics, stderr, stdout};
@@ -102,10 +103,11 @@ fn a_parent_that_cannot_be_one_is_refused_before_anything_is_written() {
         "--set",
         "data.tokenizer.vocabulary_size=280",
     ]);
-    workspace.fail(
-        &[&FROM[..], &["--set", "data.tokenizer.path=tokenizer/tokenizer.json"]].concat(),
-        &["--from parent", "data.tokenizer.path"],
-    );
+    // Another tokenizer, by which embeddings are of the tokens that both have.
+    let other = ["--run", "other", "--set", "data.tokenizer.path=tokenizer/tokenizer.json"];
+    let said =
+        workspace.succeed(&[&["train", "tiny.toml", "--from", "parent"], &other[..]].concat());
+    assert!(said.contains("embedding.weight: the rows of ") && said.contains("its own"), "{said}");
     let weights = workspace.path("parent/checkpoints/averaged/model.safetensors");
     let bytes = fs::read(&weights).expect("weights");
     fs::write(&weights, &bytes[..bytes.len() / 2]).expect("damage");
@@ -113,6 +115,127 @@ fn a_parent_that_cannot_be_one_is_refused_before_anything_is_written() {
     assert!(!workspace.path("child").exists());
     // A checkpoint can be named itself.
     workspace.succeed(&[&FROM[..5], &["parent/checkpoints/step-00000012"]].concat());
+}
+
+/// The tensors of a checkpoint of a run, as they lie in its file.
+fn tensors(workspace: &Workspace, run: &str, step: u64) -> HashMap<String, Vec<u8>> {
+    let file = format!("{run}/checkpoints/step-{step:08}/model.safetensors");
+    let bytes = fs::read(workspace.path(&file)).expect("weights");
+    let size = u64::from_le_bytes(bytes[..8].try_into().expect("a size")) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + size]).expect("JSON");
+    let of = |value: &serde_json::Value| value.as_u64().expect("an offset") as usize + 8 + size;
+    let tensor = |(name, entry): (&String, &serde_json::Value)| {
+        let offsets = &entry["data_offsets"];
+        (name.clone(), bytes[of(&offsets[0])..of(&offsets[1])].to_vec())
+    };
+    let entries = header.as_object().expect("a table").iter();
+    entries.filter(|(name, _)| *name != "__metadata__").map(tensor).collect()
+}
+
+#[test]
+fn parts_are_taken_and_frozen_parameters_keep_their_bits() {
+    let workspace = Workspace::new();
+    workspace.train("parent");
+    let from = ["--from", "parent/checkpoints/step-00000012"];
+    let parts = ["--only", "encoder,embeddings", "--freeze", "encoder.*"];
+    let train = |run: &str, updates: &str| {
+        let updates = format!("training.max_updates={updates}");
+        let first = ["train", "tiny.toml", "--run", run, "--set", &updates];
+        workspace.succeed(&[&first[..], &from, &parts].concat())
+    };
+    let said = train("child", "12");
+    for part in
+        ["taken      embedding, encoder.final_norm", "not taken  decoder.final_norm", "that run's"]
+    {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    let [parent, child] = ["parent", "child"].map(|run| tensors(&workspace, run, 12));
+    assert_eq!(parent.len(), child.len());
+    let mut frozen = 0;
+    for (name, tensor) in &child {
+        let is_frozen = name.starts_with("encoder.");
+        frozen += usize::from(is_frozen);
+        // What is not frozen has been trained.
+        assert_eq!(*tensor == parent[name], is_frozen, "{name}");
+    }
+    assert!(frozen > 5 && frozen < child.len());
+    // A resumed run knows what is frozen.
+    train("halves", "6");
+    workspace.succeed(&["resume", "halves", "--set", "training.max_updates=12"]);
+    assert!(tensors(&workspace, "halves", 12) == child);
+    workspace.same_end("child", "halves", 12);
+
+    // What is taken is there before the first update.
+    let beginning = ["--run", "begun", "--set", "training.max_updates=1"];
+    let beginning = [&["train", "tiny.toml"], &beginning[..], &from, &["--only", "decoder"]];
+    let all = ["--freeze", "decoder.*"];
+    workspace.succeed(&[&beginning.concat()[..], &all].concat());
+    let begun = tensors(&workspace, "begun", 1);
+    assert!(
+        begun
+            .iter()
+            .all(|(name, tensor)| { (*tensor == parent[name]) == name.starts_with("decoder.") })
+    );
+
+    let refused = |more: &[&str], says: &[&str]| {
+        let first = ["train", "tiny.toml", "--run", "none"];
+        workspace.fail(&[&first[..], more].concat(), says);
+        assert!(!workspace.path("none").exists());
+    };
+    let near = ["training.freeze", "encodr.final_norm", "near it are encoder.final_norm"];
+    refused(&["--freeze", "encodr.final_norm.*"], &near);
+    refused(&["--freeze", "*"], &["no parameter to be trained"]);
+    refused(&[&from[..], &["--only", "encodes"]].concat(), &["--only", "matches no parameter"]);
+    refused(&["--only", "encoder"], &["required arguments were not provided"]);
+}
+
+#[test]
+fn a_tokenizer_of_its_own_shares_tokens_with_the_parents() {
+    let workspace = Workspace::new();
+    workspace.succeed(&[
+        "train",
+        "tiny.toml",
+        "--run",
+        "parent",
+        "--set",
+        "training.max_updates=60",
+    ]);
+    let own = ["--own-tokenizer", "--set", "data.tokenizer.vocabulary_size=290", "--json"];
+    let said = workspace.succeed(&[&FROM[..], &own].concat());
+    let first: serde_json::Value =
+        serde_json::from_str(said.lines().next().expect("a line")).expect("JSON");
+    let table = &first["weights"]["partly"][0];
+    assert_eq!((&table["name"], &table["of"]), (&"embedding.weight".into(), &290.into()));
+    // Merges are learnt in one order: the smaller vocabulary is a part of the larger.
+    assert!(table["rows"].as_u64().expect("a number") > 280, "{table}");
+    workspace.train("fresh");
+    assert!(first_loss(&workspace, "child") < first_loss(&workspace, "fresh") - 0.5);
+    let file = |run: &str| fs::read(workspace.path(run).join("tokenizer.json")).expect("a file");
+    assert!(file("child") != file("parent"));
+}
+
+#[test]
+fn layers_near_the_input_learn_more_slowly() {
+    let workspace = Workspace::new();
+    workspace.train("parent");
+    let change = |run: &str, decay: &str| -> f64 {
+        let set = format!("training.layer_decay={decay}");
+        let from = ["--from", "parent/checkpoints/step-00000012", "--set", &set];
+        let first = ["train", "tiny.toml", "--run", run, "--set", "training.max_updates=1"];
+        workspace.succeed(&[&first[..], &from].concat());
+        let [before, after] =
+            [tensors(&workspace, "parent", 12), tensors(&workspace, run, 1)].map(|all| {
+                let bytes = all["embedding.weight"].clone();
+                let value = |four: &[u8]| f32::from_le_bytes(four.try_into().expect("four"));
+                bytes.chunks_exact(4).map(value).collect::<Vec<_>>()
+            });
+        before.iter().zip(&after).map(|(a, b)| f64::from((a - b).abs())).sum()
+    };
+    let [whole, half] = [change("whole", "1"), change("half", "0.5")];
+    // One layer: the embedding is two steps below the head.
+    assert!((half / whole - 0.25).abs() < 2e-2, "{half} of {whole}");
+    let first = ["train", "tiny.toml", "--run", "none", "--set", "training.layer_decay=1.5"];
+    workspace.fail(&first, &["training.layer_decay is 1.5"]);
 }
 
 /// A process that is killed before its first own checkpoint goes on from the same weights.

@@ -14,7 +14,8 @@ pub use columns::FieldsConfig;
 use crate::tasks::pairs::hold_out::HELD_OUT;
 use crate::tasks::pairs::reader::split_name;
 use crate::{
-    Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, Result, RunningTextConfig,
+    CaptionsConfig, Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, Result,
+    RunningTextConfig,
 };
 
 /// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many
@@ -69,6 +70,8 @@ pub struct DataConfig {
     pub labelled: LabelledConfig,
     /// What models of images are trained on.
     pub images: ImagesConfig,
+    /// What is said of images.
+    pub captions: CaptionsConfig,
     /// Which pairs are left out.
     pub cleaning: CleaningConfig,
     /// How text becomes ids.
@@ -97,6 +100,7 @@ impl Default for DataConfig {
             masked: MaskedConfig::default(),
             labelled: LabelledConfig::default(),
             images: ImagesConfig::default(),
+            captions: CaptionsConfig::default(),
             cleaning: CleaningConfig::default(),
             tokenizer: TokenizerConfig::default(),
             batching: BatchingConfig::default(),
@@ -345,6 +349,9 @@ impl DataConfig {
                 "data.labelled.max_tokens",
                 "must leave room for a token of each text beside its marks: at least 3, or 5 of two",
             );
+        }
+        if self.captions.max_tokens == 0 {
+            return wrong("data.captions.max_tokens", "must be at least 1");
         }
         if self.batching.max_tokens == 0 {
             return wrong("data.batching.max_tokens", "must be at least 1");

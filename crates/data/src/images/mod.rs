@@ -11,6 +11,7 @@ mod folders;
 mod idx;
 mod picture;
 mod records;
+mod table;
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -21,8 +22,13 @@ use crate::{Corpora, DataConfig, Error, ImageFormat, Result};
 
 /// Images with their classes.
 pub(crate) trait Images: Debug + Send + Sync {
-    /// The class of each, in order.
+    /// The class of each, in order; where they have captions in place of classes, 0.
     fn classes(&self) -> &[u32];
+
+    /// The captions of an image; none where images have classes.
+    fn captions(&self, _image: usize) -> &[String] {
+        &[]
+    }
 
     /// Reads the image of this number: channel by channel, row by row.
     ///
@@ -49,6 +55,7 @@ pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>
                 let of_classes = folders::files(config, corpus)?;
                 files.extend(of_classes.into_iter().map(|(path, _)| path));
             }
+            ImageFormat::Table => files.extend(table::files(config, corpus)?),
         }
     }
     Ok(files)
@@ -66,6 +73,7 @@ pub(crate) fn open(config: &DataConfig, split: &Corpora) -> Result<Split> {
             ImageFormat::Idx => Box::new(idx::open(config, corpus)?),
             ImageFormat::Cifar10 | ImageFormat::Cifar100 => Box::new(cifar::open(config, corpus)?),
             ImageFormat::Folders => Box::new(folders::open(config, corpus)?),
+            ImageFormat::Table => Box::new(table::open(config, corpus)?),
         });
     }
     let mut split = Split { corpora, classes: Vec::new(), name: split.name() };
@@ -100,10 +108,23 @@ impl Images for Split {
         &self.classes
     }
 
-    fn read(&self, mut image: usize, pixels: &mut Vec<u8>) -> Result<()> {
+    fn captions(&self, image: usize) -> &[String] {
+        let (corpus, image) = self.place(image);
+        corpus.captions(image)
+    }
+
+    fn read(&self, image: usize, pixels: &mut Vec<u8>) -> Result<()> {
+        let (corpus, image) = self.place(image);
+        corpus.read(image, pixels)
+    }
+}
+
+impl Split {
+    /// The corpus of an image, and its number there.
+    fn place(&self, mut image: usize) -> (&dyn Images, usize) {
         for corpus in &self.corpora {
             match image.checked_sub(corpus.classes().len()) {
-                None => return corpus.read(image, pixels),
+                None => return (&**corpus, image),
                 Some(further) => image = further,
             }
         }

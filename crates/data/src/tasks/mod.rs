@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::fingerprint;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, DataReport, ImageReport, Result,
-    TextReport, TokenizerPair,
+    Batch, BatchingConfig, BatchingReport, CaptionReport, CaptionUse, Corpora, DataConfig,
+    DataReport, ImageReport, LabelOf, Result, TextReport, TokenizerPair,
 };
 
+pub(crate) mod captions;
 pub(crate) mod images;
 pub(crate) mod labelled;
 pub(crate) mod masked;
@@ -36,8 +37,14 @@ pub enum Task {
     MaskedLanguageModel,
     /// The label of a text.
     Classification,
+    /// The tag of each word of a text.
+    Tagging,
     /// The label of an image.
     ImageClassification,
+    /// A sentence that describes an image.
+    Captions,
+    /// Which of several texts belongs to an image, and which of several images to a text.
+    ImageText,
 }
 
 impl fmt::Display for Task {
@@ -47,7 +54,10 @@ impl fmt::Display for Task {
             Self::LanguageModel => "language-model",
             Self::MaskedLanguageModel => "masked-language-model",
             Self::Classification => "classification",
+            Self::Tagging => "tagging",
             Self::ImageClassification => "image-classification",
+            Self::Captions => "captions",
+            Self::ImageText => "image-text",
         })
     }
 }
@@ -64,8 +74,9 @@ impl Task {
             Self::Translation => pairs::prepare::validate(config),
             Self::LanguageModel => running_text::prepare::validate(config),
             Self::MaskedLanguageModel => masked::prepare::validate(config),
-            Self::Classification => labelled::dataset::validate(config),
-            Self::ImageClassification => images::dataset::validate(config),
+            Self::Classification | Self::Tagging => labelled::dataset::validate(config),
+            Self::ImageClassification => images::dataset::validate(config, false),
+            Self::Captions | Self::ImageText => captions::dataset::validate(config),
         }
     }
 
@@ -74,8 +85,10 @@ impl Task {
         match self {
             Self::Translation => config.hold_out > 0,
             Self::LanguageModel | Self::MaskedLanguageModel => config.text.hold_out > 0.0,
-            Self::Classification => false,
-            Self::ImageClassification => config.images.hold_out > 0,
+            Self::Classification | Self::Tagging => false,
+            Self::ImageClassification | Self::Captions | Self::ImageText => {
+                config.images.hold_out > 0
+            }
         }
     }
 
@@ -103,8 +116,11 @@ impl Task {
             Self::LanguageModel | Self::MaskedLanguageModel => {
                 running_text::reader::files(config, split)
             }
-            Self::Classification => labelled::reader::files(config, split),
-            Self::ImageClassification => crate::images::files(config, split),
+            Self::Classification => LabelOf::Text.files(config, split),
+            Self::Tagging => LabelOf::Word.files(config, split),
+            Self::ImageClassification | Self::Captions | Self::ImageText => {
+                crate::images::files(config, split)
+            }
         }
     }
 
@@ -118,9 +134,16 @@ impl Task {
             Self::Translation => TokenizerPair::train(config),
             Self::LanguageModel => running_text::prepare::train_tokenizer(config),
             Self::MaskedLanguageModel => masked::prepare::train_tokenizer(config),
-            Self::Classification => labelled::reader::train_tokenizer(config),
+            Self::Classification => LabelOf::Text.train_tokenizer(config),
+            Self::Tagging => LabelOf::Word.train_tokenizer(config),
             Self::ImageClassification => Ok(TokenizerPair::none()),
+            Self::Captions | Self::ImageText => captions::dataset::train_tokenizer(config),
         }
+    }
+
+    /// Whether there are images in it.
+    pub fn reads_images(self) -> bool {
+        matches!(self, Self::ImageClassification | Self::Captions | Self::ImageText)
     }
 
     /// Whether there is text in it, which needs a tokenizer.
@@ -157,8 +180,19 @@ impl Task {
             Self::Translation => crate::prepare_pairs(config, run).map(Prepared::of_any),
             Self::LanguageModel => crate::prepare_text(config, run).map(Prepared::of_any),
             Self::MaskedLanguageModel => crate::prepare_masked(config, run).map(Prepared::of_any),
-            Self::Classification => crate::prepare_labelled(config, run).map(Prepared::of_any),
+            Self::Classification => {
+                crate::prepare_labelled(LabelOf::Text, config, run).map(Prepared::of_any)
+            }
+            Self::Tagging => {
+                crate::prepare_labelled(LabelOf::Word, config, run).map(Prepared::of_any)
+            }
             Self::ImageClassification => crate::prepare_images(config, run).map(Prepared::of_any),
+            Self::Captions => captions::dataset::prepare_captions(CaptionUse::Written, config, run)
+                .map(Prepared::of_any),
+            Self::ImageText => {
+                captions::dataset::prepare_captions(CaptionUse::Compared, config, run)
+                    .map(Prepared::of_any)
+            }
         }
     }
 
@@ -212,6 +246,8 @@ pub enum Report<'a> {
     Text(&'a TextReport),
     /// Of images.
     Images(&'a ImageReport),
+    /// Of images with captions.
+    Captions(&'a CaptionReport),
 }
 
 /// A tokenised split, from which batches are made.

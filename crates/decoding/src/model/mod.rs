@@ -1,8 +1,10 @@
 //! Models as a search sees them: rows that advance by one token at a time.
 
 mod ensemble;
+mod numbered;
 pub(crate) mod step;
 mod transformer;
 
 pub use ensemble::Ensemble;
+pub use numbered::NumberedSources;
 pub use step::StepModel;

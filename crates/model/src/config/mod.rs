@@ -2,6 +2,7 @@
 
 mod architecture;
 mod attention;
+mod contrastive;
 mod embeddings;
 mod experts;
 mod rotary;
@@ -11,6 +12,7 @@ pub use architecture::{
     Architecture, CellKind, ConvolutionalConfig, RecurrentAttention, RecurrentConfig,
 };
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
+pub use contrastive::ContrastiveConfig;
 pub use embeddings::EmbeddingsConfig;
 pub use experts::ExpertsConfig;
 pub use rotary::{RotaryConfig, RotaryScaling};
@@ -87,7 +89,7 @@ pub enum Tied {
     All,
 }
 
-/// What reads the images of a classifier.
+/// What reads the images of a classifier; beside text it is a Transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum ImageEncoder {
@@ -124,6 +126,8 @@ pub enum ActivationKind {
     GeluTanh,
     /// `x · σ(x)`.
     Swish,
+    /// `x · σ(1.702 x)`, as CLIP approximates GELU.
+    QuickGelu,
 }
 
 impl From<ActivationKind> for taper_ops::Activation {
@@ -133,6 +137,7 @@ impl From<ActivationKind> for taper_ops::Activation {
             ActivationKind::Gelu => Self::Gelu,
             ActivationKind::GeluTanh => Self::GeluTanh,
             ActivationKind::Swish => Self::Swish,
+            ActivationKind::QuickGelu => Self::QuickGelu,
         }
     }
 }
@@ -173,7 +178,7 @@ pub struct ModelConfig {
     /// Longest sequence of a learned position table, in tokens.
     #[schemars(range(min = 1))]
     pub max_positions: usize,
-    /// What reads the images of a classifier.
+    /// What reads the images of a classifier; beside text it is a Transformer.
     pub image_encoder: ImageEncoder,
     /// What the class of an image is told from.
     pub pooling: Pooling,
@@ -209,6 +214,8 @@ pub struct ModelConfig {
     pub state_space: StateSpaceConfig,
     /// What token embeddings begin with.
     pub embeddings: EmbeddingsConfig,
+    /// The encoder of text beside that of images, and what they meet in.
+    pub contrastive: ContrastiveConfig,
 }
 
 impl Default for ModelConfig {
@@ -242,6 +249,7 @@ impl Default for ModelConfig {
             convolutional: ConvolutionalConfig::default(),
             state_space: StateSpaceConfig::default(),
             embeddings: EmbeddingsConfig::default(),
+            contrastive: ContrastiveConfig::default(),
         }
     }
 }
@@ -404,6 +412,7 @@ impl ModelConfig {
                 ));
             }
         }
+        self.contrastive.validate()?;
         self.embeddings.validate()
     }
 }

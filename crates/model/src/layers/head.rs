@@ -76,13 +76,23 @@ pub(crate) fn picked(
     taper_ops::embedding(pass.tape(), x, None, &spec)
 }
 
+/// The last row of each sequence, none of which is empty.
+pub(crate) fn last_rows(lengths: &[usize]) -> Arc<[u32]> {
+    let mut end = 0;
+    let row = |&length: &usize| {
+        end += length as u32;
+        end.saturating_sub(1)
+    };
+    lengths.iter().map(row).collect()
+}
+
 fn spec(objective: &Objective, scale: f64, products: Products) -> CrossEntropySpec {
     let Objective { label_smoothing: smoothing, r_drop, .. } = *objective;
     CrossEntropySpec { smoothing, r_drop, scale, products }
 }
 
 /// `scale · Σ` of the objective over rows `(A, D)`, by a matrix `(V, D)`.
-fn loss_of_rows(
+pub(crate) fn loss_of_rows(
     rows: &Tensor,
     weight: &Tensor,
     answers: &[u32],

@@ -16,6 +16,14 @@ use taper_ops::{Dropout, EmbeddingSpec, composed};
 /// `stack(dropout([class; W patch + b] + position))`.
 #[derive(Debug, Clone)]
 pub(crate) struct VisionEncoder {
+    patches: PatchEmbedding,
+    stack: Stack,
+}
+
+/// `dropout([class; W patch + b] + position)`: what stands for an image as embeddings stand for a
+/// text.
+#[derive(Debug, Clone)]
+pub(crate) struct PatchEmbedding {
     shape: ImageShape,
     patches: Linear,
     /// `(1, D)`; none where the class is told from the mean.
@@ -23,7 +31,6 @@ pub(crate) struct VisionEncoder {
     positions: PatchPositions,
     dropout: f64,
     site: u64,
-    stack: Stack,
     activations: DType,
 }
 
@@ -66,6 +73,39 @@ impl VisionEncoder {
         shape: &ImageShape,
         config: &ModelConfig,
     ) -> Result<Self> {
+        Ok(Self {
+            patches: PatchEmbedding::new(build, shape, config)?,
+            stack: Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?,
+        })
+    }
+
+    /// For one token.
+    pub(crate) fn cost(config: &ModelConfig, shape: &ImageShape) -> PartCost {
+        PatchEmbedding::cost(config, shape)
+            + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
+    }
+
+    /// Runs whole images; a row of `images` has the values of one, channel by channel and row by row.
+    ///
+    /// # Shapes
+    /// B images of P patches → `(B·P, D)`, or with tokens for the class `(B·(P + 1), D)`.
+    pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
+        let (x, tokens) = self.patches.forward(images, pass)?;
+        self.stack.forward(x, &tokens, None, pass)
+    }
+
+    /// See [`PatchEmbedding::pooled`].
+    pub(crate) fn pooled(&self, hidden: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
+        self.patches.pooled(hidden, count, pass)
+    }
+}
+
+impl PatchEmbedding {
+    pub(crate) fn new(
+        build: &mut Builder,
+        shape: &ImageShape,
+        config: &ModelConfig,
+    ) -> Result<Self> {
         let width = config.d_model;
         let patches = Linear::new(build, "patches", shape.patch_values(), width, 1)?;
         let class_token = match config.pooling {
@@ -96,7 +136,6 @@ impl VisionEncoder {
             positions,
             dropout: config.embedding_dropout,
             site: name_key("encoder.embedding"),
-            stack: Stack::new(build, "encoder", config, config.encoder_layers, StackKind::Encoder)?,
             activations: build.activations,
         })
     }
@@ -112,14 +151,20 @@ impl VisionEncoder {
         PartCost::linear(shape.patch_values(), config.d_model, config.biases)
             .keeping(shape.patch_values() + 2 * config.d_model)
             + PartCost::table(tables, config.d_model)
-            + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
     }
 
-    /// Runs whole images; a row of `images` has the values of one, channel by channel and row by row.
+    /// What an image is to it.
+    pub(crate) fn shape(&self) -> &ImageShape {
+        &self.shape
+    }
+
+    /// Embeds whole images; a row of `images` has the values of one, channel by channel and row by
+    /// row.
     ///
     /// # Shapes
-    /// B images of P patches → `(B·P, D)`, or with tokens for the class `(B·(P + 1), D)`.
-    pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
+    /// B images of P patches → `(B·P, D)`, or with tokens for the class `(B·(P + 1), D)`; and how
+    /// the rows divide into images.
+    pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<(Tensor, Sequences)> {
         let (count, patches) = (images.lengths.len(), self.shape.patches());
         let pixels = Tensor::from_vec(
             self.shape.patched(&images.ids),
@@ -155,14 +200,14 @@ impl VisionEncoder {
             dropout: pass.dropout(self.dropout, self.site),
         };
         let x = taper_ops::embedding(pass.tape(), &table, positions, &spec)?;
-        let text = Sequences { ids: Vec::new(), lengths: vec![tokens; count] };
-        self.stack.forward(to_compute(x, self.activations)?, &text, None, pass)
+        let divided = Sequences { ids: Vec::new(), lengths: vec![tokens; count] };
+        Ok((to_compute(x, self.activations)?, divided))
     }
 
     /// The state of each image, from which its class is told.
     ///
     /// # Shapes
-    /// As [`VisionEncoder::forward`] gives them, of B images → `(B, D)`.
+    /// One row for each of the embedding's, of B images → `(B, D)`.
     pub(crate) fn pooled(&self, hidden: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
         let (rows, width) = hidden.dims2()?;
         if self.class_token.is_some() {

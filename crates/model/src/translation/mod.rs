@@ -15,9 +15,13 @@ use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::layers::vision_encoder::PatchEmbedding;
+use crate::{
+    Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass, Sequences,
+};
 use candle_core::{Device, Tensor};
 use encoder_decoder::EncoderDecoder;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -54,14 +58,48 @@ impl Encoded {
 pub struct TranslationModel {
     config: ModelConfig,
     core: Core,
-    vocab_source: usize,
+    source: SourceKind,
     vocab_target: usize,
-    source_embedding: TokenEmbedding,
+    source_embedding: SourceEmbedding,
     target_embedding: TokenEmbedding,
     layers: Arc<dyn EncoderDecoder>,
     output: Head,
     /// Whether decoding multiplies in int8.
     is_int8: bool,
+}
+
+/// What a model translates from.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SourceKind {
+    /// Text of a vocabulary of this size.
+    Text(usize),
+    /// Images.
+    Images(ImageShape),
+}
+
+impl SourceKind {
+    /// The number of ids that a source may hold.
+    fn vocabulary(&self) -> usize {
+        match self {
+            Self::Text(size) => *size,
+            Self::Images(_) => 256,
+        }
+    }
+
+    /// The embedding matrices that are one: an image has none of its own.
+    fn tied(&self, config: &ModelConfig) -> Tied {
+        match (self, config.tied) {
+            (Self::Images(_), Tied::All) => Tied::Decoder,
+            (_, tied) => tied,
+        }
+    }
+}
+
+/// What the layers read in place of ids.
+#[derive(Debug, Clone)]
+enum SourceEmbedding {
+    Tokens(TokenEmbedding),
+    Patches(PatchEmbedding),
 }
 
 /// A translation model by the name of its usual architecture (Vaswani et al. 2017, figure 1).
@@ -78,34 +116,59 @@ impl TranslationModel {
         vocab_target: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.validate(vocab_source == vocab_target)?;
+        Self::of(config, (SourceKind::Text(vocab_source), vocab_target), builder)
+    }
+
+    /// As [`TranslationModel::new`], of sources of either kind.
+    pub(crate) fn of(
+        config: &ModelConfig,
+        (source, vocab_target): (SourceKind, usize),
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
+        let tied = source.tied(config);
+        config.validate(tied != Tied::All || source.vocabulary() == vocab_target)?;
         let mut builder = builder.with_biases(config.biases);
         let build = &mut builder;
         let width = config.d_model;
-        let (source_table, target_table, output) = match config.tied {
-            Tied::All => {
-                let shared = build.embedding("embedding.weight", vocab_target, width)?;
-                (shared.clone(), shared.clone(), shared)
+        let (source_embedding, target_table, output) = match &source {
+            SourceKind::Text(size) => {
+                let (source, target, output) = match tied {
+                    Tied::All => {
+                        let shared = build.embedding("embedding.weight", vocab_target, width)?;
+                        (shared.clone(), shared.clone(), shared)
+                    }
+                    Tied::Decoder => {
+                        let source = build.embedding("source_embedding.weight", *size, width)?;
+                        let target =
+                            build.embedding("target_embedding.weight", vocab_target, width)?;
+                        (source, target.clone(), target)
+                    }
+                    Tied::None => (
+                        build.embedding("source_embedding.weight", *size, width)?,
+                        build.embedding("target_embedding.weight", vocab_target, width)?,
+                        build.embedding("output.weight", vocab_target, width)?,
+                    ),
+                };
+                let tokens = TokenEmbedding::new(build, "encoder", source, config)?;
+                (SourceEmbedding::Tokens(tokens), target, output)
             }
-            Tied::Decoder => {
-                let source = build.embedding("source_embedding.weight", vocab_source, width)?;
+            SourceKind::Images(shape) => {
+                let patches = PatchEmbedding::new(build, shape, config)?;
                 let target = build.embedding("target_embedding.weight", vocab_target, width)?;
-                (source, target.clone(), target)
+                let output = match tied {
+                    Tied::None => build.embedding("output.weight", vocab_target, width)?,
+                    Tied::Decoder | Tied::All => target.clone(),
+                };
+                (SourceEmbedding::Patches(patches), target, output)
             }
-            Tied::None => (
-                build.embedding("source_embedding.weight", vocab_source, width)?,
-                build.embedding("target_embedding.weight", vocab_target, width)?,
-                build.embedding("output.weight", vocab_target, width)?,
-            ),
         };
-        let source_embedding = TokenEmbedding::new(build, "encoder", source_table, config)?;
         let target_embedding = TokenEmbedding::new(build, "decoder", target_table, config)?;
         let layers = encoder_decoder::layers(build, config)?;
         let output = Head::new(output, build.products);
         Ok(Self {
             config: config.clone(),
             core: builder.finish(width),
-            vocab_source,
+            source,
             vocab_target,
             source_embedding,
             target_embedding,
@@ -123,18 +186,28 @@ impl TranslationModel {
         vocab_target: usize,
         device: &Device,
     ) -> Cost {
+        Self::cost_from(config, &SourceKind::Text(vocab_source), vocab_target, device)
+    }
+
+    pub(crate) fn cost_from(
+        config: &ModelConfig,
+        source: &SourceKind,
+        vocab_target: usize,
+        device: &Device,
+    ) -> Cost {
         let (of_source, of_target) = encoder_decoder::cost(config);
-        let table = |rows| PartCost::table(rows, config.d_model);
-        let (source_table, target_tables) = match config.tied {
-            Tied::All => (PartCost::default(), table(vocab_target)),
-            Tied::Decoder => (table(vocab_source), table(vocab_target)),
-            Tied::None => (table(vocab_source), table(vocab_target) * 2),
-        };
+        let (table, tied) = (|rows| PartCost::table(rows, config.d_model), source.tied(config));
         let embedding = TokenEmbedding::cost(config);
+        let (name, of_embedding) = match source {
+            SourceKind::Text(_) if tied == Tied::All => ("source", embedding),
+            SourceKind::Text(size) => ("source", table(*size) + embedding),
+            SourceKind::Images(shape) => ("image", PatchEmbedding::cost(config, shape)),
+        };
+        let target_tables = if tied == Tied::None { 2 } else { 1 };
         let head = Head::cost(config, vocab_target, device);
         Cost::of([
-            ("source", source_table + embedding + of_source),
-            ("target", target_tables + embedding + of_target + head),
+            (name, of_embedding + of_source),
+            ("target", table(vocab_target) * target_tables + embedding + of_target + head),
         ])
     }
 
@@ -150,10 +223,10 @@ impl TranslationModel {
         &self.config
     }
 
-    /// Size of the source vocabulary.
+    /// Size of the source vocabulary; of images the number of values that a pixel may have.
     #[must_use]
     pub fn vocab_source(&self) -> usize {
-        self.vocab_source
+        self.source.vocabulary()
     }
 
     /// Size of the target vocabulary.
@@ -172,15 +245,25 @@ impl TranslationModel {
     /// Runs the encoder.
     ///
     /// # Shapes
-    /// M source tokens → packed `(M, E)`.
+    /// M source tokens, or patches of images → packed `(M, E)`.
     ///
     /// # Errors
-    /// When an id is not in the vocabulary, or a sequence is longer than learned positions reach.
+    /// When an id is not in the vocabulary, an image is not of the model's shape, or a sequence is
+    /// longer than learned positions reach.
     pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<Encoded, ModelError> {
         source.check()?;
-        let x = self.source_embedding.forward(source, pass)?; // (M, D)
-        let hidden = self.layers.encode(x, source, pass)?; // (M, E)
-        Ok(Encoded { hidden, lengths: source.lengths.as_slice().into() })
+        let (x, divided) = match &self.source_embedding {
+            SourceEmbedding::Tokens(tokens) => {
+                (tokens.forward(source, pass)?, Cow::Borrowed(source))
+            }
+            SourceEmbedding::Patches(patches) => {
+                patches.shape().check(source)?;
+                let (x, divided) = patches.forward(source, pass)?;
+                (x, Cow::Owned(divided))
+            }
+        }; // (M, D)
+        let hidden = self.layers.encode(x, &divided, pass)?; // (M, E)
+        Ok(Encoded { hidden, lengths: divided.lengths.as_slice().into() })
     }
 
     /// Runs the decoder over whole target sequences (teacher forcing).
@@ -231,7 +314,7 @@ impl Model for TranslationModel {
     }
 
     fn cost(&self) -> Cost {
-        Self::cost_of(&self.config, self.vocab_source, self.vocab_target, self.device())
+        Self::cost_from(&self.config, &self.source, self.vocab_target, self.device())
     }
 
     fn loss_of_pass(

@@ -3,7 +3,7 @@
 use super::dropout::drop;
 use super::{wide, wide_type};
 use crate::device::check_count;
-use crate::spec::{Activation, CUBE, LinearSpec, TWICE_ROOT};
+use crate::spec::{Activation, CUBE, LinearSpec, QUICK, TWICE_ROOT};
 use candle_core::{D, Result, Tensor};
 
 /// See [`crate::layer_norm()`]. Statistics are computed in f32 at least.
@@ -63,6 +63,7 @@ pub fn linear(
             ((&out * 0.5)? * (inner.tanh()? + 1.0)?)?
         }
         Activation::Swish => out.silu()?,
+        Activation::QuickGelu => ((&out * QUICK)?.silu()? / QUICK)?,
         Activation::Tanh => out.tanh()?,
     };
     let mut out = drop(&out, spec.dropout)?;

@@ -92,7 +92,11 @@ fn forward<T: Float>(
     let keeps_slopes = match spec.activation {
         Activation::Identity => false,
         Activation::Relu => residual.is_some(),
-        Activation::Gelu | Activation::GeluTanh | Activation::Swish | Activation::Tanh => true,
+        Activation::Gelu
+        | Activation::GeluTanh
+        | Activation::Swish
+        | Activation::QuickGelu
+        | Activation::Tanh => true,
     } && tape.is_some();
     let mut slopes = vec![T::default(); if keeps_slopes { rows * outputs } else { 0 }];
     let shared_slopes = Shared::new(&mut slopes);

@@ -20,6 +20,8 @@ pub struct Piece<'a> {
     pub state: Vec<&'a mut [f32]>,
     /// Whether they are of a matrix, to which weight decay applies.
     pub is_matrix: bool,
+    /// How many times the learning rate they take.
+    pub rate: f64,
 }
 
 /// Refuses buffers that do not have one value for each parameter of a range, and a thread that may
@@ -91,6 +93,7 @@ pub fn update_pieces(
                             gradient,
                             state,
                             is_matrix: parameter.is_matrix(),
+                            rate: parameter.rate(),
                         });
                     });
                     Ok(())

@@ -19,6 +19,9 @@ pub enum Activation {
     GeluTanh,
     /// `x · σ(x)` (Ramachandran et al. 2017), also called SiLU.
     Swish,
+    /// `x · σ(1.702 x)`, the other approximation of [`Gelu`](Self::Gelu) in section 2 of its paper, by
+    /// which CLIP was trained.
+    QuickGelu,
     /// `tanh(x)`.
     Tanh,
 }
@@ -43,6 +46,7 @@ impl Activation {
             // (1 + tanh(u)) / 2 = σ(2u)
             Self::GeluTanh => x / (one + (-twice_inner(x)).exp()),
             Self::Swish => x / (one + (-x).exp()),
+            Self::QuickGelu => x / (one + (-(T::of(QUICK) * x)).exp()),
             Self::Tanh => x.tanh(),
         }
     }
@@ -75,6 +79,12 @@ impl Activation {
                 let sigmoid = one / below;
                 (x / below, sigmoid * (one + x * (one - sigmoid)))
             }
+            Self::QuickGelu => {
+                let scaled = T::of(QUICK) * x;
+                let below = one + (-scaled).exp();
+                let sigmoid = one / below;
+                (x / below, sigmoid * (one + scaled * (one - sigmoid)))
+            }
             Self::Tanh => {
                 let tanh = x.tanh();
                 (tanh, one - tanh * tanh)
@@ -83,6 +93,8 @@ impl Activation {
     }
 }
 
+/// The factor of the quick approximation of GELU.
+pub(crate) const QUICK: f64 = 1.702;
 /// `2 √(2/π)`.
 pub(crate) const TWICE_ROOT: f64 = 1.595_769_121_605_730_8;
 /// The factor of the cube in the approximation of GELU.

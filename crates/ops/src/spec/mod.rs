@@ -18,7 +18,7 @@ pub use attention::{ABSENT, AttentionSpec, InOne, Kept, Seen};
 pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use linear::{Activation, LinearSpec};
-pub(crate) use linear::{CUBE, TWICE_ROOT};
+pub(crate) use linear::{CUBE, QUICK, TWICE_ROOT};
 pub use loss::{CrossEntropySpec, LossSums};
 pub(crate) use recurrence::TimeSteps;
 pub use recurrence::{

@@ -7,7 +7,7 @@ use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A trainable tensor, kept in f32.
@@ -19,6 +19,8 @@ pub struct Parameter {
     offset: usize,
     /// Shared by all copies of the store.
     frozen: Arc<AtomicBool>,
+    /// The bits of its share of the learning rate; shared likewise.
+    rate: Arc<AtomicU64>,
 }
 
 impl Parameter {
@@ -68,6 +70,17 @@ impl Parameter {
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen.load(Ordering::Relaxed)
+    }
+
+    /// Has updates take this many times the learning rate for it from now on.
+    pub fn set_rate(&self, rate: f64) {
+        self.rate.store(rate.to_bits(), Ordering::Relaxed);
+    }
+
+    /// How many times the learning rate updates take for it: 1 unless that was set.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        f64::from_bits(self.rate.load(Ordering::Relaxed))
     }
 
     /// Sets its values, in row-major order.
@@ -151,8 +164,8 @@ impl ParameterStore {
         self.matrices = Arc::default();
         self.total = total;
         self.indices.insert(tensor.id(), self.parameters.len());
-        let frozen = Arc::default();
-        self.parameters.push(Parameter { name: name.to_owned(), shape, var, offset, frozen });
+        let (frozen, rate) = (Arc::default(), Arc::new(AtomicU64::new(1.0_f64.to_bits())));
+        self.parameters.push(Parameter { name: name.to_owned(), shape, var, offset, frozen, rate });
         Ok(tensor)
     }
 
@@ -327,6 +340,22 @@ impl ParameterStore {
                 Ok(matrices)
             }
         }
+    }
+
+    /// How many times the learning rate each element in `range` of the flat layout takes; none where
+    /// all take it once.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn rates(&self, range: Range<usize>) -> Result<Option<Tensor>> {
+        if self.parameters.iter().all(|parameter| parameter.rate() == 1.0) {
+            return Ok(None);
+        }
+        let of = |(parameter, within): (&Parameter, Range<usize>)| {
+            std::iter::repeat_n(parameter.rate() as f32, within.len())
+        };
+        let values: Vec<f32> = self.within(&range).flat_map(of).collect();
+        Ok(Some(Tensor::from_vec(values, range.len(), &self.device)?))
     }
 
     fn new_matrices(&self, range: Range<usize>) -> Result<Tensor> {

@@ -73,7 +73,7 @@ pub fn head_importance(
 fn parts(config: &RunConfig) -> Vec<(AttentionPart, usize)> {
     let (encoder, decoder) = (config.model.encoder_layers, config.model.decoder_layers);
     match config.task {
-        Task::Translation => vec![
+        Task::Translation | Task::Captions => vec![
             (AttentionPart::Encoder, encoder),
             (AttentionPart::Decoder, decoder),
             (AttentionPart::Cross, decoder),

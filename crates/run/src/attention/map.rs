@@ -128,6 +128,12 @@ impl AttentionMap {
             Task::ImageClassification => bail!(
                 "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where"
             ),
+            Task::Tagging => {
+                bail!("the run tags words: attention is shown of classifiers and others")
+            }
+            Task::Captions | Task::ImageText => {
+                bail!("the run reads images beside text, which cannot be shown word by word")
+            }
         }
     }
 

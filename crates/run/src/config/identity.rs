@@ -83,6 +83,7 @@ fn measured_by(metric: Metric) -> &'static [&'static str] {
             "data.labelled",
             "data.images.hold_out",
             "data.images.seed",
+            "data.captions",
             "training.label_smoothing",
         ],
         Metric::Perplexity | Metric::Accuracy => &[
@@ -92,6 +93,7 @@ fn measured_by(metric: Metric) -> &'static [&'static str] {
             "data.labelled",
             "data.images.hold_out",
             "data.images.seed",
+            "data.captions",
         ],
         Metric::Bleu | Metric::Chrf => &[
             "data.cleaning.max_tokens",

@@ -38,6 +38,7 @@ pub use identity::trained_with;
 pub(crate) use identity::{recipe, validation_changes, validation_identity};
 pub use keys::schema;
 pub use logging::LoggingConfig;
+pub(crate) use nearest::nearest;
 use overrides::Override;
 pub use without_effect::without_effect;
 

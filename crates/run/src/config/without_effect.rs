@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use taper_data::{Format, Task, TokenizerKind};
+use taper_data::{Format, ImageFormat, Task, TokenizerKind};
 use taper_model::{ImageEncoder, Positions, Tied};
 use taper_trainer::{OptimizerKind, ScheduleKind};
 
@@ -57,13 +57,15 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
     let translates = task == Task::Translation;
     let (of_images, classifies) = (
         task == Task::ImageClassification,
-        matches!(task, Task::Classification | Task::ImageClassification),
+        matches!(task, Task::Classification | Task::ImageClassification | Task::Tagging),
     );
+    let captioned = matches!(task, Task::Captions | Task::ImageText);
+    let writes = matches!(task, Task::Translation | Task::Captions);
     let encodes = classifies || task == Task::MaskedLanguageModel;
     let is_char = data.tokenizer.kind == TokenizerKind::Char;
     let mut rules: Vec<(bool, &'static str, &'static [&'static str])> = vec![
         (
-            translates || classifies,
+            translates || classifies || captioned,
             "the task has no running text",
             &["data.text.block_length", "data.text.hold_out", "data.text.documents"],
         ),
@@ -74,13 +76,14 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             &["data.masked.rate", "data.masked.whole_words", "data.masked.next_sentence"],
         ),
         (
-            task != Task::Classification,
-            "task is not \"classification\"",
-            &["data.labelled.labels", "data.labelled.pairs", "data.labelled.max_tokens"],
+            !matches!(task, Task::Classification | Task::Tagging),
+            "task is neither \"classification\" nor \"tagging\"",
+            &["data.labelled.labels", "data.labelled.max_tokens"],
         ),
+        (task != Task::Classification, "task is not \"classification\"", &["data.labelled.pairs"]),
         (
-            !of_images,
-            "task is not \"image-classification\"",
+            !task.reads_images(),
+            "the task has no images",
             &[
                 "data.images.format",
                 "data.images.labels",
@@ -96,6 +99,28 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
                 "data.images.seed",
                 "model.image_encoder",
                 "model.pooling",
+            ],
+        ),
+        (
+            !captioned,
+            "the task has no captions",
+            &["data.captions.sentences", "data.captions.prompts", "data.captions.max_tokens"],
+        ),
+        (
+            captioned && data.images.format == ImageFormat::Table,
+            "data.images.format is \"table\", which has captions of its own",
+            &["data.captions.sentences", "data.captions.prompts", "data.images.labels"],
+        ),
+        (
+            task != Task::ImageText,
+            "task is not \"image-text\"",
+            &[
+                "data.captions.prompts",
+                "model.contrastive.dimensions",
+                "model.contrastive.temperature",
+                "model.contrastive.text_d_model",
+                "model.contrastive.text_d_ff",
+                "model.contrastive.text_heads",
             ],
         ),
         (
@@ -138,6 +163,24 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         (task == Task::LanguageModel, "the model has no encoder", &["model.encoder_layers"]),
         (classifies, "a classifier has no projection to the vocabulary", &["model.tied"]),
         (
+            task == Task::ImageText,
+            "texts are read, and not written, so that nothing projects to the vocabulary",
+            &["model.tied"],
+        ),
+        (
+            !writes,
+            "the task writes nothing that a beam searches for",
+            &[
+                "decoding.beam_size",
+                "decoding.patience",
+                "decoding.length_penalty",
+                "decoding.length_penalty_form",
+                "decoding.length_reward",
+                "evaluation.tokenize",
+                "evaluation.lowercase",
+            ],
+        ),
+        (
             !translates,
             "task is not \"translation\"",
             &[
@@ -153,15 +196,8 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
                 "data.batching.group_by_length",
                 "data.batching.length_noise",
                 "model.encoder_attention.kind",
-                "decoding.beam_size",
-                "decoding.patience",
-                "decoding.length_penalty",
-                "decoding.length_penalty_form",
-                "decoding.length_reward",
                 "decoding.max_length_ratio",
                 "decoding.max_length_offset",
-                "evaluation.tokenize",
-                "evaluation.lowercase",
                 "evaluation.validation_sentences",
                 "evaluation.samples",
             ],

@@ -110,7 +110,7 @@ impl ClassifiedTestSet {
         texts: Arc<LabelledDataset>,
         config: &RunConfig,
     ) -> Result<Self> {
-        let (labels, right) = (&config.data.labelled.labels, texts.classes().to_vec());
+        let (labels, right) = (&config.data.labelled.labels, texts.classes());
         let found = of_all(texts, config, |[segments, text]| probabilities(model, segments, text))?;
         Ok(Self::of_probabilities(split, Labelled::Texts(right.len()), (labels, &right), &found))
     }

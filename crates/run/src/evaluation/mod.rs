@@ -2,9 +2,11 @@
 
 mod encoders;
 mod extrapolation;
+mod image_text;
 mod measure;
 mod scores;
 mod state_gradients;
+mod tags;
 mod test_sets;
 mod text;
 mod tuning;
@@ -12,9 +14,11 @@ mod tuning;
 pub(crate) use encoders::highest;
 pub use encoders::{CalibrationBin, ClassifiedTestSet, MaskedTestSet};
 pub use extrapolation::{AtLength, Extrapolation, extrapolate, extrapolation_figure};
+pub use image_text::{CaptionedTestSet, MatchedTestSet, Recall};
 pub use measure::{Evaluation, evaluate};
 pub use scores::TextScores;
 pub use state_gradients::{LayerGradients, state_gradients};
+pub use tags::TaggedTestSet;
 pub(crate) use test_sets::save;
 pub use test_sets::{TestSetResult, TranslatedTestSet};
 pub use text::ReadTestSet;

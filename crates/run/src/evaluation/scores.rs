@@ -27,6 +27,19 @@ impl TextScores {
         references: &[String],
         config: &EvaluationConfig,
     ) -> Result<Self> {
+        Self::of_several(hypotheses, &[references.to_vec()], config)
+    }
+
+    /// Scores `hypotheses` against several references each: a list of all first ones, one of all
+    /// second ones, and so on.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_several(
+        hypotheses: &[String],
+        references: &[Vec<String>],
+        config: &EvaluationConfig,
+    ) -> Result<Self> {
         if hypotheses.is_empty() {
             bail!("there is nothing to score: the set has no sentences");
         }
@@ -34,11 +47,10 @@ impl TextScores {
             Bleu { tokenizer: config.tokenize, lowercase: config.lowercase, ..Bleu::default() };
         let chrf = Chrf { lowercase: config.lowercase, ..Chrf::default() };
         let chrf_plus_plus = Chrf { lowercase: config.lowercase, ..Chrf::plus_plus() };
-        let references = [references.to_vec()];
         Ok(Self {
-            bleu: bleu.corpus(hypotheses, &references)?,
-            chrf: chrf.corpus(hypotheses, &references)?,
-            chrf_plus_plus: chrf_plus_plus.corpus(hypotheses, &references)?,
+            bleu: bleu.corpus(hypotheses, references)?,
+            chrf: chrf.corpus(hypotheses, references)?,
+            chrf_plus_plus: chrf_plus_plus.corpus(hypotheses, references)?,
         })
     }
 

@@ -8,7 +8,10 @@ use taper_data::TokenizerPair;
 use taper_metrics::Tokenizer;
 use taper_model::TranslationModel;
 
-use super::{ClassifiedTestSet, MaskedTestSet, ReadTestSet, TextScores};
+use super::{
+    CaptionedTestSet, ClassifiedTestSet, MaskedTestSet, MatchedTestSet, ReadTestSet, TaggedTestSet,
+    TextScores,
+};
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
@@ -28,6 +31,12 @@ pub enum TestSetResult {
     Masked(MaskedTestSet),
     /// Of a classifier.
     Classified(ClassifiedTestSet),
+    /// Of a writer of captions.
+    Captioned(Box<CaptionedTestSet>),
+    /// Of a contrastive model.
+    Matched(MatchedTestSet),
+    /// Of a tagger.
+    Tagged(TaggedTestSet),
 }
 
 impl TestSetResult {
@@ -38,15 +47,23 @@ impl TestSetResult {
             Self::Read(result) => result.lines(),
             Self::Masked(result) => result.lines(),
             Self::Classified(result) => result.lines(),
+            Self::Captioned(result) => result.lines(),
+            Self::Matched(result) => result.lines(),
+            Self::Tagged(result) => result.lines(),
         }
     }
 
-    /// `count` examples spread over the set: source, translation, reference. Other tasks have
-    /// none.
+    /// `count` examples spread over the set: source, translation, reference; or number of the
+    /// image, caption, reference. Other tasks have none.
     pub fn sample_translations(&self, count: usize) -> Vec<String> {
         match self {
             Self::Translated(result) => result.sample_translations(count),
-            Self::Read(_) | Self::Masked(_) | Self::Classified(_) => Vec::new(),
+            Self::Captioned(result) => result.samples(count),
+            Self::Read(_)
+            | Self::Masked(_)
+            | Self::Classified(_)
+            | Self::Matched(_)
+            | Self::Tagged(_) => Vec::new(),
         }
     }
 }
@@ -144,7 +161,7 @@ impl TranslatedTestSet {
     }
 }
 
-/// Writes scores.json and the translations into the run.
+/// Writes scores.json and the translations, or captions, into the run.
 ///
 /// # Errors
 /// When the folder cannot be written to.
@@ -152,13 +169,17 @@ pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> 
     let json = serde_json::to_vec_pretty(results).context("scores are not JSON")?;
     write_atomically(&folder.scores(), &json)?;
     for result in results {
-        let TestSetResult::Translated(result) = result else { continue };
-        let path = folder.translations(&result.split);
+        let (split, written) = match result {
+            TestSetResult::Translated(result) => (&result.split, &result.translations),
+            TestSetResult::Captioned(result) => (&result.split, &result.captions),
+            _ => continue,
+        };
+        let path = folder.translations(split);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)
                 .with_context(|| format!("cannot make {}", parent.display()))?;
         }
-        let mut text = result.translations.join("\n");
+        let mut text = written.join("\n");
         text.push('\n');
         write_atomically(&path, text.as_bytes())?;
     }

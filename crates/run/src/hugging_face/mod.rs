@@ -36,7 +36,8 @@ fn activation(key: &str, name: &str) -> Result<ActivationKind> {
         "gelu_new" | "gelu_pytorch_tanh" => ActivationKind::GeluTanh,
         "relu" => ActivationKind::Relu,
         "silu" | "swish" => ActivationKind::Swish,
-        other => bail!("{key} = {other:?}: expected gelu, gelu_new, relu or silu"),
+        "quick_gelu" => ActivationKind::QuickGelu,
+        other => bail!("{key} = {other:?}: expected gelu, gelu_new, quick_gelu, relu or silu"),
     })
 }
 
@@ -47,6 +48,7 @@ fn activation_name(activation: ActivationKind) -> String {
         ActivationKind::GeluTanh => "gelu_new",
         ActivationKind::Relu => "relu",
         ActivationKind::Swish => "silu",
+        ActivationKind::QuickGelu => "quick_gelu",
     };
     name.to_owned()
 }

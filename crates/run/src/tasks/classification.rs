@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Dataset, LabelledDataset, Task, TokenizerPair};
+use taper_data::{Dataset, LabelOf, LabelledDataset, Task, TokenizerPair};
 use taper_model::{Builder, Cost, LayerCost, ModelError, TextClassifier};
 use taper_trainer::Validate;
 
@@ -63,7 +63,8 @@ impl TaskModel for TextClassifier {
         tokenizers: &'a TokenizerPair,
     ) -> Result<Batches<'a>> {
         let data = &config.data;
-        let texts = LabelledDataset::read(data, tokenizers.target(), &data.split(split))?;
+        let texts =
+            LabelledDataset::read(LabelOf::Text, data, tokenizers.target(), &data.split(split))?;
         let texts: Arc<dyn Dataset> = Arc::new(texts);
         Ok(Box::new(in_order(&texts, &data.batching)))
     }
@@ -76,7 +77,8 @@ impl TaskModel for TextClassifier {
         _observer: &mut dyn RunObserver,
     ) -> Result<TestSetResult> {
         let data = &config.data;
-        let texts = LabelledDataset::read(data, tokenizers.target(), &data.split(split))?;
+        let texts =
+            LabelledDataset::read(LabelOf::Text, data, tokenizers.target(), &data.split(split))?;
         Ok(TestSetResult::Classified(ClassifiedTestSet::of(split, self, Arc::new(texts), config)?))
     }
 }

@@ -17,7 +17,7 @@ use crate::event::RunObserver;
 use crate::training::in_order;
 
 /// What the images of a recipe are to a model.
-fn image_shape(images: &ImagesConfig) -> ImageShape {
+pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     ImageShape {
         size: images.size,
         channels: images.channels,

@@ -3,10 +3,13 @@
 //! Everything else, from the run folder to the search for a batch that fits, is the same for all.
 //! [`TaskModel`] is what a task adds, and [`with_model`] the one place that names every model.
 
+mod captions;
 mod classification;
 mod image_classification;
+mod image_text;
 mod language_model;
 mod masked;
+mod tagging;
 mod translation;
 
 use std::sync::Arc;
@@ -23,7 +26,7 @@ use crate::checks::{device, memory};
 use crate::config::RunConfig;
 use crate::evaluation::TestSetResult;
 use crate::event::RunObserver;
-use crate::word_vectors;
+use crate::{parameter_groups, word_vectors};
 
 /// Sizes of the vocabularies of source and target; of one text, the same twice; 0 where there is no
 /// text.
@@ -145,8 +148,20 @@ macro_rules! with_model {
                 type $model = taper_model::TextClassifier;
                 $body
             }
+            taper_data::Task::Tagging => {
+                type $model = taper_model::TokenTagger;
+                $body
+            }
             taper_data::Task::ImageClassification => {
                 type $model = taper_model::ImageClassifier;
+                $body
+            }
+            taper_data::Task::Captions => {
+                type $model = taper_model::ImageCaptioner;
+                $body
+            }
+            taper_data::Task::ImageText => {
+                type $model = taper_model::ContrastiveModel;
                 $body
             }
         }
@@ -180,6 +195,7 @@ pub fn build_model<M: TaskModel>(
     };
     let model = M::build(config, vocabularies, builder).context("cannot build the model")?;
     word_vectors::freeze(&config.model.embeddings, tokenizers, model.parameters())?;
+    parameter_groups::apply(&config.training, model.parameters())?;
     Ok(model)
 }
 
@@ -230,7 +246,13 @@ pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
             "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of it"
         }
         Task::Classification => "`taper predict` labels texts, `taper evaluate` measures it",
+        Task::Tagging => "`taper predict` tags the words of texts, `taper evaluate` measures it",
         Task::ImageClassification => "`taper predict` labels images, `taper evaluate` measures it",
+        Task::Captions => "`taper predict` describes images, `taper evaluate` measures it",
+        Task::ImageText => {
+            "`taper predict --prompt TEXT` tells which text belongs to an image, `taper evaluate` \
+             measures it"
+        }
     };
     bail!("the run's task is {}, and this command is for {wanted}: {instead}", config.task)
 }

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use candle_core::Device;
 use serde::Serialize;
 use taper_data::{
-    BatchingReport, CorpusReport, DataReport, ImageReport, Prepared, Report, SideReport, TextReport,
+    BatchingReport, CaptionReport, CorpusReport, DataReport, ImageReport, Prepared, Report,
+    SideReport, TextReport,
 };
 
 use crate::checks::cost::bytes;
@@ -84,10 +85,22 @@ impl<'a> DataSummary<'a> {
                  {largest}",
                 batching.batches, batching.largest_sentences, batching.longest_target
             )),
+            Report::Captions(CaptionReport { images: ImageReport { batching, .. }, .. }) => {
+                lines.push(format!(
+                    "batches: {} an epoch, of {} images of {} tokens and captions of at most {}; \
+                     one needs at most about {largest}",
+                    batching.batches,
+                    batching.largest_sentences,
+                    batching.longest_source,
+                    batching.longest_target
+                ));
+            }
         }
         lines.extend(match (self.train, self.is_joint) {
             (Report::Images(_), _) => None,
-            (Report::Text(_), _) => Some(format!("vocabulary: {} tokens", self.target_vocabulary)),
+            (Report::Text(_) | Report::Captions(_), _) => {
+                Some(format!("vocabulary: {} tokens", self.target_vocabulary))
+            }
             (_, true) => Some(format!("vocabulary: {} tokens, joint", self.source_vocabulary)),
             (_, false) => Some(format!(
                 "vocabulary: {} source and {} target tokens",
@@ -125,13 +138,24 @@ fn split_lines(report: Report<'_>) -> Vec<String> {
             lines
         }
         Report::Images(report) => {
-            let ImageReport { split, images, of_classes, size, channels, .. } = report;
+            let of_classes = &report.of_classes;
             let least = of_classes.iter().min().copied().unwrap_or(0);
             let most = of_classes.iter().max().copied().unwrap_or(0);
+            let classes = of_classes.len();
+            vec![format!("{}; {classes} classes of {least} to {most}", images_line(report))]
+        }
+        Report::Captions(report) => {
+            let CaptionReport { images, captions, different, left_out, images_left_out, .. } =
+                report;
+            let left_out = match left_out {
+                0 => String::new(),
+                _ => format!(
+                    "; {left_out} have too many tokens, and {images_left_out} images no others"
+                ),
+            };
             vec![format!(
-                "{split}: {images} images of {size} x {size} pixels in {channels} channel(s); {} \
-                 classes of {least} to {most}",
-                of_classes.len()
+                "{}; {captions} captions, of which {different} differ{left_out}",
+                images_line(images)
             )]
         }
         Report::Text(report) => {
@@ -148,6 +172,11 @@ fn split_lines(report: Report<'_>) -> Vec<String> {
             )]
         }
     }
+}
+
+fn images_line(report: &ImageReport) -> String {
+    let ImageReport { split, images, size, channels, .. } = report;
+    format!("{split}: {images} images of {size} x {size} pixels in {channels} channel(s)")
 }
 
 fn lengths_line(side: &SideReport) -> String {

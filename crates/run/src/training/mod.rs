@@ -59,6 +59,10 @@ pub struct TrainSettings {
     /// The run, or the folder of the checkpoint, with whose weights and tokenizer a new run begins;
     /// none: weights that are drawn.
     pub from: Option<PathBuf>,
+    /// What is taken of it: parts, modules, or patterns of names of parameters; none for all.
+    pub only: Vec<String>,
+    /// Whether the new run has a tokenizer of its own, and takes the rows of tokens that both have.
+    pub own_tokenizer: bool,
     /// Where the state is saved if the run's folder takes no more; none: taper-rescue in the
     /// system's temporary folder.
     pub rescue: Option<PathBuf>,

@@ -1,14 +1,16 @@
-//! `taper train --from`: a new run that begins with the weights and the tokenizer of another.
+//! `taper train --from`: a new run that begins with the weights of another, or some of them, and with
+//! its tokenizer or one of its own.
 //!
 //! The new run gets a checkpoint of update 0 before anything else, so that from there on it is a
 //! run like any other, and a process that is killed early goes on from the same weights. Optimizer,
 //! schedule, order of the data and best score are its own.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use taper_data::{Task, TokenizerPair};
-use taper_trainer::{Identity, Trainer, read_state, warm_start};
+use taper_data::{Task, Tokenizer, TokenizerPair};
+use taper_trainer::{Identity, SharedRows, Taking, Trainer, read_state, warm_start};
 
 use super::TrainSettings;
 use super::origin::Origin;
@@ -16,14 +18,22 @@ use crate::checks::device;
 use crate::config::{RunConfig, differences, is_fixed, recipe, trained_with};
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
+use crate::parameter_groups::Selection;
 use crate::tasks::{TaskModel, build_model};
 
 /// The run whose weights a new one begins with.
 pub(crate) struct ParentRun {
     checkpoint: PathBuf,
-    /// Its tokenizers.
+    /// The hash of its tokenizers.
+    hash: String,
+    /// Its tokenizers, or those of the new run.
     pub(crate) tokenizers: TokenizerPair,
-    /// The configuration of the new run: the one asked for, with this run's tokenizer.
+    /// The rows that the new run's tables of tokens share with its own, of source and target; none
+    /// where the tokenizers are the same.
+    shared: Option<[SharedRows; 2]>,
+    selection: Selection,
+    /// The configuration of the new run: the one asked for, with this run's tokenizer unless it has
+    /// its own.
     pub(crate) config: RunConfig,
     /// What of the one asked for gives way to this run's.
     replaced: Vec<String>,
@@ -37,29 +47,44 @@ impl ParentRun {
     /// another architecture.
     pub(crate) fn of(settings: &TrainSettings, config: &RunConfig) -> Result<Option<Self>> {
         let Some(path) = &settings.from else { return Ok(None) };
-        Self::read(path, config, settings.accept_changes)
+        Self::read(path, config, settings)
             .with_context(|| format!("--from {}", path.display()))
             .map(Some)
     }
 
-    fn read(path: &Path, config: &RunConfig, accept_changes: bool) -> Result<Self> {
+    fn read(path: &Path, config: &RunConfig, settings: &TrainSettings) -> Result<Self> {
         let (run, checkpoint) = RunFolder::of_weights(path)?;
         let written = run.load_config(&[])?;
         let trained = trained_with(&read_state(&checkpoint)?, &written)?.unwrap_or(written);
-        let becomes_classifier =
-            trained.task == Task::MaskedLanguageModel && config.task == Task::Classification;
-        if trained.task != config.task && !becomes_classifier {
-            bail!("its task is {}, and this recipe's is {}", trained.task, config.task);
-        }
-        let tokenizers = trained.task.load_tokenizers(run.root())?;
-        if config.data.tokenizer.path.is_some()
-            && config.task.train_tokenizers(&config.data)?.hash() != tokenizers.hash()
+        let selection = Selection::of(&settings.only);
+        if trained.task != config.task
+            && selection.is_all()
+            && !is_made_of(config.task, trained.task)
         {
             bail!(
-                "data.tokenizer.path is another tokenizer than that run's, by which its \
-                 embeddings would mean other words; leave it out"
+                "its task is {}, and this recipe's is {}: name what to take of it with --only, for \
+                 example --only encoder,embeddings",
+                trained.task,
+                config.task
             );
         }
+        let theirs = trained.task.load_tokenizers(run.root())?;
+        let hash = theirs.hash();
+        let has_own = config.task.reads_text()
+            && (settings.own_tokenizer
+                || !trained.task.reads_text()
+                || config.data.tokenizer.path.is_some());
+        if has_own {
+            let tokenizers = config.task.train_tokenizers(&config.data)?;
+            let shared = (tokenizers.hash() != hash).then(|| shared_rows(&tokenizers, &theirs));
+            Self::require_architecture(&trained, config, settings)?;
+            let (config, replaced) = (config.clone(), Vec::new());
+            return Ok(Self { checkpoint, hash, tokenizers, shared, selection, config, replaced });
+        }
+        let tokenizers = match config.task.reads_text() {
+            true => theirs,
+            false => TokenizerPair::none(),
+        };
         let mut own = config.clone();
         own.data.nfkc = trained.data.nfkc;
         own.data.lowercase = trained.data.lowercase;
@@ -71,20 +96,35 @@ impl ParentRun {
             ..trained.data.tokenizer.clone()
         };
         own.validate()?;
-        let architecture: Vec<String> = differences(&trained, &own)?
-            .into_iter()
-            .filter(|change| change.starts_with("model.") && !is_dropout(change))
-            .collect();
-        if !architecture.is_empty() && !accept_changes {
+        Self::require_architecture(&trained, &own, settings)?;
+        let replaced =
+            differences(config, &own)?.into_iter().filter(|change| is_fixed(change)).collect();
+        let shared = None;
+        Ok(Self { checkpoint, hash, tokenizers, shared, selection, config: own, replaced })
+    }
+
+    /// Refuses weights of a model of another shape than `own`, unless that is accepted.
+    fn require_architecture(
+        trained: &RunConfig,
+        own: &RunConfig,
+        settings: &TrainSettings,
+    ) -> Result<()> {
+        let takes_part = trained.task != own.task || !settings.only.is_empty();
+        let shapes = |change: &String| {
+            change.starts_with("model.")
+                && !is_dropout(change)
+                && !(takes_part && OF_OTHER_PARTS.iter().any(|part| change.starts_with(part)))
+        };
+        let architecture: Vec<String> =
+            differences(trained, own)?.into_iter().filter(shapes).collect();
+        if !architecture.is_empty() && !settings.accept_changes {
             bail!(
                 "the weights are of another model: {}; leave these keys as they were, or take \
                  what fits with --accept-changes",
                 architecture.join("; ")
             );
         }
-        let replaced =
-            differences(config, &own)?.into_iter().filter(|change| is_fixed(change)).collect();
-        Ok(Self { checkpoint, tokenizers, config: own, replaced })
+        Ok(())
     }
 
     /// Makes the first checkpoint of the run in `folder`, with the weights that fit, and says what
@@ -102,14 +142,28 @@ impl ParentRun {
         let device = device::open(settings.device.as_deref().unwrap_or(&config.device))?;
         let model =
             build_model::<M>(config, &self.tokenizers, &device, Some(config.training.seed))?;
-        let started = warm_start(&self.checkpoint, &model, &self.tokenizers.hash())?;
-        if started.taken.is_empty() {
+        self.selection.require(model.parameters())?;
+        let rows = |name: &str| -> Option<&SharedRows> {
+            let [source, target] = self.shared.as_ref()?;
+            is_of_tokens(name).then(|| if name.starts_with("source") { source } else { target })
+        };
+        let taking = Taking {
+            tokenizer_hash: &self.hash,
+            is_wanted: &|name| self.selection.has(name),
+            rows: &rows,
+        };
+        let started = warm_start(&self.checkpoint, &model, &taking)?;
+        if started.taken.is_empty() && started.partly.is_empty() {
             bail!(
                 "--from {}: no tensor there has the name and shape of one of the model's",
                 self.checkpoint.display()
             );
         }
-        observer.observe(&RunEvent::WarmStart { started: &started, replaced: &self.replaced })?;
+        observer.observe(&RunEvent::WarmStart {
+            started: &started,
+            replaced: &self.replaced,
+            own_tokenizer: self.shared.is_some(),
+        })?;
         self.tokenizers.save(folder.root())?;
         let identity = Identity {
             tokenizer_hash: self.tokenizers.hash(),
@@ -123,6 +177,47 @@ impl ParentRun {
         trainer.save_beginning(parent)?;
         Origin::of(folder, config, folder.checkpoint(Some("last"))?)
     }
+}
+
+/// Keys that shape what lies beside the parts that two tasks have in common, or that `--only` names:
+/// of these the shapes of tensors tell enough.
+const OF_OTHER_PARTS: [&str; 6] = [
+    "model.decoder",
+    "model.tied",
+    "model.contrastive",
+    "model.embeddings",
+    "model.max_positions",
+    "model.scale_embeddings",
+];
+
+/// Whether a model of the first task begins with all that one of the second has learnt of what both
+/// do.
+fn is_made_of(task: Task, of: Task) -> bool {
+    matches!(
+        (of, task),
+        (Task::MaskedLanguageModel, Task::Classification | Task::Tagging)
+            | (Task::ImageClassification, Task::Captions | Task::ImageText)
+    )
+}
+
+/// Whether a parameter has a row for each token.
+fn is_of_tokens(name: &str) -> bool {
+    name.ends_with("embedding.weight") || matches!(name, "output.weight" | "output.bias")
+}
+
+/// For each token of `own` the same token of `theirs`, of source and target.
+fn shared_rows(own: &TokenizerPair, theirs: &TokenizerPair) -> [SharedRows; 2] {
+    if theirs.vocabulary_sizes().1 == 0 {
+        return [own.source(), own.target()].map(|one| vec![None; one.vocabulary_size()]);
+    }
+    let of = |own: &Tokenizer, theirs: &Tokenizer| -> SharedRows {
+        let known: HashMap<String, usize> = (0..theirs.vocabulary_size())
+            .filter_map(|id| Some((theirs.token(id as u32)?, id)))
+            .collect();
+        let row = |id: usize| own.token(id as u32).and_then(|token| known.get(&token).copied());
+        (0..own.vocabulary_size()).map(row).collect()
+    };
+    [of(own.source(), theirs.source()), of(own.target(), theirs.target())]
 }
 
 /// Whether one of the [`differences`] is of a dropout rate, which is no part of the weights.

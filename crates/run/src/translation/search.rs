@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use taper_data::{END, TokenizerPair, UNKNOWN};
-use taper_decoding::{DecodingConfig, DecodingError, Sentence, StepModel, Translator};
+use taper_decoding::{DecodingConfig, DecodingError, Hypothesis, Sentence, StepModel, Translator};
 
 use super::{Translation, single_line};
 
@@ -96,22 +96,25 @@ pub(crate) fn translate<M: StepModel>(
     found
         .into_iter()
         .map(|hypotheses| {
-            hypotheses
-                .into_iter()
-                .map(|hypothesis| {
-                    Ok(Translation {
-                        text: single_line(tokenizers.target().decode(&hypothesis.tokens)?),
-                        score: hypothesis.score,
-                        log_probability: hypothesis.log_probability,
-                        length: hypothesis.length,
-                        truncated: hypothesis.truncated,
-                        tokens: hypothesis.tokens,
-                        alignment: None,
-                    })
-                })
-                .collect()
+            hypotheses.into_iter().map(|hypothesis| as_text(hypothesis, tokenizers)).collect()
         })
         .collect()
+}
+
+/// What a search has found, as text.
+///
+/// # Errors
+/// When the tokenizer fails.
+pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Result<Translation> {
+    Ok(Translation {
+        text: single_line(tokenizers.target().decode(&hypothesis.tokens)?),
+        score: hypothesis.score,
+        log_probability: hypothesis.log_probability,
+        length: hypothesis.length,
+        truncated: hypothesis.truncated,
+        tokens: hypothesis.tokens,
+        alignment: None,
+    })
 }
 
 /// The best translation of each of `texts` under each of `lengths`, a length penalty and a length

@@ -88,6 +88,10 @@ impl Worker {
                 "{}: a masked language model answers nobody; serve a classifier that begins with it",
                 root.display()
             ),
+            task @ (Task::Captions | Task::ImageText | Task::Tagging) => bail!(
+                "{}: a run of the task {task} is not served; `taper predict` uses it",
+                root.display()
+            ),
         }
     }
 

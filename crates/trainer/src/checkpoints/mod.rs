@@ -40,7 +40,7 @@ pub(crate) use int8::require_float;
 pub use int8::{Rounded, round_to_int8};
 pub(crate) use state::exact;
 pub use state::{FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity, Parent, State, Window};
-pub use warm_start::{NotTaken, WarmStart, warm_start};
+pub use warm_start::{NotTaken, PartlyTaken, SharedRows, Taking, WarmStart, warm_start};
 
 /// The file of the weights.
 pub const MODEL_FILE: &str = "model.safetensors";

@@ -1,7 +1,7 @@
 //! The weights of another run as the first ones of a new one: fine-tuning, transfer.
 //!
-//! A parameter takes the values of the tensor that has its name and shape; the others stay as they
-//! were drawn. The alternative, to refuse whatever does not fit in full, was rejected: a deeper
+//! A parameter takes the values of the tensor that has its name and shape, or of a table of tokens
+//! the rows of those that both vocabularies have; the others stay as they were drawn. The alternative, to refuse whatever does not fit in full, was rejected: a deeper
 //! model or another output layer is a reason to take weights over. What was taken and what was not
 //! is for the caller to show.
 
@@ -26,6 +26,44 @@ pub struct WarmStart {
     pub drawn: Vec<NotTaken>,
     /// The checkpoint's tensors that the model has no parameter for.
     pub unused: Vec<String>,
+    /// The parameters that took some of their rows, in the order of the file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partly: Vec<PartlyTaken>,
+    /// The parameters that were not to take any, though the checkpoint has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unwanted: Vec<String>,
+}
+
+/// A table of tokens that took the rows of those that both vocabularies have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PartlyTaken {
+    /// Its name.
+    pub name: String,
+    /// Rows that were taken.
+    pub rows: usize,
+    /// All of its rows.
+    pub of: usize,
+}
+
+/// For each row of a table of tokens the row of another that means the same, if there is one.
+pub type SharedRows = Vec<Option<usize>>;
+
+/// What a model is to take of a checkpoint.
+#[derive(Clone, Copy)]
+pub struct Taking<'a> {
+    /// The hash of the checkpoint's tokenizers, whose tokens its tables are of.
+    pub tokenizer_hash: &'a str,
+    /// Whether a parameter is to take values.
+    pub is_wanted: &'a dyn Fn(&str) -> bool,
+    /// The rows that a parameter of this name shares with the checkpoint's; none where it is no
+    /// table of tokens, or the tokenizers are the same.
+    pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
+}
+
+impl std::fmt::Debug for Taking<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Taking").finish_non_exhaustive()
+    }
 }
 
 /// A parameter that took no values.
@@ -40,30 +78,46 @@ pub struct NotTaken {
 }
 
 /// Gives the parameters of `model` the values of the checkpoint in the directory `checkpoint`, as
-/// far as names and shapes agree.
+/// far as they are wanted and names and shapes agree.
 ///
 /// # Errors
-/// The checkpoint cannot be read, is corrupt, or is of another tokenizer than `tokenizer_hash`, so
+/// The checkpoint cannot be read, is corrupt, or is of another tokenizer than it is said to be, so
 /// that its embeddings mean other words.
 pub fn warm_start(
     checkpoint: &Path,
     model: &impl Model,
-    tokenizer_hash: &str,
+    taking: &Taking<'_>,
 ) -> Result<WarmStart, CheckpointError> {
     let state = checkpoints::read_state(checkpoint)?;
-    checkpoints::check_tokenizer(checkpoint, &state, tokenizer_hash)?;
+    checkpoints::check_tokenizer(checkpoint, &state, taking.tokenizer_hash)?;
     let path = checkpoint.join(MODEL_FILE);
     let reader = checkpoints::open_tensors(checkpoint, &state, MODEL_FILE)?;
     let store = model.parameters();
     let mut left: HashMap<&str, &Parameter> =
         store.parameters().iter().map(|parameter| (parameter.name(), parameter)).collect();
     let (mut taken, mut unused, mut found) = (Vec::new(), Vec::new(), HashMap::new());
+    let (mut partly, mut unwanted) = (Vec::new(), Vec::new());
+    let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
     reader.each(|tensor| {
-        match left.get(tensor.name.as_str()) {
+        let name = tensor.name.as_str();
+        match left.get(name) {
+            Some(_) if !(taking.is_wanted)(name) => {
+                left.remove(name);
+                unwanted.push(tensor.name);
+            }
+            Some(parameter) if let Some(rows) = (taking.rows)(name) => {
+                let count = take_rows(parameter, &tensor.values, &tensor.shape, rows);
+                match count.map_err(failed)? {
+                    Some(count) => {
+                        left.remove(name);
+                        let (rows, name) = (rows.len(), tensor.name);
+                        partly.push(PartlyTaken { name, rows: count, of: rows });
+                    }
+                    None => drop(found.insert(tensor.name, tensor.shape)),
+                }
+            }
             Some(parameter) if parameter.shape() == tensor.shape => {
-                parameter
-                    .set(tensor.values)
-                    .map_err(|source| CheckpointError::Tensor { path: path.clone(), source })?;
+                parameter.set(tensor.values).map_err(failed)?;
                 left.remove(tensor.name.as_str());
                 taken.push(tensor.name);
             }
@@ -84,5 +138,34 @@ pub fn warm_start(
         .collect();
     let sha256 = state.files.get(MODEL_FILE).map_or_else(String::new, |file| file.sha256.clone());
     let parent = Parent { path: checkpoint.to_owned(), step: state.step, sha256 };
-    Ok(WarmStart { parent, taken, drawn, unused })
+    Ok(WarmStart { parent, taken, drawn, unused, partly, unwanted })
+}
+
+/// Gives the rows of a table the values of those of a stored one that they share, and says how many
+/// they are; nothing where the tables are not of one width.
+fn take_rows(
+    parameter: &Parameter,
+    values: &[f32],
+    shape: &[usize],
+    rows: &SharedRows,
+) -> candle_core::Result<Option<usize>> {
+    let fits = match (parameter.shape(), shape) {
+        ([own, width @ ..], [_, other @ ..]) => *own == rows.len() && width == other,
+        _ => false,
+    };
+    if !fits {
+        return Ok(None);
+    }
+    let width = shape[1..].iter().product::<usize>().max(1);
+    let mut own: Vec<f32> = parameter.var().as_detached_tensor().flatten_all()?.to_vec1()?;
+    let mut count = 0;
+    for (own, row) in own.chunks_exact_mut(width).zip(rows) {
+        let stored = row.and_then(|row| values.chunks_exact(width).nth(row));
+        if let Some(stored) = stored {
+            own.copy_from_slice(stored);
+            count += 1;
+        }
+    }
+    parameter.set(own)?;
+    Ok(Some(count))
 }

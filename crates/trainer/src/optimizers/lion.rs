@@ -41,7 +41,8 @@ impl Optimizer for Lion {
         let [beta1, beta2] = [self.config.beta1, self.config.beta2].map(|beta| beta as f32);
         let (rate, scale) = (step.learning_rate as f32, step.gradient_scale as f32);
         update_pieces("lion", store, range, gradient, state, |piece| {
-            let Piece { weights, gradient, mut state, is_matrix } = piece;
+            let Piece { weights, gradient, mut state, is_matrix, rate: times } = piece;
+            let rate = rate * times as f32;
             let [momentum] = state.as_mut_slice() else { return };
             let decay = if is_matrix { self.config.weight_decay as f32 } else { 0.0 };
             for ((weight, momentum), g) in weights.iter_mut().zip(&mut **momentum).zip(gradient) {
@@ -71,7 +72,11 @@ impl Lion {
         let direction = ((&*momentum * beta1)? + (&gradient * (1.0 - beta1))?)?.sign()?;
         let decayed = ((store.matrices(range.clone())? * weight_decay)? * &weights)?;
         *momentum = ((&*momentum * beta2)? + (&gradient * (1.0 - beta2))?)?.detach();
-        store.set_trained(range.start, &(weights - ((direction + decayed)? * step.learning_rate)?)?)
+        let mut update = ((direction + decayed)? * step.learning_rate)?;
+        if let Some(rates) = store.rates(range.clone())? {
+            update = (update * rates)?;
+        }
+        store.set_trained(range.start, &(weights - update)?)
     }
 }
 

@@ -153,7 +153,7 @@ impl Layer {
     }
 
     fn is_causal(config: &RunConfig) -> bool {
-        matches!(config.task, Task::Translation | Task::LanguageModel)
+        matches!(config.task, Task::Translation | Task::LanguageModel | Task::Captions)
     }
 
     fn of(
@@ -163,8 +163,9 @@ impl Layer {
     ) -> Result<Self> {
         let usual = match config.task {
             Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
-            Task::Classification => config.data.labelled.max_tokens,
-            Task::ImageClassification => config.data.images.tokens(),
+            Task::Classification | Task::Tagging => config.data.labelled.max_tokens,
+            Task::ImageClassification | Task::ImageText => config.data.images.tokens(),
+            Task::Captions => config.data.captions.max_tokens,
             Task::Translation => 512,
         };
         let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config, layer));
@@ -211,13 +212,17 @@ fn summary(
     let shape = &config.model;
     let translates = config.task == Task::Translation;
     let layers = match config.task {
-        Task::Translation => {
+        Task::Translation | Task::Captions => {
             format!("{} encoder, {} decoder", shape.encoder_layers, shape.decoder_layers)
         }
-        Task::LanguageModel => shape.decoder_layers.to_string(),
-        Task::MaskedLanguageModel | Task::Classification | Task::ImageClassification => {
-            shape.encoder_layers.to_string()
+        Task::ImageText => {
+            format!("{} of images, {} of text", shape.encoder_layers, shape.decoder_layers)
         }
+        Task::LanguageModel => shape.decoder_layers.to_string(),
+        Task::MaskedLanguageModel
+        | Task::Classification
+        | Task::Tagging
+        | Task::ImageClassification => shape.encoder_layers.to_string(),
     };
     let (forward, training) =
         (scaled(cost.decoder_flops_per_token), scaled(cost.training_flops_per_token_pair));
@@ -248,11 +253,15 @@ fn summary(
         },
         match config.task {
             Task::Translation => format!("vocabulary   {source} source, {target} target"),
-            Task::ImageClassification => {
+            task if task.reads_images() => {
                 let ImagesConfig { size, channels, patch, .. } = config.data.images;
+                let vocabulary = match target {
+                    0 => String::new(),
+                    _ => format!("\nvocabulary   {target}"),
+                };
                 format!(
                     "images       {size} x {size} pixels in {channels} channel(s), patches of \
-                     {patch} x {patch}"
+                     {patch} x {patch}{vocabulary}"
                 )
             }
             _ => format!("vocabulary   {target}"),

@@ -50,7 +50,7 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
             model.encoder_layers,
             imported.config.data.labelled.labels.len()
         ),
-        Task::LanguageModel | Task::Translation => format!(
+        _ => format!(
             "{size} in {} layers, {tokens}; next: taper generate {name} --prompt TEXT",
             model.decoder_layers
         ),
@@ -65,6 +65,9 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
         Task::MaskedLanguageModel => write(arguments, hugging_face::export_bert),
         Task::Classification => write(arguments, hugging_face::export_bert_classifier),
         Task::LanguageModel | Task::Translation => write(arguments, hugging_face::export_gpt2),
+        Task::Captions | Task::ImageText | Task::Tagging => {
+            anyhow::bail!("a run of the task {task} cannot be exported yet")
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use crate::{Error, Result};
 /// A split named `train` is with `format = "idx"` the files `{dir}/train-images-idx3-ubyte` and
 /// `{dir}/train-labels-idx1-ubyte`, which may end in `.gz`; with `"cifar10"` and `"cifar100"` the
 /// file `{dir}/train.bin`; with `"folders"` the folder `{dir}/train`, in which each class has a
-/// folder of PNG and JPEG files.
+/// folder of PNG and JPEG files; with `"table"` the file `{dir}/train.tsv`, whose paths lead on from
+/// the folder that it lies in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImagesConfig {
@@ -62,6 +63,8 @@ pub enum ImageFormat {
     Cifar100,
     /// A folder of PNG and JPEG files for each class.
     Folders,
+    /// A table of captions: the path of a PNG or JPEG file, a tab and a caption of it a line.
+    Table,
 }
 
 impl Default for ImagesConfig {

@@ -12,19 +12,19 @@ use crate::images::{Images, Split, files, open};
 use crate::text::fingerprint::Fingerprint;
 use crate::{
     Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, EpochPlan, Error, Format,
-    ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
+    ImageFormat, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
 };
 
 /// The keys of the draws that order images, and that divide the training split.
 const ORDER: u64 = 10;
 const DIVISION: u64 = 11;
 
-/// Refuses what cannot work for images.
+/// Refuses what cannot work for images, which may be `captioned`.
 ///
 /// # Errors
 ///
 /// [`Error::Config`] with the offending key.
-pub(crate) fn validate(config: &DataConfig) -> Result<()> {
+pub(crate) fn validate(config: &DataConfig, captioned: bool) -> Result<()> {
     let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
     if config.hold_out > 0 {
         return wrong("data.hold_out", "is for sentence pairs; images have data.images.hold_out");
@@ -46,6 +46,9 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     config.train.require_plain("data.train", instead)?;
     config.validation.require_plain("data.validation", instead)?;
     config.test.require_plain("data.test", instead)?;
+    if config.images.format == ImageFormat::Table && !captioned {
+        return wrong("data.images.format", "is \"table\", which has captions and no labels");
+    }
     if config.format != Format::Text {
         return wrong("data.format", "is for text; images have data.images.format");
     }
@@ -71,7 +74,24 @@ pub struct ImageDataset {
 /// Whatever is wrong with configuration, images or disk, as [`Error`] lists it.
 pub fn prepare_images(config: &DataConfig, run: &Path) -> Result<Prepared<ImageDataset>> {
     config.validate()?;
-    validate(config)?;
+    validate(config, false)?;
+    let (train, validation) = open_images(config, run)?;
+    Ok(Prepared {
+        tokenizers: TokenizerPair::none(),
+        train: Arc::new(train),
+        validation: validation.map(Arc::new),
+    })
+}
+
+/// The images that are trained on, and those to validate on, if there are any.
+///
+/// # Errors
+///
+/// If they cannot be read, or are written to meanwhile.
+pub(crate) fn open_images(
+    config: &DataConfig,
+    run: &Path,
+) -> Result<(ImageDataset, Option<ImageDataset>)> {
     let fingerprint =
         |split: &Corpora| Fingerprint::obtain(&files(config, split)?, &split.name(), run);
     let text = fingerprint(&config.train)?;
@@ -81,7 +101,7 @@ pub fn prepare_images(config: &DataConfig, run: &Path) -> Result<Prepared<ImageD
     let dataset = |images: &Arc<Split>, part, varies, text: &Fingerprint| {
         let mut dataset = ImageDataset::of(config, images.clone(), part, varies);
         dataset.report.text_hash.clone_from(&text.text_hash);
-        Arc::new(dataset)
+        dataset
     };
     let validation = if config.validation.is_empty() {
         (!held_out.is_empty()).then(|| dataset(&images, held_out, false, &text))
@@ -92,8 +112,7 @@ pub fn prepare_images(config: &DataConfig, run: &Path) -> Result<Prepared<ImageD
         let all = (0..images.classes().len()).collect();
         Some(dataset(&images, all, false, &text))
     };
-    let train = dataset(&images, train, true, &text);
-    Ok(Prepared { tokenizers: TokenizerPair::none(), train, validation })
+    Ok((dataset(&images, train, true, &text), validation))
 }
 
 /// The numbers of the images that are trained on, and of those that are held out.
@@ -129,7 +148,17 @@ impl ImageDataset {
     }
 
     fn of(config: &DataConfig, images: Arc<Split>, part: Vec<usize>, varies: bool) -> Self {
-        let settings = config.images.clone();
+        Self::of_part(&config.batching, &config.images, &images, part, varies)
+    }
+
+    fn of_part(
+        batching: &BatchingConfig,
+        settings: &ImagesConfig,
+        images: &Arc<Split>,
+        part: Vec<usize>,
+        varies: bool,
+    ) -> Self {
+        let (images, settings) = (images.clone(), settings.clone());
         let mut of_classes = vec![0; settings.labels.len()];
         for &image in &part {
             of_classes[images.classes()[image] as usize] += 1;
@@ -142,7 +171,7 @@ impl ImageDataset {
             channels: settings.channels,
             ..ImageReport::default()
         };
-        let (most, tokens) = (most_images(&config.batching, &settings), settings.tokens());
+        let (most, tokens) = (most_images(batching, &settings), settings.tokens());
         let largest = most.min(part.len());
         report.batching = BatchingReport {
             batches: part.len().div_ceil(most),
@@ -152,6 +181,16 @@ impl ImageDataset {
             ..BatchingReport::default()
         };
         Self { images, part, settings, varies, report }
+    }
+
+    /// What was read.
+    pub(crate) fn image_report(&self) -> &ImageReport {
+        &self.report
+    }
+
+    /// The images of the split, of which this is a part.
+    pub(crate) fn images(&self) -> &Split {
+        &self.images
     }
 
     /// The number of images.
@@ -167,6 +206,50 @@ impl ImageDataset {
     /// The class of each image.
     pub fn classes(&self) -> Vec<u32> {
         self.part.iter().map(|&image| self.images.classes()[image]).collect()
+    }
+
+    /// The numbers of the images within their split.
+    pub(crate) fn part(&self) -> &[usize] {
+        &self.part
+    }
+
+    /// The same without the images that are not to be `kept`.
+    pub(crate) fn retain(&mut self, batching: &BatchingConfig, kept: impl Fn(usize) -> bool) {
+        let part = self.part.iter().copied().filter(|&image| kept(image)).collect();
+        let hash = std::mem::take(&mut self.report.text_hash);
+        *self = Self::of_part(batching, &self.settings, &self.images, part, self.varies);
+        self.report.text_hash = hash;
+    }
+
+    /// The order of an epoch.
+    pub(crate) fn order(&self, batching: &BatchingConfig, seed: u64, epoch: u64) -> Vec<usize> {
+        let mut order = self.part.clone();
+        if batching.shuffle {
+            Draws::new(seed, epoch, ORDER).shuffle(&mut order);
+        }
+        order
+    }
+
+    /// The most images of a batch.
+    pub(crate) fn most_images(&self, batching: &BatchingConfig) -> usize {
+        most_images(batching, &self.settings)
+    }
+
+    /// The values of images by their numbers within the split, as an epoch varies them.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be read any more.
+    pub(crate) fn pixels(&self, images: &[usize], seed: u64, epoch: u64) -> Result<Vec<Vec<u8>>> {
+        let read = |&image: &usize| -> Result<Vec<u8>> {
+            let mut pixels = Vec::new();
+            self.images.read(image, &mut pixels)?;
+            if self.varies {
+                augment(&mut pixels, &self.settings, (seed, epoch, image));
+            }
+            Ok(pixels)
+        };
+        images.par_iter().map(read).collect()
     }
 }
 
@@ -198,11 +281,7 @@ impl Dataset for ImageDataset {
         seed: u64,
         epoch: u64,
     ) -> Box<dyn EpochPlan> {
-        let mut order = self.part.clone();
-        if batching.shuffle {
-            Draws::new(seed, epoch, ORDER).shuffle(&mut order);
-        }
-        let most = most_images(batching, &self.settings);
+        let (order, most) = (self.order(batching, seed, epoch), self.most_images(batching));
         Box::new(Plan { data: self, order, most, seed, epoch })
     }
 
@@ -248,15 +327,7 @@ impl EpochPlan for Plan {
         let first = batch * self.most;
         let images = &self.order[first..self.order.len().min(first + self.most)];
         let data = &self.data;
-        let read = |&image: &usize| -> Result<Vec<u8>> {
-            let mut pixels = Vec::new();
-            data.images.read(image, &mut pixels)?;
-            if data.varies {
-                augment(&mut pixels, &data.settings, (self.seed, self.epoch, image));
-            }
-            Ok(pixels)
-        };
-        let read: Vec<Vec<u8>> = images.par_iter().map(read).collect::<Result<_>>()?;
+        let read = data.pixels(images, self.seed, self.epoch)?;
         Ok(Batch {
             answers: images.iter().map(|&image| data.images.classes()[image]).collect(),
             indices: images.iter().map(|image| image + 1).collect(),

@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 /// What a classifier is trained on.
 ///
 /// A split named `train` is the file `{dir}/train.tsv`, which may end in `.gz` or `.zst`: a label, a
-/// tab and a text on each line, or two texts with a tab between them.
+/// tab and a text on each line, or two texts with a tab between them. For a tagger it is
+/// `{dir}/train.conll` or `{dir}/train.txt`: a word, white space and its tag on each line, and a blank
+/// line after each sentence; columns between the first and the last are not read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelledConfig {
-    /// The labels, in the order of the classes; any other in a file is refused.
+    /// The labels, or tags, in the order of the classes; any other in a file is refused.
     pub labels: Vec<String>,
     /// Whether there are two texts to a label, as premise and hypothesis are: the second has segment
     /// 1.

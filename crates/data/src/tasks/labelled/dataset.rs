@@ -1,12 +1,13 @@
-//! Tokenised texts with their classes, and batches of them.
+//! Tokenised texts with their classes, or with one for each word, and batches of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use crate::draws::Draws;
-use crate::tasks::labelled::reader::{files, read, texts_of, train_tokenizer};
+use crate::tasks::labelled::reader::{Labelled, files, read, texts, texts_of, train_tokenizer};
+use crate::tasks::labelled::tagged::{self, Tagged};
 use crate::text::fingerprint::Fingerprint;
 use crate::text::special::Marks;
 use crate::{
@@ -42,9 +43,49 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 #[derive(Debug)]
 pub struct LabelledDataset {
     rows: Vec<Row>,
-    classes: Vec<u32>,
+    /// Of each text, the class of each token that is asked.
+    classes: Vec<Vec<u32>>,
     longest: usize,
     report: TextReport,
+}
+
+/// What has a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelOf {
+    /// A text, or two.
+    Text,
+    /// A word.
+    Word,
+}
+
+impl LabelOf {
+    /// The files of a split.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`] with the names that were tried.
+    pub(crate) fn files(self, config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
+        match self {
+            Self::Text => files(config, split),
+            Self::Word => tagged::files(config, split),
+        }
+    }
+
+    /// A tokenizer with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one trained on the
+    /// texts.
+    ///
+    /// # Errors
+    ///
+    /// If a text cannot be read, or a tokenizer not be trained or loaded.
+    pub(crate) fn train_tokenizer(self, config: &DataConfig) -> Result<TokenizerPair> {
+        match self {
+            Self::Text => train_tokenizer(config, || texts(config)),
+            Self::Word => train_tokenizer(config, || {
+                let sentences = tagged::read(config, &config.train)?;
+                Ok(sentences.into_iter().map(|sentence| sentence.words.join(" ")).collect())
+            }),
+        }
+    }
 }
 
 /// Readies the training and validation texts of a run.
@@ -52,11 +93,15 @@ pub struct LabelledDataset {
 /// # Errors
 ///
 /// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
-pub fn prepare_labelled(config: &DataConfig, run: &Path) -> Result<Prepared<LabelledDataset>> {
+pub fn prepare_labelled(
+    label_of: LabelOf,
+    config: &DataConfig,
+    run: &Path,
+) -> Result<Prepared<LabelledDataset>> {
     config.validate()?;
     validate(config)?;
     let fingerprint =
-        |split: &Corpora| Fingerprint::obtain(&files(config, split)?, &split.name(), run);
+        |split: &Corpora| Fingerprint::obtain(&label_of.files(config, split)?, &split.name(), run);
     let train = fingerprint(&config.train)?;
     let validation = match config.validation.is_empty() {
         true => None,
@@ -65,13 +110,13 @@ pub fn prepare_labelled(config: &DataConfig, run: &Path) -> Result<Prepared<Labe
     let tokenizers = match TokenizerPair::exists(run) {
         true => TokenizerPair::load(run)?,
         false => {
-            let trained = train_tokenizer(config)?;
+            let trained = label_of.train_tokenizer(config)?;
             trained.save(run)?;
             trained
         }
     };
     let of = |split: &Corpora, text: &Fingerprint| -> Result<Arc<LabelledDataset>> {
-        let mut dataset = LabelledDataset::read(config, tokenizers.target(), split)?;
+        let mut dataset = LabelledDataset::read(label_of, config, tokenizers.target(), split)?;
         text.still_holds()?;
         dataset.report.text_hash.clone_from(&text.text_hash);
         Ok(Arc::new(dataset))
@@ -88,18 +133,51 @@ impl LabelledDataset {
     ///
     /// # Errors
     ///
-    /// If a file is missing, or a line is no label with a text.
-    pub fn read(config: &DataConfig, tokenizer: &Tokenizer, split: &Corpora) -> Result<Self> {
-        let labelled = read(config, split)?;
+    /// If a file is missing, or a line is no label with a text, or no word with a tag.
+    pub fn read(
+        label_of: LabelOf,
+        config: &DataConfig,
+        tokenizer: &Tokenizer,
+        split: &Corpora,
+    ) -> Result<Self> {
+        match label_of {
+            LabelOf::Text => {
+                let Labelled { texts, classes } = read(config, split)?;
+                let rows = rows_of(tokenizer, &texts, &config.labelled)?;
+                let classes = classes.into_iter().map(|class| vec![class]).collect();
+                Ok(Self::of(config, tokenizer, split, &texts, (rows, classes)))
+            }
+            LabelOf::Word => {
+                let sentences = tagged::read(config, split)?;
+                let words: Vec<&[String]> =
+                    sentences.iter().map(|sentence| &*sentence.words).collect();
+                let rows = rows_of_words(tokenizer, &words, &config.labelled)?;
+                // Words beyond the end are not asked.
+                let asked = |(sentence, row): (&Tagged, &Row)| -> Vec<u32> {
+                    row.words.iter().map(|&word| sentence.tags[word]).collect()
+                };
+                let classes = sentences.iter().zip(&rows).map(asked).collect();
+                let texts: Vec<String> = words.iter().map(|words| words.join(" ")).collect();
+                Ok(Self::of(config, tokenizer, split, &texts, (rows, classes)))
+            }
+        }
+    }
+
+    fn of(
+        config: &DataConfig,
+        tokenizer: &Tokenizer,
+        split: &Corpora,
+        texts: &[String],
+        (rows, classes): (Vec<Row>, Vec<Vec<u32>>),
+    ) -> Self {
         let most = config.labelled.max_tokens;
-        let rows = rows_of(tokenizer, &labelled.texts, &config.labelled)?;
         let mut report = TextReport {
             split: split.name(),
-            documents: labelled.texts.len() as u64,
+            documents: texts.len() as u64,
             tokenizer_hash: tokenizer.hash().to_owned(),
             ..TextReport::default()
         };
-        for (text, row) in labelled.texts.iter().zip(&rows) {
+        for (text, row) in texts.iter().zip(&rows) {
             report.words += text.split_whitespace().count() as u64;
             report.characters += text.chars().count() as u64;
             report.bytes += text.len() as u64;
@@ -107,7 +185,7 @@ impl LabelledDataset {
             report.unknown += row.ids.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
         }
         let longest = rows.iter().map(|row| row.ids.len()).max().unwrap_or(0);
-        let mut dataset = Self { rows, classes: labelled.classes, longest: most, report };
+        let mut dataset = Self { rows, classes, longest: most, report };
         let batches = dataset.in_order(&config.batching);
         let largest = |count: fn(&[usize], &Self) -> usize| {
             batches.iter().map(|rows| count(rows, &dataset)).max()
@@ -123,7 +201,7 @@ impl LabelledDataset {
             ..BatchingReport::default()
         };
         dataset.report.batching = batching;
-        Ok(dataset)
+        dataset
     }
 
     /// The number of texts.
@@ -136,9 +214,9 @@ impl LabelledDataset {
         self.rows.is_empty()
     }
 
-    /// The class of each text.
-    pub fn classes(&self) -> &[u32] {
-        &self.classes
+    /// The class of each text, or of each word that is asked, text after text.
+    pub fn classes(&self) -> Vec<u32> {
+        self.classes.concat()
     }
 
     /// The texts of each batch, in the order of the files.
@@ -172,14 +250,15 @@ impl LabelledDataset {
         let (mut segments, mut text) = (Stream::default(), Stream::default());
         let mut asked = Vec::with_capacity(rows.len());
         for row in rows.iter().map(|&row| &self.rows[row]) {
-            asked.push(text.ids.len() as u32);
+            let start = text.ids.len() as u32;
+            asked.extend(row.asked.iter().map(|&at| start + at));
             segments.push(row.segments());
             text.push(row.ids.iter().copied());
         }
         Batch {
             streams: vec![segments, text],
             asked: Some(asked),
-            answers: rows.iter().map(|&row| self.classes[row]).collect(),
+            answers: rows.iter().flat_map(|&row| &self.classes[row]).copied().collect(),
             indices: rows.iter().map(|row| row + 1).collect(),
             ..Batch::default()
         }
@@ -193,6 +272,10 @@ pub struct Row {
     pub ids: Vec<u32>,
     /// The number of the first token of the second text; that of all tokens where there is none.
     pub second: usize,
+    /// The tokens that are asked for a class: the first, or that with which each word begins.
+    pub asked: Vec<u32>,
+    /// The word of each, where words are asked.
+    pub words: Vec<usize>,
 }
 
 impl Row {
@@ -225,7 +308,7 @@ pub fn rows_of(
             ids.truncate(config.max_tokens.saturating_sub(2));
             ids.insert(0, class);
             ids.push(separator);
-            return Ok(Row { second: ids.len(), ids });
+            return Ok(Row { second: ids.len(), ids, asked: vec![0], words: Vec::new() });
         };
         let (of_first, of_second) =
             shares((ids.len(), second.len()), config.max_tokens.saturating_sub(3));
@@ -236,9 +319,43 @@ pub fn rows_of(
         let start = ids.len();
         ids.append(&mut second);
         ids.push(separator);
-        Ok(Row { ids, second: start })
+        Ok(Row { ids, second: start, asked: vec![0], words: Vec::new() })
     };
     lines.par_iter().enumerate().map(row).collect()
+}
+
+/// Words as a tagger reads them: `<cls> words <sep>`, each word by itself, so that none of its tokens
+/// reaches into another (Devlin et al. 2019, section 5.3). Words for which there is no room, and those
+/// of which the tokenizer makes nothing, are not asked.
+///
+/// # Errors
+///
+/// If the tokenizer has no marks or refuses a word.
+pub fn rows_of_words<S: AsRef<[String]> + Sync>(
+    tokenizer: &Tokenizer,
+    sentences: &[S],
+    config: &LabelledConfig,
+) -> Result<Vec<Row>> {
+    let Marks { class, separator, .. } = tokenizer.marks()?;
+    let room = config.max_tokens.saturating_sub(1);
+    let row = |words: &S| -> Result<Row> {
+        let (mut ids, mut asked, mut of) = (vec![class], Vec::new(), Vec::new());
+        for (number, word) in words.as_ref().iter().enumerate() {
+            let tokens = tokenizer.encode(word)?;
+            if ids.len() >= room {
+                break;
+            }
+            if !tokens.is_empty() {
+                asked.push(ids.len() as u32);
+                of.push(number);
+            }
+            ids.extend(tokens);
+            ids.truncate(room);
+        }
+        ids.push(separator);
+        Ok(Row { second: ids.len(), ids, asked, words: of })
+    };
+    sentences.par_iter().map(row).collect()
 }
 
 /// How much of two lengths has room: what is too much is taken off the longer.

@@ -88,12 +88,30 @@ pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
     Ok(found)
 }
 
-/// A tokenizer with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one trained on the texts.
+/// The texts of the training split, each by itself.
+///
+/// # Errors
+///
+/// If they cannot be read.
+pub(crate) fn texts(config: &DataConfig) -> Result<Vec<String>> {
+    let texts = read(config, &config.train)?.texts.into_iter();
+    Ok(texts
+        .flat_map(|line| match texts_of(&line, config.labelled.pairs) {
+            Ok((first, Some(second))) => vec![first.to_owned(), second.to_owned()],
+            _ => vec![line],
+        })
+        .collect())
+}
+
+/// A tokenizer with `<cls>`, `<sep>` and `<mask>`: the one that is named, or one trained on `texts`.
 ///
 /// # Errors
 ///
 /// If a text cannot be read, or a tokenizer not be trained or loaded.
-pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
+pub(crate) fn train_tokenizer(
+    config: &DataConfig,
+    texts: impl FnOnce() -> Result<Vec<String>>,
+) -> Result<TokenizerPair> {
     let settings = &config.tokenizer;
     let tokenizer = match &settings.path {
         Some(path) => crate::Tokenizer::load(path)?,
@@ -101,14 +119,7 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
             let mut settings = settings.clone();
             settings.vocabulary_size = settings.vocabulary_size.saturating_sub(MARKS.len());
             let most = usize::try_from(settings.max_pairs).unwrap_or(usize::MAX);
-            let lines = read(config, &config.train)?.texts.into_iter().take(most);
-            let texts = lines.flat_map(|line| {
-                let texts: Vec<_> = match texts_of(&line, config.labelled.pairs) {
-                    Ok((first, Some(second))) => vec![Ok(first.to_owned()), Ok(second.to_owned())],
-                    _ => vec![Ok(line)],
-                };
-                texts
-            });
+            let texts = texts()?.into_iter().take(most).map(Ok);
             let (nfkc, lowercase) = (config.nfkc, config.lowercase);
             crate::Tokenizer::train_for(Layout::RunningText, &settings, nfkc, lowercase, texts)?
         }

@@ -48,7 +48,11 @@ pub(crate) fn files_ending(
     Ok(files)
 }
 
-fn corpus_files(config: &DataConfig, corpus: &Corpus, endings: &[&str]) -> Result<Vec<PathBuf>> {
+pub(crate) fn corpus_files(
+    config: &DataConfig,
+    corpus: &Corpus,
+    endings: &[&str],
+) -> Result<Vec<PathBuf>> {
     let path = match corpus.stem.as_str() {
         "" => corpus.file.clone(),
         stem => config.dir.join(stem),

@@ -1,5 +1,7 @@
 //! Images: each format read, what training sees of them, and files that are refused.
 
+mod captions;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;

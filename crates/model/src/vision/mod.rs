@@ -7,6 +7,10 @@
 //! alternative, a batch with tensors of its own, would make everything between the corpus and the
 //! model know two kinds.
 
+mod captioner;
+mod contrastive;
+mod shape;
+
 use crate::config::{ImageEncoder, ModelConfig};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::block::Block;
@@ -21,85 +25,9 @@ use crate::{
 };
 use candle_core::{Device, Tensor};
 
-/// What an image is to a model.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ImageShape {
-    /// Height and width, in pixels.
-    pub size: usize,
-    /// Channels.
-    pub channels: usize,
-    /// The side of a patch, in pixels; it divides the size.
-    pub patch: usize,
-    /// What is taken off each channel, whose values are from 0 to 1.
-    pub mean: Vec<f64>,
-    /// What each channel is divided by then.
-    pub deviation: Vec<f64>,
-}
-
-impl ImageShape {
-    /// Patches of an image.
-    #[must_use]
-    pub fn patches(&self) -> usize {
-        let side = self.size / self.patch.max(1);
-        side * side
-    }
-
-    /// Values of an image.
-    #[must_use]
-    pub fn values(&self) -> usize {
-        self.channels * self.size * self.size
-    }
-
-    /// Values of a patch.
-    #[must_use]
-    pub(crate) fn patch_values(&self) -> usize {
-        self.channels * self.patch * self.patch
-    }
-
-    /// Refuses a shape that no image has.
-    fn validate(&self) -> Result<(), ModelError> {
-        let is_shape = self.channels > 0
-            && self.patch > 0
-            && self.size > 0
-            && self.size.is_multiple_of(self.patch)
-            && [&self.mean, &self.deviation].iter().all(|of| of.len() == self.channels);
-        if is_shape {
-            return Ok(());
-        }
-        Err(ModelError::Config(format!(
-            "images of {} pixels in {} channels with {} means and {} deviations cannot be cut into \
-             patches of {}",
-            self.size,
-            self.channels,
-            self.mean.len(),
-            self.deviation.len(),
-            self.patch
-        )))
-    }
-
-    /// Images as rows of patches, a channel of a patch after the other: `(B·P, C·p·p)`.
-    pub(crate) fn patched(&self, ids: &[u32]) -> Vec<f32> {
-        let (size, patch) = (self.size, self.patch);
-        let scaled = |channel: usize| {
-            let (mean, deviation) = (self.mean[channel], self.deviation[channel]);
-            (0..=255).map(move |value| ((f64::from(value) / 255.0 - mean) / deviation) as f32)
-        };
-        let scales: Vec<Vec<f32>> = (0..self.channels).map(|c| scaled(c).collect()).collect();
-        let mut patches = Vec::with_capacity(ids.len());
-        for image in ids.chunks_exact(self.values().max(1)) {
-            let corners = (0..size).step_by(patch);
-            for (top, left) in corners.clone().flat_map(|y| corners.clone().map(move |x| (y, x))) {
-                for (plane, scale) in image.chunks_exact(size * size).zip(&scales) {
-                    for row in top..top + patch {
-                        let values = &plane[row * size + left..row * size + left + patch];
-                        patches.extend(values.iter().map(|&value| scale[value as usize]));
-                    }
-                }
-            }
-        }
-        patches
-    }
-}
+pub use captioner::ImageCaptioner;
+pub use contrastive::ContrastiveModel;
+pub use shape::ImageShape;
 
 /// A classifier of images with its parameters.
 #[derive(Debug, Clone)]
@@ -212,23 +140,6 @@ impl ImageClassifier {
         &self.shape
     }
 
-    /// Refuses what is no image of the model's shape.
-    fn check(&self, images: &Sequences) -> Result<(), ModelError> {
-        images.check()?;
-        let values = self.shape.values();
-        if let Some(other) = images.lengths.iter().find(|&&length| length != values) {
-            return Err(ModelError::Batch(format!(
-                "an image has {other} values, where the model reads {values}"
-            )));
-        }
-        match images.ids.iter().find(|&&value| value > 255) {
-            Some(value) => Err(ModelError::Batch(format!(
-                "an image has the value {value}: they go from 0 to 255"
-            ))),
-            None => Ok(()),
-        }
-    }
-
     /// The state of each image, from which its class is told.
     fn pooled(&self, images: &Sequences, pass: &Pass) -> Result<Tensor, ModelError> {
         Ok(match &self.encoder {
@@ -248,7 +159,7 @@ impl ImageClassifier {
     /// # Errors
     /// When an image is not of the model's shape, or the device has no memory left.
     pub fn logits(&self, images: &Sequences) -> Result<Tensor, ModelError> {
-        self.check(images)?;
+        self.shape.check(images)?;
         let pass = Pass::evaluate();
         Ok(self.head.logits(&self.pooled(images, &pass)?, &pass)?)
     }
@@ -258,7 +169,7 @@ impl ImageClassifier {
     /// # Errors
     /// As [`ImageClassifier::logits`], and when the model has no attention with weights.
     pub fn attention(&self, images: &Sequences) -> Result<Vec<AttentionRecord>, ModelError> {
-        self.check(images)?;
+        self.shape.check(images)?;
         let pass = Pass::evaluate_with_attention();
         self.pooled(images, &pass)?;
         let layers = pass.into_attention();
@@ -291,7 +202,7 @@ impl Model for ImageClassifier {
         pass: &Pass,
     ) -> Result<LossOutput, ModelError> {
         let [images] = batch.read(["image"])?;
-        self.check(images)?;
+        self.shape.check(images)?;
         if batch.asked.as_deref() != Some(&*first_rows(&images.lengths)) {
             return Err(ModelError::Batch(
                 "a classifier is asked for the first value of each image".to_owned(),

@@ -1,7 +1,9 @@
 //! A classifier of images: trained from IDX files and from folders of pictures, resumed, measured,
 //! asked for labels, and taken to the library Transformers and back.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod image_text;
 
 use std::fs;
 

@@ -2,7 +2,9 @@
 //! whatever the numbers are. Golden files of `scripts/golden/vit.py`, whose class tokens are compared
 //! where folders of Transformers are read (`run/tests/hugging_face/vit.rs`).
 
+#[path = "../common/mod.rs"]
 mod common;
+mod image_text;
 
 use candle_core::{DType, Device, Tensor};
 use common::{golden, ids, largest_difference, relative};

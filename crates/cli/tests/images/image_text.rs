@@ -1,0 +1,249 @@
+//! Captions that are written, and texts that are compared with images: trained from IDX files and
+//! from tables of captions, resumed, measured, and asked about pictures.
+
+use std::fs;
+
+use super::common::{Workspace, metrics};
+
+const RECIPE: &str = r#"
+task = "captions"
+device = "cpu"
+dtype = "f32"
+
+[data]
+dir = "data"
+train = "lines"
+validation = ""
+test = "lines"
+
+[data.images]
+labels = ["row", "column"]
+size = 8
+patch = 4
+hold_out = 16
+
+[data.captions]
+sentences = ["a {brightness} {label}", "this {label} is {brightness}"]
+max_tokens = 12
+
+[data.batching]
+max_sentences = 16
+
+[model]
+d_model = 16
+d_ff = 32
+heads = 2
+encoder_layers = 1
+decoder_layers = 1
+activation = "gelu"
+positions = "learned"
+max_positions = 16
+residual_dropout = 0.1
+
+[model.contrastive]
+dimensions = 8
+text_d_model = 8
+
+[training]
+label_smoothing = 0.0
+max_updates = 12
+log_every = 4
+validate_every = 6
+
+[training.schedule]
+kind = "constant"
+learning_rate = 3e-3
+warmup = 5
+"#;
+
+/// A line across, or down, bright or dark, at a place that follows from the number.
+fn pixels(image: usize) -> Vec<u8> {
+    let line = 1 + image / 4 % 6;
+    let value = if (image / 2).is_multiple_of(2) { 220 } else { 60 };
+    let is_line = |at: usize| line == if image.is_multiple_of(2) { at / 8 } else { at % 8 };
+    (0..64).map(|at| if is_line(at) { value } else { (image * 7 + at) as u8 % 15 }).collect()
+}
+
+/// What is said of an image.
+fn caption(image: usize) -> String {
+    let brightness = if (image / 2).is_multiple_of(2) { "bright" } else { "dark" };
+    format!("a {brightness} {}", ["row", "column"][image % 2])
+}
+
+/// A recipe with 96 images in IDX files, and the first eight as pictures and as a table.
+fn workspace() -> Workspace {
+    let workspace = Workspace::of_text();
+    let word = |number: u32| number.to_be_bytes();
+    let mut images = [[0, 0, 8, 3], word(96), word(8), word(8)].concat();
+    let mut labels = [[0, 0, 8, 1], word(96)].concat();
+    for image in 0..96 {
+        images.extend(pixels(image));
+        labels.push((image % 2) as u8);
+    }
+    workspace.write("data/lines-images-idx3-ubyte", images);
+    workspace.write("data/lines-labels-idx1-ubyte", labels);
+    workspace.write("captions.toml", RECIPE);
+    workspace.write("clip.toml", RECIPE.replace("\"captions\"", "\"image-text\""));
+    fs::create_dir_all(workspace.path("data/pictures")).expect("a folder");
+    let mut table = String::new();
+    for image in 0..8 {
+        let path = workspace.path(&format!("data/pictures/{image}.png"));
+        let picture = image::GrayImage::from_raw(8, 8, pixels(image)).expect("an image");
+        picture.save(path).expect("written");
+        table += &format!("pictures/{image}.png\t{}\n", caption(image));
+    }
+    // A second caption of the first picture.
+    table += "pictures/0.png\ta bright line\n";
+    workspace.write("data/table.tsv", table);
+    workspace
+}
+
+/// Trains whole and in two parts, on any threads, and compares weights and records.
+fn resumes(workspace: &Workspace, recipe: &str) {
+    let train = |run: &str, other: &str| {
+        workspace.succeed(&["train", recipe, "--run", run, "--set", other])
+    };
+    train("whole", "threads=0");
+    train("parts", "training.max_updates=6");
+    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=12"]);
+    let weights = |run: &str| {
+        let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
+        fs::read(file).expect("weights")
+    };
+    assert!(weights("whole") == weights("parts"), "{recipe}: the weights differ");
+    train("alone", "threads=1");
+    workspace.same_end("whole", "alone", 12);
+    let last = metrics(&workspace.path("whole")).pop();
+    assert_eq!(last, metrics(&workspace.path("parts")).pop());
+}
+
+fn evaluated(workspace: &Workspace, run: &str, more: &[&str]) -> serde_json::Value {
+    let json = workspace.succeed(&[&["evaluate", run, "--json"][..], more].concat());
+    let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    record["results"][0].clone()
+}
+
+#[test]
+fn captions_are_learnt_resumed_and_written() {
+    let workspace = workspace();
+    resumes(&workspace, "captions.toml");
+    let inspected = workspace.succeed(&["inspect", "whole"]);
+    assert!(inspected.contains("1 encoder, 1 decoder"), "{inspected}");
+    assert!(inspected.contains("patches of 4 x 4"), "{inspected}");
+
+    let long = ["--set", "training.max_updates=600", "--set", "model.residual_dropout=0"];
+    workspace.succeed(&[&["train", "captions.toml", "--run", "long"][..], &long].concat());
+    let result = evaluated(&workspace, "long", &["--beam", "3"]);
+    assert_eq!(result["images"], 96, "{result}");
+    assert!(result["exact_match"].as_f64().expect("a number") > 0.9, "{result}");
+    assert!(result["bleu"]["score"].as_f64().expect("a number") > 90.0, "{result}");
+    assert!(workspace.succeed(&["evaluate", "long"]).contains("exact match"));
+    // A model that has seen little is measured to know little.
+    let result = evaluated(&workspace, "whole", &[]);
+    assert!(result["exact_match"].as_f64().expect("a number") < 0.9, "{result}");
+
+    let files = ["data/pictures/0.png", "data/pictures/3.png"];
+    let said = workspace.succeed(&["predict", "long", files[0], files[1]]);
+    let lines: Vec<(&str, &str)> =
+        said.lines().map(|line| line.split_once('\t').expect("a tab")).collect();
+    let is_said = |image: usize, text: &str| {
+        let own = caption(image);
+        let words: Vec<&str> = own.split(' ').collect();
+        text == own || text == format!("this {} is {}", words[2], words[1])
+    };
+    assert_eq!((lines[0].0, lines[1].0), (files[0], files[1]));
+    assert!(is_said(0, lines[0].1) && is_said(3, lines[1].1), "{said}");
+    let one = workspace.succeed(&["predict", "long", files[0], "--json"]);
+    let record: serde_json::Value = serde_json::from_str(&one).expect("JSON");
+    assert_eq!(record["text"], lines[0].1);
+    assert!(record["log_probability"].as_f64().expect("a number") < 0.0);
+
+    workspace.fail(&["predict", "long"], &["name PNG or JPEG files"]);
+    workspace.fail(&["predict", "long", "captions.toml"], &["captions.toml: is no PNG or JPEG"]);
+    workspace.fail(&["predict", "long", files[0], "--prompt", "x"], &["image-text"]);
+    workspace.fail(&["translate", "long"], &["task is captions", "taper predict"]);
+    workspace.fail(&["export", "long", "folder"], &["captions"]);
+}
+
+#[test]
+fn images_and_texts_find_each_other() {
+    let workspace = workspace();
+    resumes(&workspace, "clip.toml");
+    let inspected = workspace.succeed(&["inspect", "whole"]);
+    assert!(inspected.contains("1 of images, 1 of text"), "{inspected}");
+
+    let set = [
+        "training.max_updates=1200",
+        "training.accumulation=2",
+        "training.validate_every=600",
+        "model.residual_dropout=0",
+        "model.contrastive.text_d_model=16",
+    ];
+    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+    workspace.succeed(&[&["train", "clip.toml", "--run", "long"][..], &set].concat());
+    let result = evaluated(&workspace, "long", &[]);
+    let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+    assert!(number(&result["zero_shot_accuracy"]) > 0.9, "{result}");
+    // Two sentences for each of four kinds of images.
+    assert_eq!((&result["image_to_text"]["among"], &result["images"]), (&8.into(), &96.into()));
+    assert!(number(&result["image_to_text"]["at_1"]) > 0.9, "{result}");
+    assert!(number(&result["image_to_text"]["at_5"]) >= number(&result["image_to_text"]["at_1"]));
+    assert!(number(&result["text_to_image"]["at_1"]) > 0.7, "{result}");
+    assert!(workspace.succeed(&["evaluate", "long"]).contains("recall at 1"));
+
+    let file = "data/pictures/1.png";
+    let told = workspace.succeed(&["predict", "long", file]);
+    assert!(told.starts_with(&format!("{file}\tcolumn\t")), "{told}");
+    let prompts = ["--prompt", "a dark row", "--prompt", "a bright column"];
+    let json = workspace.succeed(&[&["predict", "long", file, "--json"][..], &prompts].concat());
+    let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(record["label"], "a bright column");
+    assert_eq!(record["probabilities"].as_array().map(Vec::len), Some(2));
+    let endless = "row ".repeat(40);
+    workspace.fail(&["predict", "long", file, "--prompt", &endless], &["tokens", "more than 16"]);
+    workspace.fail(&["predict", "long"], &["name PNG or JPEG files"]);
+}
+
+#[test]
+fn tables_of_captions_are_read_and_damage_is_named() {
+    let workspace = workspace();
+    let set = [
+        "data.train=table",
+        "data.test=table",
+        "data.images.format=table",
+        "data.images.hold_out=1",
+        "data.tokenizer.vocabulary_size=300",
+    ];
+    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+    let train = |recipe: &'static str, run: &'static str| {
+        [&["train", recipe, "--run", run][..], &set].concat()
+    };
+    workspace.succeed(&train("captions.toml", "written"));
+    assert_eq!(evaluated(&workspace, "written", &[])["images"], 8);
+    workspace.succeed(&train("clip.toml", "compared"));
+    let result = evaluated(&workspace, "compared", &[]);
+    assert_eq!(result["image_to_text"]["among"], 5, "{result}");
+    assert!(result.get("zero_shot_accuracy").is_none(), "{result}");
+    let picture = "data/pictures/0.png";
+    workspace.fail(&["predict", "compared", picture], &["no labels", "--prompt"]);
+    let table = fs::read_to_string(workspace.path("data/table.tsv")).expect("a table");
+    let says = |text: &str, what: &[&str]| {
+        workspace.write("data/table.tsv", text);
+        workspace.fail(&train("captions.toml", "other"), what);
+    };
+    says("pictures/0.png a row\n", &["table.tsv, line 1", "has no tab"]);
+    says(&format!("{table}pictures/none.png\tno\n"), &["none.png", "a table of captions names it"]);
+    says(&format!("{table}pictures/1.png\t \n"), &["line 10", "empty path or caption"]);
+    workspace.write("data/table.tsv", &table);
+    let few = ["--set", "data.captions.max_tokens=1"];
+    let few = [&train("captions.toml", "few")[..], &few].concat();
+    workspace.fail(&few, &["data.captions.max_tokens", "every caption"]);
+    let labels = ["--set", "task=image-classification"];
+    let labels = [&train("captions.toml", "labels")[..], &labels].concat();
+    workspace.fail(&labels, &["data.images.format", "captions and no labels"]);
+    for (sentence, what) in [("[\"a {color}\"]", "in braces"), ("[\"a thing\"]", "{label}")] {
+        let set = format!("data.captions.sentences={sentence}");
+        let run = ["train", "captions.toml", "--run", "no", "--set", &set];
+        workspace.fail(&run, &["data.captions.sentences", what]);
+    }
+}

@@ -1,0 +1,35 @@
+//! The `[data.captions]` table of a recipe.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is said of images. Those of a table have their captions there; of others a caption is one of
+/// `sentences`, in which `{label}` stands for the label, `{brightness}` for `dark` or `bright`, and
+/// `{shape}` for `tall`, `wide` or `square`, as the pixels have it.
+///
+/// Where an image has several captions, each epoch draws one of them by seed and image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CaptionsConfig {
+    /// The sentences that images of labels are described by. Pixels above 15 of 255 are the thing,
+    /// others its ground: it is bright if their mean is at least 128, tall if it is higher than wide
+    /// by a quarter, and wide if it is wider than high by a quarter.
+    pub sentences: Vec<String>,
+    /// Sentences with `{label}` by which a model of the task `image-text` tells the labels of images;
+    /// a label lies at the mean of its sentences. Without any, a label has the probability of all
+    /// `sentences` that speak of it, with every word in place of `{brightness}` and `{shape}`.
+    pub prompts: Vec<String>,
+    /// A caption with more tokens is left out, and so is an image that has no other.
+    #[schemars(range(min = 1))]
+    pub max_tokens: usize,
+}
+
+impl Default for CaptionsConfig {
+    fn default() -> Self {
+        Self {
+            sentences: ["a photo of a {brightness} {label}"].map(str::to_owned).to_vec(),
+            prompts: Vec::new(),
+            max_tokens: 75,
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Images with tokenised captions, and batches of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::grammar;
+use super::report::CaptionReport;
+use crate::draws::Draws;
+use crate::images::{Images, Split, open};
+use crate::tasks::images::dataset::{open_images, validate as validate_images};
+use crate::{
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, END, EpochPlan, Error,
+    ImageDataset, ImageFormat, Prepared, Report, Result, START, Stream, Tokenizer, TokenizerPair,
+};
+
+/// The key of the draws that choose a caption.
+const CHOICE: u64 = 12;
+
+/// What becomes of captions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaptionUse {
+    /// They are written, token by token.
+    Written,
+    /// They are read, and compared with images.
+    Compared,
+}
+
+/// Refuses what cannot work for captions.
+///
+/// # Errors
+///
+/// [`Error::Config`] with the offending key.
+pub(crate) fn validate(config: &DataConfig) -> Result<()> {
+    validate_images(config, true)?;
+    let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+    if config.captions.sentences.is_empty() && config.images.format != ImageFormat::Table {
+        return wrong(
+            "data.captions.sentences",
+            "is empty: images with labels are described by sentences with {label} in them",
+        );
+    }
+    if config.tokenizer.dropout > 0.0 || config.tokenizer.sampling_alpha > 0.0 {
+        return wrong(
+            "data.tokenizer",
+            "draws segmentations anew in each epoch, which captions do not know: set dropout and \
+             sampling_alpha to 0",
+        );
+    }
+    grammar::validate(config)
+}
+
+/// The captions of each image of a split.
+fn captions(config: &DataConfig, split: &Split) -> Result<Vec<Vec<String>>> {
+    let of = |image: usize| -> Result<Vec<String>> {
+        if config.images.format == ImageFormat::Table {
+            return Ok(split.captions(image).to_vec());
+        }
+        let mut pixels = Vec::new();
+        split.read(image, &mut pixels)?;
+        let label = &config.images.labels[split.classes()[image] as usize];
+        Ok(grammar::captions_of(config, label, &pixels))
+    };
+    (0..split.classes().len()).into_par_iter().map(of).collect()
+}
+
+/// A tokenizer: the one that is named, or one trained on the captions of the training split.
+///
+/// # Errors
+///
+/// If a caption cannot be read, or a tokenizer not be trained or loaded.
+pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
+    let settings = &config.tokenizer;
+    if let Some(path) = &settings.path {
+        return Tokenizer::load(path)?.with_special_tokens(path).map(TokenizerPair::joint);
+    }
+    let texts: Vec<String> = match config.images.format {
+        ImageFormat::Table => captions(config, &open(config, &config.train)?)?.concat(),
+        _ => grammar::all_captions(config),
+    };
+    let most = usize::try_from(settings.max_pairs).unwrap_or(usize::MAX);
+    let texts = texts.into_iter().take(most).map(Ok);
+    Tokenizer::train(settings, config.nfkc, config.lowercase, texts).map(TokenizerPair::joint)
+}
+
+/// Images with their captions: a part of a split.
+#[derive(Debug)]
+pub struct CaptionedDataset {
+    images: ImageDataset,
+    usage: CaptionUse,
+    /// Captions that differ.
+    texts: Vec<String>,
+    /// Their tokens.
+    ids: Vec<Vec<u32>>,
+    /// Those of each image of the split; of images that are not of this part they mean nothing.
+    of_images: Vec<Vec<u32>>,
+    longest: usize,
+    report: CaptionReport,
+}
+
+/// Readies the training and validation images of a run, and their captions.
+///
+/// # Errors
+///
+/// Whatever is wrong with configuration, images, captions, tokenizer or disk, as [`Error`] lists it.
+pub fn prepare_captions(
+    usage: CaptionUse,
+    config: &DataConfig,
+    run: &Path,
+) -> Result<Prepared<CaptionedDataset>> {
+    config.validate()?;
+    validate(config)?;
+    let (train, validation) = open_images(config, run)?;
+    let tokenizers = match TokenizerPair::exists(run) {
+        true => TokenizerPair::load(run)?,
+        false => {
+            let trained = train_tokenizer(config)?;
+            trained.save(run)?;
+            trained
+        }
+    };
+    let of =
+        |images| CaptionedDataset::of(usage, config, tokenizers.target(), images).map(Arc::new);
+    Ok(Prepared {
+        train: of(train)?,
+        validation: validation.map(of).transpose()?,
+        tokenizers: tokenizers.clone(),
+    })
+}
+
+impl CaptionedDataset {
+    /// Opens a split whole, to measure a model on.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing or is not what the format says.
+    pub fn read(
+        usage: CaptionUse,
+        config: &DataConfig,
+        tokenizer: &Tokenizer,
+        split: &Corpora,
+    ) -> Result<Self> {
+        Self::of(usage, config, tokenizer, ImageDataset::read(config, split)?)
+    }
+
+    fn of(
+        usage: CaptionUse,
+        config: &DataConfig,
+        tokenizer: &Tokenizer,
+        mut images: ImageDataset,
+    ) -> Result<Self> {
+        let (mut texts, mut numbers) = (Vec::<String>::new(), HashMap::<String, u32>::new());
+        let mut number = |text: String| {
+            *numbers.entry(text).or_insert_with_key(|text| {
+                texts.push(text.clone());
+                texts.len() as u32 - 1
+            })
+        };
+        let captions = captions(config, images.images())?.into_iter();
+        let all: Vec<Vec<u32>> =
+            captions.map(|of| of.into_iter().map(&mut number).collect()).collect();
+        let ids = tokenizer.encode_batch(&texts)?;
+        let fits = |caption: &u32| ids[*caption as usize].len() <= config.captions.max_tokens;
+        let before = images.len();
+        let counted = |of: &[Vec<u32>], images: &ImageDataset| -> u64 {
+            images.part().iter().map(|&image| of[image].len() as u64).sum()
+        };
+        let read = counted(&all, &images);
+        let mut of_images: Vec<Vec<u32>> =
+            all.into_iter().map(|of| of.into_iter().filter(fits).collect()).collect();
+        let kept = counted(&of_images, &images);
+        images.retain(&config.batching, |image| !of_images[image].is_empty());
+        if images.is_empty() {
+            return Err(Error::Config {
+                key: "data.captions.max_tokens",
+                message: format!(
+                    "is {}, and every caption of the split {:?} has more tokens",
+                    config.captions.max_tokens,
+                    images.images().name()
+                ),
+            });
+        }
+        // Those that are left, in the order in which they come.
+        let mut place = vec![None; texts.len()];
+        let mut used = Vec::new();
+        for &image in images.part() {
+            for caption in &mut of_images[image] {
+                let before = *caption as usize;
+                *caption = *place[before].get_or_insert_with(|| {
+                    used.push(before);
+                    used.len() as u32 - 1
+                });
+            }
+        }
+        let texts: Vec<String> = used.iter().map(|&at| texts[at].clone()).collect();
+        let ids: Vec<Vec<u32>> = used.iter().map(|&at| ids[at].clone()).collect();
+        let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
+        let unknown = |row: &Vec<u32>| row.iter().filter(|&&id| tokenizer.is_unknown(id)).count();
+        let mut report = CaptionReport {
+            images: images.image_report().clone(),
+            captions: kept,
+            different: texts.len(),
+            left_out: read - kept,
+            images_left_out: before - images.len(),
+            unknown: ids.iter().map(|row| unknown(row) as u64).sum(),
+            tokenizer_hash: tokenizer.hash().to_owned(),
+        };
+        let batching = &mut report.images.batching;
+        let longest = longest + if usage == CaptionUse::Compared { 2 } else { 1 };
+        *batching = BatchingReport {
+            largest_source_tokens: batching.largest_target_tokens,
+            longest_source: batching.longest_target,
+            largest_target_tokens: batching.largest_sentences * longest,
+            longest_target: longest,
+            ..*batching
+        };
+        Ok(Self { images, usage, texts, ids, of_images, longest, report })
+    }
+
+    /// The number of images.
+    pub fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Whether there is no image.
+    pub fn is_empty(&self) -> bool {
+        self.images.is_empty()
+    }
+
+    /// The class of each image; 0 where they have none.
+    pub fn classes(&self) -> Vec<u32> {
+        self.images.classes()
+    }
+
+    /// Captions that differ, and of each image the numbers of its own.
+    pub fn captions(&self) -> (&[String], Vec<&[u32]>) {
+        let of = |&image: &usize| self.of_images[image].as_slice();
+        (&self.texts, self.images.part().iter().map(of).collect())
+    }
+
+    /// The values of images of this part, by their places in it, as models read them.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be read any more.
+    pub fn values(&self, places: &[usize]) -> Result<Vec<Vec<u32>>> {
+        let numbers: Vec<usize> = places.iter().map(|&place| self.images.part()[place]).collect();
+        let pixels = self.images.pixels(&numbers, 0, 0)?;
+        Ok(pixels.into_iter().map(|image| image.into_iter().map(u32::from).collect()).collect())
+    }
+
+    /// A batch of images and captions.
+    fn batch(&self, images: &[Vec<u8>], captions: &[&[u32]]) -> Batch {
+        let (mut values, mut text) = (Stream::default(), Stream::default());
+        let (mut asked, mut answers) = (Vec::new(), Vec::new());
+        for (image, caption) in images.iter().zip(captions) {
+            values.push(image.iter().map(|&value| u32::from(value)));
+            let begun = [START].into_iter().chain(caption.iter().copied());
+            match self.usage {
+                CaptionUse::Written => {
+                    text.push(begun);
+                    answers.extend(caption.iter().copied().chain([END]));
+                }
+                CaptionUse::Compared => {
+                    text.push(begun.chain([END]));
+                    asked.push(text.ids.len() as u32 - 1);
+                    // Which one belongs to it, its place says.
+                    answers.push(0);
+                }
+            }
+        }
+        let asked = (self.usage == CaptionUse::Compared).then_some(asked);
+        let indices = vec![0; images.len()];
+        Batch { streams: vec![values, text], asked, answers, indices, ..Batch::default() }
+    }
+}
+
+impl Dataset for CaptionedDataset {
+    fn plan(
+        self: Arc<Self>,
+        batching: &BatchingConfig,
+        seed: u64,
+        epoch: u64,
+    ) -> Box<dyn EpochPlan> {
+        let order = self.images.order(batching, seed, epoch);
+        let most = self.images.most_images(batching);
+        Box::new(Plan { data: self, order, most, seed, epoch })
+    }
+
+    fn batching(&self) -> &BatchingReport {
+        &self.report.images.batching
+    }
+
+    fn report(&self) -> Report<'_> {
+        Report::Captions(&self.report)
+    }
+
+    fn longest_row(&self) -> usize {
+        self.longest
+    }
+
+    fn most_tokens(&self) -> usize {
+        self.images.most_tokens()
+    }
+
+    fn largest_batch(&self, tokens: usize) -> Batch {
+        let images = self.images.largest_batch(tokens);
+        let (values, lengths) = images.stream(0);
+        let image = vec![0; values.len() / lengths.len().max(1)];
+        let marks = if self.usage == CaptionUse::Compared { 2 } else { 1 };
+        let caption = vec![END; self.longest - marks];
+        let count = lengths.len();
+        self.batch(&vec![image; count], &vec![caption.as_slice(); count])
+    }
+}
+
+/// The batches of one epoch.
+struct Plan {
+    data: Arc<CaptionedDataset>,
+    order: Vec<usize>,
+    most: usize,
+    seed: u64,
+    epoch: u64,
+}
+
+impl EpochPlan for Plan {
+    fn batches(&self) -> usize {
+        self.order.len().div_ceil(self.most)
+    }
+
+    fn batch(&self, batch: usize) -> Result<Batch> {
+        let (data, first) = (&self.data, batch * self.most);
+        let images = &self.order[first..self.order.len().min(first + self.most)];
+        let pixels = data.images.pixels(images, self.seed, self.epoch)?;
+        let draws = Draws::new(self.seed, self.epoch, CHOICE);
+        let captions = images.iter().map(|&image| {
+            let own = &data.of_images[image];
+            let chosen = (draws.unit(image as u64) * own.len() as f64) as usize;
+            data.ids[own[chosen] as usize].as_slice()
+        });
+        let indices = images.iter().map(|image| image + 1).collect();
+        Ok(Batch { indices, ..data.batch(&pixels, &captions.collect::<Vec<_>>()) })
+    }
+}

@@ -1,0 +1,97 @@
+//! Words with tags, in the columns of the CoNLL's shared tasks.
+
+use std::path::PathBuf;
+
+use crate::tasks::running_text;
+use crate::{Corpora, DataConfig, Error, LineReader, Result};
+
+/// What the name of a file of tags may end in.
+const ENDINGS: [&str; 7] = ["", ".conll", ".conll.gz", ".conll.zst", ".txt", ".txt.gz", ".txt.zst"];
+/// What stands in place of a word between documents.
+const DOCUMENT: &str = "-DOCSTART-";
+
+/// The files of a split.
+///
+/// # Errors
+///
+/// [`Error::Missing`] with the names that were tried.
+pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
+    running_text::reader::files_ending(config, split, &ENDINGS)
+}
+
+/// A sentence: its words, and the number of each one's tag.
+#[derive(Debug, Default)]
+pub(crate) struct Tagged {
+    pub(crate) words: Vec<String>,
+    pub(crate) tags: Vec<u32>,
+}
+
+/// Sentences of a split, each as its words and their tags.
+///
+/// # Errors
+///
+/// If a file is missing, or a line is no word with a tag that the configuration lists.
+pub fn tagged_words(
+    config: &DataConfig,
+    split: &Corpora,
+) -> Result<Vec<(Vec<String>, Vec<String>)>> {
+    let labels = &config.labelled.labels;
+    let named = |Tagged { words, tags }: Tagged| {
+        let tags = tags.into_iter().map(|tag| labels[tag as usize].clone()).collect();
+        (words, tags)
+    };
+    Ok(read(config, split)?.into_iter().map(named).collect())
+}
+
+/// Reads a split: a word a line, of which the first column is the word and the last its tag, with
+/// white space between them; a blank line ends a sentence.
+///
+/// # Errors
+///
+/// For a line of one column, or with a tag that the configuration does not list.
+pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Vec<Tagged>> {
+    let labels = &config.labelled.labels;
+    let (mut found, mut sentence) = (Vec::new(), Tagged::default());
+    for path in files(config, split)? {
+        let mut lines = LineReader::open(&path)?;
+        while let Some(line) = lines.next_line()? {
+            let mut columns = line.split_whitespace();
+            let wrong = |message: String| Error::Record {
+                path: path.clone(),
+                unit: "line",
+                line: lines.line(),
+                message,
+            };
+            match (columns.next(), columns.next_back()) {
+                (None | Some(DOCUMENT), _) => {
+                    if !sentence.words.is_empty() {
+                        found.push(std::mem::take(&mut sentence));
+                    }
+                }
+                (Some(word), None) => {
+                    let message = format!("has {word:?} alone; expected a word and a tag");
+                    return Err(wrong(message));
+                }
+                (Some(word), Some(tag)) => {
+                    let Some(number) = labels.iter().position(|known| known == tag) else {
+                        let known = labels.join(", ");
+                        return Err(wrong(format!(
+                            "has the tag {tag:?}, but data.labelled.labels has {known}"
+                        )));
+                    };
+                    sentence.words.push(word.to_owned());
+                    sentence.tags.push(number as u32);
+                }
+            }
+        }
+        if !sentence.words.is_empty() {
+            found.push(std::mem::take(&mut sentence));
+        }
+    }
+    if found.is_empty() {
+        let files: Vec<String> =
+            files(config, split)?.iter().map(|file| file.display().to_string()).collect();
+        return Err(Error::EmptyText { split: split.name(), files: files.join(", ") });
+    }
+    Ok(found)
+}

@@ -1,0 +1,111 @@
+//! A writer of captions: an encoder of images, and a decoder of text that attends to it (Vinyals et
+//! al. 2015, "Show and Tell", section 3; with attention to places Xu et al. 2015).
+//!
+//! **Decision.** It is a translation model whose sources are images: patches stand where tokens do,
+//! and what lies behind the embedding, from cross-attention to search, is that of translation. The
+//! alternative, a second decoder with a cache of its own, would have to be kept equal to the first.
+
+use crate::config::{Architecture, ImageEncoder, ModelConfig};
+use crate::cost::{Cost, LayerCost};
+use crate::layers::vision_encoder::validate;
+use crate::translation::SourceKind;
+use crate::{
+    Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass,
+    TranslationModel,
+};
+use candle_core::Device;
+
+/// A writer of captions with its parameters. Those that read an image are called as an
+/// [`ImageClassifier`](crate::ImageClassifier) calls them, whose weights it can begin with.
+#[derive(Debug, Clone)]
+pub struct ImageCaptioner(TranslationModel);
+
+impl ImageCaptioner {
+    /// Makes a model as `builder` says.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        shape: &ImageShape,
+        vocabulary: usize,
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
+        shape.validate()?;
+        require_patches(config)?;
+        let source = SourceKind::Images(shape.clone());
+        TranslationModel::of(config, (source, vocabulary), builder).map(Self)
+    }
+
+    /// What a model of this shape would cost on `device`, known before memory is taken for it: by
+    /// the token, which in images is a patch.
+    #[must_use]
+    pub fn cost_of(
+        config: &ModelConfig,
+        shape: &ImageShape,
+        vocabulary: usize,
+        device: &Device,
+    ) -> Cost {
+        let source = SourceKind::Images(shape.clone());
+        TranslationModel::cost_from(config, &source, vocabulary, device)
+    }
+
+    /// What a layer of the decoder costs, counted from 0.
+    #[must_use]
+    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        TranslationModel::layer_cost(config, layer)
+    }
+
+    /// The same model as one that translates: what searches, scores and rounds.
+    #[must_use]
+    pub fn translation(&self) -> &TranslationModel {
+        &self.0
+    }
+
+    /// See [`TranslationModel::round_to_int8`].
+    ///
+    /// # Errors
+    /// When a weight is not finite.
+    pub fn round_to_int8(&mut self) -> Result<(), ModelError> {
+        self.0.round_to_int8()
+    }
+}
+
+/// Refuses a configuration whose image encoder gives no row for each patch.
+///
+/// # Errors
+/// Names the key, its value and what it must be.
+pub(super) fn require_patches(config: &ModelConfig) -> Result<(), ModelError> {
+    if config.architecture == Architecture::Transformer
+        && config.image_encoder == ImageEncoder::Convolutional
+    {
+        return Err(ModelError::Config(
+            "model.image_encoder = \"convolutional\" is for classifiers of images; what reads \
+             images beside text is \"transformer\""
+                .to_owned(),
+        ));
+    }
+    config.require_transformer()?;
+    validate(config)
+}
+
+/// Reads two streams, the values of images and captions shifted right, each beginning with `<s>`.
+impl Model for ImageCaptioner {
+    fn core(&self) -> &Core {
+        self.0.core()
+    }
+
+    fn cost(&self) -> Cost {
+        self.0.cost()
+    }
+
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        self.0.loss_of_pass(batch, objective, scale, pass)
+    }
+}

@@ -1,0 +1,277 @@
+//! Images and texts in one space (Radford et al. 2021, "Learning Transferable Visual Models From
+//! Natural Language Supervision", CLIP): an encoder of each, trained so that an image lies nearest
+//! to its own text among those of a batch, and a text nearest to its own image.
+//!
+//! The loss is over a batch: what an image is not is told by the other texts of its micro-batch.
+//! Gradients that are accumulated over micro-batches are those of as many smaller comparisons, and
+//! not of one large one.
+
+use super::ImageShape;
+use super::captioner::require_patches;
+use crate::config::{ContrastiveConfig, ModelConfig};
+use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::block::Block;
+use crate::layers::embedding::TokenEmbedding;
+use crate::layers::head::{last_rows, loss_of_rows, picked};
+use crate::layers::stack::{Stack, StackKind};
+use crate::layers::vision_encoder::PatchEmbedding;
+use crate::layers::weight::{LayerNorm, Linear, Weight};
+use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{DType, Device, Result, Tensor};
+use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
+
+/// The most that similarities are multiplied by, as CLIP clips it.
+const MOST: f64 = 100.0;
+
+/// Two encoders with their parameters. Those of the encoder of images are called as an
+/// [`ImageClassifier`](crate::ImageClassifier) calls them.
+#[derive(Debug, Clone)]
+pub struct ContrastiveModel {
+    config: ModelConfig,
+    shape: ImageShape,
+    core: Core,
+    vocabulary: usize,
+    patches: PatchEmbedding,
+    embedding_norm: LayerNorm,
+    encoder: Stack,
+    image_projection: Linear,
+    tokens: TokenEmbedding,
+    text: Stack,
+    text_projection: Linear,
+    /// The logarithm of what similarities are multiplied by: `(1,)`.
+    scale: Weight,
+}
+
+impl ContrastiveModel {
+    /// Makes a model as `builder` says.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        shape: &ImageShape,
+        vocabulary: usize,
+        builder: Builder,
+    ) -> std::result::Result<Self, ModelError> {
+        let of_text = config.contrastive.text(config);
+        shape.validate()?;
+        require_patches(config)?;
+        config.validate(true)?;
+        of_text.validate(true)?;
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
+        let ContrastiveConfig { dimensions, temperature, .. } = config.contrastive;
+        let (width, epsilon) = (config.d_model, config.norm_epsilon);
+        let (encoder_layers, text_layers) = (config.encoder_layers, config.decoder_layers);
+        let patches = without_biases(build, |build| PatchEmbedding::new(build, shape, config))?;
+        let embedding_norm = LayerNorm::new(build, "encoder.embedding_norm", width, epsilon)?;
+        let encoder = Stack::new(build, "encoder", config, encoder_layers, StackKind::Encoder)?;
+        let table = build.embedding("text_embedding.weight", vocabulary, of_text.d_model)?;
+        let tokens = TokenEmbedding::new(build, "text", table, &of_text)?;
+        let text = Stack::new(build, "text", &of_text, text_layers, StackKind::DecoderOnly)?;
+        let mut projection = |name: &str, width: usize| {
+            without_biases(build, |build| Linear::new(build, name, width, dimensions, 1))
+        };
+        let image_projection = projection("image_projection", width)?;
+        let text_projection = projection("text_projection", of_text.d_model)?;
+        let scale = build.constant("scale", &[1], (1.0 / temperature).ln() as f32)?;
+        Ok(Self {
+            config: config.clone(),
+            shape: shape.clone(),
+            core: builder.finish(width),
+            vocabulary,
+            patches,
+            embedding_norm,
+            encoder,
+            image_projection,
+            tokens,
+            text,
+            text_projection,
+            scale,
+        })
+    }
+
+    /// What a model of this shape would cost on `device`, known before memory is taken for it: by
+    /// the token, which in images is a patch.
+    #[must_use]
+    pub fn cost_of(
+        config: &ModelConfig,
+        shape: &ImageShape,
+        vocabulary: usize,
+        _device: &Device,
+    ) -> Cost {
+        let of_text = config.contrastive.text(config);
+        // Once for each image or text, which is next to nothing for a token.
+        let projection = |width: usize| {
+            let linear = PartCost::linear(width, config.contrastive.dimensions, false);
+            PartCost { flops: 0.0, kept: 0.0, ..linear }
+        };
+        let image = PatchEmbedding::cost(&ModelConfig { biases: false, ..config.clone() }, shape)
+            + LayerNorm::cost(config).keeping(config.d_model)
+            + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
+            + projection(config.d_model)
+            + PartCost::table(1, 1);
+        let text = PartCost::table(vocabulary, of_text.d_model)
+            + TokenEmbedding::cost(&of_text)
+            + Stack::cost(&of_text, config.decoder_layers, StackKind::DecoderOnly).0
+            + projection(of_text.d_model);
+        Cost::of([("image", image), ("text", text)])
+    }
+
+    /// What a layer of the encoder of images costs, counted from 0.
+    #[must_use]
+    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
+    }
+
+    /// The architecture.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// What similarities are multiplied by.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn scale(&self) -> std::result::Result<f64, ModelError> {
+        let scale = self.scale.get(&Pass::evaluate()).to_vec1::<f32>()?;
+        Ok(scale.first().map_or(1.0, |&scale| f64::from(scale).exp()).min(MOST))
+    }
+
+    /// Where images lie: rows of length 1, in f32.
+    ///
+    /// # Shapes
+    /// B images → `(B, E)`.
+    ///
+    /// # Errors
+    /// When an image is not of the model's shape, or the device has no memory left.
+    pub fn images(
+        &self,
+        images: &Sequences,
+        pass: &Pass,
+    ) -> std::result::Result<Tensor, ModelError> {
+        self.shape.check(images)?;
+        let (x, divided) = self.patches.forward(images, pass)?;
+        let x = self.embedding_norm.forward(&x, pass)?;
+        let hidden = self.encoder.forward(x, &divided, None, pass)?; // (N, D)
+        let pooled = self.patches.pooled(&hidden, images.lengths.len(), pass)?; // (B, D)
+        Ok(of_length_one(&self.image_projection.forward(&pooled, pass)?, pass)?)
+    }
+
+    /// Where texts lie, as their last tokens tell: rows of length 1, in f32.
+    ///
+    /// # Shapes
+    /// B texts → `(B, E)`.
+    ///
+    /// # Errors
+    /// When an id is not in the vocabulary, or a text is empty or longer than learned positions
+    /// reach.
+    pub fn texts(&self, texts: &Sequences, pass: &Pass) -> std::result::Result<Tensor, ModelError> {
+        texts.check()?;
+        if texts.lengths.contains(&0) {
+            return Err(ModelError::Batch("a text is empty".to_owned()));
+        }
+        let x = self.tokens.forward(texts, pass)?;
+        let hidden = self.text.forward(x, texts, None, pass)?; // (N, D)
+        let last = picked(&hidden, last_rows(&texts.lengths), Dropout::none(), pass)?; // (B, D)
+        Ok(of_length_one(&self.text_projection.forward(&last, pass)?, pass)?)
+    }
+
+    /// `rows` times what similarities are multiplied by.
+    fn scaled(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let inputs = [rows, self.scale.get(pass)];
+        composed::on_tape(pass.tape(), "temperature", &inputs, |inputs| {
+            let most = Tensor::full(MOST.ln() as f32, 1, inputs[1].device())?;
+            inputs[0].broadcast_mul(&inputs[1].minimum(&most)?.exp()?)
+        })
+    }
+
+    /// Half of what it costs to tell from each of `rows` which of `others` belongs to it.
+    fn half(
+        &self,
+        (rows, others): (&Tensor, &Tensor),
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput> {
+        let own: Vec<u32> = (0..rows.dim(0)? as u32).collect();
+        let spec = CrossEntropySpec {
+            smoothing: objective.label_smoothing,
+            r_drop: 0.0,
+            scale: scale / 2.0,
+            // Similarities times 100 have few digits to lose.
+            products: Products::F32,
+        };
+        loss_of_rows(&self.scaled(rows, pass)?, others, &own, &spec, pass)
+    }
+}
+
+/// What `make` makes where linear layers have no biases.
+fn without_biases<T>(
+    build: &mut Builder,
+    make: impl FnOnce(&mut Builder) -> Result<T>,
+) -> Result<T> {
+    let biases = std::mem::replace(&mut build.biases, false);
+    let made = make(build);
+    build.biases = biases;
+    made
+}
+
+/// Each row divided by its length, in f32.
+fn of_length_one(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
+    composed::on_tape(pass.tape(), "length of 1", &[rows], |inputs| {
+        let rows = inputs[0].to_dtype(DType::F32)?;
+        rows.broadcast_div(&rows.sqr()?.sum_keepdim(1)?.sqrt()?)
+    })
+}
+
+/// Reads images and texts, one for each; the last token of each text is asked, and what it should
+/// answer is known from its place.
+impl Model for ContrastiveModel {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn cost(&self) -> Cost {
+        Self::cost_of(&self.config, &self.shape, self.vocabulary, self.device())
+    }
+
+    /// `Σ (CE(image → text) + CE(text → image)) / 2` over the pairs of the batch (Radford et al.
+    /// 2021, figure 3).
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> std::result::Result<LossOutput, ModelError> {
+        let refuse = |message: &str| Err(ModelError::Batch(message.to_owned()));
+        if objective.r_drop > 0.0 {
+            return refuse(
+                "training.r_drop compares a batch with itself, which here would make each text \
+                 one that is not its image's: set it to 0",
+            );
+        }
+        let [images, texts] = batch.read(["image", "text"])?;
+        if batch.asked.as_deref() != Some(&*last_rows(&texts.lengths)) {
+            return refuse("images and texts are compared by the last token of each text");
+        }
+        let (images, texts) = (self.images(images, pass)?, self.texts(texts, pass)?); // (B, E)
+        let to_text = self.half((&images, &texts), objective, scale, pass)?;
+        let to_image = self.half((&texts, &images), objective, scale, pass)?;
+        let losses = [&to_text.loss, &to_image.loss];
+        let loss = composed::on_tape(pass.tape(), "sum of losses", &losses, |losses| {
+            &losses[0] + &losses[1]
+        })?;
+        let mean = |of: fn(&LossOutput) -> f64| (of(&to_text) + of(&to_image)) / 2.0;
+        Ok(LossOutput {
+            loss,
+            smoothed_sum: mean(|half| half.smoothed_sum),
+            nll_sum: mean(|half| half.nll_sum),
+            objective_sum: mean(|half| half.objective_sum),
+            correct: (to_text.correct + to_image.correct) / 2,
+            ..to_text
+        })
+    }
+}

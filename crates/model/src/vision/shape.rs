@@ -1,0 +1,100 @@
+//! What an image is to a model: its size, its channels, its patches, and how its values are scaled.
+
+use crate::{ModelError, Sequences};
+
+/// What an image is to a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImageShape {
+    /// Height and width, in pixels.
+    pub size: usize,
+    /// Channels.
+    pub channels: usize,
+    /// The side of a patch, in pixels; it divides the size.
+    pub patch: usize,
+    /// What is taken off each channel, whose values are from 0 to 1.
+    pub mean: Vec<f64>,
+    /// What each channel is divided by then.
+    pub deviation: Vec<f64>,
+}
+
+impl ImageShape {
+    /// Patches of an image.
+    #[must_use]
+    pub fn patches(&self) -> usize {
+        let side = self.size / self.patch.max(1);
+        side * side
+    }
+
+    /// Values of an image.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.channels * self.size * self.size
+    }
+
+    /// Values of a patch.
+    #[must_use]
+    pub(crate) fn patch_values(&self) -> usize {
+        self.channels * self.patch * self.patch
+    }
+
+    /// Refuses a shape that no image has.
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
+        let is_shape = self.channels > 0
+            && self.patch > 0
+            && self.size > 0
+            && self.size.is_multiple_of(self.patch)
+            && [&self.mean, &self.deviation].iter().all(|of| of.len() == self.channels);
+        if is_shape {
+            return Ok(());
+        }
+        Err(ModelError::Config(format!(
+            "images of {} pixels in {} channels with {} means and {} deviations cannot be cut into \
+             patches of {}",
+            self.size,
+            self.channels,
+            self.mean.len(),
+            self.deviation.len(),
+            self.patch
+        )))
+    }
+
+    /// Images as rows of patches, a channel of a patch after the other: `(B·P, C·p·p)`.
+    pub(crate) fn patched(&self, ids: &[u32]) -> Vec<f32> {
+        let (size, patch) = (self.size, self.patch);
+        let scaled = |channel: usize| {
+            let (mean, deviation) = (self.mean[channel], self.deviation[channel]);
+            (0..=255).map(move |value| ((f64::from(value) / 255.0 - mean) / deviation) as f32)
+        };
+        let scales: Vec<Vec<f32>> = (0..self.channels).map(|c| scaled(c).collect()).collect();
+        let mut patches = Vec::with_capacity(ids.len());
+        for image in ids.chunks_exact(self.values().max(1)) {
+            let corners = (0..size).step_by(patch);
+            for (top, left) in corners.clone().flat_map(|y| corners.clone().map(move |x| (y, x))) {
+                for (plane, scale) in image.chunks_exact(size * size).zip(&scales) {
+                    for row in top..top + patch {
+                        let values = &plane[row * size + left..row * size + left + patch];
+                        patches.extend(values.iter().map(|&value| scale[value as usize]));
+                    }
+                }
+            }
+        }
+        patches
+    }
+
+    /// Refuses what is no image of the model's shape.
+    pub(crate) fn check(&self, images: &Sequences) -> Result<(), ModelError> {
+        images.check()?;
+        let values = self.values();
+        if let Some(other) = images.lengths.iter().find(|&&length| length != values) {
+            return Err(ModelError::Batch(format!(
+                "an image has {other} values, where the model reads {values}"
+            )));
+        }
+        match images.ids.iter().find(|&&value| value > 255) {
+            Some(value) => Err(ModelError::Batch(format!(
+                "an image has the value {value}: they go from 0 to 255"
+            ))),
+            None => Ok(()),
+        }
+    }
+}

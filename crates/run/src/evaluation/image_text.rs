@@ -1,0 +1,247 @@
+//! How good captions are, and how well images and texts find each other.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use taper_data::{CaptionUse, CaptionedDataset, Dataset, ImageFormat, TokenizerPair};
+use taper_model::{ContrastiveModel, ImageCaptioner};
+use taper_trainer::evaluate;
+
+use super::{TextScores, highest};
+use crate::config::RunConfig;
+use crate::event::{RunEvent, RunObserver};
+use crate::image_text::{Placed, PlacedLabels, caption_search, describe, recalls};
+use crate::training::in_order;
+
+/// Images whose captions a model has written.
+#[derive(Debug, Clone, Serialize)]
+pub struct CaptionedTestSet {
+    /// The split's name.
+    pub split: String,
+    /// How many images it has.
+    pub images: usize,
+    /// The share of captions that are, letter for letter, one of those of their image.
+    pub exact_match: f64,
+    /// How many captions end only because they had reached the maximum length.
+    pub truncated: usize,
+    /// The scores, against all captions of an image.
+    #[serde(flatten)]
+    pub scores: TextScores,
+    /// The first of the captions of each image.
+    #[serde(skip)]
+    pub references: Vec<String>,
+    /// What the model wrote.
+    #[serde(skip)]
+    pub captions: Vec<String>,
+}
+
+impl CaptionedTestSet {
+    /// Has `model` describe the images of a split.
+    ///
+    /// # Errors
+    /// When the split cannot be read or described.
+    pub(crate) fn of(
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        model: &ImageCaptioner,
+        observer: &mut dyn RunObserver,
+    ) -> Result<Self> {
+        let (data, target) = (&config.data, tokenizers.target());
+        let images = CaptionedDataset::read(CaptionUse::Written, data, target, &data.split(split))?;
+        let total = images.len();
+        let read = |places: &[usize]| Ok(images.values(places)?);
+        let found = observed(split, total, observer, |progress| {
+            describe(model, tokenizers, &caption_search(config), (total, read), progress)
+        })?;
+        let truncated = found.iter().filter(|caption| caption.truncated).count();
+        let captions: Vec<String> = found.into_iter().map(|caption| caption.text).collect();
+        let (texts, own) = images.captions();
+        // As the normaliser has them, which is all that the model can know.
+        let normal = |text: &String| target.normalize(text);
+        let texts: Vec<String> = texts.iter().map(normal).collect::<Result<_, _>>()?;
+        let is_own = |(caption, own): (&String, &&[u32])| {
+            own.iter().any(|&at| texts[at as usize] == *caption)
+        };
+        let exact = captions.iter().zip(&own).filter(|&one| is_own(one)).count();
+        let most = own.iter().map(|own| own.len()).max().unwrap_or(1);
+        // A reference that is repeated changes no score.
+        let reference = |rank: usize| -> Vec<String> {
+            own.iter().map(|own| texts[own[rank % own.len()] as usize].clone()).collect()
+        };
+        let references: Vec<Vec<String>> = (0..most).map(reference).collect();
+        let scores = TextScores::of_several(&captions, &references, &config.scoring())
+            .with_context(|| format!("split `{split}`"))?;
+        Ok(Self {
+            split: split.to_owned(),
+            images: total,
+            exact_match: exact as f64 / total as f64,
+            truncated,
+            scores,
+            references: references.into_iter().next().unwrap_or_default(),
+            captions,
+        })
+    }
+
+    /// The lines that a reader wants.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let truncated = match self.truncated {
+            0 => String::new(),
+            count => format!("; {count} end at the maximum length"),
+        };
+        let mut lines = vec![
+            format!("{} ({} images)", self.split, self.images),
+            format!("  exact match  {:.2} %{truncated}", 100.0 * self.exact_match),
+        ];
+        lines.extend(self.scores.lines().map(|line| format!("  {line}")));
+        lines
+    }
+
+    /// `count` examples spread over the set.
+    pub(super) fn samples(&self, count: usize) -> Vec<String> {
+        let total = self.captions.len();
+        let count = count.min(total);
+        let mut lines = Vec::new();
+        for index in (0..count).map(|index| (2 * index + 1) * total / (2 * count)) {
+            lines.push(format!("  image        {}", index + 1));
+            lines.push(format!("  caption      {}", self.captions[index]));
+            lines.push(format!("  reference    {}", self.references[index]));
+            lines.push(String::new());
+        }
+        lines.pop();
+        lines
+    }
+}
+
+/// The share of those asked that are found first, and among the first five.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Recall {
+    /// Among how many one is looked for.
+    pub among: usize,
+    /// Found first.
+    pub at_1: f64,
+    /// Found among the first five.
+    pub at_5: f64,
+}
+
+impl Recall {
+    fn of(among: usize, [at_1, at_5]: [f64; 2]) -> Self {
+        Self { among, at_1, at_5 }
+    }
+
+    fn line(&self, what: &str) -> String {
+        format!(
+            "  {what} recall at 1 {:.2} %, at 5 {:.2} %, among {}",
+            100.0 * self.at_1,
+            100.0 * self.at_5,
+            self.among
+        )
+    }
+}
+
+/// Images and texts that a model has put in one space.
+#[derive(Debug, Clone, Serialize)]
+pub struct MatchedTestSet {
+    /// The split's name.
+    pub split: String,
+    /// How many images it has.
+    pub images: usize,
+    /// The mean loss within batches of the recipe's size, in nats.
+    pub loss: f64,
+    /// The share of images whose label has the highest probability by its texts; none of a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zero_shot_accuracy: Option<f64>,
+    /// One of an image's own captions, among all captions of the split.
+    pub image_to_text: Recall,
+    /// One of the images of a caption, among all images of the split.
+    pub text_to_image: Recall,
+}
+
+impl MatchedTestSet {
+    /// Has `model` put the images and captions of a split in its space.
+    ///
+    /// # Errors
+    /// When the split cannot be read or computed.
+    pub(crate) fn of(
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        model: &ContrastiveModel,
+        observer: &mut dyn RunObserver,
+    ) -> Result<Self> {
+        let (data, target) = (&config.data, tokenizers.target());
+        let images =
+            CaptionedDataset::read(CaptionUse::Compared, data, target, &data.split(split))?;
+        let images = Arc::new(images);
+        let total = images.len();
+        let placed = observed(split, total, observer, |progress| {
+            let read = |places: &[usize]| Ok(images.values(places)?);
+            Placed::images(model, (total, read), progress)
+        })?;
+        let (texts, own) = images.captions();
+        let of_texts = Placed::texts(model, target, texts)?;
+        let own: Vec<Vec<u32>> = own.into_iter().map(<[u32]>::to_vec).collect();
+        let mut images_of = vec![Vec::new(); texts.len()];
+        for (image, own) in own.iter().enumerate() {
+            own.iter().for_each(|&text| images_of[text as usize].push(image as u32));
+        }
+        let zero_shot_accuracy = if data.images.format == ImageFormat::Table {
+            None
+        } else {
+            let labels = PlacedLabels::of(model, target, config)?;
+            let found = labels.probabilities(&placed, model.scale()?)?;
+            let right = found.iter().zip(images.classes());
+            let right = right.filter(|(found, class)| highest(found) == *class as usize).count();
+            Some(right as f64 / total as f64)
+        };
+        let ranks = [1, 5];
+        let image_to_text = Recall::of(texts.len(), recalls(&placed, &of_texts, &own, ranks)?);
+        let text_to_image = Recall::of(total, recalls(&of_texts, &placed, &images_of, ranks)?);
+        let dataset: Arc<dyn Dataset> = images;
+        let measured = evaluate(model, in_order(&dataset, &data.batching), 0.0)?;
+        Ok(Self {
+            split: split.to_owned(),
+            images: total,
+            loss: measured.nll,
+            zero_shot_accuracy,
+            image_to_text,
+            text_to_image,
+        })
+    }
+
+    /// The lines that a reader wants.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = vec![
+            format!("{} ({} images)", self.split, self.images),
+            format!("  loss         {:.4} nats within batches", self.loss),
+        ];
+        lines.extend(
+            self.zero_shot_accuracy.map(|accuracy| {
+                format!("  zero-shot    {:.2} % of labels right", 100.0 * accuracy)
+            }),
+        );
+        lines.push(self.image_to_text.line("captions    "));
+        lines.push(self.text_to_image.line("images      "));
+        lines
+    }
+}
+
+/// Runs `work`, which tells of the images done, and tells the observer.
+fn observed<T>(
+    split: &str,
+    total: usize,
+    observer: &mut dyn RunObserver,
+    work: impl FnOnce(&mut dyn FnMut(usize)) -> Result<T>,
+) -> Result<T> {
+    let mut observed = observer.observe(&RunEvent::Decoding { split, done: 0, total });
+    let found = work(&mut |done| {
+        if observed.is_ok() {
+            observed = observer.observe(&RunEvent::Decoding { split, done, total });
+        }
+    });
+    observer.observe(&RunEvent::Decoded)?;
+    let found = found?;
+    observed?;
+    Ok(found)
+}

@@ -1,0 +1,71 @@
+//! Captions of images, by the search that translates.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use taper_data::{END, Pixels, TokenizerPair};
+use taper_decoding::{DecodingConfig, DecodingError, NumberedSources, Translator};
+use taper_model::ImageCaptioner;
+
+use crate::LoadedRun;
+use crate::config::RunConfig;
+use crate::translation::{Translation, as_text, for_the_best};
+
+/// The search of a recipe, for captions of at most `data.captions.max_tokens` tokens: an image has
+/// no length that theirs would follow from.
+pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
+    DecodingConfig {
+        max_length_ratio: 0.0,
+        max_length_offset: config.data.captions.max_tokens,
+        ..for_the_best(&config.decoding)
+    }
+}
+
+/// The best caption of each of `count` images, whose values `read` gives by their numbers;
+/// `progress` is called with the images done so far.
+///
+/// # Errors
+/// When an image cannot be read, or the search or the tokenizer fails.
+pub(crate) fn describe(
+    model: &ImageCaptioner,
+    tokenizers: &TokenizerPair,
+    search: &DecodingConfig,
+    (count, read): (usize, impl Fn(&[usize]) -> Result<Vec<Vec<u32>>>),
+    mut progress: impl FnMut(usize),
+) -> Result<Vec<Translation>> {
+    let inference = model.translation().inference();
+    let read = |numbers: &[usize]| {
+        // The chain of causes must survive the search, which knows errors of its own alone.
+        read(numbers).map_err(|error| DecodingError::model("read images", format!("{error:#}")))
+    };
+    let numbered = NumberedSources::new(&inference, read);
+    let sources: Vec<Vec<u32>> = (0..count as u32).map(|number| vec![number, END]).collect();
+    let found = Translator::new(&numbered, search.clone())?
+        .translate_with(&sources, |chunk| progress(chunk.sentences_done))?;
+    let best = |hypotheses: Vec<_>| {
+        let best = hypotheses.into_iter().next().context("a search without a result")?;
+        as_text(best, tokenizers)
+    };
+    found.into_iter().map(best).collect()
+}
+
+/// The best caption of each PNG or JPEG file, scaled to the size of the images that the model was
+/// trained on; `progress` is called with the images done so far.
+///
+/// # Errors
+/// For a file that is no such picture, and when the model fails.
+pub fn describe_images(
+    run: &LoadedRun<ImageCaptioner>,
+    files: &[PathBuf],
+    progress: impl FnMut(usize),
+) -> Result<Vec<Translation>> {
+    let read = |numbers: &[usize]| -> Result<Vec<Vec<u32>>> {
+        let of = |&number: &usize| -> Result<Vec<u32>> {
+            let pixels = Pixels::of_file(&files[number], &run.config.data.images)?.0;
+            Ok(pixels.into_iter().map(u32::from).collect())
+        };
+        numbers.iter().map(of).collect()
+    };
+    let search = caption_search(&run.config);
+    describe(&run.model, &run.tokenizers, &search, (files.len(), read), progress)
+}

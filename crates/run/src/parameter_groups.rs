@@ -1,0 +1,271 @@
+//! Parameters by their names: which are frozen, which are taken of another run, and how much of the
+//! learning rate each takes.
+
+use anyhow::{Result, bail};
+use taper_ops::{Parameter, ParameterStore};
+use taper_trainer::TrainingConfig;
+
+use crate::config::nearest;
+
+/// Names that are told where a pattern matches none.
+const NEAR: usize = 3;
+
+/// What is called so among the parts of a model, by patterns of the names of its parameters.
+const PARTS: [(&str, &[&str]); 3] = [
+    (
+        "embeddings",
+        &[
+            "*embedding.weight",
+            "*.positions.weight",
+            "*.segments.weight",
+            "patches.*",
+            "class_token.*",
+            "encoder.embedding_norm.*",
+        ],
+    ),
+    ("encoder", &["encoder.*"]),
+    ("decoder", &["decoder.*"]),
+];
+
+/// Whether `name` is what `pattern` says, in which `*` stands for any characters and `?` for one.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
+    // Where the last star stands, and what it has taken so far.
+    let (mut at, mut read, mut star) = (0, 0, None);
+    while read < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, read));
+                at += 1;
+            }
+            Some(&one) if one == '?' || one == name[read] => (at, read) = (at + 1, read + 1),
+            _ => match star {
+                Some((place, taken)) => {
+                    star = Some((place, taken + 1));
+                    (at, read) = (place + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|&one| one == '*')
+}
+
+/// Refuses a pattern that matches none of `names`.
+///
+/// # Errors
+/// With `key`, the pattern, and the names that are nearest to it.
+fn require_match(
+    key: &str,
+    pattern: &str,
+    names: &[&str],
+    is: impl Fn(&str) -> bool,
+) -> Result<()> {
+    if names.iter().any(|name| is(name)) {
+        return Ok(());
+    }
+    let plain = pattern.trim_matches('*');
+    let mut near: Vec<&str> = names.to_vec();
+    let mut first = Vec::new();
+    while first.len() < NEAR {
+        let Some(name) = nearest(plain, near.iter().copied()) else { break };
+        near.retain(|other| *other != name);
+        first.push(name);
+    }
+    bail!(
+        "{key}: {pattern:?} matches no parameter of the model; near it are {} (`*` stands for any \
+         characters)",
+        first.join(", ")
+    )
+}
+
+fn names(store: &ParameterStore) -> Vec<&str> {
+    store.parameters().iter().map(Parameter::name).collect()
+}
+
+/// Freezes the parameters that a recipe names, and gives each its share of the learning rate.
+///
+/// # Errors
+/// For a pattern that matches none, or where nothing is left to be trained.
+pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<()> {
+    let names = names(store);
+    for pattern in &config.freeze {
+        require_match("training.freeze", pattern, &names, |name| matches(pattern, name))?;
+        let of_pattern = store.parameters().iter().filter(|one| matches(pattern, one.name()));
+        of_pattern.for_each(Parameter::freeze);
+    }
+    if !config.freeze.is_empty() && store.parameters().iter().all(Parameter::is_frozen) {
+        bail!("training.freeze leaves no parameter to be trained: name fewer");
+    }
+    if config.layer_decay < 1.0 {
+        for parameter in store.parameters() {
+            let power = depth_from_above(parameter.name(), &names);
+            parameter.set_rate(config.layer_decay.powi(power as i32));
+        }
+    }
+    Ok(())
+}
+
+/// The stack and the number of the layer that a parameter is of, counted from 0.
+fn layer_of(name: &str) -> Option<(&str, usize)> {
+    let (stack, rest) = name.split_once(".layers.")?;
+    let number = rest.split('.').next()?.parse().ok()?;
+    Some((stack, number))
+}
+
+/// How far below the heads a parameter is: 0 behind the layers, 1 in the last layer of a stack, and
+/// one more than in the first for what is before the layers.
+fn depth_from_above(name: &str, names: &[&str]) -> usize {
+    let layers = |stack: &str| {
+        let of_stack = names.iter().filter_map(|name| layer_of(name)).filter(|of| of.0 == stack);
+        of_stack.map(|(_, layer)| layer + 1).max().unwrap_or(0)
+    };
+    if let Some((stack, layer)) = layer_of(name) {
+        return layers(stack) - layer;
+    }
+    let is_before = PARTS[0].1.iter().any(|pattern| matches(pattern, name));
+    match is_before {
+        false => 0,
+        true => {
+            let stack = name.split(['.', '_']).next().unwrap_or_default();
+            let own = layers(match stack {
+                "target" => "decoder",
+                stack => stack,
+            });
+            // What is no stack's by its name is before the first.
+            let first = names.iter().find_map(|name| layer_of(name)).map_or(0, |of| layers(of.0));
+            1 + if own > 0 { own } else { first }
+        }
+    }
+}
+
+/// Which parameters are taken of another run: all, or those of parts or patterns.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Selection(Vec<String>);
+
+impl Selection {
+    /// Of the words of `--only`; none for everything.
+    pub(crate) fn of(only: &[String]) -> Self {
+        Self(only.to_vec())
+    }
+
+    /// Whether it is everything.
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a parameter is wanted.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.is_all() || self.0.iter().any(|word| is_of(word, name))
+    }
+
+    /// Refuses a word that matches no parameter of the model.
+    ///
+    /// # Errors
+    /// With the word, and the names that are nearest to it.
+    pub(crate) fn require(&self, store: &ParameterStore) -> Result<()> {
+        let names = names(store);
+        self.0
+            .iter()
+            .try_for_each(|word| require_match("--only", word, &names, |name| is_of(word, name)))
+    }
+}
+
+/// Whether a parameter is of a part, or what a pattern says, or of the module of that name.
+fn is_of(word: &str, name: &str) -> bool {
+    let is_module = name.strip_prefix(word).is_some_and(|rest| rest.starts_with('.'));
+    let part = PARTS.iter().find(|(part, _)| *part == word);
+    is_module
+        || part.is_some_and(|(_, patterns)| patterns.iter().any(|pattern| matches(pattern, name)))
+        || matches(word, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    fn store() -> ParameterStore {
+        let mut store = ParameterStore::new(&Device::Cpu);
+        for name in [
+            "source_embedding.weight",
+            "target_embedding.weight",
+            "encoder.positions.weight",
+            "encoder.layers.0.norm.weight",
+            "encoder.layers.1.norm.weight",
+            "encoder.layers.2.norm.weight",
+            "encoder.final_norm.weight",
+            "decoder.layers.0.norm.weight",
+            "output.weight",
+        ] {
+            store.add(name, &[1], vec![1.0]).expect("added");
+        }
+        store
+    }
+
+    #[test]
+    fn patterns_match_names() {
+        for (pattern, name, does) in [
+            ("encoder.*", "encoder.layers.0.norm.weight", true),
+            ("encoder.*", "encoder", false),
+            ("*.weight", "a.b.weight", true),
+            ("*.weight", "a.b.weights", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYb", false),
+            ("layers.?.norm", "layers.3.norm", true),
+            ("layers.?.norm", "layers.13.norm", false),
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("**", "abc", true),
+        ] {
+            assert_eq!(matches(pattern, name), does, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn layers_take_less_of_the_rate_the_nearer_they_are_to_the_input() {
+        let store = store();
+        let config = TrainingConfig { layer_decay: 0.5, ..TrainingConfig::default() };
+        apply(&config, &store).expect("applied");
+        let rates: Vec<f64> = store.parameters().iter().map(Parameter::rate).collect();
+        assert_eq!(rates, [0.0625, 0.25, 0.0625, 0.125, 0.25, 0.5, 1.0, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn what_matches_nothing_is_named_with_what_is_near() {
+        let store = store();
+        let says = |freeze: &[&str]| {
+            let freeze = freeze.iter().map(|one| (*one).to_owned()).collect();
+            let config = TrainingConfig { freeze, ..TrainingConfig::default() };
+            apply(&config, &store).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(says(&["decoder.*", "output.weight"]), "");
+        let frozen = store.parameters().iter().filter(|one| one.is_frozen()).count();
+        assert_eq!(frozen, 2);
+        let error = says(&["encoder.final_norm.wieght"]);
+        assert!(error.contains("near it are encoder.final_norm.weight"), "{error}");
+        assert!(says(&["*"]).contains("no parameter to be trained"));
+    }
+
+    #[test]
+    fn parts_are_named_in_a_word() {
+        let taken = |only: &[&str]| -> Vec<String> {
+            let only: Vec<String> = only.iter().map(|one| (*one).to_owned()).collect();
+            let (selection, store) = (Selection::of(&only), store());
+            selection.require(&store).expect("something");
+            let names = names(&store).into_iter().filter(|name| selection.has(name));
+            names.map(str::to_owned).collect()
+        };
+        assert_eq!(taken(&[]).len(), 9);
+        assert_eq!(taken(&["decoder"]), ["decoder.layers.0.norm.weight"]);
+        assert_eq!(taken(&["encoder.layers.1"]), ["encoder.layers.1.norm.weight"]);
+        assert_eq!(
+            taken(&["embeddings"]),
+            ["source_embedding.weight", "target_embedding.weight", "encoder.positions.weight"]
+        );
+        let error = Selection::of(&["encodr".to_owned()]).require(&store()).unwrap_err();
+        assert!(error.to_string().contains("--only: \"encodr\" matches no parameter"), "{error}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Captions: a writer measured by what it says of images.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use candle_core::Device;
+use serde_json::Value;
+use taper_data::{CaptionUse, CaptionedDataset, Dataset, Task, TokenizerPair};
+use taper_model::{Builder, Cost, ImageCaptioner, LayerCost, ModelError};
+use taper_trainer::Validate;
+
+use super::image_classification::image_shape;
+use super::language_model::Validation;
+use super::{Batches, TaskModel, Vocabularies};
+use crate::config::RunConfig;
+use crate::evaluation::{CaptionedTestSet, TestSetResult};
+use crate::event::RunObserver;
+use crate::image_text::caption_search;
+use crate::training::in_order;
+
+impl TaskModel for ImageCaptioner {
+    const TASK: Task = Task::Captions;
+    const DECODES: bool = true;
+
+    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
+        Self::cost_of(&config.model, &image_shape(&config.data.images), vocabulary, device)
+    }
+
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+        Self::layer_cost(&config.model, layer)
+    }
+
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
+        Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
+    }
+
+    fn validation(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        _tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>> {
+        Ok(Box::new(Validation::new(config, dataset)))
+    }
+
+    /// Of captions: an image has as many positions as tokens.
+    fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
+        config.model.longest_sequence().map(|most| (most, "model.max_positions"))
+    }
+
+    fn shorter_rows(positions: usize) -> String {
+        // Room for `<s>`.
+        format!("data.captions.max_tokens = {}", positions.saturating_sub(1))
+    }
+
+    fn measured_by(config: &RunConfig) -> Value {
+        let search = caption_search(config);
+        serde_json::json!({
+            "beam_size": (!search.sampling.is_active()).then_some(search.beam_size),
+            "length_penalty": search.length_penalty,
+            "decoding": search,
+            "captions": config.data.captions,
+        })
+    }
+
+    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
+        Self::TASK.files(&config.data, &config.data.split(split))?;
+        Ok(())
+    }
+
+    fn round_to_int8(&mut self) -> Result<()> {
+        Ok(Self::round_to_int8(self)?)
+    }
+
+    fn batches<'a>(
+        split: &str,
+        config: &'a RunConfig,
+        tokenizers: &'a TokenizerPair,
+    ) -> Result<Batches<'a>> {
+        captioned(CaptionUse::Written, split, config, tokenizers)
+    }
+
+    fn test(
+        &self,
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        observer: &mut dyn RunObserver,
+    ) -> Result<TestSetResult> {
+        let result = CaptionedTestSet::of(split, config, tokenizers, self, observer)?;
+        Ok(TestSetResult::Captioned(Box::new(result)))
+    }
+}
+
+/// The batches of a split of images with captions.
+pub(super) fn captioned<'a>(
+    usage: CaptionUse,
+    split: &str,
+    config: &'a RunConfig,
+    tokenizers: &'a TokenizerPair,
+) -> Result<Batches<'a>> {
+    let data = &config.data;
+    let images = CaptionedDataset::read(usage, data, tokenizers.target(), &data.split(split))?;
+    let images: Arc<dyn Dataset> = Arc::new(images);
+    Ok(Box::new(in_order(&images, &data.batching)))
+}

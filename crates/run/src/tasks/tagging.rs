@@ -1,0 +1,79 @@
+//! Tagging: an encoder measured by the entities that its tags make.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use candle_core::Device;
+use serde_json::Value;
+use taper_data::{Dataset, LabelOf, LabelledDataset, Task, TokenizerPair};
+use taper_model::{Builder, Cost, LayerCost, ModelError, TokenTagger};
+use taper_trainer::Validate;
+
+use super::language_model::Validation;
+use super::{Batches, TaskModel, Vocabularies};
+use crate::config::RunConfig;
+use crate::evaluation::{TaggedTestSet, TestSetResult};
+use crate::event::RunObserver;
+use crate::training::in_order;
+
+impl TaskModel for TokenTagger {
+    const TASK: Task = Task::Tagging;
+
+    fn cost_of(config: &RunConfig, (_, vocabulary): Vocabularies, device: &Device) -> Cost {
+        Self::cost_of(&config.model, vocabulary, config.data.labelled.labels.len(), device)
+    }
+
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+        Self::layer_cost(&config.model, layer)
+    }
+
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
+        Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)
+    }
+
+    fn validation(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        _tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>> {
+        Ok(Box::new(Validation::new(config, dataset)))
+    }
+
+    fn shorter_rows(positions: usize) -> String {
+        format!("data.labelled.max_tokens = {positions}")
+    }
+
+    fn measured_by(config: &RunConfig) -> Value {
+        serde_json::json!({ "max_tokens": config.data.labelled.max_tokens })
+    }
+
+    fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
+        Self::TASK.files(&config.data, &config.data.split(split))?;
+        Ok(())
+    }
+
+    fn batches<'a>(
+        split: &str,
+        config: &'a RunConfig,
+        tokenizers: &'a TokenizerPair,
+    ) -> Result<Batches<'a>> {
+        let (data, target) = (&config.data, tokenizers.target());
+        let texts = LabelledDataset::read(LabelOf::Word, data, target, &data.split(split))?;
+        let texts: Arc<dyn Dataset> = Arc::new(texts);
+        Ok(Box::new(in_order(&texts, &data.batching)))
+    }
+
+    fn test(
+        &self,
+        split: &str,
+        config: &RunConfig,
+        tokenizers: &TokenizerPair,
+        _observer: &mut dyn RunObserver,
+    ) -> Result<TestSetResult> {
+        Ok(TestSetResult::Tagged(TaggedTestSet::of(split, config, tokenizers, self)?))
+    }
+}
