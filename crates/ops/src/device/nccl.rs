@@ -5,7 +5,7 @@
 //! asked of the library. Its reductions are not used, since the order of their sums depends on the
 //! number of processes and on the network.
 
-use candle_core::backend::BackendStorage;
+use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::cuda_backend::cudarc::nccl::result::{NcclError, group_end, group_start};
 use candle_core::cuda_backend::cudarc::nccl::safe::{Comm, Id};
 use candle_core::op::BackpropOp;
@@ -76,7 +76,7 @@ impl Communicator {
             // A buffer of nothing has no address.
             received.push(device.alloc_zeros::<f32>(count.max(1))?);
         }
-        let peers = || (0..size).filter(|&peer| peer != rank);
+        let peers = move || (0..size).filter(move |&peer| peer != rank);
         group_start().map_err(|error| failed(&error))?;
         let mut queue = || -> Result<()> {
             for peer in peers() {
@@ -103,7 +103,7 @@ impl Communicator {
         // Also after a failure, or the next group would be within this one.
         group_end().map_err(|error| failed(&error))?;
         queued?;
-        let tensor = |(peer, values)| {
+        let tensor = |(peer, values): (usize, CudaSlice<f32>)| {
             if peer == rank {
                 return Ok(parts[rank].clone());
             }
