@@ -59,6 +59,7 @@ impl Server {
         if settings.api_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
             bail!("the key is empty: anybody would know it");
         }
+        let names = names(&settings)?;
         if settings.runs.len() > 1 {
             // Recipes may want different numbers of threads, and there is one pool.
             taper_run::checks::choose_threads(0)?;
@@ -74,7 +75,6 @@ impl Server {
             .with_context(|| format!("cannot listen at {}", settings.address))?;
         let address = listener.local_addr().context("cannot tell the address")?;
         let metrics = Arc::new(Metrics::new());
-        let names = names(&settings)?;
         let mut engines = Vec::with_capacity(names.len());
         for (root, name) in settings.runs.iter().zip(&names) {
             let begun = Instant::now();

@@ -230,9 +230,10 @@ impl Updater {
             }
             Some(node) => {
                 let one = &mut |number, sum: &mut Gradients| gradient(number, sum, None);
-                let mut sum = self.gradients.sum(store, node, one)?;
-                outbox.take_whole(sum.flat()?)?;
-                Ok(Some(sum))
+                self.gradients.sum(store, node, one).and_then(|mut sum| {
+                    outbox.take_whole(sum.flat()?)?;
+                    Ok(Some(sum))
+                })
             }
         };
         // The others wait for as many buckets also where this process has nothing for them.
