@@ -4,12 +4,14 @@
     scripts/check/event_files.py RUN...
 
 Every step that the record has is there once, in order, with the same values; so are the recipe as
-hyper-parameters and, where there were validations, the spread of weights and the samples.
+hyper-parameters and, where there were validations, the spread of weights, the samples, and pictures
+of attention on the first of them.
 
 Needs Python 3.11 and the package tensorboard (2.20).
 """
 
 import json
+import struct
 import sys
 from pathlib import Path
 
@@ -66,6 +68,17 @@ def check(run):
         for (step, text), line in zip(found, validated, strict=True):
             if step != line["step"] or line["samples"][number]["hypothesis"] not in text:
                 sys.exit(f"{run}: {tag} at {step} is {text!r}")
+    for tag in tags["images"]:
+        found = events.Images(tag)
+        # Samples begin with the first validation that translates.
+        if [event.step for event in found] != steps[-len(found):]:
+            sys.exit(f"{run}: {tag} has steps {[event.step for event in found]}, not {steps}")
+        for event in found:
+            # A PNG file begins with its name, and has its size in its first chunk.
+            size = struct.unpack(">II", event.encoded_image_string[16:24])
+            if event.encoded_image_string[1:4] != b"PNG" or size != (event.width, event.height):
+                sys.exit(f"{run}: {tag} at {event.step} is no picture of {event.width} x "
+                         f"{event.height}")
     metadata = events.SummaryMetadata("_hparams_/session_start_info").plugin_data
     content = plugin_data_pb2.HParamsPluginData.FromString(metadata.content)
     parameters = content.session_start_info.hparams
@@ -75,6 +88,7 @@ def check(run):
         sys.exit(f"{run}: the recipe is not among {tags['tensors']}")
     print(f"{run}: {len(tags['scalars'])} curves of {len(logged)} + {len(validated)} steps, "
           f"{len(tags['histograms'])} histograms, {len(texts)} samples, "
+          f"{len(tags['images'])} pictures, "
           f"{len(parameters)} hyper-parameters")
 
 

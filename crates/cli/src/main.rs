@@ -12,6 +12,7 @@
 
 mod arguments;
 mod commands;
+mod ending;
 mod error;
 mod estimate;
 mod processes;

@@ -2,22 +2,20 @@
 //! piped, JSON lines where asked for.
 
 use std::io::IsTerminal;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use taper_data::Task;
 use taper_run::checks::computation::describe_operations;
 use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
-use taper_run::evaluation::TestSetResult;
 use taper_run::training::{Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
 use taper_trainer::{Event, ProcessTime, Scores, StopReason};
 
 use crate::arguments::TrainOutput;
+use crate::ending::{describe_end, report_next, report_tests};
 use crate::error::Interrupted;
 use crate::resident::resident_memory;
 use crate::signals::Signals;
@@ -209,14 +207,20 @@ impl<'a> Reporter<'a> {
                 }
             }
             Event::Skipped { step, reason, place, in_a_row, total, .. } => {
-                self.say(&format!("step {step}  update skipped: {reason}, {place} ({in_a_row} in a row, {total} in all)"));
+                self.say(&format!(
+                    "step {step}  update skipped: {reason}, {place} ({in_a_row} in a row, \
+                     {total} in all)"
+                ));
             }
             Event::Averaged { path, of, .. } => {
                 self.say(&format!("averaged {} checkpoints into {}", of.len(), path.display()))
             }
             Event::Stopped { skipped, timing, .. } => {
                 if *skipped > 0 {
-                    self.say(&format!("{skipped} updates were skipped; metrics.jsonl says why, and where each of them began"));
+                    self.say(&format!(
+                        "{skipped} updates were skipped; metrics.jsonl says why, and where each \
+                         of them began"
+                    ));
                 }
                 if let Some(words) = ProcessTime::describe(&timing.processes) {
                     self.say(&words);
@@ -238,7 +242,9 @@ impl RunObserver for Reporter<'_> {
             _ if self.style == Style::Nothing => {}
             RunEvent::Locked { folder } => self.signals.install(folder)?,
             RunEvent::WarmStart { started, replaced, .. } if json => {
-                let record = serde_json::json!({ "event": "warm_start", "replaced": replaced, "weights": started });
+                let record = serde_json::json!({
+                    "event": "warm_start", "replaced": replaced, "weights": started,
+                });
                 report_line(&record.to_string());
             }
             RunEvent::WarmStart { started, replaced, own_tokenizer } => {
@@ -290,7 +296,9 @@ impl RunObserver for Reporter<'_> {
                 }
             }
             RunEvent::Tested { checkpoint, step, results, .. } if json => {
-                let record = serde_json::json!({ "event": "test", "checkpoint": checkpoint, "step": step, "results": results });
+                let record = serde_json::json!({
+                    "event": "test", "checkpoint": checkpoint, "step": step, "results": results,
+                });
                 report_line(&record.to_string());
             }
             RunEvent::Tested {
@@ -333,92 +341,10 @@ impl RunObserver for TestReporter {
     }
 }
 
-/// Sample translations and scores.
-fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples: usize) {
-    if let Some(first) = results.first() {
-        let translations = first.sample_translations(samples);
-        if !translations.is_empty() {
-            report_line("\nsample translations");
-        }
-        for line in translations {
-            report_line(&line);
-        }
-        let name = checkpoint.file_name().unwrap_or(checkpoint.as_os_str()).to_string_lossy();
-        report_line(&format!("\ntest scores, weights {name}"));
-    }
-    for line in results.iter().flat_map(TestSetResult::lines) {
-        report_line(&line);
-    }
-}
-
-/// What can be done with the run next. Whether test sets were `scored` is told where there are any.
-fn report_next(run: &str, task: Task, scored: Option<bool>, ended: Option<(StopReason, u64)>) {
-    let mut lines = Vec::new();
-    if task == Task::Translation {
-        lines.push(format!("taper translate {run}          type sentences, or pipe a file in"));
-    }
-    if task == Task::LanguageModel {
-        lines.push(format!("taper generate {run} --prompt TEXT   go on with a text"));
-    }
-    if task == Task::MaskedLanguageModel {
-        lines.push(format!("taper train CONFIG --from {run}   make a classifier of it"));
-    }
-    if task == Task::Classification {
-        lines.push(format!("taper predict {run}            type texts, or pipe a file in"));
-    }
-    if task == Task::Tagging {
-        lines.push(format!("taper predict {run}            tag the words of texts"));
-    }
-    if task == Task::ImageClassification {
-        lines.push(format!("taper predict {run} IMAGE…     label PNG or JPEG files"));
-    }
-    if task == Task::Captions {
-        lines.push(format!("taper predict {run} IMAGE…     describe PNG or JPEG files"));
-    }
-    if task == Task::ImageText {
-        lines.push(format!("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT   which fits"));
-    }
-    lines.extend(scored.map(|scored| {
-        let what = match scored {
-            true => "score the test sets again, with other settings",
-            false => "score the test sets",
-        };
-        format!("taper evaluate {run}           {what}")
-    }));
-    lines.push(format!("taper inspect {run}            what the model is made of"));
-    lines.extend(ended.map(|(reason, step)| {
-        format!("taper resume {run} --set {}   train on", further(reason, step))
-    }));
-    report_line(&format!("\nnext:\n  {}", lines.join("\n  ")));
-}
-
-/// The change of a recipe by which a training that has ended goes on.
-fn further(reason: StopReason, step: u64) -> String {
-    match reason {
-        StopReason::MaxEpochs => "training.max_epochs=N".to_owned(),
-        StopReason::MaxMinutes => "training.max_minutes=N".to_owned(),
-        StopReason::EarlyStopping => "training.early_stopping.patience=N".to_owned(),
-        StopReason::MaxUpdates | StopReason::Interrupted => {
-            format!("training.max_updates={}", 2 * step)
-        }
-    }
-}
-
 /// What a loss is called beside the perplexity, whose logarithm is `nll`: with label smoothing it is
 /// another.
 fn loss_name(loss: f64, nll: f64) -> &'static str {
     if (loss - nll).abs() <= 1e-9 * loss.abs() { "loss" } else { "smoothed loss" }
-}
-
-/// Why training ended, for a reader.
-fn describe_end(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::MaxUpdates => "last update reached",
-        StopReason::MaxEpochs => "last epoch completed",
-        StopReason::MaxMinutes => "time used up",
-        StopReason::EarlyStopping => "no further improvement",
-        StopReason::Interrupted => "interrupted",
-    }
 }
 
 /// Scores on one line; the text scores last, as they take longest to move.

@@ -1,4 +1,4 @@
-//! Event files that TensorBoard reads: scalars, histograms, text, hyper-parameters.
+//! Event files that TensorBoard reads: scalars, histograms, text, pictures, hyper-parameters.
 //!
 //! An [`EventFile`] is appended to, record by record; each [`Value`] of a record has a tag, under
 //! which TensorBoard draws it by step. A run that goes on from an earlier state first drops the

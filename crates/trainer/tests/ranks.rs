@@ -276,6 +276,22 @@ fn whatever_is_sent_arrives_whole() {
     });
 }
 
+/// Each ends as soon as it has heard the others, who have not all heard it: what it sent last is
+/// still read, and none is taken for one that was killed.
+#[test]
+fn processes_that_end_together_are_all_heard() {
+    for round in 0..80 {
+        let processes = connected(3, true);
+        let ended: Vec<_> = std::thread::scope(|scope| {
+            let end = |mut exchange: Box<dyn Exchange>| exchange.gather(vec![7]);
+            let all: Vec<_> =
+                processes.into_iter().map(|one| scope.spawn(move || end(one))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(ended.iter().all(Result::is_ok), "round {round}: {ended:?}");
+    }
+}
+
 #[test]
 fn a_process_that_ends_is_told_from_one_that_is_gone() {
     let mut processes = connected(2, true);

@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 use serde::Serialize;
-use taper_data::{END, LabelledConfig, Row, START, Task, Tokenizer, rows_of};
+use taper_data::{END, LabelledConfig, Row, START, Task, Tokenizer, TokenizerPair, rows_of};
 use taper_model::{
     AttentionRecord, Batch, LanguageModel, MaskedLanguageModel, Model, ModelError, Objective, Pass,
-    Sequences, TextClassifier,
+    Sequences, TextClassifier, TranslationModel,
 };
 use taper_ops::threads::in_pool;
 
@@ -142,9 +142,8 @@ impl AttentionMap {
     /// # Errors
     /// As [`AttentionMap::of`].
     pub fn of_translation(run: &LoadedRun, text: &str, target: Option<&str>) -> Result<Self> {
-        let (source, goal) = (run.tokenizers.source(), run.tokenizers.target());
         let (translation, target) = match target {
-            Some(target) => (target.to_owned(), goal.encode(target)?),
+            Some(target) => (target.to_owned(), run.tokenizers.target().encode(target)?),
             None => {
                 let settings = TranslationSettings::of(&run.config);
                 let translator = LineTranslator::new(run, &settings)?;
@@ -155,24 +154,59 @@ impl AttentionMap {
                 (best.text, best.tokens)
             }
         };
+        Self::of_pair(&run.model, &run.tokenizers, (text, &translation), target)?.context(
+            "no layer has attention weights: the model's attention is linear, or it has none",
+        )
+    }
+
+    /// What a model attends to in a sentence while it writes `translation`, of `target` tokens;
+    /// none where no layer has attention weights.
+    ///
+    /// # Errors
+    /// When the sentence cannot be read.
+    fn of_pair(
+        model: &TranslationModel,
+        tokenizers: &TokenizerPair,
+        (text, translation): (&str, &str),
+        target: Vec<u32>,
+    ) -> Result<Option<Self>> {
+        let (source, goal) = (tokenizers.source(), tokenizers.target());
         let sources = [source.encode(text)?, vec![END]].concat();
         let inputs = [vec![START], target.clone()].concat();
         let answers = [target, vec![END]].concat();
-        let records = in_pool(run.model.device(), || {
+        let records = in_pool(model.device(), || {
             let pass = Pass::evaluate_with_attention();
-            let encoded = run.model.encode(&Sequences::pack(&[&sources]), &pass)?;
-            run.model.decode(&Sequences::pack(&[&inputs]), &encoded, &pass)?;
+            let encoded = model.encode(&Sequences::pack(&[&sources]), &pass)?;
+            model.decode(&Sequences::pack(&[&inputs]), &encoded, &pass)?;
             Ok::<_, ModelError>(pass.into_attention())
         })
         .context("the text cannot be read")?;
         let (keys, read) = (shown_tokens(source, &sources), shown_tokens(goal, &inputs));
         let predicted = shown_tokens(goal, &answers);
+        if records.is_empty() {
+            return Ok(None);
+        }
         let layers = layers(records, |part| match part {
             AttentionPart::Encoder => (keys.clone(), keys.clone()),
             AttentionPart::Decoder => (read.clone(), read.clone()),
             AttentionPart::Cross => (predicted.clone(), keys.clone()),
         })?;
-        Ok(Self { text: text.to_owned(), translation, layers })
+        Ok(Some(Self { text: text.to_owned(), translation: translation.to_owned(), layers }))
+    }
+
+    /// What a model attends to in the source of a pair while it is told the target; none where no
+    /// layer has attention weights.
+    ///
+    /// # Errors
+    /// When the pair cannot be read.
+    pub(crate) fn of_told(
+        model: &TranslationModel,
+        tokenizers: &TokenizerPair,
+        source: &str,
+        target: &str,
+    ) -> Result<Option<Self>> {
+        let ids = tokenizers.target().encode(target)?;
+        Self::of_pair(model, tokenizers, (source, target), ids)
     }
 
     /// [`AttentionMap::of`] for a language model.

@@ -20,8 +20,9 @@ use serde_json::Value;
 use taper_data::{Corpus, Dataset, Task, TokenizerPair};
 use taper_model::{Batch, Builder, Cost, LayerCost, Model, ModelError};
 use taper_ops::ParameterStore;
-use taper_trainer::{BoxError, Validate};
+use taper_trainer::{BoxError, Sample, Validate};
 
+use crate::attention::AttentionMap;
 use crate::checks::{device, memory};
 use crate::config::RunConfig;
 use crate::evaluation::TestSetResult;
@@ -103,6 +104,19 @@ pub trait TaskModel: Model + Sized + 'static {
     /// When the model does not decode, or a weight is not finite.
     fn round_to_int8(&mut self) -> Result<()> {
         require_decoding(Self::TASK)
+    }
+
+    /// Where the model looks in an example of a validation; none where examples are not of text,
+    /// or the model has no attention weights.
+    ///
+    /// # Errors
+    /// When the example cannot be read.
+    fn attention_on(
+        &self,
+        _example: &Sample,
+        _tokenizers: &TokenizerPair,
+    ) -> Result<Option<AttentionMap>> {
+        Ok(None)
     }
 
     /// The batches of a split, in order, as its loss is measured on them.

@@ -14,6 +14,7 @@ use taper_model::{Batch, Builder, Cost, LayerCost, ModelError, Sequences, Transl
 use taper_trainer::{BoxError, Sample, Validate, evaluate};
 
 use super::{Batches, TaskModel, Vocabularies};
+use crate::attention::AttentionMap;
 use crate::config::{EvaluationConfig, RunConfig};
 use crate::evaluation::{TestSetResult, TextScores, TranslatedTestSet};
 use crate::event::RunObserver;
@@ -73,6 +74,15 @@ impl TaskModel for TranslationModel {
 
     fn round_to_int8(&mut self) -> Result<()> {
         Ok(Self::round_to_int8(self)?)
+    }
+
+    /// While it is told the reference, so that the pictures of two validations show the same text.
+    fn attention_on(
+        &self,
+        example: &Sample,
+        tokenizers: &TokenizerPair,
+    ) -> Result<Option<AttentionMap>> {
+        AttentionMap::of_told(self, tokenizers, &example.source, &example.reference)
     }
 
     fn batches<'a>(

@@ -249,7 +249,7 @@ fn train<M: TaskModel>(
         Some(dataset) if is_first => M::validation(config, dataset.clone(), tokenizers)?,
         _ => Box::new(NoValidation),
     };
-    validation = Watched::boxed(validation, events.as_ref());
+    validation = Watched::boxed(validation, events.as_ref(), tokenizers);
     let (root, dtype) = (folder.root(), config.dtype.as_str());
     observer.observe(&RunEvent::Begins { folder: root, step, limits, device: &device, dtype })?;
     let mut recorder = Recorder { log, events, observer };

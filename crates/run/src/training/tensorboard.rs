@@ -8,16 +8,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use candle_core::{DType, Device};
+use taper_data::TokenizerPair;
 use taper_model::Model;
+use taper_plots::{PlotError, Theme};
 use taper_tensorboard::{EventFile, Histogram, Parameter, Value};
 use taper_trainer::{BoxError, Event, Sample, Scores, State, Validate};
 
+use crate::attention::{AttentionLayer, AttentionMap, AttentionPart, attention_figure};
 use crate::config::RunConfig;
+use crate::tasks::TaskModel;
 
 /// What every event file's name begins with.
 const NAME: &str = "events.out.tfevents.";
 /// The tags of what belongs to a validation.
-const VALIDATION: [&str; 3] = ["validation/", "weights/", "samples/"];
+const VALIDATION: [&str; 4] = ["validation/", "weights/", "samples/", "attention/"];
 
 /// The event file of a run, shared by what is recorded and what is validated.
 #[derive(Debug, Clone)]
@@ -136,6 +140,30 @@ impl TensorBoard {
         self.append(step, &values);
         Ok(())
     }
+
+    /// Records where the model looks: for each layer a picture, of the mean over its heads.
+    fn record_attention(&self, map: &AttentionMap, step: u64) -> Result<(), PlotError> {
+        let picture = |layer: &AttentionLayer| {
+            let tag = format!("attention/{}/layer {}", layer.part.name(), layer.layer);
+            let figure = attention_figure(layer, None);
+            Ok(Value::image(&tag, figure.size, &figure.draw()?.png(Theme::Light, 1.0)?))
+        };
+        let values = match drawn(map).map(picture).collect::<Result<Vec<_>, _>>() {
+            // A training does not end for want of fonts.
+            Err(error @ PlotError::NoFonts) => {
+                vec![Value::text("attention/none", &error.to_string())]
+            }
+            values => values?,
+        };
+        self.append(step, &values);
+        Ok(())
+    }
+}
+
+/// The layers of which attention is drawn: those to an encoder, or where there are none all.
+fn drawn(map: &AttentionMap) -> impl Iterator<Item = &AttentionLayer> {
+    let has_cross = map.layers.iter().any(|layer| layer.part == AttentionPart::Cross);
+    map.layers.iter().filter(move |layer| !has_cross || layer.part == AttentionPart::Cross)
 }
 
 /// The event file that a run has, if it has one.
@@ -194,36 +222,44 @@ fn seconds() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// A validation after which the weights are recorded.
+/// A validation after which the weights are recorded, and where the model looks.
 pub(crate) struct Watched<M> {
     inner: Box<dyn Validate<M>>,
     events: TensorBoard,
+    tokenizers: TokenizerPair,
+    /// Of the last validation.
+    samples: Vec<Sample>,
 }
 
-impl<M: Model> Watched<M> {
+impl<M: TaskModel> Watched<M> {
     /// `inner`, after which the weights go into `events`, if there are any.
     pub(crate) fn boxed(
         inner: Box<dyn Validate<M>>,
         events: Option<&TensorBoard>,
+        tokenizers: &TokenizerPair,
     ) -> Box<dyn Validate<M>>
     where
         M: 'static,
     {
-        match events {
-            Some(events) => Box::new(Self { inner, events: events.clone() }),
-            None => inner,
-        }
+        let Some(events) = events.cloned() else { return inner };
+        Box::new(Self { inner, events, tokenizers: tokenizers.clone(), samples: Vec::new() })
     }
 }
 
-impl<M: Model> Validate<M> for Watched<M> {
+impl<M: TaskModel> Validate<M> for Watched<M> {
     fn validate(&mut self, model: &M, step: u64) -> Result<Scores, BoxError> {
         let scores = self.inner.validate(model, step)?;
         self.events.record_weights(model, step)?;
+        self.samples = self.inner.samples();
+        if let Some(first) = self.samples.first()
+            && let Some(map) = model.attention_on(first, &self.tokenizers)?
+        {
+            self.events.record_attention(&map, step)?;
+        }
         Ok(scores)
     }
 
     fn samples(&mut self) -> Vec<Sample> {
-        self.inner.samples()
+        std::mem::take(&mut self.samples)
     }
 }

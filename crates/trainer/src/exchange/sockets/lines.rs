@@ -58,8 +58,9 @@ pub(super) struct Lines {
     patience: Patience,
     /// What waits to be written.
     unsent: AtomicUsize,
-    /// How many have heard that this process ends, or have ended themselves.
-    quiet: Mutex<usize>,
+    /// Who has heard that this process ends, or has ended itself, by rank. One may do both, and
+    /// counts once: the others are still to hear it.
+    quiet: Mutex<Vec<bool>>,
     changed: Condvar,
     closing: AtomicBool,
     /// What this process ends for.
@@ -84,11 +85,13 @@ impl Lines {
             Ok(Some(Line { stream, writing: Mutex::new(()), outgoing }))
         };
         let lines = streams.into_iter().map(line).collect::<io::Result<Vec<_>>>()?;
+        // There is no line to this process itself.
+        let quiet = lines.iter().map(Option::is_none).collect();
         let lines = Arc::new(Self {
             lines,
             patience,
             unsent: AtomicUsize::new(0),
-            quiet: Mutex::new(0),
+            quiet: Mutex::new(quiet),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
             loss: Mutex::new(None),
@@ -157,7 +160,7 @@ impl Lines {
                         Some(Incoming::Left(serde_json::from_slice(&reason).unwrap_or_default()))
                     }
                     Kind::Heard => {
-                        self.add_quiet();
+                        self.set_quiet(rank);
                         None
                     }
                     Kind::Alive => None,
@@ -177,7 +180,7 @@ impl Lines {
                 Err(error) => break error,
             }
         };
-        self.add_quiet();
+        self.set_quiet(rank);
         if has_left || self.closing.load(Ordering::Acquire) {
             return;
         }
@@ -216,8 +219,8 @@ impl Lines {
         }
     }
 
-    fn add_quiet(&self) {
-        *lock(&self.quiet) += 1;
+    fn set_quiet(&self, rank: usize) {
+        lock(&self.quiet)[rank] = true;
         self.changed.notify_all();
     }
 
@@ -231,14 +234,13 @@ impl Lines {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
         }
-        let others = self.lines.iter().flatten().count();
         let reason = serde_json::to_vec(&*lock(&self.loss)).unwrap_or_default();
         for rank in 0..self.lines.len() {
             self.send(rank, Outgoing::Leave(reason.clone()));
         }
         let mut deadline = Instant::now() + FAREWELL;
         let mut quiet = lock(&self.quiet);
-        while *quiet < others {
+        while !quiet.iter().all(|&heard| heard) {
             // A connection that takes nothing any more is given up by its writer.
             if self.unsent.load(Ordering::Acquire) > 0 {
                 deadline = Instant::now() + FAREWELL;

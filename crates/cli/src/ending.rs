@@ -1,0 +1,96 @@
+//! What a run says when its training has ended: its scores, why it ended, and what can be done next.
+
+use std::path::Path;
+
+use taper_data::Task;
+use taper_run::evaluation::TestSetResult;
+use taper_trainer::StopReason;
+
+use crate::text::report_line;
+
+/// Sample translations and scores.
+pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples: usize) {
+    if let Some(first) = results.first() {
+        let translations = first.sample_translations(samples);
+        if !translations.is_empty() {
+            report_line("\nsample translations");
+        }
+        for line in translations {
+            report_line(&line);
+        }
+        let name = checkpoint.file_name().unwrap_or(checkpoint.as_os_str()).to_string_lossy();
+        report_line(&format!("\ntest scores, weights {name}"));
+    }
+    for line in results.iter().flat_map(TestSetResult::lines) {
+        report_line(&line);
+    }
+}
+
+/// What can be done with the run next. Whether test sets were `scored` is told where there are any.
+pub(crate) fn report_next(
+    run: &str,
+    task: Task,
+    scored: Option<bool>,
+    ended: Option<(StopReason, u64)>,
+) {
+    let mut lines = vec![use_of(run, task)];
+    lines.extend(scored.map(|scored| {
+        let what = match scored {
+            true => "score the test sets again, with other settings",
+            false => "score the test sets",
+        };
+        format!("taper evaluate {run}           {what}")
+    }));
+    lines.push(format!("taper inspect {run}            what the model is made of"));
+    lines.extend(ended.map(|(reason, step)| {
+        format!("taper resume {run} --set {}   train on", further(reason, step))
+    }));
+    report_line(&format!("\nnext:\n  {}", lines.join("\n  ")));
+}
+
+/// What a model of the task is there for.
+fn use_of(run: &str, task: Task) -> String {
+    match task {
+        Task::Translation => {
+            format!("taper translate {run}          type sentences, or pipe a file in")
+        }
+        Task::LanguageModel => format!("taper generate {run} --prompt TEXT   go on with a text"),
+        Task::MaskedLanguageModel => {
+            format!("taper train CONFIG --from {run}   make a classifier of it")
+        }
+        Task::Classification => {
+            format!("taper predict {run}            type texts, or pipe a file in")
+        }
+        Task::Tagging => format!("taper predict {run}            tag the words of texts"),
+        Task::ImageClassification => {
+            format!("taper predict {run} IMAGE…     label PNG or JPEG files")
+        }
+        Task::Captions => format!("taper predict {run} IMAGE…     describe PNG or JPEG files"),
+        Task::ImageText => {
+            format!("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT   which fits")
+        }
+    }
+}
+
+/// The change of a recipe by which a training that has ended goes on.
+fn further(reason: StopReason, step: u64) -> String {
+    match reason {
+        StopReason::MaxEpochs => "training.max_epochs=N".to_owned(),
+        StopReason::MaxMinutes => "training.max_minutes=N".to_owned(),
+        StopReason::EarlyStopping => "training.early_stopping.patience=N".to_owned(),
+        StopReason::MaxUpdates | StopReason::Interrupted => {
+            format!("training.max_updates={}", 2 * step)
+        }
+    }
+}
+
+/// Why training ended, for a reader.
+pub(crate) fn describe_end(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::MaxUpdates => "last update reached",
+        StopReason::MaxEpochs => "last epoch completed",
+        StopReason::MaxMinutes => "time used up",
+        StopReason::EarlyStopping => "no further improvement",
+        StopReason::Interrupted => "interrupted",
+    }
+}
