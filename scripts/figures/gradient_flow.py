@@ -58,7 +58,7 @@ validate_every = {updates}
 max_skipped_in_a_row = 8
 
 [training.schedule]
-kind = "inverse-sqrt"
+kind = "inverse_sqrt"
 learning_rate = 0.003
 warmup = {warmup}
 """
