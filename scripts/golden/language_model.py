@@ -69,8 +69,8 @@ def run(case: Case, positions: str, rows: list[list[int]], dtype: torch.dtype):
     return model, {name: tensor.detach() for name, tensor in results.items()}
 
 
-def check_stack(case: Case, model: LanguageModel, rows: list[list[int]], logits: Tensor) -> None:
-    """The same by torch.nn.TransformerEncoder, from the same parameters."""
+def encoder_of(case: Case, decoder: Stack) -> nn.TransformerEncoder:
+    """A torch.nn.TransformerEncoder in double with the parameters of `decoder`."""
     layer = nn.TransformerEncoderLayer(
         MODEL_DIM, HEADS, FEED_FORWARD_DIM, dropout=0.0, batch_first=True, norm_first=case.norm == "pre",
         activation={"gelu": F.gelu, "swish": F.silu}[case.activation], layer_norm_eps=NORM_EPSILON,
@@ -78,7 +78,7 @@ def check_stack(case: Case, model: LanguageModel, rows: list[list[int]], logits:
     norm = nn.LayerNorm(MODEL_DIM, eps=NORM_EPSILON) if case.norm == "pre" else None
     stack = nn.TransformerEncoder(layer, case.decoder_layers, norm, enable_nested_tensor=False).double()
     state = {}
-    for name, tensor in model.decoder.state_dict().items():
+    for name, tensor in decoder.state_dict().items():
         for old, new in [
             ("self_attention_norm", "norm1"), ("feed_forward_norm", "norm2"), ("final_norm", "norm"),
             ("self_attention", "self_attn"), ("feed_forward.up", "linear1"), ("feed_forward.down", "linear2"),
@@ -87,7 +87,13 @@ def check_stack(case: Case, model: LanguageModel, rows: list[list[int]], logits:
         state[name] = tensor
     state.pop("positions.weight", None)
     stack.load_state_dict(state)
+    return stack
+
+
+def check_stack(case: Case, model: LanguageModel, rows: list[list[int]], logits: Tensor) -> None:
+    """The same by torch.nn.TransformerEncoder, from the same parameters."""
     text = padded([row[:-1] for row in rows])
+    stack = encoder_of(case, model.decoder)
     states = stack(model.embed(text), mask=causal_mask(text.shape[1]), src_key_padding_mask=text == PAD)
     theirs = F.linear(states, model.output.weight if hasattr(model, "output") else model.embedding.weight)
     assert relative_error(pack(theirs, [len(row) - 1 for row in rows]), logits) < 1e-12, case.name

@@ -69,6 +69,9 @@ fn use_of(run: &str, task: Task) -> String {
         Task::ImageText => {
             format!("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT   which fits")
         }
+        Task::InContextRegression => {
+            format!("taper report {run}             draw its error beside least squares")
+        }
     }
 }
 

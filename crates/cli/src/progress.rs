@@ -171,21 +171,26 @@ impl<'a> Reporter<'a> {
                     format!("  dropped {:.1}%  busiest {:.2}x", 100.0 * load.dropped, load.busiest)
                 });
                 let name = loss_name(*loss, *nll);
+                // Numbers have neither: their loss is the squared error.
+                let (perplexity, right) = match accuracy {
+                    Some(share) => (
+                        format!("  ppl {:.2}", nll.exp()),
+                        format!("  accuracy {:.1}%", 100.0 * share),
+                    ),
+                    None => Default::default(),
+                };
                 if self.style == Style::Bar {
                     let memory = resident_memory("self").map(bytes).unwrap_or_default();
                     self.latest = format!(
-                        "epoch {epoch}  {name} {loss:.3}  ppl {:.2}{divergence}{experts}  \
-                         lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate:.0} tok/s  {memory}",
-                        nll.exp()
+                        "epoch {epoch}  {name} {loss:.3}{perplexity}{divergence}{experts}  \
+                         lr {learning_rate:.2e}  |g| {gradient_norm:.2}  {rate:.0} tok/s  {memory}"
                     );
                     self.update(*step, timing.elapsed_seconds);
                 } else {
                     let eta = self.remaining(*step, timing.elapsed_seconds);
                     report_line(&format!(
-                        "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}  ppl {:.2}  \
-                         accuracy {:.1}%{experts}  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}",
-                        nll.exp(),
-                        100.0 * accuracy
+                        "step {step}  epoch {epoch}  {name} {loss:.4}{divergence}{perplexity}\
+                         {right}{experts}  lr {learning_rate:.3e}  {rate:.0} tok/s{eta}"
                     ));
                 }
             }

@@ -330,7 +330,7 @@ fn what_would_fail_after_the_training_fails_before_it() {
     let positions = "model.max_positions=60";
     workspace.fail(
         &[&train[..], &learned[..4], &["--set", positions]].concat(),
-        &["the longest sentence has", "model.max_positions = 60"],
+        &["the longest row has", "model.max_positions = 60"],
     );
     for (name, text) in &validation {
         workspace.write(name, text);

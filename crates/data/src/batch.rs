@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     /// What the model is given, in its order of streams: of translation the source and the target
-    /// shifted right, of a language model its text, of a classifier of images their values. Each stream has one row for each example.
+    /// shifted right, of a language model its text, of a classifier of images their values, of
+    /// functions the bits of numbers. Each stream has one row for each example.
     pub streams: Vec<Stream>,
     /// The rows of ids of the last stream that are asked, ascending; none where each is.
     pub asked: Option<Vec<u32>>,
-    /// The true id of each that is asked.
+    /// The true id of each that is asked; of functions the bits of a number.
     pub answers: Vec<u32>,
-    /// Where each example stands in the corpus: the line of a pair or the number of an image,
-    /// counted from 1, or the first token of a block, counted from 0.
+    /// Where each example stands in the corpus: the line of a pair or the number of an image or
+    /// function, counted from 1, or the first token of a block, counted from 0.
     pub indices: Vec<usize>,
     /// Of pairs with word links, rows of the target with the rows of the source that the answers
     /// there are linked with, ascending; elsewhere none.

@@ -55,6 +55,14 @@ impl Draws {
         (self.bits(index) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
+    /// Standard normal (Box and Muller 1958), from the bits of the indices `2 index` and the next.
+    #[must_use]
+    pub fn normal(self, index: u64) -> f64 {
+        // In (0, 1], of which there is a logarithm.
+        let radius = (-2.0 * (1.0 - self.unit(2 * index)).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit(2 * index + 1)).cos()
+    }
+
     /// Puts `items` in random order (Fisher and Yates).
     pub fn shuffle<T>(self, items: &mut [T]) {
         for last in (1..items.len()).rev() {

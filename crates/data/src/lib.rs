@@ -8,7 +8,8 @@
 //! does all of it up to the data sets; the rest is pulled by the trainer.
 //!
 //! Images stay where they lie, and an [`ImageDataset`] reads those of a batch: their values, from 0
-//! to 255, are its ids.
+//! to 255, are its ids. Functions are drawn by a [`RegressionDataset`]: their ids are the bits of
+//! numbers.
 //!
 //! # Decisions
 //!
@@ -86,6 +87,10 @@ pub use tasks::pairs::plan::PairPlan;
 pub use tasks::pairs::prepare::prepare_pairs;
 pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files, split_name};
 pub use tasks::pairs::report::{BatchingReport, CorpusReport, DataReport, LengthBin, SideReport};
+pub use tasks::regression::config::RegressionConfig;
+pub use tasks::regression::dataset::{RegressionDataset, batch_of_functions};
+pub use tasks::regression::functions::LinearFunction;
+pub use tasks::regression::report::RegressionReport;
 pub use tasks::running_text::blocks::TextBlocks;
 pub use tasks::running_text::config::{Documents, RunningTextConfig};
 pub use tasks::running_text::dataset::TextDataset;

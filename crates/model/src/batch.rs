@@ -8,7 +8,8 @@ use crate::{ModelError, Sequences};
 ///
 /// A model says which streams it reads ([`Model::cost`](crate::Model::cost) names them): a
 /// translation model the source and the target shifted right, a language model its text, a
-/// classifier of images the values of their pixels. Rows of the last stream are asked for an id, and `answers` has the true ones.
+/// classifier of images the values of their pixels, a model of functions the bits of their numbers.
+/// Rows of the last stream are asked for an id, and `answers` has the true ones.
 ///
 /// The alternative, a type of batch for each model, would make the training loop, the memory check
 /// and the exchange between processes generic over it for no gain: all they ask is how many answers

@@ -63,9 +63,10 @@ pub struct LossOutput {
     pub loss: Tensor,
     /// That factor, which the backward pass takes out again.
     pub(crate) loss_scale: f64,
-    /// Sum of the label-smoothed cross entropy over the answers, in nats.
+    /// Sum of the label-smoothed cross entropy over the answers, in nats; of the squared error where
+    /// answers are numbers.
     pub smoothed_sum: f64,
-    /// Sum of the negative log-likelihood over the answers, in nats.
+    /// Sum of the negative log-likelihood over the answers, in nats, or of the squared error.
     pub nll_sum: f64,
     /// Sum of the divergences `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2` over the answers, in nats; 0 with one
     /// pass.
@@ -112,6 +113,10 @@ impl LossOutput {
 /// The alternative, a loop for each kind of model, would repeat accumulation, clipping, skipping,
 /// validation and resuming, and let them drift apart.
 pub trait Model: Send + Sync {
+    /// Whether answers are classes, each with a probability, and one of them right. Of numbers, the
+    /// loss is the squared error, and there is neither accuracy nor perplexity.
+    const PREDICTS_CLASSES: bool = true;
+
     /// What all models have, as its [`Builder`](crate::Builder) made it.
     fn core(&self) -> &Core;
 

@@ -1,9 +1,17 @@
 //! Learning within the context: what attention does with examples that stand before a question, in
-//! f64 on Taper's own operations. `docs/mathematics.md` derives each claim.
+//! f64 on Taper's own operations (`docs/mathematics.md` derives each claim), and the model that is
+//! trained to do so, against PyTorch and in what holds whatever the numbers are.
+
+mod common;
 
 use candle_core::{DType, Device, Result, Tensor, Var};
+use common::{ALL_POSITIONS, golden, lengths, relative};
+use taper_model::{
+    ActivationKind, AttentionConfig, AttentionKind, Batch, Builder, InContextRegressor, Model,
+    ModelConfig, NormPlacement, Objective, Pass, Positions, Sequences,
+};
 use taper_ops::rng::{Counter, mix};
-use taper_ops::{LinearSpec, Tape, linear};
+use taper_ops::{Gradients, LinearSpec, Tape, linear};
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -113,4 +121,172 @@ fn layers_of_linear_self_attention_are_steps_of_gradient_descent() -> TestResult
     }
     assert!(errors[39] < 0.1 * errors[0], "{errors:?}");
     Ok(())
+}
+
+/// Dimensions of the functions of the golden files.
+const DIMENSIONS: usize = 3;
+
+fn small(positions: Positions) -> ModelConfig {
+    ModelConfig {
+        d_model: 32,
+        d_ff: 64,
+        heads: 4,
+        decoder_layers: 2,
+        max_positions: 16,
+        embedding_dropout: 0.0,
+        attention_dropout: 0.0,
+        feed_forward_dropout: 0.0,
+        residual_dropout: 0.0,
+        activation: ActivationKind::Gelu,
+        positions,
+        ..Default::default()
+    }
+}
+
+fn regressor(config: &ModelConfig) -> InContextRegressor {
+    InContextRegressor::new(config, DIMENSIONS, Builder::seeded(5, &Device::Cpu, DType::F32))
+        .expect("a model")
+}
+
+fn bits(numbers: &[f32]) -> Vec<u32> {
+    numbers.iter().map(|number| number.to_bits()).collect()
+}
+
+/// A batch of functions of so many points: x₁, y₁, x₂ … and all y.
+fn batch_of(points: &[usize], numbers: &[f32], answers: &[f32]) -> Batch {
+    let lengths: Vec<usize> = points.iter().map(|&points| points * (DIMENSIONS + 1) - 1).collect();
+    let mut first = 0;
+    let mut asked = Vec::new();
+    for &length in &lengths {
+        asked.extend((first..first + length as u32).step_by(DIMENSIONS + 1));
+        first += length as u32;
+    }
+    let stream = Sequences { ids: bits(numbers), lengths };
+    Batch { asked: Some(asked), ..Batch::new(vec![stream], bits(answers)) }
+}
+
+/// Functions of random numbers, which are enough where nothing is learnt.
+fn drawn(points: &[usize]) -> (Vec<f32>, Vec<f32>) {
+    let counter = Counter::new(mix(7, &[3]));
+    let count: usize = points.iter().map(|points| points * (DIMENSIONS + 1) - 1).sum();
+    let number = |i: usize| counter.normal_at(i as u64) as f32;
+    let answers = (0..points.iter().sum()).map(|i| number(count + i));
+    ((0..count).map(number).collect(), answers.collect())
+}
+
+fn agrees(name: &str, config: &ModelConfig) -> TestResult {
+    let file = golden(name);
+    let model = regressor(config);
+    for parameter in model.parameters().parameters() {
+        parameter.var().set(&file[parameter.name()])?;
+    }
+    let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
+    assert_eq!(stored, model.parameters().parameters().len(), "the file has other parameters");
+    let of_file = |key: &str| file[key].to_vec1::<f32>();
+    let points: Vec<usize> =
+        lengths(&file["lengths"]).iter().map(|length| (length + 1) / (DIMENSIONS + 1)).collect();
+    let batch = batch_of(&points, &of_file("numbers")?, &of_file("answers")?);
+    let predicted = model.predict(&batch.streams[0])?;
+    let predicted = Tensor::from_vec(predicted, batch.tokens(), &Device::Cpu)?;
+    let error = relative(&predicted, &file["predictions"]);
+    assert!(error < 1e-5, "{name}: predictions {error}");
+
+    let scale = 1.0 / batch.tokens() as f64;
+    let pass = Pass::train(1, 1, 0);
+    let output = model.loss(&batch, &Objective::default(), scale, &pass)?;
+    let theirs = f64::from(file["loss"].to_scalar::<f32>()?);
+    assert!((output.nll_sum * scale / theirs - 1.0).abs() < 1e-5, "{name}: loss");
+    let mut gradients = Gradients::new(model.parameters())?;
+    common::backward(pass, &output, model.parameters(), &mut gradients)?;
+    let flat = gradients.flat()?.copy()?;
+    for parameter in model.parameters().parameters() {
+        let own = flat.narrow(0, parameter.offset(), parameter.len())?;
+        let theirs = &file[&format!("grad.{}", parameter.name())];
+        let error = relative(&own.reshape(parameter.shape())?, theirs);
+        assert!(error < 1e-5, "{name}: gradient of {}: {error}", parameter.name());
+    }
+    Ok(())
+}
+
+/// Golden files of `scripts/golden/in_context.py`.
+#[test]
+fn pytorch_agrees_on_regression() -> TestResult {
+    agrees("in-context-learned", &small(Positions::Learned))?;
+    let post = ModelConfig {
+        activation: ActivationKind::Swish,
+        norm: NormPlacement::Post,
+        ..small(Positions::Sinusoidal)
+    };
+    agrees("in-context-sinusoidal", &post)
+}
+
+/// A prediction depends on the points before it alone: those that follow, and the functions beside
+/// it in a batch, change nothing.
+#[test]
+fn a_prediction_is_of_the_points_before_it() -> TestResult {
+    let linear = AttentionConfig { kind: AttentionKind::Linear, ..Default::default() };
+    let others = ModelConfig { decoder_attention: linear, ..small(Positions::None) };
+    let configs = ALL_POSITIONS.map(small).into_iter().chain([others]);
+    let points = [5, 1, 8];
+    let (numbers, answers) = drawn(&points);
+    let batch = batch_of(&points, &numbers, &answers);
+    for config in configs {
+        let model = regressor(&config);
+        let whole = model.predict(&batch.streams[0])?;
+        let near = |ours: &[f32], theirs: &[f32]| {
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| (a - b).abs() < 1e-5)
+        };
+        let alone = Sequences { ids: bits(&numbers[..11]), lengths: vec![11] };
+        assert!(near(&model.predict(&alone)?, &whole[..3]), "{:?}", config.positions);
+        let last = Sequences { ids: bits(&numbers[19 + 3..]), lengths: vec![31] };
+        assert!(near(&model.predict(&last)?, &whole[6..]), "{:?}", config.positions);
+        // And it depends on each of them.
+        let mut changed = numbers.clone();
+        changed[3] += 1.0;
+        let of_others = model.predict(&batch_of(&points, &changed, &answers).streams[0])?;
+        assert!(near(&of_others[..1], &whole[..1]) && near(&of_others[5..], &whole[5..]));
+        assert!((1..5).all(|at| of_others[at] != whole[at]), "{:?}", config.positions);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_loss_of_a_batch_is_that_of_its_parts() -> TestResult {
+    let points = [5, 1, 8, 2];
+    let (numbers, answers) = drawn(&points);
+    let batch = batch_of(&points, &numbers, &answers);
+    let model = regressor(&small(Positions::Learned));
+    let loss = |batch: &Batch| {
+        model.loss(batch, &Objective::default(), 1.0, &Pass::evaluate()).map(|out| out.nll_sum)
+    };
+    let parts = batch.divided(6);
+    assert_eq!(parts.len(), 3);
+    let sum = parts.iter().map(loss).sum::<std::result::Result<f64, _>>()?;
+    let (whole, predicted) = (loss(&batch)?, model.predict(&batch.streams[0])?);
+    assert!((sum / whole - 1.0).abs() < 1e-6, "{sum} {whole}");
+    let by_hand: f64 = predicted.iter().zip(&answers).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    assert!((by_hand / whole - 1.0).abs() < 1e-6, "{by_hand} {whole}");
+    Ok(())
+}
+
+#[test]
+fn what_is_no_function_is_refused() {
+    let model = regressor(&small(Positions::Learned));
+    let (numbers, answers) = drawn(&[3]);
+    let good = batch_of(&[3], &numbers, &answers);
+    let says = |batch: &Batch, objective: &Objective| {
+        model.loss(batch, objective, 1.0, &Pass::evaluate()).unwrap_err().to_string()
+    };
+    let plain = Objective::default();
+    let mut batch = good.clone();
+    batch.streams[0] = Sequences { ids: bits(&numbers[..10]), lengths: vec![10] };
+    assert!(says(&batch, &plain).contains("not 10 numbers"));
+    let mut batch = good.clone();
+    batch.asked = Some(vec![0, 4, 9]);
+    assert!(says(&batch, &plain).contains("first number of each x"));
+    assert!(says(&good, &Objective { r_drop: 1.0, ..plain }).contains("training.r_drop"));
+    let (numbers, answers) = drawn(&[9]);
+    assert!(says(&batch_of(&[9], &numbers, &answers), &plain).contains("max_positions = 16"));
+    let builder = || Builder::seeded(5, &Device::Cpu, DType::F32);
+    assert!(InContextRegressor::new(&small(Positions::Learned), 0, builder()).is_err());
 }

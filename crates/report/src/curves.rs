@@ -55,22 +55,25 @@ pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> 
     };
     let (training, validation) = (say("training", "训练"), say("validation", "验证"));
     let nats = say("nats a token", "奈特/词元");
-    add(
-        "loss",
-        say("Cross entropy", "交叉熵"),
-        curve(runs, (update(), Axis::linear(nats)), |record| {
+    let losses = |of_numbers: bool, unit: &str, score: &str| {
+        let of_kind: Vec<_> =
+            runs.iter().copied().filter(|run| run.1.is_of_numbers() == of_numbers).collect();
+        curve(&of_kind, (update(), Axis::linear(unit)), |record| {
             vec![
                 Series::line(training, record.measured(|one| Some(one.nll))),
-                Series::dashes(validation, record.scores("nll")),
+                Series::dashes(validation, record.scores(score)),
             ]
-        }),
-    );
+        })
+    };
+    add("loss", say("Cross entropy", "交叉熵"), losses(false, nats, "nll"));
+    let error = say("Squared error", "平方误差");
+    add("squared-error", error, losses(true, error, "loss"));
     add(
         "accuracy",
         say("Tokens predicted right", "预测正确的词元"),
         curve(runs, (update(), Axis::linear("%")), |record| {
             let percent = |(step, share): (f64, f64)| (step, 100.0 * share);
-            let logged = record.measured(|one| Some(one.accuracy)).into_iter().map(percent);
+            let logged = record.measured(|one| one.accuracy).into_iter().map(percent);
             let scores = record.scores("accuracy").into_iter().map(percent);
             vec![
                 Series::line(training, logged.collect()),

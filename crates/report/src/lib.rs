@@ -13,6 +13,7 @@ mod curves;
 mod flaws;
 mod page;
 mod record;
+mod regressed;
 mod run_data;
 mod scaling;
 mod sentences;

@@ -21,8 +21,8 @@ pub struct Logged {
     pub loss: f64,
     /// Cross entropy per target token, in nats.
     pub nll: f64,
-    /// Share of target tokens predicted right.
-    pub accuracy: f64,
+    /// Share of target tokens predicted right; none where answers are numbers.
+    pub accuracy: Option<f64>,
     /// The learning rate of the last update.
     pub learning_rate: f64,
     /// Mean norm of the gradients before clipping.
@@ -163,6 +163,12 @@ impl Record {
     pub fn scores(&self, name: &str) -> Vec<(f64, f64)> {
         let score = |one: &Validated| Some((one.step as f64, one.scores.get(name)?));
         self.validated.iter().filter_map(score).collect()
+    }
+
+    /// Whether what was trained predicts numbers, whose loss is the squared error.
+    #[must_use]
+    pub fn is_of_numbers(&self) -> bool {
+        self.logged.last().is_some_and(|last| last.accuracy.is_none())
     }
 
     /// A measurement of the log, by update.

@@ -15,7 +15,7 @@ use crate::curves::{curves, layer_figures};
 use crate::record::Record;
 use crate::sentences::{Scoring, SentenceSet};
 use crate::words::Frequencies;
-use crate::{classified, translated};
+use crate::{classified, regressed, translated};
 
 /// More bytes than any JSON file or set of translations of a run has.
 const MOST_BYTES: u64 = 1 << 31;
@@ -147,10 +147,17 @@ impl RunData {
             figures.extend(translated::figures(set, language)?);
         }
         for result in &self.scores {
-            figures.extend(classified::figures(result, language));
+            figures.extend(test_set_figures(result, language));
         }
         Ok(figures)
     }
+}
+
+/// Figures of a test set of `scores.json`, beside those of its sentences.
+pub(crate) fn test_set_figures(result: &Value, language: Language) -> Vec<NamedFigure> {
+    let mut figures = classified::figures(result, language);
+    figures.extend(regressed::figure(result, language));
+    figures
 }
 
 /// The JSON of a file; none where there is no file.

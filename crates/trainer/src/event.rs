@@ -91,8 +91,10 @@ pub enum Event {
         /// How tokens were sent to experts, where there are any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<ExpertLoad>,
-        /// Share of target tokens predicted right.
-        accuracy: f64,
+        /// Share of target tokens predicted right; none where answers are numbers, whose squared
+        /// error is the loss.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        accuracy: Option<f64>,
         /// The learning rate of the last update.
         learning_rate: f64,
         /// Mean norm of the gradients before clipping.

@@ -43,17 +43,22 @@ pub struct TeacherForced {
     pub accuracy: f64,
     /// The number of target tokens.
     pub tokens: u64,
+    /// Whether answers are classes. Of numbers the loss is the squared error, and perplexity and
+    /// accuracy mean nothing.
+    pub of_classes: bool,
 }
 
 impl TeacherForced {
-    /// As named scores: `loss`, `nll`, `perplexity`, `accuracy`.
+    /// As named scores: `loss`, and of classes `nll`, `perplexity`, `accuracy`.
     #[must_use]
     pub fn scores(&self) -> Scores {
         let mut scores = Scores::default();
         scores.insert("loss", self.loss);
-        scores.insert("nll", self.nll);
-        scores.insert("perplexity", self.perplexity);
-        scores.insert("accuracy", self.accuracy);
+        if self.of_classes {
+            scores.insert("nll", self.nll);
+            scores.insert("perplexity", self.perplexity);
+            scores.insert("accuracy", self.accuracy);
+        }
         scores
     }
 }
@@ -62,8 +67,8 @@ impl TeacherForced {
 ///
 /// # Errors
 /// A batch that cannot be fetched or computed, or no target tokens at all.
-pub fn evaluate(
-    model: &impl Model,
+pub fn evaluate<M: Model>(
+    model: &M,
     batches: impl IntoIterator<Item = Result<Batch, BoxError>>,
     label_smoothing: f64,
 ) -> Result<TeacherForced, TrainError> {
@@ -74,8 +79,8 @@ pub fn evaluate(
 ///
 /// # Errors
 /// As [`evaluate`].
-pub fn evaluate_under(
-    model: &impl Model,
+pub fn evaluate_under<M: Model>(
+    model: &M,
     batches: impl IntoIterator<Item = Result<Batch, BoxError>>,
     label_smoothing: f64,
     pass: impl Fn() -> Pass,
@@ -104,5 +109,6 @@ pub fn evaluate_under(
         perplexity: nll.exp(),
         accuracy: correct as f64 / count,
         tokens,
+        of_classes: M::PREDICTS_CLASSES,
     })
 }

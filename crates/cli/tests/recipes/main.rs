@@ -11,4 +11,5 @@ mod explain;
 mod fine_tuning;
 mod init;
 mod own_files;
+mod regression;
 mod runs;

@@ -14,8 +14,8 @@ pub use columns::FieldsConfig;
 use crate::tasks::pairs::hold_out::HELD_OUT;
 use crate::tasks::pairs::reader::split_name;
 use crate::{
-    CaptionsConfig, Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, Result,
-    RunningTextConfig,
+    CaptionsConfig, Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, RegressionConfig,
+    Result, RunningTextConfig,
 };
 
 /// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many
@@ -72,6 +72,8 @@ pub struct DataConfig {
     pub images: ImagesConfig,
     /// What is said of images.
     pub captions: CaptionsConfig,
+    /// Which functions are drawn.
+    pub regression: RegressionConfig,
     /// Which pairs are left out.
     pub cleaning: CleaningConfig,
     /// How text becomes ids.
@@ -101,6 +103,7 @@ impl Default for DataConfig {
             labelled: LabelledConfig::default(),
             images: ImagesConfig::default(),
             captions: CaptionsConfig::default(),
+            regression: RegressionConfig::default(),
             cleaning: CleaningConfig::default(),
             tokenizer: TokenizerConfig::default(),
             batching: BatchingConfig::default(),
@@ -360,6 +363,7 @@ impl DataConfig {
             return wrong("data.batching.length_noise", "must lie between 0 and 1");
         }
         self.images.validate()?;
+        self.regression.validate()?;
         self.validate_tokenizer()
     }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::text::fingerprint;
 use crate::{
     Batch, BatchingConfig, BatchingReport, CaptionReport, CaptionUse, Corpora, DataConfig,
-    DataReport, ImageReport, LabelOf, Result, TextReport, TokenizerPair,
+    DataReport, ImageReport, LabelOf, RegressionReport, Result, TextReport, TokenizerPair,
 };
 
 pub(crate) mod captions;
@@ -22,6 +22,7 @@ pub(crate) mod images;
 pub(crate) mod labelled;
 pub(crate) mod masked;
 pub(crate) mod pairs;
+pub(crate) mod regression;
 pub(crate) mod running_text;
 
 /// What a model is trained for.
@@ -45,6 +46,8 @@ pub enum Task {
     Captions,
     /// Which of several texts belongs to an image, and which of several images to a text.
     ImageText,
+    /// The value of a function that is known by some of its points alone.
+    InContextRegression,
 }
 
 impl fmt::Display for Task {
@@ -58,6 +61,7 @@ impl fmt::Display for Task {
             Self::ImageClassification => "image-classification",
             Self::Captions => "captions",
             Self::ImageText => "image-text",
+            Self::InContextRegression => "in-context-regression",
         })
     }
 }
@@ -77,6 +81,7 @@ impl Task {
             Self::Classification | Self::Tagging => labelled::dataset::validate(config),
             Self::ImageClassification => images::dataset::validate(config, false),
             Self::Captions | Self::ImageText => captions::dataset::validate(config),
+            Self::InContextRegression => regression::dataset::validate(config),
         }
     }
 
@@ -85,7 +90,7 @@ impl Task {
         match self {
             Self::Translation => config.hold_out > 0,
             Self::LanguageModel | Self::MaskedLanguageModel => config.text.hold_out > 0.0,
-            Self::Classification | Self::Tagging => false,
+            Self::Classification | Self::Tagging | Self::InContextRegression => false,
             Self::ImageClassification | Self::Captions | Self::ImageText => {
                 config.images.hold_out > 0
             }
@@ -104,7 +109,7 @@ impl Task {
         if is_part_of_train { config.train.name() } else { config.validation.name() }
     }
 
-    /// The files of a split that exist. A hub data set is fetched into the local hub cache.
+    /// The files of a split that exist; none where its examples are drawn. A hub data set is fetched into the local hub cache.
     ///
     /// # Errors
     ///
@@ -121,6 +126,7 @@ impl Task {
             Self::ImageClassification | Self::Captions | Self::ImageText => {
                 crate::images::files(config, split)
             }
+            Self::InContextRegression => Ok(Vec::new()),
         }
     }
 
@@ -136,7 +142,7 @@ impl Task {
             Self::MaskedLanguageModel => masked::prepare::train_tokenizer(config),
             Self::Classification => LabelOf::Text.train_tokenizer(config),
             Self::Tagging => LabelOf::Word.train_tokenizer(config),
-            Self::ImageClassification => Ok(TokenizerPair::none()),
+            Self::ImageClassification | Self::InContextRegression => Ok(TokenizerPair::none()),
             Self::Captions | Self::ImageText => captions::dataset::train_tokenizer(config),
         }
     }
@@ -148,7 +154,7 @@ impl Task {
 
     /// Whether there is text in it, which needs a tokenizer.
     pub fn reads_text(self) -> bool {
-        self != Self::ImageClassification
+        !matches!(self, Self::ImageClassification | Self::InContextRegression)
     }
 
     /// Whether the folder of a run has the tokenizers that the task needs.
@@ -192,6 +198,9 @@ impl Task {
             Self::ImageText => {
                 captions::dataset::prepare_captions(CaptionUse::Compared, config, run)
                     .map(Prepared::of_any)
+            }
+            Self::InContextRegression => {
+                regression::dataset::prepare_regression(config).map(Prepared::of_any)
             }
         }
     }
@@ -248,6 +257,8 @@ pub enum Report<'a> {
     Images(&'a ImageReport),
     /// Of images with captions.
     Captions(&'a CaptionReport),
+    /// Of functions.
+    Functions(&'a RegressionReport),
 }
 
 /// A tokenised split, from which batches are made.

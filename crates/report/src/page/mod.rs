@@ -8,9 +8,8 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use taper_plots::{Language, Page};
 
-use crate::classified;
 use crate::curves::{curves, layer_figures};
-use crate::run_data::RunData;
+use crate::run_data::{RunData, test_set_figures};
 use crate::translated;
 use html::Section;
 pub(crate) use html::{figures, note, table};
@@ -52,7 +51,7 @@ pub fn report(run: &RunData, language: Language) -> Result<String> {
             body += &sections::flaws(set, language);
         }
         for result in &run.scores {
-            body += &figures(&classified::figures(result, language))?;
+            body += &figures(&test_set_figures(result, language))?;
         }
         parts.push(Section { id: "test", title: say("Test sets", "测试集"), body });
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use taper_data::Task;
-use taper_model::{Batch, Pass};
+use taper_model::{Batch, Model, Pass};
 use taper_trainer::{TeacherForced, evaluate_under};
 
 use super::AttentionPart;
@@ -64,6 +64,9 @@ pub fn head_importance(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<HeadImportance> {
     let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
+    if !with_model!(task, M => <M as Model>::PREDICTS_CLASSES) {
+        bail!("heads are weighed by the answers that they get right, and the task {task} has none");
+    }
     with_model!(task, M => {
         measure(&LoadedRun::<M>::open(root, load)?, split, tokens, &mut progress)
     })
@@ -78,7 +81,9 @@ fn parts(config: &RunConfig) -> Vec<(AttentionPart, usize)> {
             (AttentionPart::Decoder, decoder),
             (AttentionPart::Cross, decoder),
         ],
-        Task::LanguageModel => vec![(AttentionPart::Decoder, decoder)],
+        Task::LanguageModel | Task::InContextRegression => {
+            vec![(AttentionPart::Decoder, decoder)]
+        }
         _ => vec![(AttentionPart::Encoder, encoder)],
     }
 }

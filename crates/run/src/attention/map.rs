@@ -134,6 +134,9 @@ impl AttentionMap {
             Task::Captions | Task::ImageText => {
                 bail!("the run reads images beside text, which cannot be shown word by word")
             }
+            Task::InContextRegression => {
+                bail!("the run reads points of functions, and attention is shown over words")
+            }
         }
     }
 

@@ -84,6 +84,10 @@ fn measured_by(metric: Metric) -> &'static [&'static str] {
             "data.images.hold_out",
             "data.images.seed",
             "data.captions",
+            "data.regression.dimensions",
+            "data.regression.points",
+            "data.regression.noise",
+            "data.regression.measured",
             "training.label_smoothing",
         ],
         Metric::Perplexity | Metric::Accuracy => &[

@@ -24,10 +24,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_data::{Corpora, DataConfig, Task, read_regular};
 use taper_decoding::DecodingConfig;
-use taper_model::{Architecture, ModelConfig};
+use taper_model::{Architecture, Model, ModelConfig};
 use taper_trainer::{Metric, TrainingConfig};
 
 use crate::checks::computation::AUTO_DTYPE;
+use crate::tasks::with_model;
 
 pub(crate) use differences::training_differences;
 pub use differences::{Difference, differences, every_difference, is_fixed};
@@ -52,7 +53,8 @@ pub struct RunConfig {
     /// A name for reports; empty: the name of the recipe's file.
     pub name: String,
     /// What is trained: translation, language-model, masked-language-model,
-    /// classification or image-classification.
+    /// classification, tagging, image-classification, captions,
+    /// image-text or in-context-regression.
     pub task: Task,
     /// What computes: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:N` or `metal`.
     pub device: String,
@@ -232,6 +234,7 @@ impl RunConfig {
     pub fn require_what_is_watched(&self) -> Result<()> {
         let watched = &self.training.early_stopping;
         let of_translations = matches!(watched.metric, Metric::Bleu | Metric::Chrf);
+        let of_classes = matches!(watched.metric, Metric::Perplexity | Metric::Accuracy);
         if !self.task.validates(&self.data) {
             if watched.patience > 0 {
                 bail!(
@@ -244,6 +247,12 @@ impl RunConfig {
             bail!(
                 "training.early_stopping.metric = \"{}\" is measured on translations, of which \
                  this task has none: watch \"loss\" or \"perplexity\"",
+                watched.metric
+            );
+        } else if of_classes && !with_model!(self.task, M => <M as Model>::PREDICTS_CLASSES) {
+            bail!(
+                "training.early_stopping.metric = \"{}\" is for classes, and this task predicts \
+                 numbers: watch \"loss\", the squared error",
                 watched.metric
             );
         } else if of_translations && self.evaluation.validation_sentences == 0 {

@@ -59,13 +59,14 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
         task == Task::ImageClassification,
         matches!(task, Task::Classification | Task::ImageClassification | Task::Tagging),
     );
+    let regresses = task == Task::InContextRegression;
     let captioned = matches!(task, Task::Captions | Task::ImageText);
     let writes = matches!(task, Task::Translation | Task::Captions);
     let encodes = classifies || task == Task::MaskedLanguageModel;
     let is_char = data.tokenizer.kind == TokenizerKind::Char;
     let mut rules: Vec<(bool, &'static str, &'static [&'static str])> = vec![
         (
-            translates || classifies || captioned,
+            translates || classifies || captioned || regresses,
             "the task has no running text",
             &["data.text.block_length", "data.text.hold_out", "data.text.documents"],
         ),
@@ -138,7 +139,28 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             ],
         ),
         (
-            of_images,
+            !regresses,
+            "task is not \"in-context-regression\"",
+            &[
+                "data.regression.dimensions",
+                "data.regression.points",
+                "data.regression.noise",
+                "data.regression.functions",
+                "data.regression.measured",
+            ],
+        ),
+        (
+            regresses,
+            "functions are drawn, and have an order of their own",
+            &["data.batching.shuffle"],
+        ),
+        (
+            regresses,
+            "answers are numbers, and no classes",
+            &["training.label_smoothing", "model.tied"],
+        ),
+        (
+            !task.reads_text(),
             "the task has no text",
             &[
                 "data.nfkc",
@@ -160,7 +182,11 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             &["data.images.seed"],
         ),
         (encodes, "the model has no decoder", &["model.decoder_layers"]),
-        (task == Task::LanguageModel, "the model has no encoder", &["model.encoder_layers"]),
+        (
+            task == Task::LanguageModel || regresses,
+            "the model has no encoder",
+            &["model.encoder_layers"],
+        ),
         (classifies, "a classifier has no projection to the vocabulary", &["model.tied"]),
         (
             task == Task::ImageText,

@@ -9,8 +9,8 @@ use taper_metrics::Tokenizer;
 use taper_model::TranslationModel;
 
 use super::{
-    CaptionedTestSet, ClassifiedTestSet, MaskedTestSet, MatchedTestSet, ReadTestSet, TaggedTestSet,
-    TextScores,
+    CaptionedTestSet, ClassifiedTestSet, MaskedTestSet, MatchedTestSet, ReadTestSet,
+    RegressedTestSet, TaggedTestSet, TextScores,
 };
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
@@ -37,6 +37,8 @@ pub enum TestSetResult {
     Matched(MatchedTestSet),
     /// Of a tagger.
     Tagged(TaggedTestSet),
+    /// Of a model that continues functions.
+    Regressed(RegressedTestSet),
 }
 
 impl TestSetResult {
@@ -50,6 +52,7 @@ impl TestSetResult {
             Self::Captioned(result) => result.lines(),
             Self::Matched(result) => result.lines(),
             Self::Tagged(result) => result.lines(),
+            Self::Regressed(result) => result.lines(),
         }
     }
 
@@ -63,7 +66,8 @@ impl TestSetResult {
             | Self::Masked(_)
             | Self::Classified(_)
             | Self::Matched(_)
-            | Self::Tagged(_) => Vec::new(),
+            | Self::Tagged(_)
+            | Self::Regressed(_) => Vec::new(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod image_classification;
 mod image_text;
 mod language_model;
 mod masked;
+mod regression;
 mod tagging;
 mod translation;
 
@@ -178,6 +179,10 @@ macro_rules! with_model {
                 type $model = taper_model::ContrastiveModel;
                 $body
             }
+            taper_data::Task::InContextRegression => {
+                type $model = taper_model::InContextRegressor;
+                $body
+            }
         }
     };
 }
@@ -266,6 +271,9 @@ pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
         Task::ImageText => {
             "`taper predict --prompt TEXT` tells which text belongs to an image, `taper evaluate` \
              measures it"
+        }
+        Task::InContextRegression => {
+            "`taper evaluate` measures it beside ridge regression, `taper report` draws that"
         }
     };
     bail!("the run's task is {}, and this command is for {wanted}: {instead}", config.task)

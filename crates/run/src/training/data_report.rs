@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use candle_core::Device;
 use serde::Serialize;
 use taper_data::{
-    BatchingReport, CaptionReport, CorpusReport, DataReport, ImageReport, Prepared, Report,
-    SideReport, TextReport,
+    BatchingReport, CaptionReport, CorpusReport, DataReport, ImageReport, Prepared,
+    RegressionReport, Report, SideReport, TextReport,
 };
 
 use crate::checks::cost::bytes;
@@ -85,6 +85,11 @@ impl<'a> DataSummary<'a> {
                  {largest}",
                 batching.batches, batching.largest_sentences, batching.longest_target
             )),
+            Report::Functions(RegressionReport { batching, .. }) => lines.push(format!(
+                "batches: {} an epoch, of {} functions of {} tokens; one needs at most about \
+                 {largest}",
+                batching.batches, batching.largest_sentences, batching.longest_target
+            )),
             Report::Captions(CaptionReport { images: ImageReport { batching, .. }, .. }) => {
                 lines.push(format!(
                     "batches: {} an epoch, of {} images of {} tokens and captions of at most {}; \
@@ -97,7 +102,7 @@ impl<'a> DataSummary<'a> {
             }
         }
         lines.extend(match (self.train, self.is_joint) {
-            (Report::Images(_), _) => None,
+            (Report::Images(_) | Report::Functions(_), _) => None,
             (Report::Text(_) | Report::Captions(_), _) => {
                 Some(format!("vocabulary: {} tokens", self.target_vocabulary))
             }
@@ -156,6 +161,16 @@ fn split_lines(report: Report<'_>) -> Vec<String> {
             vec![format!(
                 "{}; {captions} captions, of which {different} differ{left_out}",
                 images_line(images)
+            )]
+        }
+        Report::Functions(report) => {
+            let RegressionReport {
+                split, drawn_anew, functions, dimensions, points, noise, ..
+            } = report;
+            let when = if *drawn_anew { " an epoch, drawn anew in each" } else { "" };
+            vec![format!(
+                "{split}: {functions} linear functions{when}; {points} points of {dimensions} \
+                 dimensions, noise of deviation {noise}"
             )]
         }
         Report::Text(report) => {

@@ -123,8 +123,8 @@ fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> R
     let shorter_rows = M::shorter_rows(positions);
     if longest > positions {
         bail!(
-            "the longest sentence has {longest} tokens, with </s> and what subword sampling may \
-             add, but positions end at {key} = {positions}: raise it, or set {shorter_rows}"
+            "the longest row has {longest} tokens, with </s> and what subword sampling may add, \
+             but positions end at {key} = {positions}: raise it, or set {shorter_rows}"
         );
     }
     Ok(())

@@ -95,9 +95,11 @@ impl TensorBoard {
                 ..
             } => {
                 add("train/loss", *loss);
-                add("train/nll", *nll);
-                add("train/perplexity", nll.exp());
-                add("train/accuracy", *accuracy);
+                if let Some(accuracy) = accuracy {
+                    add("train/nll", *nll);
+                    add("train/perplexity", nll.exp());
+                    add("train/accuracy", *accuracy);
+                }
                 add("train/learning_rate", *learning_rate);
                 add("train/gradient_norm", *gradient_norm);
                 add("train/epoch", *epoch as f64);

@@ -92,6 +92,10 @@ impl Worker {
                 "{}: a run of the task {task} is not served; `taper predict` uses it",
                 root.display()
             ),
+            task @ Task::InContextRegression => bail!(
+                "{}: a run of the task {task} is not served; `taper evaluate` measures it",
+                root.display()
+            ),
         }
     }
 

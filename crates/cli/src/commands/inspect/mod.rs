@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::Serialize;
-use taper_data::{ImagesConfig, Task, TokenizerKind};
+use taper_data::{ImagesConfig, RegressionConfig, Task, TokenizerKind};
 use taper_model::{
     Architecture, AttentionKind, ImageEncoder, MaskedLanguageModel, RecurrentConfig,
     UnprojectedAttention,
@@ -153,7 +153,10 @@ impl Layer {
     }
 
     fn is_causal(config: &RunConfig) -> bool {
-        matches!(config.task, Task::Translation | Task::LanguageModel | Task::Captions)
+        matches!(
+            config.task,
+            Task::Translation | Task::LanguageModel | Task::Captions | Task::InContextRegression
+        )
     }
 
     fn of(
@@ -166,6 +169,7 @@ impl Layer {
             Task::Classification | Task::Tagging => config.data.labelled.max_tokens,
             Task::ImageClassification | Task::ImageText => config.data.images.tokens(),
             Task::Captions => config.data.captions.max_tokens,
+            Task::InContextRegression => config.data.regression.tokens(),
             Task::Translation => 512,
         };
         let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config, layer));
@@ -218,7 +222,7 @@ fn summary(
         Task::ImageText => {
             format!("{} of images, {} of text", shape.encoder_layers, shape.decoder_layers)
         }
-        Task::LanguageModel => shape.decoder_layers.to_string(),
+        Task::LanguageModel | Task::InContextRegression => shape.decoder_layers.to_string(),
         Task::MaskedLanguageModel
         | Task::Classification
         | Task::Tagging
@@ -253,6 +257,10 @@ fn summary(
         },
         match config.task {
             Task::Translation => format!("vocabulary   {source} source, {target} target"),
+            Task::InContextRegression => {
+                let RegressionConfig { dimensions, points, .. } = config.data.regression;
+                format!("functions    of {dimensions} dimensions, by {points} points")
+            }
             task if task.reads_images() => {
                 let ImagesConfig { size, channels, patch, .. } = config.data.images;
                 let vocabulary = match target {

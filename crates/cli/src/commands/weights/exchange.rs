@@ -65,7 +65,7 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
         Task::MaskedLanguageModel => write(arguments, hugging_face::export_bert),
         Task::Classification => write(arguments, hugging_face::export_bert_classifier),
         Task::LanguageModel | Task::Translation => write(arguments, hugging_face::export_gpt2),
-        Task::Captions | Task::ImageText | Task::Tagging => {
+        Task::Captions | Task::ImageText | Task::Tagging | Task::InContextRegression => {
             anyhow::bail!("a run of the task {task} cannot be exported yet")
         }
     }

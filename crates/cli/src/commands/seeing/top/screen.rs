@@ -57,11 +57,15 @@ pub(super) fn draw(frame: &mut Frame<'_>, runs: &[WatchedRun], view: &View) {
     let Some(run) = runs.get(view.run) else { return };
     let [left, right] =
         Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(charts);
+    let (score, unit) = match run.record.is_of_numbers() {
+        true => ("loss", "squared error"),
+        false => ("nll", "loss, nats a token"),
+    };
     let loss = [
         ("training", run.record.measured(|one| Some(one.nll))),
-        ("validation", run.record.scores("nll")),
+        ("validation", run.record.scores(score)),
     ];
-    draw_chart(frame, left, &format!("{}: loss, nats a token", run.name), &loss);
+    draw_chart(frame, left, &format!("{}: {unit}", run.name), &loss);
     let shown = curves(&run.record, view.chart);
     let slowest = match view.chart {
         chart if chart + 1 == CHARTS.len() => ProcessTime::describe(&run.record.processes()),
@@ -97,7 +101,7 @@ fn curves(record: &Record, chart: usize) -> Vec<Curve> {
         1 => vec![("norm", record.measured(|one| Some(one.gradient_norm)))],
         2 => vec![("rate", record.measured(|one| Some(one.learning_rate)))],
         3 => vec![
-            ("training", record.measured(|one| Some(one.accuracy))),
+            ("training", record.measured(|one| one.accuracy)),
             ("validation", record.scores("accuracy")),
         ],
         _ => vec![("tokens/s", record.measured(|one| one.tokens_per_second))],
@@ -151,7 +155,10 @@ fn cells(run: &WatchedRun) -> Vec<String> {
         state.to_owned(),
         updates,
         of_last(|one| format!("{:.3}", one.loss)),
-        of_last(|one| format!("{:.2}", one.nll.exp())),
+        of_last(|one| match one.accuracy {
+            Some(_) => format!("{:.2}", one.nll.exp()),
+            None => String::new(),
+        }),
         of_last(|one| format!("{:.2e}", one.learning_rate)),
         of_last(|one| format!("{:.2}", one.gradient_norm)),
         of_last(|one| one.tokens_per_second.map_or_else(String::new, |rate| format!("{rate:.0}"))),

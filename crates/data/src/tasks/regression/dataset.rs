@@ -1,0 +1,288 @@
+//! Linear functions as batches.
+
+use std::sync::Arc;
+
+use super::config::RegressionConfig;
+use super::functions::{Functions, LinearFunction};
+use super::report::RegressionReport;
+use crate::{
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, EpochPlan, Error,
+    Prepared, Report, Result, Stream, TokenizerPair,
+};
+
+/// Refuses what cannot work for functions that are drawn.
+///
+/// # Errors
+///
+/// [`Error::Config`] with the offending key.
+pub(crate) fn validate(config: &DataConfig) -> Result<()> {
+    let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+    let instead = "functions are drawn, so that their splits have names and no files";
+    for (key, split) in [
+        ("data.train", &config.train),
+        ("data.validation", &config.validation),
+        ("data.test", &config.test),
+    ] {
+        split.require_plain(key, instead)?;
+        if split.iter().any(|corpus| corpus.stem.is_empty()) {
+            return wrong(key, &format!("names a file, but {instead}"));
+        }
+    }
+    for (key, is_set) in [
+        ("data.hold_out", config.hold_out > 0),
+        ("data.text.hold_out", config.text.hold_out > 0.0),
+        ("data.images.hold_out", config.images.hold_out > 0),
+    ] {
+        if is_set {
+            return wrong(key, "takes examples from a corpus; functions are drawn: set it to 0");
+        }
+    }
+    Ok(())
+}
+
+/// Linear functions: of training, others in each epoch, or the same ones each time.
+#[derive(Debug)]
+pub struct RegressionDataset {
+    settings: RegressionConfig,
+    /// Where they come from; none for those of training, which depend on seed and epoch.
+    fixed: Option<Functions>,
+    report: RegressionReport,
+}
+
+/// Readies the functions of a run; nothing is written.
+///
+/// # Errors
+///
+/// When the configuration is impossible.
+pub(crate) fn prepare_regression(config: &DataConfig) -> Result<Prepared<RegressionDataset>> {
+    config.validate()?;
+    validate(config)?;
+    let (settings, batching) = (&config.regression, &config.batching);
+    let train = RegressionDataset::new(settings, batching, &config.train.name(), None);
+    let measured = |split: &Corpora| Arc::new(RegressionDataset::of_split(config, &split.name()));
+    Ok(Prepared {
+        tokenizers: TokenizerPair::none(),
+        train: Arc::new(train),
+        validation: (!config.validation.is_empty()).then(|| measured(&config.validation)),
+    })
+}
+
+impl RegressionDataset {
+    /// The functions that a model is measured on under this name.
+    #[must_use]
+    pub fn of_split(config: &DataConfig, name: &str) -> Self {
+        let functions = Some(Functions::of_split(name));
+        Self::new(&config.regression, &config.batching, name, functions)
+    }
+
+    fn new(
+        settings: &RegressionConfig,
+        batching: &BatchingConfig,
+        split: &str,
+        fixed: Option<Functions>,
+    ) -> Self {
+        let count = match fixed {
+            None => settings.functions,
+            Some(_) => settings.measured,
+        };
+        let (most, tokens) = (most_functions(batching, settings), settings.tokens());
+        let largest = most.min(count);
+        let report = RegressionReport {
+            split: split.to_owned(),
+            drawn_anew: fixed.is_none(),
+            functions: count,
+            dimensions: settings.dimensions,
+            points: settings.points,
+            noise: settings.noise,
+            batching: BatchingReport {
+                batches: count.div_ceil(most),
+                largest_target_tokens: largest * tokens,
+                largest_sentences: largest,
+                longest_target: tokens,
+                ..BatchingReport::default()
+            },
+        };
+        Self { settings: settings.clone(), fixed, report }
+    }
+
+    /// The number of functions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.report.functions
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.report.functions == 0
+    }
+
+    /// A function of a split that is measured on, counted from 0; of training, of its first epoch
+    /// under the seed 0.
+    #[must_use]
+    pub fn function(&self, number: usize) -> LinearFunction {
+        self.fixed.unwrap_or(Functions::of_training(0, 0)).draw(number, &self.settings)
+    }
+}
+
+/// The most functions of a batch.
+fn most_functions(batching: &BatchingConfig, settings: &RegressionConfig) -> usize {
+    let of_tokens = (batching.planned_tokens() / settings.tokens().max(1)).max(1);
+    match batching.max_sentences {
+        0 => of_tokens,
+        most => most.min(of_tokens),
+    }
+}
+
+/// Functions as a model reads them: the numbers of x₁, y₁, x₂ … up to the last x, as the bits of
+/// f32, and the first of each x asked for its y.
+#[must_use]
+pub fn batch_of_functions(functions: &[LinearFunction]) -> Batch {
+    let (mut stream, mut asked, mut answers) = (Stream::default(), Vec::new(), Vec::new());
+    for function in functions {
+        let (mut row, first) = (Vec::new(), stream.ids.len());
+        for (input, answer) in function.inputs.iter().zip(&function.answers) {
+            asked.push((first + row.len()) as u32);
+            row.extend(input.iter().map(|x| x.to_bits()));
+            row.push(answer.to_bits());
+            answers.push(answer.to_bits());
+        }
+        // Nothing follows the last y.
+        row.pop();
+        stream.push(row);
+    }
+    let indices = vec![0; functions.len()];
+    Batch { streams: vec![stream], asked: Some(asked), answers, indices, ..Batch::default() }
+}
+
+impl Dataset for RegressionDataset {
+    fn plan(
+        self: Arc<Self>,
+        batching: &BatchingConfig,
+        seed: u64,
+        epoch: u64,
+    ) -> Box<dyn EpochPlan> {
+        let most = most_functions(batching, &self.settings);
+        let functions = self.fixed.unwrap_or(Functions::of_training(seed, epoch));
+        Box::new(Plan { data: self, functions, most })
+    }
+
+    fn batching(&self) -> &BatchingReport {
+        &self.report.batching
+    }
+
+    fn report(&self) -> Report<'_> {
+        Report::Functions(&self.report)
+    }
+
+    fn longest_row(&self) -> usize {
+        self.settings.tokens()
+    }
+
+    fn most_tokens(&self) -> usize {
+        self.len().saturating_mul(self.settings.tokens())
+    }
+
+    fn largest_batch(&self, tokens: usize) -> Batch {
+        let most = self.report.batching.largest_sentences.max(1);
+        let count = (tokens / self.settings.tokens().max(1)).clamp(1, most);
+        let functions: Vec<LinearFunction> =
+            (0..count).map(|number| self.function(number)).collect();
+        batch_of_functions(&functions)
+    }
+}
+
+/// The batches of one epoch.
+struct Plan {
+    data: Arc<RegressionDataset>,
+    functions: Functions,
+    most: usize,
+}
+
+impl EpochPlan for Plan {
+    fn batches(&self) -> usize {
+        self.data.len().div_ceil(self.most)
+    }
+
+    fn batch(&self, batch: usize) -> Result<Batch> {
+        let first = batch * self.most;
+        let numbers = first..self.data.len().min(first + self.most);
+        let draw = |number| self.functions.draw(number, &self.data.settings);
+        let functions: Vec<LinearFunction> = numbers.clone().map(draw).collect();
+        let indices = numbers.map(|number| number + 1).collect();
+        Ok(Batch { indices, ..batch_of_functions(&functions) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> DataConfig {
+        let regression = RegressionConfig {
+            dimensions: 2,
+            points: 3,
+            functions: 7,
+            measured: 5,
+            ..Default::default()
+        };
+        let batching = BatchingConfig { max_tokens: 15, ..Default::default() };
+        DataConfig { regression, batching, ..Default::default() }
+    }
+
+    #[test]
+    fn batches_have_the_functions_of_their_place_whatever_came_before() {
+        let prepared = prepare_regression(&config()).unwrap();
+        let plan = |seed, epoch| prepared.train.clone().plan(&config().batching, seed, epoch);
+        let one = plan(1, 0);
+        assert_eq!(one.batches(), 3);
+        let last = one.batch(2).unwrap();
+        assert_eq!((last.indices.as_slice(), last.answers.len()), ([7].as_slice(), 3));
+        assert_eq!(last, plan(1, 0).batch(2).unwrap());
+        assert_ne!(last.answers, plan(1, 1).batch(2).unwrap().answers);
+        assert_ne!(last.answers, plan(2, 0).batch(2).unwrap().answers);
+        // What is measured on is the same in every run and epoch.
+        let validation = prepared.validation.unwrap();
+        let measured = |seed, epoch| validation.clone().plan(&config().batching, seed, epoch);
+        assert_eq!(measured(1, 0).batches(), 2);
+        assert_eq!(measured(1, 0).batch(1).unwrap(), measured(2, 3).batch(1).unwrap());
+        let test = RegressionDataset::of_split(&config(), "test");
+        assert_ne!(validation.function(0), test.function(0));
+    }
+
+    #[test]
+    fn a_row_has_every_number_but_the_last_answer_and_each_point_is_asked() {
+        let data = RegressionDataset::of_split(&config(), "test");
+        let functions = [data.function(0), data.function(1)];
+        let batch = batch_of_functions(&functions);
+        let (ids, lengths) = batch.stream(0);
+        assert_eq!(lengths, [8, 8]);
+        assert_eq!(batch.asked.as_deref(), Some([0, 3, 6, 8, 11, 14].as_slice()));
+        let number = |at: usize| f32::from_bits(ids[at]);
+        let (first, second) = (&functions[0], &functions[1]);
+        assert_eq!([number(0), number(1)], first.inputs[0][..]);
+        assert_eq!([number(2), number(5)], first.answers[..2]);
+        assert_eq!([number(14), number(15)], second.inputs[2][..]);
+        let answers: Vec<f32> = batch.answers.iter().map(|&bits| f32::from_bits(bits)).collect();
+        assert_eq!(answers, [first.answers.clone(), second.answers.clone()].concat());
+    }
+
+    #[test]
+    fn what_is_no_function_or_no_name_is_refused() {
+        let says = |change: &dyn Fn(&mut DataConfig)| {
+            let mut config = config();
+            change(&mut config);
+            crate::Task::InContextRegression.validate(&config).unwrap_err().to_string()
+        };
+        assert!(says(&|data| data.regression.dimensions = 0).contains("from 1 to 4096"));
+        assert!(says(&|data| data.regression.points = 1 << 20).contains("from 1 to 65536"));
+        assert!(says(&|data| data.regression.noise = -0.5).contains("data.regression.noise"));
+        assert!(says(&|data| data.regression.noise = f64::NAN).contains("data.regression.noise"));
+        assert!(says(&|data| data.regression.functions = 0).contains("at least 1"));
+        assert!(says(&|data| data.regression.measured = 0).contains("at least 1"));
+        assert!(says(&|data| data.hold_out = 9).contains("data.hold_out"));
+        let file = crate::Corpus { file: "pairs.tsv".into(), ..Default::default() };
+        assert!(says(&|data| data.test = (&file).into()).contains("names a file"));
+        crate::Task::InContextRegression.validate(&config()).unwrap();
+    }
+}

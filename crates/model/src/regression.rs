@@ -1,0 +1,249 @@
+//! In-context regression (Garg et al. 2022, "What Can Transformers Learn In-Context?", section 2):
+//! a causal stack reads the points of a function one after the other, and tells at each x what y
+//! will be, from the points before it.
+//!
+//! **Decision.** A function is a sequence of numbers as an image is one of values: ids, here the
+//! bits of f32, so that batches, their division and the exchange between processes need not know
+//! what they hold.
+
+use crate::config::ModelConfig;
+use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::block::Block;
+use crate::layers::head::picked;
+use crate::layers::positions::{Added, to_compute};
+use crate::layers::stack::{Stack, StackKind};
+use crate::layers::weight::Linear;
+use crate::{
+    Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Routing, Sequences,
+};
+use candle_core::{DType, Device, Result, Tensor};
+use std::sync::Arc;
+use taper_ops::rng::name_key;
+use taper_ops::{Dropout, EmbeddingSpec, composed};
+
+/// A model that continues functions, with its parameters: a linear layer in, causal layers, a linear
+/// layer to one number.
+///
+/// Of a [`ModelConfig`] it has the decoder without attention to an encoder, as a language model. An
+/// x is the token `(0, x)` and a y the token `(y, 0)`, so that they are told apart whatever positions
+/// there are (Akyürek et al. 2023, "What learning algorithm is in-context learning?", section 3.1).
+#[derive(Debug, Clone)]
+pub struct InContextRegressor {
+    config: ModelConfig,
+    dimensions: usize,
+    core: Core,
+    read_in: Linear,
+    positions: Added,
+    decoder: Stack,
+    read_out: Linear,
+}
+
+/// The numbers of a batch as tokens.
+struct Tokens {
+    /// `(N, d + 1)`, one token after the other.
+    rows: Vec<f32>,
+    /// How the tokens divide into functions.
+    divided: Sequences,
+    /// The tokens that are an x.
+    inputs: Arc<[u32]>,
+}
+
+impl InContextRegressor {
+    /// Makes a model of functions of so many dimensions, as `builder` says.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        dimensions: usize,
+        builder: Builder,
+    ) -> std::result::Result<Self, ModelError> {
+        config.require_transformer()?;
+        config.validate(true)?;
+        if dimensions == 0 {
+            return Err(ModelError::Config("a function has at least one dimension".to_owned()));
+        }
+        let mut builder = builder.with_biases(config.biases);
+        let build = &mut builder;
+        let read_in = Linear::new(build, "read_in", dimensions + 1, config.d_model, 1)?;
+        let positions = Added::new(build, "decoder.positions", config)?;
+        let layers = config.decoder_layers;
+        let decoder = Stack::new(build, "decoder", config, layers, StackKind::DecoderOnly)?;
+        let read_out = Linear::new(build, "read_out", config.d_model, 1, 1)?;
+        let (config, core) = (config.clone(), builder.finish(config.d_model));
+        Ok(Self { config, dimensions, core, read_in, positions, decoder, read_out })
+    }
+
+    /// What a model of this shape would cost on `device`, known before memory is taken for it: by
+    /// the token, which is an x or a y.
+    #[must_use]
+    pub fn cost_of(config: &ModelConfig, dimensions: usize, _device: &Device) -> Cost {
+        let width = config.d_model;
+        let (layers, _) = Stack::cost(config, config.decoder_layers, StackKind::DecoderOnly);
+        // Tokens are kept for the gradient of their projection, to whose rows positions are added.
+        let read_in =
+            PartCost::linear(dimensions + 1, width, config.biases).keeping(dimensions + 1 + width);
+        let parts = read_in
+            + Added::cost(config)
+            + layers
+            + PartCost::linear(width, 1, config.biases).keeping(width);
+        Cost::of([("function", parts)])
+    }
+
+    /// What one of its layers costs, counted from 0.
+    #[must_use]
+    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::DecoderOnly, layer))
+    }
+
+    /// The shape of the model.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The numbers of an x.
+    #[must_use]
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// Cuts rows of x₁, y₁, x₂ … up to the last x into tokens.
+    fn tokens(&self, functions: &Sequences) -> std::result::Result<Tokens, ModelError> {
+        functions.check()?;
+        let (dimensions, width) = (self.dimensions, self.dimensions + 1);
+        if let Some(length) =
+            functions.lengths.iter().find(|&length| !(length + 1).is_multiple_of(width))
+        {
+            return Err(ModelError::Batch(format!(
+                "a function of {dimensions} dimensions has {dimensions} numbers for each x and one \
+                 for each y but the last, not {length} numbers"
+            )));
+        }
+        let mut rows = Vec::with_capacity(2 * functions.ids.len());
+        let (mut lengths, mut inputs) = (Vec::new(), Vec::new());
+        let mut first = 0;
+        for &length in &functions.lengths {
+            let numbers = &functions.ids[first..first + length];
+            first += length;
+            let before = rows.len() / width;
+            for point in numbers.chunks(width) {
+                inputs.push((rows.len() / width) as u32);
+                let (input, answer) = point.split_at(dimensions);
+                rows.push(0.0);
+                rows.extend(input.iter().map(|&bits| f32::from_bits(bits)));
+                if let [bits] = answer {
+                    rows.push(f32::from_bits(*bits));
+                    rows.resize(rows.len() + dimensions, 0.0);
+                }
+            }
+            lengths.push(rows.len() / width - before);
+        }
+        let divided = Sequences { ids: Vec::new(), lengths };
+        Ok(Tokens { rows, divided, inputs: inputs.into() })
+    }
+
+    /// What y will be at each x, in f32, from the points before it.
+    ///
+    /// # Shapes
+    /// Functions of P points in all, see [`Tokens`] → `(P, 1)`.
+    fn predicted(&self, tokens: Tokens, pass: &Pass) -> Result<Tensor> {
+        let Tokens { rows, divided, inputs } = tokens;
+        let count = rows.len() / (self.dimensions + 1);
+        let device = self.read_in.device();
+        let rows = Tensor::from_vec(rows, (count, self.dimensions + 1), device)?;
+        let activations = self.core.activations;
+        let rows = self.read_in.forward(&to_compute(rows, activations)?, pass)?; // (N, D)
+        let rows = to_compute(rows, DType::F32)?;
+        let positions = self.positions.table(divided.longest(), pass, device)?;
+        let spec = EmbeddingSpec {
+            ids: (0..count as u32).collect(),
+            positions: divided.positions(),
+            scale: 1.0,
+            dropout: pass.dropout(self.config.embedding_dropout, name_key("decoder.embedding")),
+        };
+        let x = taper_ops::embedding(pass.tape(), &rows, positions.as_ref(), &spec)?;
+        let x = to_compute(x, activations)?;
+        let hidden = self.decoder.forward(x, &divided, None, pass)?; // (N, D)
+        let asked = picked(&hidden, inputs, Dropout::none(), pass)?; // (P, D)
+        to_compute(self.read_out.forward(&asked, pass)?, DType::F32)
+    }
+
+    /// What y will be at each x of `functions`, one function after the other; a row has the bits of
+    /// the numbers x₁, y₁, x₂ … up to the last x.
+    ///
+    /// # Errors
+    /// When a row has another number of numbers, or is longer than learned positions reach.
+    pub fn predict(&self, functions: &Sequences) -> std::result::Result<Vec<f32>, ModelError> {
+        let tokens = self.tokens(functions)?;
+        let predicted = || self.predicted(tokens, &Pass::evaluate());
+        let predicted = taper_ops::threads::in_pool(self.core.store.device(), predicted)?;
+        Ok(predicted.flatten_all()?.to_vec1()?)
+    }
+}
+
+/// Reads one stream, the numbers of functions; the first of each x is asked for the number y.
+impl Model for InContextRegressor {
+    const PREDICTS_CLASSES: bool = false;
+
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn cost(&self) -> Cost {
+        Self::cost_of(&self.config, self.dimensions, self.device())
+    }
+
+    /// `Σ (ŷ − y)²` over all points.
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> std::result::Result<LossOutput, ModelError> {
+        let refuse = |message: &str| Err(ModelError::Batch(message.to_owned()));
+        if objective.r_drop > 0.0 {
+            return refuse(
+                "training.r_drop compares probabilities, and a number has none: set it to 0",
+            );
+        }
+        let [functions] = batch.read(["function"])?;
+        let tokens = self.tokens(functions)?;
+        if batch.asked.as_deref() != Some(&*self.first_numbers(functions)) {
+            return refuse("a function is asked for its value at the first number of each x");
+        }
+        let answers: Vec<f32> = batch.answers.iter().map(|&bits| f32::from_bits(bits)).collect();
+        let count = answers.len();
+        let predicted = self.predicted(tokens, pass)?; // (P, 1)
+        let answers = Tensor::from_vec(answers, (count, 1), predicted.device())?;
+        let sum: f64 =
+            (predicted.detach() - &answers)?.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar()?;
+        let loss = composed::on_tape(pass.tape(), "squared error", &[&predicted], |inputs| {
+            (&inputs[0] - &answers)?.sqr()?.sum_all()? * scale
+        })?;
+        Ok(LossOutput {
+            loss,
+            loss_scale: 1.0,
+            smoothed_sum: sum,
+            nll_sum: sum,
+            divergence_sum: 0.0,
+            objective_sum: sum,
+            routing: Routing::default(),
+            correct: 0,
+            tokens: count,
+        })
+    }
+}
+
+impl InContextRegressor {
+    /// The place of the first number of each x.
+    fn first_numbers(&self, functions: &Sequences) -> Vec<u32> {
+        let (mut first, mut found) = (0, Vec::new());
+        for &length in &functions.lengths {
+            found.extend((first..first + length).step_by(self.dimensions + 1).map(|at| at as u32));
+            first += length;
+        }
+        found
+    }
+}

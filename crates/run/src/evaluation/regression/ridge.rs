@@ -1,0 +1,103 @@
+//! Ridge regression and least squares, in f64: for systems as small as the examples of a function.
+
+/// The w that makes `Σ (w·xᵢ − yᵢ)² + λ |w|²` least; where λ is 0 and many do, the shortest of them.
+/// With λ the variance of the noise, it is the mean of w given the examples, if w is drawn from a
+/// standard normal distribution: no predictor has a smaller squared error (Bishop 2006, "Pattern
+/// Recognition and Machine Learning", section 3.3.1).
+///
+/// It is `(Xᵀ X + λ)⁻¹ Xᵀ y`, and with fewer examples than dimensions the same as
+/// `Xᵀ (X Xᵀ + λ)⁻¹ y`.
+pub(super) fn ridge(inputs: &[Vec<f64>], answers: &[f64], penalty: f64) -> Vec<f64> {
+    let dimensions = inputs.first().map_or(0, Vec::len);
+    let column = |at: usize| inputs.iter().map(move |input| input[at]);
+    if inputs.len() < dimensions {
+        let gram = |i: usize, j: usize| dot(inputs[i].iter().copied(), inputs[j].iter().copied());
+        let duals = solve(inputs.len(), gram, penalty, answers.to_vec());
+        return (0..dimensions).map(|at| dot(column(at), duals.iter().copied())).collect();
+    }
+    let right = (0..dimensions).map(|at| dot(column(at), answers.iter().copied())).collect();
+    solve(dimensions, |i, j| dot(column(i), column(j)), penalty, right)
+}
+
+fn dot(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> f64 {
+    a.zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// `(G + λ)⁻¹ right` of a symmetric matrix G of this size, by its Cholesky factor L: `L Lᵀ = G + λ`.
+/// Of a row that is a sum of those before it, up to rounding, the result is 0.
+fn solve(
+    size: usize,
+    gram: impl Fn(usize, usize) -> f64,
+    penalty: f64,
+    mut right: Vec<f64>,
+) -> Vec<f64> {
+    let mut factor = vec![vec![0.0; size]; size];
+    for i in 0..size {
+        for j in 0..=i {
+            let known: f64 = (0..j).map(|k| factor[i][k] * factor[j][k]).sum();
+            let whole = gram(i, j) + if i == j { penalty } else { 0.0 };
+            let rest = whole - known;
+            factor[i][j] = match i == j {
+                true if rest > 4.0 * size as f64 * f64::EPSILON * whole => rest.sqrt(),
+                // What is divided by it is 0.
+                true => f64::INFINITY,
+                false => rest / factor[j][j],
+            };
+        }
+    }
+    for i in 0..size {
+        let known: f64 = (0..i).map(|k| factor[i][k] * right[k]).sum();
+        right[i] = (right[i] - known) / factor[i][i];
+    }
+    for i in (0..size).rev() {
+        let known: f64 = (i + 1..size).map(|k| factor[k][i] * right[k]).sum();
+        right[i] = (right[i] - known) / factor[i][i];
+    }
+    right
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_data::Draws;
+
+    fn example(count: usize, dimensions: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let draws = Draws::new(3, count as u64, dimensions as u64);
+        let number = |at: usize| draws.normal(at as u64);
+        let row = |i: usize| (0..dimensions).map(|at| number(i * dimensions + at)).collect();
+        let answers = (0..count).map(|i| number(count * dimensions + i)).collect();
+        ((0..count).map(row).collect(), answers)
+    }
+
+    /// `Xᵀ (y − X w) = λ w`, which for λ above 0 has one solution; for 0, the shortest is the one
+    /// that λ leads to.
+    #[test]
+    fn the_slope_of_what_is_minimised_is_zero() {
+        for (count, dimensions) in [(1, 1), (1, 5), (3, 5), (5, 5), (6, 5), (40, 5), (7, 20)] {
+            let (inputs, answers) = example(count, dimensions);
+            for penalty in [0.0, 0.25, 3.0] {
+                let weights = ridge(&inputs, &answers, penalty);
+                let left: Vec<f64> = inputs
+                    .iter()
+                    .zip(&answers)
+                    .map(|(x, y)| y - dot(x.iter().copied(), weights.iter().copied()))
+                    .collect();
+                for (at, weight) in weights.iter().enumerate() {
+                    let slope = dot(inputs.iter().map(|x| x[at]), left.iter().copied());
+                    assert!((slope - penalty * weight).abs() < 1e-9, "{count} of {dimensions}");
+                }
+            }
+            let (shortest, near) = (ridge(&inputs, &answers, 0.0), ridge(&inputs, &answers, 1e-9));
+            let apart = shortest.iter().zip(&near).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(apart < 1e-4, "{count} of {dimensions}: {apart}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_known_of_nothing_and_a_point_twice_is_one() {
+        assert_eq!(ridge(&[], &[], 0.25), Vec::<f64>::new());
+        let twice = vec![vec![1.0, 2.0], vec![1.0, 2.0]];
+        let weights = ridge(&twice, &[3.0, 3.0], 0.0);
+        assert!((weights[0] + 2.0 * weights[1] - 3.0).abs() < 1e-12, "{weights:?}");
+    }
+}

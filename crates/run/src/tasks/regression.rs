@@ -1,0 +1,79 @@
+//! In-context regression: a causal model measured by how well it continues functions.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use candle_core::Device;
+use serde_json::Value;
+use taper_data::{Dataset, RegressionDataset, Task, TokenizerPair};
+use taper_model::{Builder, Cost, InContextRegressor, LayerCost, ModelError};
+use taper_trainer::Validate;
+
+use super::language_model::Validation;
+use super::{Batches, TaskModel, Vocabularies};
+use crate::config::RunConfig;
+use crate::evaluation::{RegressedTestSet, TestSetResult};
+use crate::event::RunObserver;
+use crate::training::in_order;
+
+impl TaskModel for InContextRegressor {
+    const TASK: Task = Task::InContextRegression;
+
+    fn cost_of(config: &RunConfig, _: Vocabularies, device: &Device) -> Cost {
+        Self::cost_of(&config.model, config.data.regression.dimensions, device)
+    }
+
+    fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
+        Self::layer_cost(&config.model, layer)
+    }
+
+    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Result<Self, ModelError> {
+        Self::new(&config.model, config.data.regression.dimensions, builder)
+    }
+
+    fn validation(
+        config: &RunConfig,
+        dataset: Arc<dyn Dataset>,
+        _tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>> {
+        Ok(Box::new(Validation::new(config, dataset)))
+    }
+
+    fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
+        config.model.longest_sequence().map(|most| (most, "model.max_positions"))
+    }
+
+    fn shorter_rows(positions: usize) -> String {
+        // A token for each x, and for each y but the last.
+        format!("data.regression.points = {}", positions.div_ceil(2))
+    }
+
+    fn measured_by(config: &RunConfig) -> Value {
+        serde_json::json!({ "regression": config.data.regression })
+    }
+
+    /// Any name is a split.
+    fn require_test_set(_config: &RunConfig, _split: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn batches<'a>(
+        split: &str,
+        config: &'a RunConfig,
+        _tokenizers: &'a TokenizerPair,
+    ) -> Result<Batches<'a>> {
+        let data = &config.data;
+        let functions: Arc<dyn Dataset> = Arc::new(RegressionDataset::of_split(data, split));
+        Ok(Box::new(in_order(&functions, &data.batching)))
+    }
+
+    fn test(
+        &self,
+        split: &str,
+        config: &RunConfig,
+        _tokenizers: &TokenizerPair,
+        _observer: &mut dyn RunObserver,
+    ) -> Result<TestSetResult> {
+        Ok(TestSetResult::Regressed(RegressedTestSet::of(split, config, self)?))
+    }
+}
