@@ -58,7 +58,7 @@ validate_every = {updates}
 max_skipped_in_a_row = 8
 
 [training.schedule]
-kind = "inverse_sqrt"
+kind = "constant"
 learning_rate = 0.003
 warmup = {warmup}
 """
@@ -101,7 +101,7 @@ def main():
           "largest norm | |\n|---|---|---|---|---|")
     for depth in map(int, arguments.depths.split(",")):
         for norm in ("pre", "post"):
-            for warmup in (arguments.updates // 2, 1):
+            for warmup in (arguments.updates // 2, 0):
                 name = f"{norm}-{depth}-{'warm-up' if warmup > 1 else 'none'}"
                 run = arguments.folder / name
                 recipe = arguments.folder / f"{name}.toml"

@@ -310,16 +310,22 @@ fn numbers<const K: usize>(
     factors: [&str; K],
     exponents: [&str; K],
 ) -> Vec<String> {
+    // What few points leave open may be of any size.
+    let number = |value: f64, decimals: usize| match value.abs() < 1e6 {
+        true => format!("{value:.decimals$}"),
+        false => format!("{value:.1e}"),
+    };
     let line = |name: &str, value: f64, low: f64, high: f64, decimals: usize| {
-        format!("  {name} {value:.decimals$}  [{low:.decimals$}, {high:.decimals$}]")
+        let [value, low, high] = [value, low, high].map(|one| number(one, decimals));
+        format!("  {name} {value}  [{low}, {high}]")
     };
     let own = intervals.irreducible;
     let mut lines = vec![line("E", law.irreducible, own.low, own.high, 3)];
-    for number in 0..K {
-        let (factor, exponent) = (intervals.factors[number], intervals.exponents[number]);
-        let term = law.terms[number];
-        lines.push(line(factors[number], term.factor, factor.low, factor.high, 1));
-        lines.push(line(exponents[number], term.exponent, exponent.low, exponent.high, 3));
+    for at in 0..K {
+        let (factor, exponent) = (intervals.factors[at], intervals.exponents[at]);
+        let term = law.terms[at];
+        lines.push(line(factors[at], term.factor, factor.low, factor.high, 1));
+        lines.push(line(exponents[at], term.exponent, exponent.low, exponent.high, 3));
     }
     let mut head = String::new();
     // Writing to a string does not fail.
