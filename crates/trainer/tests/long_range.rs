@@ -171,7 +171,7 @@ fn selection_copies_words_from_among_noise() {
 #[test]
 #[ignore = "minutes"]
 fn selection_copies_sixteen_words() {
-    let [mamba, s4d] = copied(16, 64, 64, (4000, 3e-3));
+    let [mamba, s4d] = copied(16, 64, 64, (10_000, 3e-3));
     println!("16 of 64: mamba {mamba}, s4d {s4d}");
     assert!(mamba >= 0.99, "mamba {mamba}");
     assert!(s4d < 0.9, "s4d {s4d}");
