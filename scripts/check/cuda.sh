@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Type-checks everything with the `cuda` and `nccl` features, tests and benches included, without a GPU. Not part
-# of every run of the tests: the CUDA kernels take minutes to compile.
+# Type-checks everything with the `cuda` and `nccl` features, tests and benches included, without a
+# GPU. Not part of every run of the tests: the CUDA kernels take minutes to compile.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts/check/cuda_toolkit.sh target/cuda-toolkit

@@ -126,7 +126,8 @@ note "decoding as in one pass" $? "$same of $sentences"
 
 "$taper" translate "$work/device" --device cpu --input "$work/source" --json 2>>"$work/log" |
   sed -n 's/.*"translations":\[{"text":"\([^"]*\)".*/\1/p' >"$work/of_host"
-same=$(paste -d '\t' "$work/text" "$work/of_host" | awk -F '\t' '$1 == $2 { n++ } END { print n + 0 }')
+same=$(paste -d '\t' "$work/text" "$work/of_host" |
+  awk -F '\t' '$1 == $2 { n++ } END { print n + 0 }')
 holds "$same >= 0.95 * $sentences"
 note "translations as on the CPU" $? "$same of $sentences"
 

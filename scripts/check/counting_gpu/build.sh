@@ -27,11 +27,12 @@ for file in "$libraries"/*.so.*; do
   ln -sf "$(basename "$file")" "${file%.so.*}.so"
 done
 
-# Quantised products, which nothing here calls, take longer to compile than all other kernels.
+# Quantised products and mixtures of experts, which nothing here calls, take longer to compile than
+# all other kernels.
 cat >"$libraries/nvcc" <<'NVCC'
 #!/usr/bin/env bash
 case "$*" in
-  *mmq_instance*.cu | *moe*.cu)
+  *mmq*.cu | *mmvq*.cu | *moe*.cu)
     while [ $# -gt 0 ]; do
       [ "$1" = -o ] && echo | gcc -x c -c - -o "$2"
       shift
@@ -44,4 +45,5 @@ chmod +x "$libraries/nvcc"
 export NVCC="$libraries/nvcc"
 
 CARGO_TARGET_DIR=$target cargo rustc --release --features cuda -p taper --bin taper -- \
-  -L "native=$libraries" -C link-arg=-Wl,--no-as-needed -C link-arg=-Wl,--unresolved-symbols=ignore-all
+  -L "native=$libraries" -C link-arg=-Wl,--no-as-needed \
+  -C link-arg=-Wl,--unresolved-symbols=ignore-all
