@@ -172,7 +172,8 @@ def main():
     presets = [argument for argument in arguments if argument != "--decoding"] or list(PRESETS)
     with tempfile.TemporaryDirectory() as folder:
         count(presets, folder, wrong)
-    sys.exit("\n".join(dict.fromkeys(wrong)))
+    # An empty text would be an error too.
+    sys.exit("\n".join(dict.fromkeys(wrong)) or 0)
 
 
 if __name__ == "__main__":
