@@ -7,10 +7,8 @@ use candle_core::Device;
 use serde_json::Value;
 use taper_data::{CaptionUse, CaptionedDataset, Dataset, Task, TokenizerPair};
 use taper_model::{Builder, Cost, ImageCaptioner, LayerCost, ModelError};
-use taper_trainer::Validate;
 
 use super::image_classification::image_shape;
-use super::language_model::Validation;
 use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{CaptionedTestSet, TestSetResult};
@@ -36,14 +34,6 @@ impl TaskModel for ImageCaptioner {
         builder: Builder,
     ) -> Result<Self, ModelError> {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
-    }
-
-    fn validation(
-        config: &RunConfig,
-        dataset: Arc<dyn Dataset>,
-        _tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>> {
-        Ok(Box::new(Validation::new(config, dataset)))
     }
 
     /// Of captions: an image has as many positions as tokens.

@@ -7,9 +7,7 @@ use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Dataset, ImageDataset, ImagesConfig, Task, TokenizerPair};
 use taper_model::{Builder, Cost, ImageClassifier, ImageShape, LayerCost, ModelError};
-use taper_trainer::Validate;
 
-use super::language_model::Validation;
 use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{ClassifiedTestSet, TestSetResult};
@@ -42,14 +40,6 @@ impl TaskModel for ImageClassifier {
     fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Result<Self, ModelError> {
         let images = &config.data.images;
         Self::new(&config.model, &image_shape(images), images.labels.len(), builder)
-    }
-
-    fn validation(
-        config: &RunConfig,
-        dataset: Arc<dyn Dataset>,
-        _tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>> {
-        Ok(Box::new(Validation::new(config, dataset)))
     }
 
     /// Positions are as many as an image has tokens.

@@ -1,17 +1,13 @@
 //! Images and texts in one space: a contrastive model measured by what finds what.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{CaptionUse, Dataset, Task, TokenizerPair};
+use taper_data::{CaptionUse, Task, TokenizerPair};
 use taper_model::{Builder, ContrastiveModel, Cost, LayerCost, ModelError};
-use taper_trainer::Validate;
 
 use super::captions::captioned;
 use super::image_classification::image_shape;
-use super::language_model::Validation;
 use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{MatchedTestSet, TestSetResult};
@@ -34,14 +30,6 @@ impl TaskModel for ContrastiveModel {
         builder: Builder,
     ) -> Result<Self, ModelError> {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
-    }
-
-    fn validation(
-        config: &RunConfig,
-        dataset: Arc<dyn Dataset>,
-        _tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>> {
-        Ok(Box::new(Validation::new(config, dataset)))
     }
 
     /// Of texts: an image has as many positions as tokens.

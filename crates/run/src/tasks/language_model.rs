@@ -1,19 +1,16 @@
 //! Language modelling: a decoder measured by how well it predicts each token of a text.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{BatchingConfig, Corpus, Dataset, Task, TextBlocks, TokenizerPair};
-use taper_model::{Builder, Cost, LanguageModel, LayerCost, Model, ModelError};
-use taper_trainer::{BoxError, Scores, Validate, evaluate};
+use taper_data::{Corpus, Task, TextBlocks, TokenizerPair};
+use taper_model::{Builder, Cost, LanguageModel, LayerCost, ModelError};
 
 use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{ReadTestSet, TestSetResult};
 use crate::event::RunObserver;
-use crate::training::{in_order, packed};
+use crate::training::packed;
 
 impl TaskModel for LanguageModel {
     const TASK: Task = Task::LanguageModel;
@@ -33,14 +30,6 @@ impl TaskModel for LanguageModel {
         builder: Builder,
     ) -> Result<Self, ModelError> {
         Self::new(&config.model, vocabulary, builder)
-    }
-
-    fn validation(
-        config: &RunConfig,
-        dataset: Arc<dyn Dataset>,
-        _tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>> {
-        Ok(Box::new(Validation::new(config, dataset)))
     }
 
     fn test_sets(config: &RunConfig) -> Vec<String> {
@@ -115,25 +104,4 @@ pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
 pub(super) fn held_out<'a>(config: &RunConfig, split: &'a str) -> Option<&'a str> {
     let is_held_out = split == HELD_OUT && config.data.text.hold_out > 0.0;
     (!is_held_out).then_some(split)
-}
-
-/// Measures a model on the whole validation split, by its loss.
-pub(super) struct Validation {
-    dataset: Arc<dyn Dataset>,
-    batching: BatchingConfig,
-    label_smoothing: f64,
-}
-
-impl Validation {
-    pub(super) fn new(config: &RunConfig, dataset: Arc<dyn Dataset>) -> Self {
-        let batching = config.data.batching.clone();
-        Self { dataset, batching, label_smoothing: config.training.label_smoothing }
-    }
-}
-
-impl<M: Model> Validate<M> for Validation {
-    fn validate(&mut self, model: &M, _step: u64) -> Result<Scores, BoxError> {
-        let batches = in_order(&self.dataset, &self.batching);
-        Ok(evaluate(model, batches, self.label_smoothing)?.scores())
-    }
 }

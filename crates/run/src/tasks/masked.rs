@@ -7,9 +7,9 @@ use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Dataset, Task, TokenizerPair, masked_split};
 use taper_model::{Builder, Cost, LayerCost, MaskedLanguageModel, ModelError};
-use taper_trainer::{Validate, evaluate};
+use taper_trainer::evaluate;
 
-use super::language_model::{Validation, held_out, text_test_sets};
+use super::language_model::{held_out, text_test_sets};
 use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{MaskedTestSet, TestSetResult};
@@ -33,14 +33,6 @@ impl TaskModel for MaskedLanguageModel {
         builder: Builder,
     ) -> Result<Self, ModelError> {
         Self::new(&config.model, vocabulary, config.data.masked.next_sentence, builder)
-    }
-
-    fn validation(
-        config: &RunConfig,
-        dataset: Arc<dyn Dataset>,
-        _tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>> {
-        Ok(Box::new(Validation::new(config, dataset)))
     }
 
     fn test_sets(config: &RunConfig) -> Vec<String> {

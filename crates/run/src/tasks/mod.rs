@@ -8,6 +8,7 @@ mod classification;
 mod image_classification;
 mod image_text;
 mod language_model;
+mod loss;
 mod masked;
 mod regression;
 mod tagging;
@@ -22,6 +23,8 @@ use taper_data::{Corpus, Dataset, Task, TokenizerPair};
 use taper_model::{Batch, Builder, Cost, LayerCost, Model, ModelError};
 use taper_ops::ParameterStore;
 use taper_trainer::{BoxError, Sample, Validate};
+
+use loss::LossValidation;
 
 use crate::attention::AttentionMap;
 use crate::checks::{device, memory};
@@ -66,15 +69,17 @@ pub trait TaskModel: Model + Sized + 'static {
         builder: Builder,
     ) -> Result<Self, ModelError>;
 
-    /// What measures the model on the validation split.
+    /// What measures the model on the validation split: its loss, unless a task has more to tell.
     ///
     /// # Errors
     /// When text cannot be read.
     fn validation(
         config: &RunConfig,
         dataset: Arc<dyn Dataset>,
-        tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>>;
+        _tokenizers: &TokenizerPair,
+    ) -> Result<Box<dyn Validate<Self>>> {
+        Ok(Box::new(LossValidation::new(config, dataset)))
+    }
 
     /// The most positions that a row may have, with the key that says so; none where there is no
     /// such limit.

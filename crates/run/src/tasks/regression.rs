@@ -7,9 +7,7 @@ use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Dataset, RegressionDataset, Task, TokenizerPair};
 use taper_model::{Builder, Cost, InContextRegressor, LayerCost, ModelError};
-use taper_trainer::Validate;
 
-use super::language_model::Validation;
 use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{RegressedTestSet, TestSetResult};
@@ -29,14 +27,6 @@ impl TaskModel for InContextRegressor {
 
     fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Result<Self, ModelError> {
         Self::new(&config.model, config.data.regression.dimensions, builder)
-    }
-
-    fn validation(
-        config: &RunConfig,
-        dataset: Arc<dyn Dataset>,
-        _tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>> {
-        Ok(Box::new(Validation::new(config, dataset)))
     }
 
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {

@@ -7,9 +7,7 @@ use candle_core::Device;
 use serde_json::Value;
 use taper_data::{Dataset, LabelOf, LabelledDataset, Task, TokenizerPair};
 use taper_model::{Builder, Cost, LayerCost, ModelError, TokenTagger};
-use taper_trainer::Validate;
 
-use super::language_model::Validation;
 use super::{Batches, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{TaggedTestSet, TestSetResult};
@@ -33,14 +31,6 @@ impl TaskModel for TokenTagger {
         builder: Builder,
     ) -> Result<Self, ModelError> {
         Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)
-    }
-
-    fn validation(
-        config: &RunConfig,
-        dataset: Arc<dyn Dataset>,
-        _tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>> {
-        Ok(Box::new(Validation::new(config, dataset)))
     }
 
     fn shorter_rows(positions: usize) -> String {
