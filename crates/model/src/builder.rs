@@ -61,6 +61,19 @@ impl Builder {
         Self { biases, ..self }
     }
 
+    /// What `make` makes where linear layers have no biases, unless `has`.
+    pub(crate) fn with_biases_if<T>(
+        &mut self,
+        has: bool,
+        make: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let biases = self.biases;
+        self.biases &= has;
+        let made = make(self);
+        self.biases = biases;
+        made
+    }
+
     /// What the model has of it, once all its layers are made; `width` is that of its residual
     /// stream.
     pub(crate) fn finish(self, width: usize) -> Core {

@@ -66,6 +66,8 @@ fn kinds() -> Vec<Kinds> {
     let chunked = AttentionConfig { chunk: 3, ..of_kind(AttentionKind::Hierarchical) };
     let segments =
         AttentionConfig { segment: 3, memory: 4, ..of_kind(AttentionKind::TransformerXl) };
+    let same =
+        AttentionConfig { memory: 5, same_length: true, clamp_distance: 2, ..segments.clone() };
     let whole = AttentionConfig { segment: 500, ..segments.clone() };
     let (mamba, s4d) = (of_kind(AttentionKind::Mamba), of_kind(AttentionKind::S4d));
     let with_last = AttentionConfig { global_last: 1, ..dilated.clone() };
@@ -87,6 +89,10 @@ fn kinds() -> Vec<Kinds> {
         Kinds {
             encoder: AttentionConfig::default(),
             ..both("transformer-xl", segments.clone(), &[Positions::None])
+        },
+        Kinds {
+            encoder: AttentionConfig::default(),
+            ..both("transformer-xl of the same length", same, &[Positions::None])
         },
         Kinds {
             encoder: AttentionConfig::default(),

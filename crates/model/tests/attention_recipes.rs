@@ -155,6 +155,14 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     assert!(of(every(1), StateSpaceConfig { feed_forward: true, ..one.clone() }).is_ok());
     let error = of(every(2), StateSpaceConfig { states: 0, ..one }).map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "model.state_space.states = 0: it must be at least 1");
+    let same_length = AttentionConfig {
+        kind: AttentionKind::TransformerXl,
+        memory: 0,
+        same_length: true,
+        ..full()
+    };
+    let error = refused(full(), same_length, Positions::None);
+    assert!(error.starts_with("model.decoder_attention.same_length = true lets"), "{error}");
     // A sequence that is longer than it has weights for.
     let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
     let model = transformer(short, full(), Positions::Sinusoidal).unwrap();

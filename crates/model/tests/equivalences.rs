@@ -123,7 +123,9 @@ fn parameters_are_counted_before_they_are_made() -> TestResult {
         for (tied, biases, vocab_source) in
             [(Tied::All, true, 19), (Tied::Decoder, false, 23), (Tied::None, true, 23)]
         {
-            let config = ModelConfig { tied, biases, decoder_layers: 3, ..made.config().clone() };
+            let attention_biases = tied != Tied::None;
+            let own = ModelConfig { tied, biases, attention_biases, ..made.config().clone() };
+            let config = ModelConfig { decoder_layers: 3, ..own };
             let model = Transformer::new(
                 &config,
                 vocab_source,

@@ -115,6 +115,49 @@ fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     Ok(())
 }
 
+/// The library's model (`scripts/golden/transformer_xl.py`), with the memories that it returns: of
+/// training, and of an evaluation with more memory, of which each token sees as many.
+#[test]
+fn the_transformer_xl_of_others_agrees() -> TestResult {
+    let name = "transformer-xl-library";
+    let segments = AttentionConfig {
+        kind: AttentionKind::TransformerXl,
+        segment: 4,
+        memory: 6,
+        ..Default::default()
+    };
+    let config = |decoder_attention| ModelConfig {
+        norm: NormPlacement::Post,
+        attention_biases: false,
+        decoder_attention,
+        ..small(Positions::None)
+    };
+    check(name, &config(segments.clone()))?;
+    let longer =
+        AttentionConfig { memory: 9, same_length: true, clamp_distance: 7, ..segments.clone() };
+    let without = [
+        AttentionConfig { same_length: false, ..longer.clone() },
+        AttentionConfig { clamp_distance: 0, ..longer.clone() },
+    ];
+    let file = golden(name);
+    let apart = |own: AttentionConfig| -> Result<f64, Box<dyn std::error::Error>> {
+        let model = model(&config(own));
+        for parameter in model.parameters().parameters() {
+            parameter.var().set(&file[parameter.name()])?;
+        }
+        let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
+        let pass = Pass::evaluate();
+        let logits = model.logits(&model.hidden(&text, &pass)?, &pass)?;
+        Ok(relative(&logits, &file["logits.same_length"]))
+    };
+    let error = apart(longer)?;
+    assert!(error < 1e-5, "logits {error}");
+    for own in without {
+        assert!(apart(own)? > 1e-4, "both keys change something");
+    }
+    Ok(())
+}
+
 /// A token knows what is as far away as one memory a layer reaches, and nothing beyond.
 #[test]
 fn what_a_transformer_xl_knows_reaches_back_by_one_memory_a_layer() {
@@ -170,7 +213,8 @@ fn a_batch_is_its_texts_and_no_token_sees_a_later_one() {
 fn the_cost_is_known_before_the_model_is_made() {
     for positions in ALL_POSITIONS {
         for (tied, biases) in [(Tied::All, true), (Tied::Decoder, false), (Tied::None, true)] {
-            let config = ModelConfig { tied, biases, ..small(positions) };
+            let attention_biases = tied == Tied::All;
+            let config = ModelConfig { tied, biases, attention_biases, ..small(positions) };
             let made =
                 LanguageModel::new(&config, 37, Builder::zeroed(&Device::Cpu, DType::F32)).unwrap();
             let cost = LanguageModel::cost_of(&config, 37, &Device::Cpu);

@@ -211,6 +211,7 @@ impl ModelConfig {
                     "model.activation",
                     "model.norm",
                     "model.norm_epsilon",
+                    "model.attention_biases",
                     "model.feed_forward_dropout",
                     "model.encoder_attention.kind",
                     "model.decoder_attention.kind",

@@ -194,6 +194,13 @@ pub struct AttentionConfig {
     /// Tokens before its segment that a token of a Transformer-XL sees; a trained model can be
     /// evaluated with more.
     pub memory: usize,
+    /// Whether each token of a Transformer-XL sees as many as the next: itself and the `memory - 1`
+    /// before it, in place of its segment and the whole memory. For evaluation (Dai et al. 2019,
+    /// section 4.1).
+    pub same_length: bool,
+    /// The farthest distance of a Transformer-XL: what is farther counts as at it, so that a model
+    /// can be evaluated with more memory than it knows distances; 0 sets no bound.
+    pub clamp_distance: usize,
     /// What random blocks, features and rotations are drawn from.
     pub seed: u64,
 }
@@ -219,6 +226,8 @@ impl Default for AttentionConfig {
             chunk: 64,
             segment: 64,
             memory: 64,
+            same_length: false,
+            clamp_distance: 0,
             seed: 1,
         }
     }
@@ -317,6 +326,12 @@ impl AttentionConfig {
                     self.key()
                 ));
             }
+            if self.same_length && self.memory == 0 {
+                return refuse(format!(
+                    "{section}.same_length = true lets a token see itself and the memory - 1 \
+                     before it, and {section}.memory = 0: it must be at least 1"
+                ));
+            }
             if positions != Positions::None {
                 return refuse(format!(
                     "{section}.{} = \"transformer-xl\" has distances for positions in its scores: \
@@ -405,7 +420,11 @@ impl ModelConfig {
                 of_both!["kind is not \"reformer\"": "hash_rounds", "hash_buckets", "hash_chunk"],
             ),
             (&[Hierarchical], of_both!["kind is not \"hierarchical\"": "chunk"]),
-            (&[TransformerXl], of_both!["kind is not \"transformer-xl\"": "segment", "memory"]),
+            (
+                &[TransformerXl],
+                of_both!["kind is not \"transformer-xl\"": "segment", "memory", "same_length",
+                    "clamp_distance"],
+            ),
             (&[Sparse, Performer, Reformer], of_both!["kind draws nothing": "seed"]),
         ];
         let mut found: Vec<(bool, &'static str, &'static [&'static str])> = Vec::new();

@@ -188,6 +188,9 @@ pub struct ModelConfig {
     pub scale_embeddings: bool,
     /// Whether linear layers have biases.
     pub biases: bool,
+    /// Whether projections of attention have them as well, where linear layers do: those of a
+    /// Transformer-XL have none (Dai et al. 2019).
+    pub attention_biases: bool,
     /// Dropout on the sum of embedding and position.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub embedding_dropout: f64,
@@ -238,6 +241,7 @@ impl Default for ModelConfig {
             tied: Tied::default(),
             scale_embeddings: true,
             biases: true,
+            attention_biases: true,
             embedding_dropout: 0.1,
             attention_dropout: 0.1,
             feed_forward_dropout: 0.1,
@@ -255,6 +259,12 @@ impl Default for ModelConfig {
 }
 
 impl ModelConfig {
+    /// Whether projections of attention have biases.
+    #[must_use]
+    pub fn has_attention_biases(&self) -> bool {
+        self.biases && self.attention_biases
+    }
+
     /// The most tokens of a sequence, `<s>` or `</s>` counted; none where positions have no end.
     #[must_use]
     pub fn longest_sequence(&self) -> Option<usize> {

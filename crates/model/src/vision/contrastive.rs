@@ -63,14 +63,15 @@ impl ContrastiveModel {
         let ContrastiveConfig { dimensions, temperature, .. } = config.contrastive;
         let (width, epsilon) = (config.d_model, config.norm_epsilon);
         let (encoder_layers, text_layers) = (config.encoder_layers, config.decoder_layers);
-        let patches = without_biases(build, |build| PatchEmbedding::new(build, shape, config))?;
+        let patches =
+            build.with_biases_if(false, |build| PatchEmbedding::new(build, shape, config))?;
         let embedding_norm = LayerNorm::new(build, "encoder.embedding_norm", width, epsilon)?;
         let encoder = Stack::new(build, "encoder", config, encoder_layers, StackKind::Encoder)?;
         let table = build.embedding("text_embedding.weight", vocabulary, of_text.d_model)?;
         let tokens = TokenEmbedding::new(build, "text", table, &of_text)?;
         let text = Stack::new(build, "text", &of_text, text_layers, StackKind::DecoderOnly)?;
         let mut projection = |name: &str, width: usize| {
-            without_biases(build, |build| Linear::new(build, name, width, dimensions, 1))
+            build.with_biases_if(false, |build| Linear::new(build, name, width, dimensions, 1))
         };
         let image_projection = projection("image_projection", width)?;
         let text_projection = projection("text_projection", of_text.d_model)?;
@@ -205,17 +206,6 @@ impl ContrastiveModel {
         };
         loss_of_rows(&self.scaled(rows, pass)?, others, &own, &spec, pass)
     }
-}
-
-/// What `make` makes where linear layers have no biases.
-fn without_biases<T>(
-    build: &mut Builder,
-    make: impl FnOnce(&mut Builder) -> Result<T>,
-) -> Result<T> {
-    let biases = std::mem::replace(&mut build.biases, false);
-    let made = make(build);
-    build.biases = biases;
-    made
 }
 
 /// Each row divided by its length, in f32.

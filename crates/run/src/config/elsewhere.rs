@@ -126,6 +126,8 @@ const NAMES: &str = "
     tie_word_embeddings tied_embeddings tied_embeddings_all tied_softmax weight_tying
 `model.biases`:
     bias use_bias use_biases
+`model.attention_biases`:
+    attention_bias qkv_bias attn_bias add_qkv_bias
 `model.scale_embeddings`:
     scale_embedding no_scale_embedding
 `data.tokenizer.vocabulary_size`:

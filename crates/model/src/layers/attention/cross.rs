@@ -26,10 +26,17 @@ pub(crate) struct CrossAttention {
 impl CrossAttention {
     pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let width = config.d_model;
+        let mut linear = |part: &str, parts: usize| {
+            let name = format!("{name}.{part}");
+            build.with_biases_if(config.attention_biases, |build| {
+                Linear::new(build, &name, width, parts * width, parts)
+            })
+        };
+        let (q, kv, out) = (linear("q", 1)?, linear("kv", 2)?, linear("out", 1)?);
         Ok(Self {
-            q: Linear::new(build, &format!("{name}.q"), width, width, 1)?,
-            kv: Linear::new(build, &format!("{name}.kv"), width, 2 * width, 2)?,
-            out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
+            q,
+            kv,
+            out,
             heads: config.heads,
             dropout: config.attention_dropout,
             products: build.products,
@@ -41,13 +48,13 @@ impl CrossAttention {
     /// As [`SelfAttention::cost`], for a token of the decoder.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let width = config.d_model;
-        PartCost::linear(width, width, config.biases).keeping(width).with_heads(config.heads)
-            + PartCost::linear(width, width, config.biases)
+        let linear = PartCost::linear(width, width, config.has_attention_biases());
+        linear.keeping(width).with_heads(config.heads) + linear
     }
 
     /// Keys and values, which are made once for each token of the encoder.
     pub(crate) fn key_value_cost(config: &ModelConfig) -> PartCost {
-        PartCost::linear(config.d_model, config.d_model, config.biases) * 2
+        PartCost::linear(config.d_model, config.d_model, config.has_attention_biases()) * 2
     }
 
     /// Keys and values of the encoder's output.

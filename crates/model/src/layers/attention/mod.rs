@@ -276,9 +276,16 @@ impl SelfAttention {
         let width = config.d_model;
         let site = Site { config, name, layer, causal, products: build.products };
         let parts = site.parts();
+        let mut linear = |part: &str, parts: usize| {
+            let name = format!("{name}.{part}");
+            build.with_biases_if(config.attention_biases, |build| {
+                Linear::new(build, &name, width, parts * width, parts)
+            })
+        };
+        let (qkv, out) = (linear("qkv", parts)?, linear("out", 1)?);
         Ok(Self {
-            qkv: Linear::new(build, &format!("{name}.qkv"), width, parts * width, parts)?,
-            out: Linear::new(build, &format!("{name}.out"), width, width, 1)?,
+            qkv,
+            out,
             heads: config.heads,
             parts,
             kind: choose(build, &site)?,
@@ -290,9 +297,8 @@ impl SelfAttention {
     pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
         let width = config.d_model;
         let site = Site { config, name: "", layer, causal, products: Products::F32 };
-        PartCost::linear(width, width, config.biases) * site.parts()
-            + cost_of_kind(&site)
-            + PartCost::linear(width, width, config.biases)
+        let linear = PartCost::linear(width, width, config.has_attention_biases());
+        linear * site.parts() + cost_of_kind(&site) + linear
     }
 
     /// Projects, and turns query and key where positions are rotary: `(N, D)` → `(N, 3·D)`.

@@ -6,7 +6,10 @@
 //! ```
 //!
 //! for the tokens `j ≤ i` of the segment, and for the `memory` tokens before the segment; `R` are
-//! sinusoids of distances, sines first. `W_R`, `u` and `v` are trained, for each layer.
+//! sinusoids of distances, sines first. `W_R`, `u` and `v` are trained, for each layer. With
+//! `same_length` tokens see `memory` tokens each, themselves counted, and a distance beyond
+//! `clamp_distance` is that one: both are for evaluation with a longer memory (section 4.1, and the
+//! authors' `--same_length` and `--clamp_len`).
 //!
 //! **Decision.** A segment is a part of a sequence, and its memory what the layers below made of the
 //! tokens before it, through which no gradient flows: within the pass that reads the sequence. A
@@ -46,6 +49,10 @@ pub(super) struct Segments {
     /// Tokens of a segment, and of its memory.
     pub(super) segment: usize,
     pub(super) memory: usize,
+    /// Whether each token sees `memory` tokens, itself counted.
+    pub(super) same_length: bool,
+    /// The farthest distance, or 0.
+    pub(super) clamp: usize,
 }
 
 /// Weights and values of the segments of padded sequences.
@@ -128,7 +135,9 @@ impl Segments {
             for (i, query) in (0..count).flat_map(|i| (0..segment).map(move |q| (i, q))) {
                 let is_seen = |key: usize| {
                     let place = i * segment + key;
-                    key <= memory + query && place >= memory && place < memory + length
+                    // Of the farthest keys those that the next token does not see either.
+                    let is_near = !self.same_length || key + self.memory > memory + query;
+                    key <= memory + query && place >= memory && place < memory + length && is_near
                 };
                 mask.extend((0..seen).map(|key| if is_seen(key) { 0.0 } else { HIDDEN }));
             }
@@ -141,8 +150,13 @@ impl Segments {
     /// `W_R R` of the distances below `count`, the farthest first: `(H, Dh, count)`.
     fn distances(self, matrix: &Tensor, count: usize, dtype: candle_core::DType) -> Result<Tensor> {
         let width = matrix.dim(0)?;
-        let mut rows = sinusoids(count, width, true);
-        rows = rows.chunks(width).rev().flatten().copied().collect();
+        let clamp = if self.clamp == 0 { usize::MAX } else { self.clamp };
+        let codes = sinusoids(count.min(clamp.saturating_add(1)), width, true);
+        let rows: Vec<f32> = (0..count)
+            .rev()
+            .map(|distance| distance.min(clamp) * width)
+            .flat_map(|first| codes[first..first + width].iter().copied())
+            .collect();
         let rows = Tensor::from_vec(rows, (count, width), matrix.device())?.to_dtype(dtype)?;
         rows.matmul(&matrix.to_dtype(dtype)?.t()?)?
             .reshape((count, self.heads, width / self.heads))?
@@ -182,7 +196,13 @@ impl Recurrent {
         let (content, distance) = (bias("content")?, bias("distance")?);
         let matrix = build.matrix(&format!("{name}.distance.weight"), width, width, 1)?;
         Ok(Self {
-            segments: Segments { heads, segment: own.segment, memory: own.memory },
+            segments: Segments {
+                heads,
+                segment: own.segment,
+                memory: own.memory,
+                same_length: own.same_length,
+                clamp: own.clamp_distance,
+            },
             weights: [matrix, content, distance],
             dropout: site.config.attention_dropout,
             site: name_key(name),
@@ -272,10 +292,11 @@ impl Kind for Recurrent {
         let (count, width) = (qkv.dim(0)?, given[0].dim(0)?);
         past.cache.add_step(qkv.narrow(1, width, 2 * width)?.contiguous()?)?;
         let (all, mut of_rows) = past.tokens(rows, count)?;
-        let Segments { heads, segment, memory } = self.segments;
+        let Segments { heads, segment, memory, same_length, .. } = self.segments;
         for tokens in &mut of_rows {
             let own = (tokens.len().saturating_sub(1) / segment) * segment;
-            tokens.drain(..own.saturating_sub(memory));
+            let seen_by_all = if same_length { tokens.len() } else { own };
+            tokens.drain(..seen_by_all.saturating_sub(memory));
         }
         let (longest, head) = (of_rows.iter().map(Vec::len).max().unwrap_or(0), width / heads);
         let padded = padded_rows(&wide(&all)?, &of_rows, longest, true)?; // (R, T, 2·D)

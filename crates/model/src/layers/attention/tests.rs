@@ -318,7 +318,7 @@ fn a_transformer_xl_without_distances_is_full_attention() {
     let full = composed::self_attention(&qkv, None, &spec).unwrap();
     // A memory of all that was before is no different.
     for (segment, memory) in [(14, 0), (100, 7), (3, 14), (5, 100)] {
-        let segments = Segments { heads: HEADS, segment, memory };
+        let segments = Segments { heads: HEADS, segment, memory, same_length: false, clamp: 0 };
         let given = [&matrix, &bias, &bias];
         let error = relative(&segments.run(&qkv, given, &lengths, Dropout::none()).unwrap(), &full);
         assert!(error < 1e-12, "segments of {segment}, {memory} remembered: {error}");
