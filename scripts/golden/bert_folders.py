@@ -1,7 +1,8 @@
-"""Makes the folders bert and bert-classifier: small BERTs with random weights as Transformers saves them, and what they give.
+"""Makes the folders bert, bert-classifier and bert-spans: small BERTs with random weights as Transformers saves them, and
+what they give.
 
-`config.json`, `model.safetensors` and `tokenizer.json` are those of `save_pretrained` of a BertForPreTraining and of a
-BertForSequenceClassification, and of a WordPiece tokenizer with BERT's special tokens. `expected.safetensors` has token
+`config.json`, `model.safetensors` and `tokenizer.json` are those of `save_pretrained` of a BertForPreTraining, of a
+BertForSequenceClassification and of a BertForQuestionAnswering, and of a WordPiece tokenizer with BERT's special tokens. `expected.safetensors` has token
 ids of several texts, one after another, and from them the logits and the gradient of every parameter under the name that
 Transformers gives it. The reference runs in float64 from the saved weights and is rounded once, on saving; Transformers'
 own float32 has to agree with it.
@@ -15,7 +16,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
-from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
+from transformers import BertConfig, BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
 
 from attention import pack, relative_error, save, setup
 from bert import inputs, padded
@@ -62,6 +63,22 @@ def classification(model, rows, segments, labels) -> dict[str, Tensor]:
     output.loss.backward()
     gradients = {f"grad.{name}": parameter.grad for name, parameter in model.named_parameters()}
     return {"logits": output.logits, "loss": output.loss} | gradients
+
+
+def spans(model, rows, segments, ends) -> dict[str, Tensor]:
+    logits, losses = [], []
+    for row, segment, (start, end) in zip(rows, segments, ends):
+        # One at a time: the softmax over places would take in padding.
+        output = model(
+            **inputs([row], [segment]), start_positions=torch.tensor([start]), end_positions=torch.tensor([end])
+        )
+        logits.append(torch.stack([output.start_logits[0], output.end_logits[0]], dim=1))
+        losses.append(output.loss)
+    loss = torch.stack(losses).mean()
+    model.zero_grad()
+    loss.backward()
+    gradients = {f"grad.{name}": parameter.grad for name, parameter in model.named_parameters()}
+    return {"logits": torch.cat(logits), "loss": loss} | gradients
 
 
 def write(folder: Path, model: torch.nn.Module, words: Tokenizer, run, data: dict[str, Tensor]) -> None:
@@ -119,6 +136,15 @@ def main() -> None:
     names = {label: number for number, label in LABELS.items()}
     model = BertForSequenceClassification(BertConfig(**shape, id2label=LABELS, label2id=names))
     write(out / "bert-classifier", model, words, lambda model: classification(model, rows, segments, classes), data)
+    rows, segments, ends = [pair.ids for pair in pairs], [pair.type_ids for pair in pairs], [(13, 15), (0, 0), (9, 9)]
+    rows, segments = [row[:LENGTH] for row in rows], [row[:LENGTH] for row in segments]
+    lengths = [len(row) for row in rows]
+    data = {
+        "ids": flat(rows), "segments": flat(segments), "lengths": torch.tensor(lengths), "answers": flat(ends),
+        "asked": torch.tensor([sum(lengths[:at]) for at in range(len(rows)) for _ in range(2)]),
+    }
+    model = BertForQuestionAnswering(BertConfig(**shape))
+    write(out / "bert-spans", model, words, lambda model: spans(model, rows, segments, ends), data)
 
 
 if __name__ == "__main__":

@@ -96,6 +96,7 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
     workspace.fail(&["quantize", "whole"], &["does not decode"]);
     workspace.fail(&["predict", "whole"], &["task is masked-language-model", "--from RUN"]);
     workspace.fail(&["generate", "classes"], &["task is classification", "taper predict"]);
+    mean_of_all_tokens(&workspace);
     // Where encoders look.
     for run in ["whole", "classes"] {
         let grid = workspace.succeed(&["attention", run, "red cat sees", "--head", "1"]);
@@ -110,6 +111,35 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
     workspace.fail(
         &["train", "masked.toml", "--run", "refused", "--set", "data.masked.rate=0"],
         &["data.masked.rate"],
+    );
+}
+
+/// A classifier that tells classes from the mean, which takes over all that it has but its classes.
+fn mean_of_all_tokens(workspace: &Workspace) {
+    let mean = ["--set", "model.pooling=mean", "--set", "training.schedule.learning_rate=3e-3"];
+    let train = ["train", "classes.toml", "--from", "pairs"];
+    let whole = ["--run", "mean", "--set", "training.max_updates=150"];
+    let trained = workspace.run(&[&train[..], &mean, &whole].concat());
+    let shown = stdout(&trained) + &common::stderr(&trained);
+    assert!(trained.status.success(), "{shown}");
+    assert!(shown.contains("drawn      classes.weight"), "{shown}");
+    let half = ["--run", "mean-parts", "--set", "training.max_updates=75"];
+    workspace.succeed(&[&train[..], &mean, &half].concat());
+    workspace.succeed(&["resume", "mean-parts", "--set", "training.max_updates=150"]);
+    let weights = |run: &str| {
+        let file = workspace.path(run).join("checkpoints/step-00000150/model.safetensors");
+        fs::read(file).expect("weights")
+    };
+    assert!(weights("mean") == weights("mean-parts"), "the weights differ");
+    let shown = workspace.succeed(&["inspect", "mean"]);
+    assert!(shown.contains("classes.weight") && !shown.contains("pooler"), "{shown}");
+    let told = workspace.run_with_input(&["predict", "mean"], b"red birds sing\nold stones fall\n");
+    let told = stdout(&told);
+    let labels: Vec<_> = told.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(labels, ["yes", "no"], "{told}");
+    workspace.fail(
+        &["train", "classes.toml", "--run", "refused", "--from", "classes", "--set", mean[1]],
+        &["model.pooling"],
     );
 }
 

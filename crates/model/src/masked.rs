@@ -3,9 +3,7 @@
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
-use crate::layers::block::Block;
 use crate::layers::head::{BiasedHead, asked_rows};
-use crate::layers::stack::StackKind;
 use crate::layers::text_encoder::{Pooler, TextEncoder, first_rows};
 use crate::layers::weight::{LayerNorm, Linear};
 use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
@@ -101,7 +99,7 @@ impl MaskedLanguageModel {
             true => Pooler::cost(config) + PartCost::table(2, width + 1),
             false => PartCost::default(),
         };
-        let parts = Self::encoder_cost(config, vocabulary)
+        let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + share(PartCost::linear(width, width, config.biases).keeping(width))
             + LayerNorm::cost(config)
             + output
@@ -110,21 +108,18 @@ impl MaskedLanguageModel {
         Cost::of([("text", parts)])
     }
 
-    fn encoder_cost(config: &ModelConfig, vocabulary: usize) -> PartCost {
-        PartCost::table(vocabulary, config.d_model) + TextEncoder::cost(config)
-    }
-
     /// The trained scalars of embeddings, encoder and pooler, which is what a published count of
     /// BERT's parameters counts: the heads of pretraining are left out.
     #[must_use]
     pub fn body_parameters(config: &ModelConfig, vocabulary: usize) -> u64 {
-        (Self::encoder_cost(config, vocabulary) + Pooler::cost(config)).parameters as u64
+        let encoder = TextEncoder::cost_with_embedding(config, vocabulary);
+        (encoder + Pooler::cost(config)).parameters as u64
     }
 
     /// What one of its layers costs, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
+        TextEncoder::layer_cost(config, layer)
     }
 
     /// The shape of the model.
@@ -204,10 +199,7 @@ impl MaskedLanguageModel {
         scale: f64,
         pass: &Pass,
     ) -> Result<LossOutput, ModelError> {
-        if segments.lengths != text.lengths {
-            return Err(ModelError::Batch("segments are not as long as their texts".to_owned()));
-        }
-        let hidden = self.hidden(text, &segments.ids, pass)?;
+        let hidden = self.encoder.states((segments, text), pass)?;
         let rows = self.transformed(&asked_rows(&hidden, batch, pass)?, pass)?;
         let tokens = self.output.loss(&rows, &batch.answers, objective, scale, pass)?;
         let (Some((pooler, head)), Some(follows)) = (&self.next_sentence, follows) else {

@@ -3,14 +3,10 @@
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
-use crate::layers::block::Block;
-use crate::layers::head::{BiasedHead, picked};
-use crate::layers::stack::StackKind;
+use crate::layers::head::{BiasedHead, ClassHead};
 use crate::layers::text_encoder::TextEncoder;
 use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
-use std::sync::Arc;
-use taper_ops::rng::name_key;
 
 /// A tagger with its parameters. Those of the encoder are called as a
 /// [`MaskedLanguageModel`](crate::MaskedLanguageModel) calls them, whose weights it can begin with.
@@ -21,7 +17,7 @@ pub struct TokenTagger {
     vocabulary: usize,
     tags: usize,
     encoder: TextEncoder,
-    head: BiasedHead,
+    head: ClassHead,
 }
 
 impl TokenTagger {
@@ -35,19 +31,8 @@ impl TokenTagger {
         tags: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        config.require_transformer()?;
-        config.validate(true)?;
-        if tags < 2 {
-            return Err(ModelError::Config(format!(
-                "a tagger needs at least two tags, not {tags}"
-            )));
-        }
-        let mut builder = builder.with_biases(config.biases);
-        let build = &mut builder;
-        let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
-        let encoder = TextEncoder::new(build, table, config)?;
-        let weight = build.matrix("tags.weight", tags, config.d_model, 1)?;
-        let head = BiasedHead::new(build, "tags", weight, tags)?;
+        let (encoder, mut builder) = TextEncoder::with_embedding(config, vocabulary, builder)?;
+        let head = ClassHead::new(&mut builder, "tags", tags, config)?;
         let core = builder.finish(config.d_model);
         Ok(Self { config: config.clone(), core, vocabulary, tags, encoder, head })
     }
@@ -55,8 +40,7 @@ impl TokenTagger {
     /// What a model of this shape would cost on `device`, known before memory is taken for it.
     #[must_use]
     pub fn cost_of(config: &ModelConfig, vocabulary: usize, tags: usize, device: &Device) -> Cost {
-        let parts = PartCost::table(vocabulary, config.d_model)
-            + TextEncoder::cost(config)
+        let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + PartCost::table(tags, config.d_model)
             + BiasedHead::cost(config, tags, 1.0, device).keeping(2 * config.d_model);
         Cost::of([("text", parts)])
@@ -65,27 +49,7 @@ impl TokenTagger {
     /// What one of its layers costs, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
-    }
-
-    /// The states of the tokens at `rows`, from which their tags are told.
-    fn states(
-        &self,
-        (segments, text): (&Sequences, &Sequences),
-        rows: Arc<[u32]>,
-        pass: &Pass,
-    ) -> Result<Tensor, ModelError> {
-        text.check()?;
-        if segments.lengths != text.lengths {
-            return Err(ModelError::Batch("segments are not as long as their texts".to_owned()));
-        }
-        if let Some(row) = rows.iter().find(|&&row| row as usize >= text.ids.len()) {
-            let count = text.ids.len();
-            return Err(ModelError::Batch(format!("token {row} of {count} is asked for its tag")));
-        }
-        let hidden = self.encoder.forward(text, segments.ids.as_slice().into(), pass)?; // (N, D)
-        let dropout = pass.dropout(self.config.residual_dropout, name_key("tags"));
-        Ok(picked(&hidden, rows, dropout, pass)?) // (A, D)
+        TextEncoder::layer_cost(config, layer)
     }
 
     /// The logits of the tags of the tokens at `rows`, in f32; `segments` has 0 for each token.
@@ -102,8 +66,13 @@ impl TokenTagger {
         text: &Sequences,
         rows: &[u32],
     ) -> Result<Tensor, ModelError> {
+        if let Some(row) = rows.iter().find(|&&row| row as usize >= text.ids.len()) {
+            let count = text.ids.len();
+            return Err(ModelError::Batch(format!("token {row} of {count} is asked for its tag")));
+        }
         let pass = Pass::evaluate();
-        Ok(self.head.logits(&self.states((segments, text), rows.into(), &pass)?, &pass)?)
+        let states = self.encoder.states((segments, text), &pass)?; // (N, D)
+        Ok(self.head.logits(&states, rows.into(), &pass)?)
     }
 }
 
@@ -129,7 +98,7 @@ impl Model for TokenTagger {
             Some(rows) => rows,
             None => (0..text.ids.len() as u32).collect(),
         };
-        let states = self.states((segments, text), rows, pass)?;
-        Ok(self.head.loss(&states, &batch.answers, objective, scale, pass)?)
+        let states = self.encoder.states((segments, text), pass)?; // (N, D)
+        Ok(self.head.loss((&states, rows), &batch.answers, objective, scale, pass)?)
     }
 }

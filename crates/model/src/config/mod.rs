@@ -101,15 +101,17 @@ pub enum ImageEncoder {
     Convolutional,
 }
 
-/// What the class of an image is told from.
+/// What the class of an image or of a text is told from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pooling {
-    /// A token of its own before the patches (Dosovitskiy et al. 2021, section 3.1).
+    /// A token of its own before the patches (Dosovitskiy et al. 2021, section 3.1); of a text
+    /// `<cls>`, whose state passes through a further layer (Devlin et al. 2019, section 4.1).
     #[default]
     ClassToken,
     /// The mean of all patches, beside which there is no other token (Beyer et al. 2022, "Better
-    /// plain ViT baselines for ImageNet-1k").
+    /// plain ViT baselines for ImageNet-1k"); of a text that of all tokens, the marks among them,
+    /// without a further layer (Reimers and Gurevych 2019, "Sentence-BERT", section 3).
     Mean,
 }
 
@@ -180,7 +182,7 @@ pub struct ModelConfig {
     pub max_positions: usize,
     /// What reads the images of a classifier; beside text it is a Transformer.
     pub image_encoder: ImageEncoder,
-    /// What the class of an image is told from.
+    /// What the class of an image or of a text is told from.
     pub pooling: Pooling,
     /// Which embedding matrices are one.
     pub tied: Tied,

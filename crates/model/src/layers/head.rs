@@ -3,9 +3,10 @@
 use super::positions::to_compute;
 use super::weight::Weight;
 use crate::cost::PartCost;
-use crate::{Batch, Builder, LossOutput, ModelConfig, Objective, Pass, Routing};
+use crate::{Batch, Builder, LossOutput, ModelConfig, ModelError, Objective, Pass, Routing};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
+use taper_ops::rng::name_key;
 use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, Products, composed};
 
 /// Projects hidden rows to the classes of a vocabulary.
@@ -186,5 +187,66 @@ impl BiasedHead {
             Tensor::cat(&[&inputs[0], &ones], 1) // (R, D + 1)
         })?;
         loss_of_rows(&rows, &weight, answers, &spec(objective, scale, self.products), pass)
+    }
+}
+
+/// Tells classes from states, of whole texts or of tokens: dropout, and a [`BiasedHead`] with a
+/// matrix of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct ClassHead {
+    head: BiasedHead,
+    dropout: f64,
+    site: u64,
+}
+
+impl ClassHead {
+    /// Its parameters are called `{name}.weight` and `{name}.bias`: `name` says what the classes
+    /// are, in plural.
+    ///
+    /// # Errors
+    /// When there are fewer than two, or the device has no memory left.
+    pub(crate) fn new(
+        build: &mut Builder,
+        name: &str,
+        classes: usize,
+        config: &ModelConfig,
+    ) -> std::result::Result<Self, ModelError> {
+        if classes < 2 {
+            return Err(ModelError::Config(format!(
+                "the model needs at least two {name}, not {classes}"
+            )));
+        }
+        let weight = build.matrix(&format!("{name}.weight"), classes, config.d_model, 1)?;
+        let head = BiasedHead::new(build, name, weight, classes)?;
+        Ok(Self { head, dropout: config.residual_dropout, site: name_key(name) })
+    }
+
+    /// The rows of `states` by their numbers, with dropout: `(N, D)` → `(R, D)`.
+    fn picked(&self, states: &Tensor, rows: Arc<[u32]>, pass: &Pass) -> Result<Tensor> {
+        picked(states, rows, pass.dropout(self.dropout, self.site), pass)
+    }
+
+    /// The logits that the rows of `states` give, in f32.
+    ///
+    /// # Shapes
+    /// `(N, D)`, R rows → `(R, C)`.
+    pub(crate) fn logits(&self, states: &Tensor, rows: Arc<[u32]>, pass: &Pass) -> Result<Tensor> {
+        self.head.logits(&self.picked(states, rows, pass)?, pass)
+    }
+
+    /// `scale · Σ` of the objective over the rows of `states`.
+    ///
+    /// # Shapes
+    /// `(N, D)`, R rows, R answers → scalar.
+    pub(crate) fn loss(
+        &self,
+        (states, rows): (&Tensor, Arc<[u32]>),
+        answers: &[u32],
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput> {
+        let rows = self.picked(states, rows, pass)?;
+        self.head.loss(&rows, answers, objective, scale, pass)
     }
 }

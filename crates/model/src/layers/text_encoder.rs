@@ -1,13 +1,16 @@
 //! The encoder of BERT (Devlin et al. 2019, section 3): tokens, positions and segments in, a row for
 //! each token and one for each text out.
 
+use super::block::Block;
 use super::embedding::TokenEmbedding;
 use super::head::picked;
+use super::positions::to_compute;
 use super::stack::{Stack, StackKind};
 use super::weight::{LayerNorm, Linear, Weight};
-use crate::cost::PartCost;
-use crate::{Builder, ModelConfig, Pass, Sequences};
-use candle_core::{Result, Tensor};
+use crate::config::Pooling;
+use crate::cost::{LayerCost, PartCost};
+use crate::{Builder, ModelConfig, ModelError, Pass, Sequences};
+use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{EmbeddingSpec, composed};
@@ -42,12 +45,60 @@ impl TextEncoder {
         })
     }
 
+    /// An encoder with an embedding of its own, checked: what every model begins with that tells
+    /// something of a text, and does not write. Its parameters are called as those of a
+    /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), with whose weights it can begin.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub(crate) fn with_embedding(
+        config: &ModelConfig,
+        vocabulary: usize,
+        builder: Builder,
+    ) -> std::result::Result<(Self, Builder), ModelError> {
+        config.require_transformer()?;
+        config.validate(true)?;
+        let mut builder = builder.with_biases(config.biases);
+        let table = builder.embedding("embedding.weight", vocabulary, config.d_model)?;
+        Ok((Self::new(&mut builder, table, config)?, builder))
+    }
+
+    /// With the embedding of the tokens.
+    pub(crate) fn cost_with_embedding(config: &ModelConfig, vocabulary: usize) -> PartCost {
+        PartCost::table(vocabulary, config.d_model) + Self::cost(config)
+    }
+
+    /// What one of its layers costs, counted from 0.
+    pub(crate) fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
+    }
+
     /// All but the embedding of the tokens.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         TokenEmbedding::cost(config)
             + PartCost::table(SEGMENTS, config.d_model)
             + LayerNorm::cost(config).keeping(2 * config.d_model)
             + Stack::cost(config, config.encoder_layers, StackKind::Encoder).0
+    }
+
+    /// Runs whole texts, of which the lengths are checked, and that each token has a segment.
+    ///
+    /// # Shapes
+    /// N tokens → `(N, D)`.
+    ///
+    /// # Errors
+    /// When an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for
+    /// each token, or a text is longer than learned positions reach.
+    pub(crate) fn states(
+        &self,
+        (segments, text): (&Sequences, &Sequences),
+        pass: &Pass,
+    ) -> std::result::Result<Tensor, ModelError> {
+        text.check()?;
+        if segments.lengths != text.lengths {
+            return Err(ModelError::Batch("segments are not as long as their texts".to_owned()));
+        }
+        Ok(self.forward(text, segments.ids.as_slice().into(), pass)?)
     }
 
     /// Runs whole texts; `segments` has 0 or 1 for each token.
@@ -99,6 +150,71 @@ impl Pooler {
         let x = self.0.forward(&first, pass)?;
         composed::on_tape(pass.tape(), "tanh", &[&x], |inputs| inputs[0].tanh())
     }
+}
+
+/// One row for each text, from which its class is told.
+#[derive(Debug, Clone)]
+pub(crate) enum TextPooling {
+    /// Of its first token, `<cls>` (Devlin et al. 2019, section 4.1).
+    ClassToken(Pooler),
+    /// The mean over its tokens, the marks among them (Reimers and Gurevych 2019, "Sentence-BERT",
+    /// section 3), which has no parameters.
+    Mean,
+}
+
+impl TextPooling {
+    pub(crate) fn new(build: &mut Builder, config: &ModelConfig) -> Result<Self> {
+        Ok(match config.pooling {
+            Pooling::ClassToken => Self::ClassToken(Pooler::new(build, config.d_model)?),
+            Pooling::Mean => Self::Mean,
+        })
+    }
+
+    pub(crate) fn cost(config: &ModelConfig) -> PartCost {
+        match config.pooling {
+            Pooling::ClassToken => Pooler::cost(config),
+            // The states in f32, of which the sums are taken.
+            Pooling::Mean => PartCost::default().keeping(config.d_model),
+        }
+    }
+
+    /// # Shapes
+    /// `hidden (N, D)` of B texts, none of which is empty → `(B, D)`.
+    pub(crate) fn forward(
+        &self,
+        hidden: &Tensor,
+        lengths: &[usize],
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        match self {
+            Self::ClassToken(pooler) => pooler.forward(hidden, first_rows(lengths), pass),
+            Self::Mean => mean_of_rows(hidden, lengths, pass),
+        }
+    }
+}
+
+/// The mean of the rows of each sequence, none of which is empty: `(N, D)` → `(B, D)`.
+///
+/// Sums are taken in f32 at least, row after row in the order of the text, so that a sequence has
+/// the same mean among others as alone.
+fn mean_of_rows(hidden: &Tensor, lengths: &[usize], pass: &Pass) -> Result<Tensor> {
+    let (count, device) = (lengths.len(), hidden.device());
+    let wide = if hidden.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let sequence_of_row: Vec<u32> = (0_u32..)
+        .zip(lengths)
+        .flat_map(|(sequence, &length)| std::iter::repeat_n(sequence, length))
+        .collect();
+    let shares: Vec<f64> = lengths.iter().map(|&length| 1.0 / length as f64).collect();
+    let (rows, width) = hidden.dims2()?;
+    let sequence_of_row = Tensor::from_vec(sequence_of_row, rows, device)?;
+    let shares = Tensor::from_vec(shares, (count, 1), &Device::Cpu)?.to_dtype(wide)?;
+    let shares = shares.to_device(device)?;
+    composed::on_tape(pass.tape(), "mean of tokens", &[hidden], |inputs| {
+        let rows = to_compute(inputs[0].clone(), wide)?;
+        let sums = Tensor::zeros((count, width), wide, device)?;
+        let sums = sums.index_add(&sequence_of_row, &rows, 0)?; // (B, D)
+        to_compute(sums.broadcast_mul(&shares)?, inputs[0].dtype())
+    })
 }
 
 /// The first row of each sequence.

@@ -99,8 +99,12 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
                 "data.images.fraction",
                 "data.images.seed",
                 "model.image_encoder",
-                "model.pooling",
             ],
+        ),
+        (
+            !(task.reads_images() || task == Task::Classification),
+            "the task tells nothing of a whole image or text",
+            &["model.pooling"],
         ),
         (
             !captioned,

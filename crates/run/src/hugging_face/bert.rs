@@ -177,13 +177,16 @@ impl BertConfig {
             label2id: BTreeMap::new(),
         };
         // What BERT has no key for must be as it is there. Dropout shapes no weights.
+        let usual = config.model()?;
         let expressed = ModelConfig {
+            // Only a classifier pools.
+            pooling: if architecture == CLASSIFIER { usual.pooling } else { model.pooling },
             decoder_layers: model.decoder_layers,
             decoder_attention: model.decoder_attention.clone(),
             embedding_dropout: model.embedding_dropout,
             feed_forward_dropout: model.feed_forward_dropout,
             tied: model.tied,
-            ..config.model()?
+            ..usual
         };
         require_expressed("BERT", &expressed, model)?;
         Ok(config)

@@ -110,10 +110,13 @@ impl ParentRun {
         settings: &TrainSettings,
     ) -> Result<()> {
         let takes_part = trained.task != own.task || !settings.only.is_empty();
+        // What is told of a whole text is no part of a model of its tokens.
+        let has_no_pooling = trained.task == Task::MaskedLanguageModel && own.task != trained.task;
         let shapes = |change: &String| {
-            change.starts_with("model.")
-                && !is_dropout(change)
-                && !(takes_part && OF_OTHER_PARTS.iter().any(|part| change.starts_with(part)))
+            let is_of = |part: &str| change.starts_with(part);
+            let is_beside = has_no_pooling && is_of("model.pooling")
+                || takes_part && OF_OTHER_PARTS.iter().any(|part| is_of(part));
+            is_of("model.") && !is_dropout(change) && !is_beside
         };
         let architecture: Vec<String> =
             differences(trained, own)?.into_iter().filter(shapes).collect();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use candle_core::{Device, Tensor};
 use serde_json::json;
 use taper_data::Task;
-use taper_model::{Batch, MaskedLanguageModel, Pass, Sequences, TextClassifier};
+use taper_model::{Batch, MaskedLanguageModel, Pass, Pooling, Sequences, TextClassifier};
 use taper_run::hugging_face::{export_bert, export_bert_classifier};
 use taper_run::prediction::predict;
 
@@ -98,6 +98,17 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     assert!((found / loss - 1.0).abs() < 1e-5, "loss");
     let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
     check_round_trip(&run, export_bert_classifier, &source, files, &gradients);
+}
+
+#[test]
+fn classes_that_are_told_from_a_mean_are_no_bert() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = super::golden("bert-classifier");
+    let mut run = imported::<TextClassifier>(&source, &folder.path().join("run")).unwrap();
+    run.config.model.pooling = Pooling::Mean;
+    let error =
+        format!("{:#}", export_bert_classifier(&run, &folder.path().join("out")).unwrap_err());
+    assert!(error.contains("model.pooling = \"mean\": a BERT has \"class-token\""), "{error}");
 }
 
 /// Writes the golden weights with other names and further tensors.

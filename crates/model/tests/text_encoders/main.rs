@@ -1,6 +1,8 @@
 //! Encoders of texts: BERT as the library Transformers has it, and what holds whatever the numbers
 //! are. Golden files of `scripts/golden/bert.py`.
 
+mod classes;
+#[path = "../common/mod.rs"]
 mod common;
 
 use candle_core::{DType, Device, Tensor};
@@ -123,33 +125,6 @@ fn first_segment(text: &Sequences) -> Sequences {
     Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() }
 }
 
-#[test]
-fn transformers_agrees_on_classification() -> TestResult {
-    let file = golden("bert-classifier");
-    let model = TextClassifier::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?;
-    load(&model, &file)?;
-    let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
-    let error = relative(&model.logits(&first_segment(&text), &text)?, &file["logits"]);
-    assert!(error < 1e-5, "logits {error}");
-    check_training(&model, &file, &classes_of(text, ids(&file["answers"])))
-}
-
-#[test]
-fn transformers_agrees_on_tags() -> TestResult {
-    let file = golden("bert-tagger");
-    let model = TokenTagger::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?;
-    load(&model, &file)?;
-    let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };
-    let (segments, asked) = (first_segment(&text), ids(&file["asked"]));
-    let error = relative(&model.logits(&segments, &text, &asked)?, &file["logits"]);
-    assert!(error < 1e-5, "logits {error}");
-    let refused = model.logits(&segments, &text, &[text.ids.len() as u32]);
-    assert!(refused.unwrap_err().to_string().contains("asked for its tag"));
-    let answers = ids(&file["answers"]);
-    let batch = Batch { asked: Some(asked), ..Batch::new(vec![segments, text], answers) };
-    check_training(&model, &file, &batch)
-}
-
 const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 2], &[9, 10, 11, 3, 1, 30, 5]];
 
 /// Some tokens of each of the texts asked.
@@ -183,10 +158,10 @@ fn a_batch_is_its_texts_and_each_token_sees_both_sides() -> TestResult {
 /// `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
-    let classes = classes_of(Sequences::pack(&TEXTS), vec![1, 0, 2]);
-    let classifier =
-        TextClassifier::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?;
-    slopes(&classifier, &classes)?;
+    for pooling in classes::POOLINGS {
+        let batch = classes_of(Sequences::pack(&TEXTS), vec![1, 0, 2]);
+        slopes(&classes::classifier(&ModelConfig { pooling, ..small() }), &batch)?;
+    }
     let tags = Batch { answers: vec![1, 0, 2, 1], ..batch() };
     slopes(
         &TokenTagger::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?,
@@ -231,10 +206,13 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
             let outline = MaskedLanguageModel::new(&config, 41, next, Builder::outline())?;
             assert_eq!(outline.parameters().len(), made.parameters().len());
-            let made =
-                TextClassifier::new(&config, 41, 5, Builder::zeroed(&Device::Cpu, DType::F32))?;
-            let cost = TextClassifier::cost_of(&config, 41, 5, &Device::Cpu);
-            assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
+            for pooling in classes::POOLINGS {
+                let config = ModelConfig { pooling, ..config.clone() };
+                let zeroed = Builder::zeroed(&Device::Cpu, DType::F32);
+                let made = TextClassifier::new(&config, 41, 5, zeroed)?;
+                let cost = TextClassifier::cost_of(&config, 41, 5, &Device::Cpu);
+                assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
+            }
             let made = TokenTagger::new(&config, 41, 5, Builder::zeroed(&Device::Cpu, DType::F32))?;
             let cost = TokenTagger::cost_of(&config, 41, 5, &Device::Cpu);
             assert_eq!(cost.parameters, made.parameters().len() as u64, "{positions:?}");
@@ -267,10 +245,9 @@ fn a_batch_of_another_model_is_refused() {
     };
     let none = says(&of_pairs, &|_| {});
     assert!(none.contains("3 stream(s), follows and segments and text"), "{none}");
-    let classifier =
-        TextClassifier::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap();
     let text = Sequences::pack(&[[4, 5]]);
     let unasked = Batch::new(vec![first_segment(&text), text], vec![1, 2]);
+    let classifier = classes::classifier(&small());
     let error = classifier.loss(&unasked, &Objective::default(), 1.0, &Pass::evaluate());
     assert!(error.unwrap_err().to_string().contains("first token of each text"));
     let one = TextClassifier::new(&small(), 41, 1, Builder::seeded(5, &Device::Cpu, DType::F32));
