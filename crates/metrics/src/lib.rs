@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod alignment;
+mod answers;
 mod bleu;
 mod chrf;
 mod entities;
@@ -37,6 +38,7 @@ mod ter;
 mod text;
 
 pub use alignment::{AlignmentCounts, AlignmentScore, Link};
+pub use answers::{AnswerMeans, AnswerReport, AnswerScore, normalized_answer};
 pub use bleu::{Bleu, BleuScore, Smoothing};
 pub use chrf::{Chrf, ChrfScore};
 pub use entities::{Entity, EntityCounts, EntityReport, EntityScore, entities};

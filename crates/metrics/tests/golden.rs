@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use taper_metrics::{
-    Bleu, Chrf, EntityReport, SIGNATURE_VERSION, Statistics, Ter, Tokenizer, entities,
-    ragged_segments,
+    AnswerReport, AnswerScore, Bleu, Chrf, EntityReport, SIGNATURE_VERSION, Statistics, Ter,
+    Tokenizer, entities, normalized_answer, ragged_segments,
 };
 
 use common::{TestResult, golden};
@@ -211,5 +211,49 @@ fn entities_and_their_scores_are_those_of_seqeval() -> TestResult {
             );
         }
     }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Answers {
+    torchmetrics: String,
+    questions: Vec<Answered>,
+    /// Questions, exact match and F1.
+    means: BTreeMap<String, (u64, f64, f64)>,
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    answers: Vec<String>,
+    given: String,
+    normalized: String,
+    exact_match: f64,
+    f1: f64,
+}
+
+#[test]
+fn answers_are_scored_as_by_the_official_script() -> TestResult {
+    let file: Answers = golden("answers.json.gz")?;
+    assert_eq!(file.torchmetrics, "1.9.0");
+    let mut report = AnswerReport::default();
+    for one in &file.questions {
+        assert_eq!(normalized_answer(&one.given), one.normalized, "{:?}", one.given);
+        let score = AnswerScore::of(&one.answers, &one.given);
+        assert_eq!(score.exact_match, one.exact_match, "{:?} {:?}", one.answers, one.given);
+        assert!((score.f1 - one.f1).abs() < 1e-15, "{:?} {:?} {score:?}", one.answers, one.given);
+        report.add(&one.answers, &one.given);
+    }
+    let means = [
+        ("all", report.all()),
+        ("with_answer", report.with_answer()),
+        ("without_answer", report.without_answer()),
+    ];
+    for (name, found) in means {
+        let (questions, exact_match, f1) = file.means[name];
+        assert_eq!(found.questions, questions, "{name}");
+        assert!((found.exact_match - exact_match).abs() < 1e-10, "{name}: {found:?}");
+        assert!((found.f1 - f1).abs() < 1e-10, "{name}: {found:?}");
+    }
+    assert_eq!(AnswerReport::default().all(), AnswerReport::default().without_answer());
     Ok(())
 }

@@ -1,0 +1,148 @@
+//! Answers to questions about a text, scored as SQuAD scores them (Rajpurkar et al. 2016, "SQuAD:
+//! 100,000+ Questions for Machine Comprehension of Text", section 6.1): exact match, and F1 of
+//! words, after case, punctuation and articles are gone.
+//!
+//! The rules are those of the official `evaluate-v2.0.py` (Rajpurkar et al. 2018, "Know What You
+//! Don't Know"). The script for version 1.1 gives the same figures wherever an answer has a word
+//! beside its articles.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+
+use crate::text::split;
+
+/// Words that count for nothing.
+const ARTICLES: [&str; 3] = ["a", "an", "the"];
+
+/// Whether a character is of a word: `\w` of Python's regular expressions.
+fn is_of_word(character: char) -> bool {
+    let group = character.general_category_group();
+    character == '_' || matches!(group, GeneralCategoryGroup::Letter | GeneralCategoryGroup::Number)
+}
+
+/// An answer in lower case without ASCII punctuation and English articles, with a space between
+/// words.
+#[must_use]
+pub fn normalized_answer(text: &str) -> String {
+    let lower = text.to_lowercase();
+    let plain: String =
+        lower.chars().filter(|character| !character.is_ascii_punctuation()).collect();
+    let (mut kept, mut rest) = (String::with_capacity(plain.len()), plain.as_str());
+    while let Some(first) = rest.chars().next() {
+        let is_word = is_of_word(first);
+        let end = rest.find(|character| is_of_word(character) != is_word).unwrap_or(rest.len());
+        let (run, others) = rest.split_at(end);
+        kept.push_str(if is_word && ARTICLES.contains(&run) { " " } else { run });
+        rest = others;
+    }
+    split(&kept).collect::<Vec<_>>().join(" ")
+}
+
+/// How well an answer was given.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AnswerScore {
+    /// 1 where it is one of the right ones, and else 0.
+    pub exact_match: f64,
+    /// The harmonic mean of precision and recall of its words, with the right answer for which that
+    /// is highest.
+    pub f1: f64,
+}
+
+impl AnswerScore {
+    /// Of a `given` answer, where the `right` ones are known; none, and none that has a word, are
+    /// for a question without an answer, to which the empty one is right.
+    pub fn of<S: AsRef<str>>(right: &[S], given: &str) -> Self {
+        let given = normalized_answer(given);
+        let mut right: Vec<String> =
+            right.iter().map(|answer| normalized_answer(answer.as_ref())).collect();
+        right.retain(|answer| !answer.is_empty());
+        if right.is_empty() {
+            right.push(String::new());
+        }
+        let f1 = right.iter().map(|answer| f1_of_words(answer, &given)).fold(0.0, f64::max);
+        Self { exact_match: f64::from(u8::from(right.contains(&given))), f1 }
+    }
+}
+
+fn f1_of_words(right: &str, given: &str) -> f64 {
+    let (of_right, of_given) = (split(right).count(), split(given).count());
+    if of_right == 0 || of_given == 0 {
+        return f64::from(u8::from(of_right == of_given));
+    }
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for word in right.split(' ') {
+        *counts.entry(word).or_default() += 1;
+    }
+    let mut same = 0;
+    for word in given.split(' ') {
+        if let Some(count) = counts.get_mut(word).filter(|count| **count > 0) {
+            *count -= 1;
+            same += 1;
+        }
+    }
+    if same == 0 {
+        return 0.0;
+    }
+    let (precision, recall) = (same as f64 / of_given as f64, same as f64 / of_right as f64);
+    2.0 * precision * recall / (precision + recall)
+}
+
+/// Means over questions, in per cent; 0 of none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct AnswerMeans {
+    /// Questions.
+    pub questions: u64,
+    /// The share of answers that match exactly.
+    pub exact_match: f64,
+    /// The mean F1 of answers.
+    pub f1: f64,
+}
+
+/// Scores of answers, summed over questions.
+#[derive(Debug, Clone, Default)]
+pub struct AnswerReport {
+    /// Those of questions that have an answer, and of those that have none: questions, and sums.
+    parts: [AnswerMeans; 2],
+}
+
+impl AnswerReport {
+    /// Counts the answer that was `given`, where the `right` ones are known.
+    pub fn add<S: AsRef<str>>(&mut self, right: &[S], given: &str) {
+        let score = AnswerScore::of(right, given);
+        let part = &mut self.parts[usize::from(right.is_empty())];
+        part.questions += 1;
+        part.exact_match += score.exact_match;
+        part.f1 += score.f1;
+    }
+
+    fn means(parts: &[AnswerMeans]) -> AnswerMeans {
+        let sum = |of: fn(&AnswerMeans) -> f64| parts.iter().map(of).sum::<f64>();
+        let questions: u64 = parts.iter().map(|part| part.questions).sum();
+        let mean = |sum: f64| 100.0 * sum / questions.max(1) as f64;
+        AnswerMeans {
+            questions,
+            exact_match: mean(sum(|part| part.exact_match)),
+            f1: mean(sum(|part| part.f1)),
+        }
+    }
+
+    /// Of all questions.
+    #[must_use]
+    pub fn all(&self) -> AnswerMeans {
+        Self::means(&self.parts)
+    }
+
+    /// Of the questions that have an answer.
+    #[must_use]
+    pub fn with_answer(&self) -> AnswerMeans {
+        Self::means(&self.parts[..1])
+    }
+
+    /// Of the questions that have none.
+    #[must_use]
+    pub fn without_answer(&self) -> AnswerMeans {
+        Self::means(&self.parts[1..])
+    }
+}
