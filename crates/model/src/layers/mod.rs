@@ -12,6 +12,7 @@ pub(crate) mod gated_convolution;
 pub(crate) mod guidance;
 pub(crate) mod head;
 pub(crate) mod mixer;
+pub(crate) mod places;
 pub mod positions;
 pub(crate) mod recurrent;
 pub(crate) mod stack;

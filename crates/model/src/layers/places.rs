@@ -1,0 +1,134 @@
+//! A choice among the tokens of a text: a softmax over its places, of which each text has as many as
+//! it has tokens.
+
+use crate::{LossOutput, Objective, Pass, Routing};
+use candle_core::{D, DType, Device, Result, Tensor};
+use taper_ops::composed;
+
+/// The logarithm that places have which a text does not have: an exponential of 0, and in sums
+/// with a weight of 0 still no more than 0.
+const NO_PLACE: f32 = -1e30;
+
+/// Which rows of packed logits are the places of each text.
+struct Places {
+    texts: usize,
+    longest: usize,
+    /// For each text and place, the row of its token; where there is none, one row behind all.
+    rows: Tensor,
+    /// For each text and place, 1 or, where there is none, 0: `(B, 1, L)`.
+    exist: Tensor,
+    /// One over the places of each text: `(B, 1)`.
+    shares: Tensor,
+}
+
+impl Places {
+    fn new(lengths: &[usize], device: &Device) -> Result<Self> {
+        let (texts, longest) = (lengths.len(), lengths.iter().copied().max().unwrap_or(0));
+        let behind = lengths.iter().sum::<usize>();
+        let (mut rows, mut exist, mut first) = (Vec::new(), Vec::new(), 0);
+        for &length in lengths {
+            rows.extend(
+                (0..longest).map(|at| if at < length { first + at } else { behind } as u32),
+            );
+            exist.extend((0..longest).map(|at| f32::from(u8::from(at < length))));
+            first += length;
+        }
+        let shares: Vec<f32> = lengths.iter().map(|&length| 1.0 / length as f32).collect();
+        Ok(Self {
+            texts,
+            longest,
+            rows: Tensor::from_vec(rows, texts * longest, device)?,
+            exist: Tensor::from_vec(exist, (texts, 1, longest), device)?,
+            shares: Tensor::from_vec(shares, (texts, 1), device)?,
+        })
+    }
+
+    /// The logarithms of the probabilities of the places of each text, for each of K questions.
+    ///
+    /// # Shapes
+    /// `logits (N, K)` of B texts → `(B·K, L)`, text after text.
+    fn log_probabilities(&self, logits: &Tensor) -> Result<Tensor> {
+        let questions = logits.dim(1)?;
+        let behind = Tensor::full(NO_PLACE, (1, questions), logits.device())?;
+        let padded = Tensor::cat(&[logits, &behind], 0)?.index_select(&self.rows, 0)?; // (B·L, K)
+        let padded = padded.reshape((self.texts, self.longest, questions))?; // (B, L, K)
+        let padded = padded.transpose(1, 2)?.contiguous()?; // (B, K, L)
+        let shifted = padded.broadcast_sub(&padded.max_keepdim(D::Minus1)?.detach())?;
+        let total = shifted.exp()?.sum_keepdim(D::Minus1)?.log()?; // (B, K, 1)
+        let of_all = shifted.broadcast_sub(&total)?; // (B, K, L)
+        of_all.reshape((self.texts * questions, self.longest)) // (B·K, L)
+    }
+
+    /// The sums of the objective: smoothed cross entropy, negative log-likelihood, and divergence
+    /// where rows are the two passes of R-Drop.
+    ///
+    /// # Shapes
+    /// `log_probabilities (B·K, L)`, `answers (B·K, 1)` → three scalars.
+    fn sums(
+        &self,
+        log_probabilities: &Tensor,
+        answers: &Tensor,
+        objective: &Objective,
+    ) -> Result<[Tensor; 3]> {
+        let (rows, longest) = log_probabilities.dims2()?;
+        let questions = rows / self.texts;
+        let nll = log_probabilities.gather(answers, 1)?.sum_all()?.neg()?;
+        let of_texts = log_probabilities.reshape((self.texts, questions, longest))?;
+        let even = of_texts.broadcast_mul(&self.exist)?.sum(D::Minus1)?; // (B, K)
+        let even = even.broadcast_mul(&self.shares)?.sum_all()?.neg()?;
+        let smoothing = objective.label_smoothing;
+        let smoothed = ((&nll * (1.0 - smoothing))? + (even * smoothing)?)?;
+        let divergence = if objective.r_drop > 0.0 {
+            let half = |second: usize| log_probabilities.narrow(0, second * rows / 2, rows / 2);
+            let (p, q) = (half(0)?, half(1)?);
+            // KL(p‖q) + KL(q‖p) = Σ (p - q) (ln p - ln q)
+            ((p.exp()? - q.exp()?)? * (p - q)?)?.sum_all()?
+        } else {
+            nll.zeros_like()?
+        };
+        Ok([smoothed, nll, divergence])
+    }
+}
+
+/// `scale · Σ` of the objective over the K questions that each text is asked, whose answers are
+/// places: numbers of its tokens, text after text.
+///
+/// # Shapes
+/// `logits (N, K)` in f32 of B texts, none of which is empty, `B·K` answers → scalar.
+pub(crate) fn loss_of_places(
+    logits: &Tensor,
+    lengths: &[usize],
+    answers: &[u32],
+    objective: &Objective,
+    scale: f64,
+    pass: &Pass,
+) -> Result<LossOutput> {
+    let device = logits.device();
+    let places = Places::new(lengths, device)?;
+    let right = Tensor::from_vec(answers.to_vec(), (answers.len(), 1), device)?;
+    let loss = composed::on_tape(pass.tape(), "loss of places", &[logits], |inputs| {
+        let log_probabilities = places.log_probabilities(&inputs[0])?;
+        let [smoothed, _, divergence] = places.sums(&log_probabilities, &right, objective)?;
+        (smoothed + (divergence * objective.r_drop)?)? * scale
+    })?;
+    let log_probabilities = places.log_probabilities(&logits.detach())?;
+    let correct = log_probabilities.argmax_keepdim(D::Minus1)?.eq(&right)?;
+    let correct: f32 = correct.to_dtype(DType::F32)?.sum_all()?.to_scalar()?;
+    let sums = places.sums(&log_probabilities, &right, objective)?;
+    let [smoothed_sum, nll_sum, divergence_sum] = sums.map(|sum| -> Result<f64> {
+        // On the host: Metal has no f64.
+        sum.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_scalar()
+    });
+    let (smoothed_sum, divergence_sum) = (smoothed_sum?, divergence_sum?);
+    Ok(LossOutput {
+        loss,
+        loss_scale: 1.0,
+        smoothed_sum,
+        nll_sum: nll_sum?,
+        divergence_sum,
+        objective_sum: smoothed_sum + objective.r_drop * divergence_sum,
+        correct: correct as usize,
+        tokens: answers.len(),
+        routing: Routing::default(),
+    })
+}

@@ -1,0 +1,140 @@
+//! A reader of spans (Devlin et al. 2019, section 4.2): an encoder, and from the state of each token
+//! two logits, by which it is the first and the last of the span that answers a question.
+
+use crate::config::ModelConfig;
+use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::head::BiasedHead;
+use crate::layers::places::loss_of_places;
+use crate::layers::text_encoder::{TextEncoder, first_rows};
+use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use candle_core::{Device, Tensor};
+
+/// What is told of each token: that an answer starts with it, and that it ends with it.
+const ENDS: usize = 2;
+
+/// A reader of spans with its parameters. Those of the encoder are called as a
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel) calls them, whose weights it can begin with.
+///
+/// A softmax over all tokens of a text makes probabilities of the logits of each end, as in BERT;
+/// `<cls>`, the first token, stands for no answer.
+#[derive(Debug, Clone)]
+pub struct SpanExtractor {
+    config: ModelConfig,
+    core: Core,
+    vocabulary: usize,
+    encoder: TextEncoder,
+    head: BiasedHead,
+}
+
+impl SpanExtractor {
+    /// Makes a model, as `builder` says.
+    ///
+    /// # Errors
+    /// When the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        vocabulary: usize,
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
+        let (encoder, mut builder) = TextEncoder::with_embedding(config, vocabulary, builder)?;
+        let weight = builder.matrix("span.weight", ENDS, config.d_model, 1)?;
+        let head = BiasedHead::new(&mut builder, "span", weight, ENDS)?;
+        let core = builder.finish(config.d_model);
+        Ok(Self { config: config.clone(), core, vocabulary, encoder, head })
+    }
+
+    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    #[must_use]
+    pub fn cost_of(config: &ModelConfig, vocabulary: usize, _device: &Device) -> Cost {
+        let head = PartCost::linear(config.d_model, ENDS, true);
+        // The logits, padded, shifted, and their exponentials.
+        let parts = TextEncoder::cost_with_embedding(config, vocabulary) + head.keeping(8 * ENDS);
+        Cost::of([("text", parts)])
+    }
+
+    /// What one of its layers costs, counted from 0.
+    #[must_use]
+    pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
+        TextEncoder::layer_cost(config, layer)
+    }
+
+    /// The shape of the model.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Size of the vocabulary.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    fn logits_of(
+        &self,
+        (segments, text): (&Sequences, &Sequences),
+        pass: &Pass,
+    ) -> Result<Tensor, ModelError> {
+        if text.lengths.contains(&0) {
+            return Err(ModelError::Batch("a text is empty".to_owned()));
+        }
+        let states = self.encoder.states((segments, text), pass)?; // (N, D)
+        Ok(self.head.logits(&states, pass)?) // (N, 2)
+    }
+
+    /// The logits, in f32, of each token being the first and the last of the answer; `segments` has
+    /// 0 for the tokens of the question and 1 for those of the context.
+    ///
+    /// # Shapes
+    /// N tokens → `(N, 2)`.
+    ///
+    /// # Errors
+    /// When an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for
+    /// each token, or a text is empty or longer than learned positions reach.
+    pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor, ModelError> {
+        self.logits_of((segments, text), &Pass::evaluate())
+    }
+}
+
+/// Reads the segments and the text; the first token of each text is asked twice, for the places of
+/// the first and of the last token of its answer, counted from 0 in the text.
+impl Model for SpanExtractor {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn cost(&self) -> Cost {
+        Self::cost_of(&self.config, self.vocabulary, self.device())
+    }
+
+    /// `Σ (CE(start) + CE(end))` over the texts: half of that is what BERT calls the loss of a text,
+    /// as a mean over answers is.
+    fn loss_of_pass(
+        &self,
+        batch: &Batch,
+        objective: &Objective,
+        scale: f64,
+        pass: &Pass,
+    ) -> Result<LossOutput, ModelError> {
+        let [segments, text] = batch.read(["segments", "text"])?;
+        let twice =
+            first_rows(&text.lengths).iter().flat_map(|&row| [row; ENDS]).collect::<Vec<_>>();
+        if batch.asked.as_ref() != Some(&twice) {
+            return Err(ModelError::Batch(
+                "a span is asked for at the first token of each text, twice: for its start and \
+                 its end"
+                    .to_owned(),
+            ));
+        }
+        let ends = text.lengths.iter().flat_map(|&length| [length; ENDS]);
+        if let Some((place, tokens)) =
+            batch.answers.iter().zip(ends).find(|&(&place, tokens)| place as usize >= tokens)
+        {
+            return Err(ModelError::Batch(format!(
+                "an answer starts or ends at token {place} of a text of {tokens}, counted from 0"
+            )));
+        }
+        let logits = self.logits_of((segments, text), pass)?;
+        Ok(loss_of_places(&logits, &text.lengths, &batch.answers, objective, scale, pass)?)
+    }
+}
