@@ -225,6 +225,35 @@ mod kinds {
         let of = |kind| AttentionConfig { kind, ..AttentionConfig::default() };
         let encoder = AttentionConfig { rank: 6, length: 9, ..of(AttentionKind::Linformer) };
         let decoder = AttentionConfig { features: 16, ..of(AttentionKind::Performer) };
-        learns_with(Task::Reverse, shape(encoder, decoder), 450);
+        for task in [Task::Copy, Task::Reverse] {
+            learns_with(task, shape(encoder.clone(), decoder.clone()), 450);
+        }
+    }
+
+    #[test]
+    fn reformer() {
+        learns_both(AttentionConfig {
+            kind: AttentionKind::Reformer,
+            hash_buckets: 4,
+            hash_chunk: 4,
+            ..AttentionConfig::default()
+        });
+    }
+
+    #[test]
+    fn hierarchical() {
+        let kind = AttentionKind::Hierarchical;
+        learns_both(AttentionConfig { kind, chunk: 3, ..AttentionConfig::default() });
+    }
+
+    /// Neither has positions: the encoder reads in order, and the decoder knows distances.
+    #[test]
+    fn s4d_and_transformer_xl() {
+        let of = |kind| AttentionConfig { kind, ..AttentionConfig::default() };
+        let decoder = AttentionConfig { segment: 3, memory: 6, ..of(AttentionKind::TransformerXl) };
+        for task in [Task::Copy, Task::Reverse] {
+            let shape = shape(of(AttentionKind::S4d), decoder.clone());
+            learns_with(task, ModelConfig { positions: Positions::None, ..shape }, 600);
+        }
     }
 }
