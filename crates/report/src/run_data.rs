@@ -11,6 +11,7 @@ use taper_run::folder::{Command, RunSummary};
 use taper_run::tasks::ParallelText;
 use taper_run::{RunConfig, RunFolder, one_line};
 
+use crate::chosen::{self, ChosenSentence};
 use crate::curves::{curves, layer_figures};
 use crate::record::Record;
 use crate::sentences::{Scoring, SentenceSet};
@@ -56,6 +57,8 @@ pub struct RunData {
     pub commands: Vec<Command>,
     /// The test sets with a translation of each sentence.
     pub sets: Vec<SentenceSet>,
+    /// Sentences of which the attention is shown, by [`RunData::look`].
+    pub chosen: Vec<ChosenSentence>,
     /// What a reader would look for and why it is not there.
     pub missing: Vec<String>,
 }
@@ -83,6 +86,7 @@ impl RunData {
             data: json(&folder.data_report())?,
             commands: folder.commands()?,
             sets: Vec::new(),
+            chosen: Vec::new(),
             missing: Vec::new(),
             scores,
             config,
@@ -149,6 +153,7 @@ impl RunData {
         for result in &self.scores {
             figures.extend(test_set_figures(result, language));
         }
+        figures.extend(chosen::figures(&self.chosen, language));
         Ok(figures)
     }
 }

@@ -7,7 +7,9 @@ pub(crate) mod sections;
 use anyhow::{Context, Result};
 use serde_json::json;
 use taper_plots::{Language, Page};
+use taper_run::attention::ATTENTION_SCRIPT;
 
+use crate::chosen;
 use crate::curves::{curves, layer_figures};
 use crate::run_data::{RunData, test_set_figures};
 use crate::translated;
@@ -62,18 +64,30 @@ pub fn report(run: &RunData, language: Language) -> Result<String> {
         let sets: Vec<_> = run.sets.iter().map(sections::sentence_rows).collect();
         data.push(("sentence-data".to_owned(), json!({ "sets": sets })));
     }
+    if !run.chosen.is_empty() {
+        let body = chosen::views(&run.chosen, language)?;
+        parts.push(Section { id: "attention", title: say("Attention", "注意力"), body });
+    }
     let (title, body) = (say("Commands", "命令"), sections::commands(run, language));
     parts.push(Section { id: "commands", title, body });
     if !run.missing.is_empty() {
         let body = run.missing.iter().map(|text| note(text)).collect();
         parts.push(Section { id: "missing", title: say("Not shown", "未显示"), body });
     }
+    let mut script = String::new();
+    let mut script = String::new();
+    if !run.sets.is_empty() {
+        script += SCRIPT;
+    }
+    if !run.chosen.is_empty() {
+        script += ATTENTION_SCRIPT;
+    }
     let page = Page {
         language,
         title: format!("{} · Taper", run.name),
         body: Section::all(&parts, language),
         style: STYLE.to_owned(),
-        script: if run.sets.is_empty() { String::new() } else { SCRIPT.to_owned() },
+        script,
         data,
         ..Page::default()
     };

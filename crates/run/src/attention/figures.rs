@@ -1,34 +1,47 @@
 //! Attention as figures, and as a page on which every layer and head can be chosen.
 
-use serde_json::json;
 use taper_plots::{Figure, Heatmap, Language, Page, PlotError, escape};
 
-use super::{AttentionLayer, AttentionMap, Weights};
+use super::{AttentionLayer, AttentionMap, AttentionPart, Weights};
 
 /// Weights below this are left out of pages, where nobody would see them: those of a page grow with
 /// layers, heads and the square of the text.
 const SEEN: f32 = 0.005;
 
-/// What the page does beside what every page does.
-const SCRIPT: &str = include_str!("page.js");
+/// What a page with an [`attention_view`] does beside what every page does.
+pub const ATTENTION_SCRIPT: &str = include_str!("page.js");
 
 /// The weights of a head, counted from 1, or the mean over all, as a heatmap.
 #[must_use]
-pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>) -> Figure {
+pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: Language) -> Figure {
     let (weights, whose) = match head.and_then(|head| Some((head, layer.heads.get(head - 1)?))) {
-        Some((head, weights)) => (weights.clone(), format!("head {head}")),
-        None => (layer.mean(), format!("mean of {} heads", layer.heads.len())),
+        Some((head, weights)) => {
+            let whose = match language {
+                Language::English => format!("head {head}"),
+                Language::Chinese => format!("第 {head} 头"),
+            };
+            (weights.clone(), whose)
+        }
+        None => {
+            let count = layer.heads.len();
+            let whose = match language {
+                Language::English => format!("mean of {count} heads"),
+                Language::Chinese => format!("{count} 个头的均值"),
+            };
+            (layer.mean(), whose)
+        }
     };
-    figure(layer, &weights, &whose)
+    figure(layer, &weights, &whose, language)
 }
 
 /// What flows through all layers of a part, as [`AttentionMap::rollout`] has it.
 #[must_use]
-pub fn rollout_figure(layer: &AttentionLayer) -> Figure {
-    figure(layer, &layer.mean(), "rolled out over all layers")
+pub fn rollout_figure(layer: &AttentionLayer, language: Language) -> Figure {
+    let whose = language.choose("rolled out over all layers", "逐层累积（rollout）");
+    figure(layer, &layer.mean(), whose, language)
 }
 
-fn figure(layer: &AttentionLayer, weights: &Weights, whose: &str) -> Figure {
+fn figure(layer: &AttentionLayer, weights: &Weights, whose: &str, language: Language) -> Figure {
     let strongest = |row: &Vec<f32>| {
         (0..row.len()).reduce(|best, key| if row[key] > row[best] { key } else { best })
     };
@@ -36,64 +49,128 @@ fn figure(layer: &AttentionLayer, weights: &Weights, whose: &str) -> Figure {
         let key = strongest(row)?;
         Some(format!("{query}: {} {:.2}", layer.keys[key], row[key]))
     });
-    let description =
-        format!("What each token attends to most. {}", pairs.collect::<Vec<_>>().join("; "));
+    let most = language.choose("What each token attends to most. ", "每个词元最关注的词元。");
+    let description = format!("{most}{}", pairs.collect::<Vec<_>>().join("; "));
     let wide = |row: &Vec<f32>| row.iter().map(|weight| f64::from(*weight)).collect();
     let heatmap = Heatmap {
-        row_label: "attends".to_owned(),
-        column_label: "attended to".to_owned(),
+        row_label: language.choose("attends", "关注者").to_owned(),
+        column_label: language.choose("attended to", "被关注者").to_owned(),
         rows: layer.queries.clone(),
         columns: layer.keys.clone(),
         values: weights.iter().map(wide).collect(),
         strongest: Some(1.0),
     };
-    let title = format!("Attention {}, layer {}, {whose}", layer.part.name(), layer.layer);
+    let (part, number) = (layer.part.title(language), layer.layer);
+    let title = match language {
+        Language::English => format!("Attention {part}, layer {number}, {whose}"),
+        Language::Chinese => format!("{part}注意力，第 {number} 层，{whose}"),
+    };
     Figure::new(title, description, heatmap)
 }
 
-/// A page with the weights of each layer and head, chosen by lists or by the keys of arrows.
+/// The weights of one layer and head among those of a text, or what they roll out to.
+struct Shown {
+    part: AttentionPart,
+    /// What stands in the list of layers.
+    layer: String,
+    /// What stands in the list of heads.
+    head: String,
+    figure: Figure,
+}
+
+/// Every layer's mean and heads, attention to an encoder first, and what each part rolls out to.
+fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
+    let mean = language.choose("mean", "均值");
+    let mut parts = map.parts();
+    parts.sort_by_key(|part| *part != AttentionPart::Cross);
+    let mut shown = Vec::new();
+    for part in parts {
+        for layer in map.layers.iter().filter(|layer| layer.part == part) {
+            let number = layer.layer.to_string();
+            for head in std::iter::once(None).chain((1..=layer.heads.len()).map(Some)) {
+                shown.push(Shown {
+                    part,
+                    layer: number.clone(),
+                    head: head.map_or_else(|| mean.to_owned(), |head| head.to_string()),
+                    figure: attention_figure(layer, head, language),
+                });
+            }
+        }
+        // Attention to an encoder does not roll out.
+        if let Ok(rolled) = map.rollout(part) {
+            shown.push(Shown {
+                part,
+                layer: language.choose("all, rolled out", "全部，累积").to_owned(),
+                head: mean.to_owned(),
+                figure: rollout_figure(&rolled, language),
+            });
+        }
+    }
+    shown
+}
+
+/// Every figure of a text's attention, each with a name for its file.
+#[must_use]
+pub fn attention_figures(map: &AttentionMap, language: Language) -> Vec<(String, Figure)> {
+    let named = |shown: Shown| {
+        // Names of files are the same in each language.
+        let Shown { part, figure, layer, head } = shown;
+        let layer = layer.parse::<usize>().map_or("rollout".to_owned(), |n| format!("layer-{n}"));
+        let head = head.parse::<usize>().map_or("mean".to_owned(), |n| format!("head-{n}"));
+        (format!("{}-{layer}-{head}", part.name()), figure)
+    };
+    all_shown(map, language).into_iter().map(named).collect()
+}
+
+/// The weights of each layer and head as a part of a page: lists, and the figure that they choose.
+/// The page needs [`ATTENTION_SCRIPT`].
 ///
 /// # Errors
 /// When there is nothing to draw.
-pub fn attention_page(map: &AttentionMap) -> Result<String, PlotError> {
-    let mut body = format!("<p lang=\"und\">{}</p>\n", escape(&map.text));
-    if !map.translation.is_empty() {
-        body += &format!("<p lang=\"und\">{}</p>\n", escape(&map.translation));
+pub fn attention_view(map: &AttentionMap, language: Language) -> Result<String, PlotError> {
+    let mut html = String::from("<div class=\"attention\">\n");
+    for text in [&map.text, &map.translation].into_iter().filter(|text| !text.is_empty()) {
+        html += &format!("<p lang=\"und\">{}</p>\n", escape(text));
     }
-    body += "<p class=\"muted\">Choose with the lists; h and l change the head, j and k the layer, \
-             p the part. Weights below half a percent are left out.</p>\n\
-             <p><label>Part <select id=\"part\"></select></label> \
-             <label>Layer <select id=\"layer\"></select></label> \
-             <label>Head <select id=\"head\"></select></label></p>\n\
-             <p id=\"chosen\" class=\"muted\" role=\"status\"></p>\n";
-    let mut choices = Vec::new();
-    let mut add = |name: (&str, &str, &str), figure: Figure| -> Result<(), PlotError> {
-        let id = format!("figure-{}", choices.len());
-        body += &format!("<figure id=\"{id}\" hidden>{}</figure>\n", figure.draw()?.inline());
-        let (part, layer, head) = name;
-        choices.push(json!({ "id": id, "part": part, "layer": layer, "head": head }));
-        Ok(())
-    };
-    for layer in &map.layers {
-        let number = layer.layer.to_string();
-        add((layer.part.name(), &number, "mean"), thinned(attention_figure(layer, None)))?;
-        for head in 1..=layer.heads.len() {
-            let figure = thinned(attention_figure(layer, Some(head)));
-            add((layer.part.name(), &number, &head.to_string()), figure)?;
-        }
+    let lists = [("part", "Part", "部分"), ("layer", "Layer", "层"), ("head", "Head", "头")];
+    html += "<p>";
+    for (name, english, chinese) in lists {
+        let title = language.choose(english, chinese);
+        html += &format!("<label>{title} <select name=\"{name}\"></select></label> ");
     }
-    for part in map.parts() {
-        // Attention to an encoder does not roll out.
-        if let Ok(rolled) = map.rollout(part) {
-            add((part.name(), "all, rolled out", "mean"), thinned(rollout_figure(&rolled)))?;
-        }
+    html += "</p>\n";
+    for Shown { part, layer, head, figure } in all_shown(map, language) {
+        html += &format!(
+            "<figure data-part=\"{}\" data-layer=\"{layer}\" data-head=\"{head}\" hidden>{}\
+             </figure>\n",
+            part.title(language),
+            thinned(figure).draw()?.inline()
+        );
     }
+    Ok(html + "</div>\n")
+}
+
+/// What a reader of [`attention_view`] should know.
+#[must_use]
+pub const fn attention_note(language: Language) -> &'static str {
+    language.choose(
+        "Choose with the lists; h and l change the head, j and k the layer, p the part. Weights \
+         below half a percent are left out.",
+        "用列表选择；h 与 l 换头，j 与 k 换层，p 换部分。低于百分之零点五的权重不显示。",
+    )
+}
+
+/// A page with the weights of each layer and head, chosen by lists or by keys.
+///
+/// # Errors
+/// When there is nothing to draw.
+pub fn attention_page(map: &AttentionMap, language: Language) -> Result<String, PlotError> {
+    let note = format!("<p class=\"muted\">{}</p>\n", attention_note(language));
     Ok(Page {
-        language: Language::English,
-        title: "Attention".to_owned(),
-        body,
-        script: SCRIPT.to_owned(),
-        data: vec![("choices".to_owned(), choices.into())],
+        language,
+        title: language.choose("Attention", "注意力").to_owned(),
+        body: note + &attention_view(map, language)?,
+        script: ATTENTION_SCRIPT.to_owned(),
         ..Page::default()
     }
     .html())

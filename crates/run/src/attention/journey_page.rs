@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::json;
-use taper_plots::{Figure, Heatmap, Page, PlotError, escape};
+use taper_plots::{Figure, Heatmap, Language, Page, PlotError, escape};
 
 use super::journey::{Branch, Journey, StackNorms};
 use super::{AttentionPart, attention_figure};
@@ -15,45 +15,74 @@ const SCRIPT: &str = include_str!("steps.js");
 ///
 /// # Errors
 /// When there is nothing to draw.
-pub fn journey_page(journey: &Journey) -> Result<String, PlotError> {
+pub fn journey_page(journey: &Journey, language: Language) -> Result<String, PlotError> {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
     let mut steps: Vec<(String, String)> = Vec::new();
     let mut add = |title: &str, body: String| steps.push((title.to_owned(), body));
     let pieces = journey.pieces.iter().map(|piece| {
         format!("<tr><td>{}</td><td class=\"number\">{}</td></tr>", escape(&piece.token), piece.id)
     });
+    let (normalized, count) = (escape(&journey.normalized), journey.pieces.len());
+    let words = match language {
+        Language::English => format!(
+            "<p>The text, after normalisation: {normalized}</p><p>The tokenizer cuts it into \
+             {count} pieces, each of which has a number.</p>"
+        ),
+        Language::Chinese => format!(
+            "<p>规范化之后的文本：{normalized}</p><p>分词器把它切成 {count} 个子词，每个都有编号。</p>"
+        ),
+    };
     add(
-        "Pieces",
+        say("Pieces", "子词"),
         format!(
-            "<p>The text, after normalisation: {}</p><p>The tokenizer cuts it into {} pieces, each \
-             of which has a number.</p><table><thead><tr><th>piece</th><th \
-             class=\"number\">number</th></tr></thead><tbody>{}</tbody></table>",
-            escape(&journey.normalized),
-            journey.pieces.len(),
+            "{words}<table><thead><tr><th>{}</th><th class=\"number\">{}</th></tr></thead><tbody>{}\
+             </tbody></table>",
+            say("piece", "子词"),
+            say("number", "编号"),
             pieces.collect::<String>()
         ),
     );
-    let mut body = format!(
-        "<p>Each piece becomes a vector. Positions are told apart by <code>{}</code>. Below: how \
-         long the vectors are before the first layer, and after each.</p>",
-        escape(&journey.positions)
-    );
+    let positions = escape(&journey.positions);
+    let mut body = match language {
+        Language::English => format!(
+            "<p>Each piece becomes a vector. Positions are told apart by <code>{positions}</code>. \
+             Below: how long the vectors are before the first layer, and after each.</p>"
+        ),
+        Language::Chinese => format!(
+            "<p>每个子词变成一个向量，位置由 <code>{positions}</code> 区分。下图是第一层之前和每一层之后\
+             各向量的长度。</p>"
+        ),
+    };
     for stack in &journey.norms {
-        body += &drawn(&norms_figure(stack))?;
+        body += &drawn(&norms_figure(stack, language))?;
     }
-    add("Vectors", body);
+    add(say("Vectors", "向量"), body);
     for part in [AttentionPart::Encoder, AttentionPart::Decoder, AttentionPart::Cross] {
         for layer in journey.attention.iter().filter(|layer| layer.part == part) {
-            let title = format!("Attention {}, layer {}", part.name(), layer.layer);
-            let what = match part {
-                AttentionPart::Encoder => "Each source token gathers from the others.",
-                AttentionPart::Decoder => "Each target token gathers from those before it.",
-                AttentionPart::Cross => "Where the source is read when a token is predicted.",
+            let (name, number) = (part.title(language), layer.layer);
+            let title = match language {
+                Language::English => format!("Attention {name}, layer {number}"),
+                Language::Chinese => format!("{name}注意力，第 {number} 层"),
             };
-            let figure = drawn(&attention_figure(layer, None))?;
+            let what = match part {
+                AttentionPart::Encoder => say(
+                    "Each source token gathers from the others.",
+                    "每个源词元从其他源词元收集信息。",
+                ),
+                AttentionPart::Decoder => say(
+                    "Each target token gathers from those before it.",
+                    "每个目标词元从它之前的词元收集信息。",
+                ),
+                AttentionPart::Cross => say(
+                    "Where the source is read when a token is predicted.",
+                    "预测一个词元时读取原文的位置。",
+                ),
+            };
+            let figure = drawn(&attention_figure(layer, None, language))?;
             add(&title, format!("<p>{what}</p>{figure}"));
         }
     }
-    add("The beam", beam(journey));
+    add(say("The beam", "集束搜索"), beam(journey, language));
     let choices = journey.choices.iter().map(|choice| {
         let others: String = choice
             .alternatives
@@ -69,20 +98,28 @@ pub fn journey_page(journey: &Journey) -> Result<String, PlotError> {
         )
     });
     add(
-        "Each next token",
+        say("Each next token", "每个下一词元"),
         format!(
-            "<p>How likely each token of the best translation was after those before it, and the \
-             likeliest there.</p><div class=\"wide\"><table><thead><tr><th>token</th><th \
-             class=\"number\">probability</th><th>likeliest</th></tr></thead><tbody>{}</tbody>\
-             </table></div>",
+            "<p>{}</p><div class=\"wide\"><table><thead><tr><th>{}</th><th class=\"number\">{}</th>\
+             <th>{}</th></tr></thead><tbody>{}</tbody></table></div>",
+            say(
+                "How likely each token of the best translation was after those before it, and the \
+                 likeliest there.",
+                "最佳译文的每个词元在其前文之后的概率，以及该处概率最高的词元。"
+            ),
+            say("token", "词元"),
+            say("probability", "概率"),
+            say("likeliest", "最可能的词元"),
             choices.collect::<String>()
         ),
     );
     let count = steps.len();
-    let mut body = String::from(
-        "<p><button type=\"button\" id=\"before\">Back</button> \
-         <button type=\"button\" id=\"after\">Next</button> \
+    let mut body = format!(
+        "<p><button type=\"button\" id=\"before\">{}</button> \
+         <button type=\"button\" id=\"after\">{}</button> \
          <span id=\"place\" class=\"muted\" role=\"status\"></span></p>",
+        say("Back", "上一步"),
+        say("Next", "下一步"),
     );
     for (number, (title, step)) in steps.iter().enumerate() {
         // Writing to a string does not fail.
@@ -92,43 +129,58 @@ pub fn journey_page(journey: &Journey) -> Result<String, PlotError> {
             number + 1
         );
     }
-    let title = format!("The journey of “{}”", journey.text);
+    let title = match language {
+        Language::English => format!("The journey of “{}”", journey.text),
+        Language::Chinese => format!("“{}”的旅程", journey.text),
+    };
     let data = vec![("steps".to_owned(), json!(count))];
-    Ok(Page { title, body, script: SCRIPT.to_owned(), data, ..Page::default() }.html())
+    Ok(Page { language, title, body, script: SCRIPT.to_owned(), data, ..Page::default() }.html())
 }
 
 fn drawn(figure: &Figure) -> Result<String, PlotError> {
     Ok(format!("<figure>{}</figure>", figure.draw()?.inline()))
 }
 
-fn norms_figure(stack: &StackNorms) -> Figure {
-    let row = |layers: usize| match layers {
-        0 => "embedded".to_owned(),
-        layers => format!("after layer {layers}"),
+fn norms_figure(stack: &StackNorms, language: Language) -> Figure {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+    let row = |layers: usize| match (layers, language) {
+        (0, _) => say("embedded", "嵌入").to_owned(),
+        (layers, Language::English) => format!("after layer {layers}"),
+        (layers, Language::Chinese) => format!("第 {layers} 层之后"),
     };
     let wide = |norms: &Vec<f32>| norms.iter().map(|norm| f64::from(*norm)).collect();
     let heatmap = Heatmap {
-        row_label: "where".to_owned(),
-        column_label: "token".to_owned(),
+        row_label: say("where", "位置").to_owned(),
+        column_label: say("token", "词元").to_owned(),
         rows: (0..stack.norms.len()).map(row).collect(),
         columns: stack.tokens.clone(),
         values: stack.norms.iter().map(wide).collect(),
         strongest: None,
     };
-    let title = format!("Norms of the vectors, {}", stack.stack);
-    Figure::new(title, "The length of each token's vector, layer by layer.", heatmap)
+    let title = match (language, stack.stack.as_str()) {
+        (Language::English, name) => format!("Norms of the vectors, {name}"),
+        (Language::Chinese, "encoder") => "编码器中向量的范数".to_owned(),
+        (Language::Chinese, _) => "解码器中向量的范数".to_owned(),
+    };
+    let description =
+        say("The length of each token's vector, layer by layer.", "每个词元的向量在各层的长度。");
+    Figure::new(title, description, heatmap)
 }
 
 /// What the search looked at, as a tree of lists.
-fn beam(journey: &Journey) -> String {
-    let mut body = String::from(
-        "<p>What the search looked at: each token with the log-probability of all up to it. The best \
-         translation is marked; what was dropped is grey.</p><ol>",
+fn beam(journey: &Journey, language: Language) -> String {
+    let words = language.choose(
+        "What the search looked at: each token with the log-probability of all up to it. The best \
+         translation is marked; what was dropped is grey.",
+        "搜索看过的内容：每个词元及到它为止的对数概率之和。最佳译文已标出，被舍弃的为灰色。",
     );
+    let (score, sum) =
+        (language.choose("score", "得分"), language.choose("log-probability", "对数概率"));
+    let mut body = format!("<p>{words}</p><ol>");
     for found in &journey.found {
         let _ = write!(
             body,
-            "<li>{} <span class=\"muted\">score {:.4}, log-probability {:.4}</span></li>",
+            "<li>{} <span class=\"muted\">{score} {:.4}, {sum} {:.4}</span></li>",
             escape(&found.text),
             found.score,
             found.log_probability

@@ -11,6 +11,7 @@ use taper_model::{
     Sequences, TextClassifier, TranslationModel,
 };
 use taper_ops::threads::in_pool;
+use taper_plots::Language;
 
 use super::rollout;
 use crate::generation::TextScorer;
@@ -63,6 +64,17 @@ impl AttentionPart {
             Self::Decoder => "decoder",
             Self::Cross => "cross",
         }
+    }
+
+    /// As a reader of a page knows it.
+    #[must_use]
+    pub const fn title(self, language: Language) -> &'static str {
+        let chinese = match self {
+            Self::Encoder => "编码器",
+            Self::Decoder => "解码器",
+            Self::Cross => "交叉",
+        };
+        language.choose(self.name(), chinese)
     }
 }
 

@@ -13,7 +13,10 @@ mod rolling;
 mod symmetrization;
 mod words;
 
-pub use figures::{attention_figure, attention_page, rollout_figure};
+pub use figures::{
+    ATTENTION_SCRIPT, attention_figure, attention_figures, attention_note, attention_page,
+    attention_view, rollout_figure,
+};
 pub use heads::{HeadProfile, profiles};
 pub use importance::{HeadImportance, HeadLoss, head_importance};
 pub use journey::{Branch, Choice, Found, Journey, Piece, StackNorms};

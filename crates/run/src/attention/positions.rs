@@ -6,7 +6,7 @@ use candle_core::{Device, Tensor};
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
 use taper_model::{ModelConfig, Positions};
 use taper_ops::{Turns, rotary};
-use taper_plots::{Axis, Chart, Figure, Heatmap, Series};
+use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 
 /// Waves that are drawn: more could not be told apart.
 const WAVES: usize = 8;
@@ -30,13 +30,18 @@ pub struct ByDistance {
 pub struct PositionFigures {
     config: ModelConfig,
     count: usize,
+    language: Language,
 }
 
 impl PositionFigures {
-    /// Those of a model of this shape, for so many positions.
+    /// Those of a model of this shape, for so many positions, in a language.
     #[must_use]
-    pub fn new(config: &ModelConfig, count: usize) -> Self {
-        Self { config: config.clone(), count: count.max(2) }
+    pub fn new(config: &ModelConfig, count: usize, language: Language) -> Self {
+        Self { config: config.clone(), count: count.max(2), language }
+    }
+
+    const fn say<'a>(&self, english: &'a str, chinese: &'a str) -> &'a str {
+        self.language.choose(english, chinese)
     }
 
     /// The encoding that the recipe names.
@@ -59,22 +64,29 @@ impl PositionFigures {
         let series = |column: usize| {
             let point = |(position, row): (usize, &Vec<f64>)| (position as f64, row[column]);
             Series::line(
-                format!("dimension {column}"),
+                format!("{} {column}", self.say("dimension", "维度")),
                 table.iter().enumerate().map(point).collect(),
             )
         };
         let count = WAVES.min(self.config.d_model);
         let chart = Chart::new(
-            Axis::linear("position"),
-            Axis::linear("value").between(-1.05, 1.05),
+            Axis::linear(self.say("position", "位置")),
+            Axis::linear(self.say("value", "值")).between(-1.05, 1.05),
             (0..count).map(series).collect(),
         );
-        let description = format!(
-            "The first {count} of {} dimensions of the sinusoids over {} positions: each pair of \
-             them is a slower wave.",
-            self.config.d_model, self.count
-        );
-        Figure::new("Sinusoids: waves of the first dimensions", description, chart)
+        let (width, positions) = (self.config.d_model, self.count);
+        let description = match self.language {
+            Language::English => format!(
+                "The first {count} of {width} dimensions of the sinusoids over {positions} \
+                 positions: each pair of them is a slower wave."
+            ),
+            Language::Chinese => format!(
+                "正弦编码 {width} 个维度中的前 {count} 个在 {positions} 个位置上的值：每一对的波都更慢。"
+            ),
+        };
+        let title =
+            self.say("Sinusoids: waves of the first dimensions", "正弦编码：前几个维度的波");
+        Figure::new(title, description, chart)
     }
 
     /// The sinusoids of all dimensions, position by position.
@@ -84,18 +96,24 @@ impl PositionFigures {
         let (rows, columns) = (self.count.min(MOST_ROWS), self.config.d_model.min(MOST_COLUMNS));
         let names = |count: usize| (0..count).map(|number| number.to_string()).collect::<Vec<_>>();
         let heatmap = Heatmap {
-            row_label: "position".to_owned(),
-            column_label: "dimension".to_owned(),
+            row_label: self.say("position", "位置").to_owned(),
+            column_label: self.say("dimension", "维度").to_owned(),
             rows: names(rows),
             columns: names(columns),
             values: table.into_iter().take(rows).map(|row| row[..columns].to_vec()).collect(),
             strongest: Some(1.0),
         };
-        let description = format!(
-            "Sinusoids of {rows} positions in {columns} dimensions: fast waves on the left, slow \
-             ones on the right."
-        );
-        Figure::new("Sinusoids: position by dimension", description, heatmap).sized(860, 520)
+        let description = match self.language {
+            Language::English => format!(
+                "Sinusoids of {rows} positions in {columns} dimensions: fast waves on the left, \
+                 slow ones on the right."
+            ),
+            Language::Chinese => {
+                format!("{rows} 个位置、{columns} 个维度的正弦编码：左边的波快，右边的波慢。")
+            }
+        };
+        let title = self.say("Sinusoids: position by dimension", "正弦编码：位置与维度");
+        Figure::new(title, description, heatmap).sized(860, 520)
     }
 
     /// What each encoding says of two tokens at each distance: of sinusoids the product of the two
@@ -151,13 +169,17 @@ impl PositionFigures {
         let all = self.by_distance()?;
         let own = all.into_iter().filter(|one| ["sinusoidal", "rotary"].contains(&&*one.name));
         let chart = Chart::new(
-            Axis::linear("distance in tokens"),
-            Axis::linear("product, of that at distance 0"),
+            Axis::linear(self.distance()),
+            Axis::linear(self.say("product, of that at distance 0", "乘积，相对于距离 0")),
             own.map(series).collect(),
         );
-        let description = "The product of two positions depends on their distance alone, and falls \
-                           with it, in waves.";
-        Ok(Figure::new("Products of positions by distance", description, chart))
+        let description = self.say(
+            "The product of two positions depends on their distance alone, and falls with it, in \
+             waves.",
+            "两个位置的乘积只取决于距离，并随距离起伏下降。",
+        );
+        let title = self.say("Products of positions by distance", "位置的乘积与距离");
+        Ok(Figure::new(title, description, chart))
     }
 
     /// What ALiBi adds to the scores of each head, by distance.
@@ -168,12 +190,17 @@ impl PositionFigures {
         let all = self.by_distance()?;
         let own = all.into_iter().filter(|one| one.name.starts_with("alibi"));
         let chart = Chart::new(
-            Axis::linear("distance in tokens"),
-            Axis::linear("added to the score"),
+            Axis::linear(self.distance()),
+            Axis::linear(self.say("added to the score", "加到分数上的值")),
             own.map(series).collect(),
         );
-        let description = "ALiBi lowers scores by the distance, each head by a slope of its own.";
-        Ok(Figure::new("ALiBi: what is added to scores, by distance", description, chart))
+        let description = self.say(
+            "ALiBi lowers scores by the distance, each head by a slope of its own.",
+            "ALiBi 按距离降低分数，每个头有自己的斜率。",
+        );
+        let title =
+            self.say("ALiBi: what is added to scores, by distance", "ALiBi：加到分数上的值与距离");
+        Ok(Figure::new(title, description, chart))
     }
 
     /// T5's buckets by distance, of a decoder and of an encoder.
@@ -184,13 +211,20 @@ impl PositionFigures {
             (0..self.count).map(point).collect()
         };
         let series = vec![
-            Series::line("decoder", of(true)),
-            Series::line("encoder, looking back", of(false)),
+            Series::line(self.say("decoder", "解码器"), of(true)),
+            Series::line(self.say("encoder, looking back", "编码器，向左看"), of(false)),
         ];
-        let chart = Chart::new(Axis::linear("distance in tokens"), Axis::linear("bucket"), series);
-        let description = "T5 learns a bias for each bucket: near distances have one each, far ones \
-                           share them.";
-        Figure::new("T5: buckets of distances", description, chart)
+        let (distance, bucket) = (self.distance(), self.say("bucket", "桶"));
+        let chart = Chart::new(Axis::linear(distance), Axis::linear(bucket), series);
+        let description = self.say(
+            "T5 learns a bias for each bucket: near distances have one each, far ones share them.",
+            "T5 为每个桶学习一个偏置：近的距离各有一个，远的距离共用。",
+        );
+        Figure::new(self.say("T5: buckets of distances", "T5：距离的桶"), description, chart)
+    }
+
+    const fn distance(&self) -> &'static str {
+        self.language.choose("distance in tokens", "距离（词元）")
     }
 
     /// All figures, each with a name for its file.
@@ -220,7 +254,7 @@ mod tests {
     #[test]
     fn products_are_those_of_the_formulas() {
         let config = ModelConfig { d_model: 32, heads: 4, ..ModelConfig::default() };
-        let figures = PositionFigures::new(&config, 40);
+        let figures = PositionFigures::new(&config, 40, Language::English);
         let all = figures.by_distance().unwrap();
         // Vaswani et al. 2017: the mean of cosines, as their sine and cosine are squared together;
         // Su et al. 2021, section 3.4.3: the same of a head's own width.

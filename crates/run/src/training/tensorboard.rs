@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use candle_core::{DType, Device};
 use taper_data::TokenizerPair;
 use taper_model::Model;
-use taper_plots::{PlotError, Theme};
+use taper_plots::{Language, PlotError, Theme};
 use taper_tensorboard::{EventFile, Histogram, Parameter, Value};
 use taper_trainer::{BoxError, Event, Sample, Scores, State, Validate};
 
@@ -147,7 +147,7 @@ impl TensorBoard {
     fn record_attention(&self, map: &AttentionMap, step: u64) -> Result<(), PlotError> {
         let picture = |layer: &AttentionLayer| {
             let tag = format!("attention/{}/layer {}", layer.part.name(), layer.layer);
-            let figure = attention_figure(layer, None);
+            let figure = attention_figure(layer, None, Language::English);
             Ok(Value::image(&tag, figure.size, &figure.draw()?.png(Theme::Light, 1.0)?))
         };
         let values = match drawn(map).map(picture).collect::<Result<Vec<_>, _>>() {

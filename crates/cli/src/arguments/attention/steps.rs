@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{Overrides, Weights};
+use crate::arguments::{Overrides, PageLanguage, Weights};
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -16,6 +16,9 @@ pub(crate) struct Explain {
     /// Write a page that one can step through
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// The language of pages and figures
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) language: PageLanguage,
     /// Print everything as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -39,6 +42,9 @@ pub(crate) struct PositionsArguments {
     /// Write each figure as a drawing in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) svg: Option<PathBuf>,
+    /// The language of pages and figures
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) language: PageLanguage,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
 }

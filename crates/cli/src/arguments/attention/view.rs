@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use taper_run::attention::AttentionPart;
 
-use crate::arguments::{Overrides, Weights};
+use crate::arguments::{Overrides, PageLanguage, Weights};
 
 /// Arguments of `attention`.
 #[derive(Debug, Args)]
@@ -41,6 +41,9 @@ pub(crate) struct Attention {
     /// Write the weights as a picture
     #[arg(long, value_name = "FILE")]
     pub(crate) png: Option<PathBuf>,
+    /// The language of pages and figures
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) language: PageLanguage,
     /// Print everything as JSON
     #[arg(long, conflicts_with = "heads")]
     pub(crate) json: bool,

@@ -8,10 +8,11 @@ mod serve;
 use std::path::PathBuf;
 
 use clap::Args;
+use taper_report::SentenceAddress;
 
 use super::{Overrides, Weights};
 
-pub(crate) use pictures::Pictures;
+pub(crate) use pictures::{PageLanguage, Pictures};
 #[cfg(feature = "serve")]
 pub(crate) use serve::Serve;
 
@@ -23,6 +24,14 @@ pub(crate) struct Report {
     /// The page to write [default: report.html in the run]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Also show the attention on these translations of the test set: their lines, counted from 1,
+    /// with the split before a colon where it is not the first. The model is loaded for it
+    #[arg(long, value_name = "[SPLIT:]LINE,…", value_delimiter = ',')]
+    pub(crate) attention: Vec<SentenceAddress>,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
     #[command(flatten)]
     pub(crate) pictures: Pictures,
 }

@@ -14,7 +14,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<()> {
     let run: LoadedRun = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
     let journey = Journey::of(&run, &arguments.text)?;
     if let Some(path) = &arguments.html {
-        write(path, journey_page(&journey)?.as_bytes())?;
+        write(path, journey_page(&journey, arguments.language.into())?.as_bytes())?;
     }
     if arguments.json {
         return print_line(&serde_json::to_string(&journey)?);

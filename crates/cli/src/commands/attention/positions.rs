@@ -1,7 +1,7 @@
 //! `taper positions`: position encodings in numbers and figures.
 
 use anyhow::{Context, Result};
-use taper_plots::{Page, escape};
+use taper_plots::{Language, Page, escape};
 use taper_run::RunConfig;
 use taper_run::attention::PositionFigures;
 
@@ -12,7 +12,8 @@ use crate::text::print_line;
 /// Runs the command.
 pub(crate) fn run(arguments: &PositionsArguments) -> Result<()> {
     let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
-    let figures = PositionFigures::new(&config.model, arguments.count);
+    let language: Language = arguments.language.into();
+    let figures = PositionFigures::new(&config.model, arguments.count, language);
     if let Some(folder) = &arguments.svg {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
@@ -28,7 +29,8 @@ pub(crate) fn run(arguments: &PositionsArguments) -> Result<()> {
             let drawn = figure.draw()?.inline();
             body += &format!("<h2>{title}</h2><p>{words}</p><figure>{drawn}</figure>\n");
         }
-        let page = Page { title: "Position encodings".to_owned(), body, ..Page::default() };
+        let title = language.choose("Position encodings", "位置编码").to_owned();
+        let page = Page { language, title, body, ..Page::default() };
         write(path, page.html().as_bytes())?;
     }
     if arguments.svg.is_some() || arguments.html.is_some() {

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Attention) -> Result<()> {
     }
     let (layer, figure) = chosen(arguments, &map)?;
     if let Some(path) = &arguments.html {
-        write(path, attention_page(&map)?.as_bytes())?;
+        write(path, attention_page(&map, arguments.language.into())?.as_bytes())?;
     }
     if let Some(path) = &arguments.svg {
         write(path, figure.draw()?.standalone().as_bytes())?;
@@ -63,14 +63,14 @@ fn chosen(arguments: &Attention, map: &AttentionMap) -> Result<(AttentionLayer, 
     let part = part.context("no layer has attention weights")?;
     if arguments.rollout {
         let layer = map.rollout(part)?;
-        let figure = rollout_figure(&layer);
+        let figure = rollout_figure(&layer, arguments.language.into());
         return Ok((layer, figure));
     }
     let layer = map.layer(part, arguments.layer)?.clone();
     if let Some(head) = arguments.head.filter(|head| !(1..=layer.heads.len()).contains(head)) {
         anyhow::bail!("--head {head}: a layer has heads 1 to {}", layer.heads.len());
     }
-    let figure = attention_figure(&layer, arguments.head);
+    let figure = attention_figure(&layer, arguments.head, arguments.language.into());
     Ok((layer, figure))
 }
 

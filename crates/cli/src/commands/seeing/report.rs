@@ -9,7 +9,11 @@ use crate::arguments::Report;
 /// Runs the command.
 pub(crate) fn run(arguments: &Report) -> Result<()> {
     let language = arguments.pictures.language.into();
-    let run = RunData::read(&arguments.run)?;
+    let mut run = RunData::read(&arguments.run)?;
+    if !arguments.attention.is_empty() {
+        let load = arguments.weights.settings(&arguments.overrides.set);
+        run.look(&arguments.attention, &load)?;
+    }
     let path = arguments.output.clone().unwrap_or_else(|| arguments.run.join("report.html"));
     write_page(&path, &taper_report::report(&run, language)?)?;
     write_pictures(&run.figures(language)?, &arguments.pictures)

@@ -1,0 +1,131 @@
+//! Sentences of a test set of which the attention is shown.
+
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use taper_plots::{Language, PlotError, escape};
+use taper_run::attention::{AttentionMap, attention_figures, attention_note, attention_view};
+use taper_run::{LoadSettings, LoadedRun};
+
+use crate::page::note;
+use crate::run_data::{NamedFigure, RunData};
+
+/// Where a sentence stands: `LINE` of the first test set, or `SPLIT:LINE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentenceAddress {
+    /// The split; none for the first that was translated.
+    pub split: Option<String>,
+    /// Its line, from 1.
+    pub line: usize,
+}
+
+impl FromStr for SentenceAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // Names of splits may have colons; lines have none.
+        let (split, line) = match text.rsplit_once(':') {
+            Some((split, line)) => (Some(split.to_owned()), line),
+            None => (None, text),
+        };
+        match line.parse() {
+            Ok(line @ 1..) => Ok(Self { split, line }),
+            _ => Err(format!("`{line}` is no line: lines are counted from 1")),
+        }
+    }
+}
+
+/// A sentence of a test set, and where the model looks in it while it is told the translation that
+/// the run keeps.
+#[derive(Debug, Clone)]
+pub struct ChosenSentence {
+    /// The name of the split.
+    pub split: String,
+    /// Its line, from 1.
+    pub line: usize,
+    /// The weights.
+    pub attention: AttentionMap,
+}
+
+impl RunData {
+    /// Loads the model, and keeps where it looks in these sentences.
+    ///
+    /// # Errors
+    /// When the run has no such translations, or the model cannot be loaded or has no attention.
+    pub fn look(&mut self, addresses: &[SentenceAddress], load: &LoadSettings) -> Result<()> {
+        let mut sentences = Vec::with_capacity(addresses.len());
+        for SentenceAddress { split, line } in addresses {
+            let set = match split {
+                None => self.sets.first(),
+                Some(name) => self.sets.iter().find(|set| set.split == *name),
+            };
+            let Some(set) = set else {
+                let names: Vec<&str> = self.sets.iter().map(|set| set.split.as_str()).collect();
+                let have = match names.is_empty() {
+                    true => format!("none is kept. {}", self.missing.join("; ")),
+                    false => format!("translations are kept of {}", names.join(", ")),
+                };
+                bail!("attention is shown of translations of a test set, and {}", have.trim_end());
+            };
+            let sentence = set.sentences.get(line - 1).with_context(|| {
+                format!("split `{}` has lines 1 to {}, not {line}", set.split, set.sentences.len())
+            })?;
+            sentences.push((set.split.clone(), sentence));
+        }
+        let run = LoadedRun::open(self.folder.root(), load)?;
+        let mut chosen = Vec::with_capacity(sentences.len());
+        for (split, sentence) in sentences {
+            let line = sentence.line;
+            let told = Some(sentence.translation.as_str());
+            let attention = AttentionMap::of_translation(&run, &sentence.source, told)
+                .with_context(|| format!("line {line} of split `{split}`"))?;
+            chosen.push(ChosenSentence { split, line, attention });
+        }
+        self.chosen = chosen;
+        Ok(())
+    }
+}
+
+/// The weights of each sentence, chosen from lists.
+///
+/// # Errors
+/// When one cannot be drawn.
+pub(crate) fn views(chosen: &[ChosenSentence], language: Language) -> Result<String, PlotError> {
+    let mut html = note(attention_note(language));
+    for ChosenSentence { split, line, attention } in chosen {
+        let split = escape(split);
+        html += &match language {
+            Language::English => format!("<h3>{split}, line {line}</h3>\n"),
+            Language::Chinese => format!("<h3>{split}，第 {line} 行</h3>\n"),
+        };
+        html += &attention_view(attention, language)?;
+    }
+    Ok(html)
+}
+
+/// Every figure of each sentence.
+pub(crate) fn figures(chosen: &[ChosenSentence], language: Language) -> Vec<NamedFigure> {
+    let of_one = |ChosenSentence { split, line, attention }: &ChosenSentence| {
+        let file = split.replace(['/', '\\'], "-");
+        let named =
+            move |(name, figure)| NamedFigure::new(format!("{file}-line-{line}-{name}"), figure);
+        attention_figures(attention, language).into_iter().map(named).collect::<Vec<_>>()
+    };
+    chosen.iter().flat_map(of_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_lines_with_or_without_a_split() {
+        let of = |text: &str| text.parse::<SentenceAddress>();
+        assert_eq!(of("12"), Ok(SentenceAddress { split: None, line: 12 }));
+        let split = Some("a:b".to_owned());
+        assert_eq!(of("a:b:3"), Ok(SentenceAddress { split, line: 3 }));
+        for wrong in ["0", "", "test", "test:", "test:-1", "1.5"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+}
