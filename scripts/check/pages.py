@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Opens a report of 10,000 test sentences in headless Chromium, and uses it.
 
-    scripts/check/pages.py [TAPER] [--screenshots FOLDER]      (default: target/release/taper)
+    scripts/check/pages.py [TAPER] [--run RUN] [--screenshots FOLDER]
+                                            (TAPER is target/release/taper unless it is named)
 
 Checks that the page opens within 2 seconds, that its policy blocks nothing of it, that sentences
 come as they are scrolled to, are sorted, sifted and found, that figures tell their values under a
-pointer and by keys, that the theme changes, and that nothing is wider than a telephone.
+pointer and by keys, that the theme changes, and that nothing is wider than a telephone. With a
+translation run, whose test sets were translated, it also looks at the attention of two sentences.
 
 Needs Python 3.11, Chromium and chromedriver (Debian: chromium, chromium-driver), and nothing else.
 """
@@ -123,9 +125,35 @@ def use(browser, page, pictures):
     check(not complaints, f"the browser complains of nothing {complaints}")
 
 
+def look(browser, page, pictures):
+    """Layers and heads of chosen sentences: by lists, and by keys where the focus is."""
+    browser.open(page)
+    shown = ("return [...document.querySelectorAll('.attention')].map(view => {"
+             "const seen = [...view.querySelectorAll('figure')].filter(one => one.offsetParent);"
+             "return seen.map(({dataset: {part, layer, head}}) => [part, layer, head].join(' '));"
+             "});")
+    first = browser.run(shown)
+    check(first == [["cross 1 mean"]] * 2, f"one figure of each sentence: {first}")
+    choose = ("const list = document.querySelectorAll('.attention select')[arguments[0]];"
+              "list.value = arguments[1]; list.dispatchEvent(new Event('change'));" + shown)
+    check(browser.run(choose, 2, "2") == [["cross 1 2"], ["cross 1 mean"]], "a head is chosen")
+    check(browser.run(choose, 0, "encoder") == [["encoder 1 2"], ["cross 1 mean"]], "and a part")
+    press = ("const plot = [...document.querySelectorAll('.attention')[1].querySelectorAll('svg')]"
+             ".find(one => one.checkVisibility()); plot.focus(); for (const key of arguments[0])"
+             "plot.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));" + shown)
+    keyed = browser.run(press, ["l", "j"])
+    check(keyed[0] == ["encoder 1 2"] and keyed[1][0].endswith(" 1"), f"keys: {keyed}")
+    if pictures:
+        browser.run("document.querySelector('#attention').scrollIntoView();")
+        browser.picture(pictures / "report-attention.png")
+    complaints = browser.complaints()
+    check(not complaints, f"the browser complains of nothing {complaints}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("taper", nargs="?", default=ROOT / "target/release/taper", type=Path)
+    parser.add_argument("--run", type=Path)
     parser.add_argument("--screenshots", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -136,6 +164,11 @@ def main():
         browser = Browser(folder)
         try:
             use(browser, run / "report.html", arguments.screenshots)
+            if arguments.run:
+                page = Path(folder) / "attention.html"
+                subprocess.run([arguments.taper, "report", arguments.run, "--attention", "1,2",
+                                "-o", page], check=True, stdout=subprocess.DEVNULL)
+                look(browser, page, arguments.screenshots)
         finally:
             browser.close()
     sys.exit(1 if check.failed else 0)

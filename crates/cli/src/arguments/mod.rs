@@ -44,7 +44,7 @@ pub(crate) use predict::Predict;
 pub(crate) use search::{Control, Search};
 #[cfg(feature = "serve")]
 pub(crate) use seeing::Serve;
-pub(crate) use seeing::{Compare, Extrapolate, Pictures, Report, Scaling, Top};
+pub(crate) use seeing::{Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Top};
 pub(crate) use tokenizer::{TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerTrain};
 pub(crate) use train::{Resume, Train, TrainOutput, Way};
 pub(crate) use translate::{Form, TextArguments, Translate};

@@ -63,10 +63,13 @@ fn attention_lines_words_up() {
     let (page, drawing) = (read("a.html"), read("a.svg"));
     assert!(drawing.starts_with("<svg") && drawing.contains("Attention cross, layer 1"));
     // Each head, the mean, and what rolls out of encoder and decoder.
-    assert_eq!(page.matches("<figure id=").count(), 3 * 3 + 2);
+    assert_eq!(page.matches("<figure data-part=").count(), 3 * 3 + 2);
+    assert!(page.find("data-part=\"cross\"") < page.find("data-part=\"encoder\""), "cross first");
     let hostile = "<script>alert(1)</script>";
     workspace.succeed(&["attention", "run", hostile, "--target", "run", "--html", "b.html"]);
     assert!(!read("b.html").contains("<script>alert"));
+    workspace.succeed(&["attention", "run", text, "--html", "c.html", "--language", "zh"]);
+    assert!(read("c.html").contains("data-part=\"交叉\" data-layer=\"1\" data-head=\"均值\""));
 
     workspace.fail(&["attention", "run", text, "--layer", "2"], &["layers 1 to 1, not 2"]);
     workspace.fail(&["attention", "run", text, "--head", "3"], &["heads 1 to 2"]);
@@ -87,6 +90,29 @@ fn attention_lines_words_up() {
     let most = heads.last().expect("heads")["lost"].as_f64().expect("a number");
     assert!(most > 0.5, "{worth}");
     workspace.fail(&["prune-heads", "run"], &["--dry-run"]);
+}
+
+#[test]
+fn a_report_shows_where_the_model_looks_in_chosen_sentences() {
+    let workspace = Workspace::of_frozen_run();
+    let chosen = ["report", "run", "--attention", "1,test:2", "--svg", "figures"];
+    workspace.fail(&chosen, &["attention is shown of translations of a test set"]);
+    workspace.succeed(&["evaluate", "run"]);
+    workspace.succeed(&chosen);
+    let page = std::fs::read_to_string(workspace.path("run/report.html")).expect("a page");
+    assert_eq!(page.matches("<figure data-part=").count(), 2 * (3 * 3 + 2));
+    assert!(page.contains("<h3>test, line 1</h3>") && page.contains("<h3>test, line 2</h3>"));
+    assert!(workspace.path("figures/test-line-2-cross-layer-1-head-2.svg").is_file());
+    assert!(workspace.path("figures/test-line-1-encoder-rollout-mean.svg").is_file());
+    workspace.succeed(&["report", "run", "-o", "zh.html", "--attention", "1", "--language", "zh"]);
+    let chinese = std::fs::read_to_string(workspace.path("zh.html")).expect("a page");
+    assert!(
+        chinese.contains("<h3>test，第 1 行</h3>") && chinese.contains("编码器注意力，第 1 层")
+    );
+
+    workspace.fail(&["report", "run", "--attention", "0"], &["lines are counted from 1"]);
+    workspace.fail(&["report", "run", "--attention", "9999"], &["split `test` has lines 1 to"]);
+    workspace.fail(&["report", "run", "--attention", "val:1"], &["translations are kept of test"]);
 }
 
 #[test]
@@ -126,6 +152,17 @@ fn a_sentence_is_followed_step_by_step() {
     workspace.succeed(&["explain", "run", "red dogs sees", "--html", "journey.html"]);
     let page = std::fs::read_to_string(workspace.path("journey.html")).expect("a page");
     assert_eq!(page.matches("<section class=\"step\"").count(), 2 + 3 + 2);
+    workspace.succeed(&[
+        "explain",
+        "run",
+        "red dogs sees",
+        "--html",
+        "zh.html",
+        "--language",
+        "zh",
+    ]);
+    let chinese = std::fs::read_to_string(workspace.path("zh.html")).expect("a page");
+    assert!(chinese.contains("lang=\"zh-Hans\"") && chinese.contains("<h2>7. 每个下一词元</h2>"));
     workspace.fail(&["explain", "run", "  "], &["the text is empty"]);
 
     let numbers = workspace.succeed(&["positions", "tiny.toml"]);

@@ -75,7 +75,6 @@ pub fn report(run: &RunData, language: Language) -> Result<String> {
         parts.push(Section { id: "missing", title: say("Not shown", "未显示"), body });
     }
     let mut script = String::new();
-    let mut script = String::new();
     if !run.sets.is_empty() {
         script += SCRIPT;
     }
