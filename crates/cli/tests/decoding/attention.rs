@@ -97,7 +97,8 @@ fn a_report_shows_where_the_model_looks_in_chosen_sentences() {
     let workspace = Workspace::of_frozen_run();
     let chosen = ["report", "run", "--attention", "1,test:2", "--svg", "figures"];
     workspace.fail(&chosen, &["attention is shown of translations of a test set"]);
-    workspace.succeed(&["evaluate", "run"]);
+    // The run has ended: what is left to do is to translate its test set.
+    workspace.succeed(&["resume", "run"]);
     workspace.succeed(&chosen);
     let page = std::fs::read_to_string(workspace.path("run/report.html")).expect("a page");
     assert_eq!(page.matches("<figure data-part=").count(), 2 * (3 * 3 + 2));
