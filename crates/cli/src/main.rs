@@ -20,6 +20,7 @@ mod progress;
 mod resident;
 mod signals;
 mod text;
+mod tokenising;
 mod warm_start;
 
 use std::process::ExitCode;

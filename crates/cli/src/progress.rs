@@ -20,6 +20,7 @@ use crate::error::Interrupted;
 use crate::resident::resident_memory;
 use crate::signals::Signals;
 use crate::text::{quoted, report_line, say};
+use crate::tokenising::{TokenisingReporter, describe_files};
 use crate::warm_start;
 
 /// How often a bar is drawn where nothing moves it.
@@ -87,6 +88,7 @@ pub(crate) struct Reporter<'a> {
     /// Why training ended, and after how many updates.
     ended: Option<(StopReason, u64)>,
     tests: TestReporter,
+    tokenising: TokenisingReporter,
 }
 
 impl<'a> Reporter<'a> {
@@ -94,7 +96,9 @@ impl<'a> Reporter<'a> {
     pub(crate) fn new(style: Style, signals: &'a Signals) -> Self {
         let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
         let (latest, best) = (String::new(), String::new());
-        Self { style, signals, bar, latest, best, start: None, limits: None, ended: None, tests }
+        let (start, limits, ended) = (None, None, None);
+        let tokenising = TokenisingReporter::default();
+        Self { style, signals, bar, latest, best, start, limits, ended, tests, tokenising }
     }
 
     /// Shows the bar of a training that goes from `first_step` to its `limits`.
@@ -114,7 +118,8 @@ impl<'a> Reporter<'a> {
     }
 
     /// Takes the bar away; what was printed stays.
-    fn finish(&self) {
+    fn finish(&mut self) {
+        self.tokenising.finish();
         self.bar.finish_and_clear();
     }
 
@@ -246,6 +251,14 @@ impl RunObserver for Reporter<'_> {
             }
             _ if self.style == Style::Nothing => {}
             RunEvent::Locked { folder } => self.signals.install(folder)?,
+            RunEvent::Files { corpus, files } if json => {
+                let record = serde_json::json!({
+                    "event": "files", "corpus": corpus, "files": files,
+                });
+                report_line(&record.to_string());
+            }
+            RunEvent::Files { corpus, files } => report_line(&describe_files(corpus, files)),
+            RunEvent::Tokenising(progress) => self.tokenising.report(self.style, progress),
             RunEvent::WarmStart { started, replaced, .. } if json => {
                 let record = serde_json::json!({
                     "event": "warm_start", "replaced": replaced, "weights": started,
@@ -266,11 +279,13 @@ impl RunObserver for Reporter<'_> {
                 warm_start::vector_lines(taken).iter().for_each(|line| report_line(line));
             }
             RunEvent::Prepared { data, .. } if json => {
+                self.tokenising.finish();
                 let mut record = serde_json::to_value(data)?;
                 record["event"] = "data".into();
                 report_line(&record.to_string());
             }
             RunEvent::Prepared { data, cost } => {
+                self.tokenising.finish();
                 data.lines().iter().for_each(|line| report_line(line));
                 report_line(&cost.summary());
             }
@@ -407,7 +422,7 @@ pub(crate) fn word_bar(total: u64) -> ProgressBar {
 }
 
 /// The style that `template` describes; the plain one if it does not parse.
-fn bar_style(template: &str) -> ProgressStyle {
+pub(crate) fn bar_style(template: &str) -> ProgressStyle {
     let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         // A bar that cannot be drawn is no loss.
         let _ = write!(out, "{:.1}/s", state.per_sec());

@@ -57,7 +57,7 @@ pub use config::{
     AUTO, BatchingConfig, CleaningConfig, DataConfig, FieldsConfig, Format, HubConfig, Side,
     TokenizerConfig, TokenizerKind,
 };
-pub use corpora::{Corpora, Corpus};
+pub use corpora::{Corpora, Corpus, FileList};
 pub use draws::Draws;
 pub use error::{Error, Result};
 pub use files::{not_a_file, read_regular, write_whole};
@@ -100,6 +100,7 @@ pub use tasks::{Dataset, EpochPlan, Prepared, Report, Task};
 pub use text::fingerprint::{copy_text_records, recorded_text};
 pub use text::lines::{LineReader, open_stream};
 pub use text::links::{NO_WORD, WordLink, parse_links};
+pub use text::shards::{Share, TokenisingProgress};
 pub use text::subwords::Epoch;
 pub use text::tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, UNKNOWN};
 pub use text::tokenizers::TokenizerPair;

@@ -18,7 +18,7 @@ fn parsed(value: serde_json::Value) -> Corpora {
 fn file(folder: &Path, name: &str, text: &str) -> Corpus {
     let file = folder.join(name);
     std::fs::write(&file, text).unwrap();
-    Corpus { file, ..Corpus::default() }
+    Corpus { file: file.into(), ..Corpus::default() }
 }
 
 fn sides(config: &DataConfig, corpus: &Corpus) -> Vec<(String, String)> {

@@ -194,7 +194,7 @@ fn word_links_are_read_beside_any_format_and_their_faults_are_named() {
     let read = |format: Format, tag: &str, text: &str| {
         std::fs::write(&links, text).unwrap();
         let mut config = config(directory.path(), format);
-        config.train.0[0].links = links.clone();
+        config.train.0[0].links = links.clone().into();
         config.train.0[0].tag = tag.to_owned();
         assert!(split_files(&config, &config.train).unwrap().contains(&links));
         let pairs = read_pairs(&config, &config.train)?;
@@ -217,6 +217,6 @@ fn word_links_are_read_beside_any_format_and_their_faults_are_named() {
         assert!(said.contains("has more lines than the corpus \"train\""), "{said}");
     }
     let mut missing = config(directory.path(), Format::Text);
-    missing.train.0[0].links = directory.path().join("none.links");
+    missing.train.0[0].links = directory.path().join("none.links").into();
     assert!(message(read_pairs(&missing, &missing.train)).contains("none.links: no such file"));
 }

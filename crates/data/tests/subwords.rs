@@ -116,7 +116,7 @@ fn links_of_words_hold_however_words_are_cut() {
         let lines: String = pairs.iter().map(|pair| links(pair) + "\n").collect();
         let file = directory.path().join("links");
         std::fs::write(&file, lines).unwrap();
-        config.train.0[0].links = file;
+        config.train.0[0].links = file.into();
         // Only one of the two is possible.
         if is_tagged {
             config.train.0[0].tag = "<mark>".to_owned();

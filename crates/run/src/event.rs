@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use candle_core::Device;
-use taper_data::Task;
+use taper_data::{Task, TokenisingProgress};
 use taper_trainer::{StopReason, WarmStart};
 
 use crate::checks::computation::DtypeChoice;
@@ -25,6 +25,15 @@ pub enum RunEvent<'a> {
         /// The run's folder.
         folder: &'a Path,
     },
+    /// A corpus is in several files.
+    Files {
+        /// What it is called.
+        corpus: &'a str,
+        /// The files of its source, or its tables, in their order.
+        files: &'a [PathBuf],
+    },
+    /// Text is tokenised; comes often.
+    Tokenising(&'a TokenisingProgress),
     /// A new run begins with the weights of another, in place of drawn ones.
     WarmStart {
         /// What was taken and what was not.

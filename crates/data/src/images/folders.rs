@@ -16,8 +16,11 @@ const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 /// [`Error::Missing`] where a class has no folder, and [`Error::Malformed`] for a folder that is no
 /// class and a file that is no image.
 pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<(PathBuf, u32)>> {
-    let folder =
-        if corpus.stem.is_empty() { corpus.file.clone() } else { config.dir.join(&corpus.stem) };
+    let folder = if corpus.stem.is_empty() {
+        corpus.file.first_path().to_owned()
+    } else {
+        config.dir.join(&corpus.stem)
+    };
     let labels = &config.images.labels;
     let hint = "it should have a folder for each of data.images.labels, with PNG or JPEG files";
     if !folder.is_dir() {

@@ -29,8 +29,11 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<[PathBuf; 2]
         name.push(ending);
         PathBuf::from(name)
     };
-    let base =
-        if corpus.stem.is_empty() { corpus.file.clone() } else { config.dir.join(&corpus.stem) };
+    let base = if corpus.stem.is_empty() {
+        corpus.file.first_path().to_owned()
+    } else {
+        config.dir.join(&corpus.stem)
+    };
     let name = base.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let candidates = NAMES.iter().flat_map(|[images, labels]| {
         let whole = name

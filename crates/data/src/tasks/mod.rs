@@ -11,10 +11,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::corpora::{expand_pairs, expand_texts};
 use crate::text::fingerprint;
 use crate::{
     Batch, BatchingConfig, BatchingReport, CaptionReport, CaptionUse, Corpora, DataConfig,
-    DataReport, ImageReport, LabelOf, RegressionReport, Result, TextReport, TokenizerPair,
+    DataReport, ImageReport, LabelOf, RegressionReport, Result, Share, TextReport,
+    TokenisingProgress, TokenizerPair,
 };
 
 pub(crate) mod captions;
@@ -83,6 +85,33 @@ impl Task {
             Self::Captions | Self::ImageText => captions::dataset::validate(config),
             Self::InContextRegression => regression::dataset::validate(config),
         }
+    }
+
+    /// Puts files in place of the patterns of their names, as in `train.*.gz`: those that each
+    /// matches now, by name. One that matches nothing stays, and is refused where it is read. Images
+    /// have no patterns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Malformed`](crate::Error::Malformed) with the pattern, if it matches what is no
+    /// file, or the files of two sides do not belong together.
+    pub fn expand(self, config: &mut DataConfig) -> Result<()> {
+        let plain = config.clone();
+        for split in [&mut config.train, &mut config.validation, &mut config.test] {
+            match self {
+                Self::Translation => expand_pairs(&plain, split)?,
+                Self::LanguageModel | Self::MaskedLanguageModel => {
+                    expand_texts(&plain, split, &running_text::reader::ENDINGS)?
+                }
+                Self::Classification => expand_texts(&plain, split, &labelled::reader::ENDINGS)?,
+                Self::Tagging => expand_texts(&plain, split, &labelled::tagged::ENDINGS)?,
+                Self::ImageClassification
+                | Self::Captions
+                | Self::ImageText
+                | Self::InContextRegression => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether a part of the training text is held out for validation.
@@ -182,10 +211,33 @@ impl Task {
     /// Whatever is wrong with configuration, text, tokenizer or disk, as
     /// [`Error`](crate::Error) lists it.
     pub fn prepare(self, config: &DataConfig, run: &Path) -> Result<Prepared> {
+        self.prepare_observed(config, run, &mut |_| ())
+    }
+
+    /// As [`Task::prepare`]; `observe` is told how far it has come while text is tokenised.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Task::prepare`].
+    pub fn prepare_observed(
+        self,
+        config: &DataConfig,
+        run: &Path,
+        observe: &mut dyn FnMut(&TokenisingProgress),
+    ) -> Result<Prepared> {
         match self {
-            Self::Translation => crate::prepare_pairs(config, run).map(Prepared::of_any),
-            Self::LanguageModel => crate::prepare_text(config, run).map(Prepared::of_any),
-            Self::MaskedLanguageModel => crate::prepare_masked(config, run).map(Prepared::of_any),
+            Self::Translation => {
+                pairs::prepare::prepare_observed(config, run, observe).map(Prepared::of_any)
+            }
+            Self::LanguageModel => {
+                self.validate(config)?;
+                let train = running_text::prepare::train_tokenizer;
+                running_text::prepare::prepare_with(config, run, train, observe)
+                    .map(Prepared::of_any)
+            }
+            Self::MaskedLanguageModel => {
+                masked::prepare::prepare_observed(config, run, observe).map(Prepared::of_any)
+            }
             Self::Classification => {
                 crate::prepare_labelled(LabelOf::Text, config, run).map(Prepared::of_any)
             }
@@ -202,6 +254,51 @@ impl Task {
             Self::InContextRegression => {
                 regression::dataset::prepare_regression(config).map(Prepared::of_any)
             }
+        }
+    }
+
+    /// Does what one process has to do before several [tokenise](Task::tokenise_share) the splits
+    /// in the folder `run` together: it records what the text is, and trains the tokenizers where
+    /// the run has none. Whether there is anything to tokenise then; of labelled text and images
+    /// there is not, which is prepared by each process in no time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Task::prepare`].
+    pub fn begin_tokenising(self, config: &DataConfig, run: &Path) -> Result<bool> {
+        match self {
+            Self::Translation => pairs::prepare::begin(config, run),
+            Self::LanguageModel => {
+                let train = running_text::prepare::train_tokenizer;
+                running_text::prepare::begin(config, run, train)
+            }
+            Self::MaskedLanguageModel => {
+                running_text::prepare::begin(config, run, masked::prepare::train_tokenizer)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Tokenises a process's share of the splits into shards in the folder `run`, which
+    /// [`Task::prepare`] puts together and removes. Those that are there are not made again, by
+    /// whomever they were made.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Task::prepare`].
+    pub fn tokenise_share(
+        self,
+        config: &DataConfig,
+        run: &Path,
+        share: Share,
+        observe: &mut dyn FnMut(&TokenisingProgress),
+    ) -> Result<()> {
+        match self {
+            Self::Translation => pairs::prepare::tokenise_share(config, run, share, observe),
+            Self::LanguageModel | Self::MaskedLanguageModel => {
+                running_text::prepare::tokenise_share(config, run, share, observe)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -71,6 +71,30 @@ impl Cache {
         }
     }
 
+    /// The report of a file that has this key and ends as it should; the items are not looked at, so
+    /// that they may be damaged.
+    pub(crate) fn report<R: DeserializeOwned>(path: &Path, key: &Key) -> Result<Option<R>> {
+        let failed = |error| Error::io(path, error);
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let length = file.metadata().map_err(failed)?.len();
+        let mut header = [0; HEADER_BYTES];
+        if length < HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        read_at(&file, &mut header, 0).map_err(failed)?;
+        let (report, content) = (u64_at(&header, 48), length - HEADER_BYTES as u64);
+        if &header[..8] != MAGIC || &header[8..40] != key || report > content {
+            return Ok(None);
+        }
+        let mut json = vec![0; usize::try_from(report).unwrap_or(0)];
+        read_at(&file, &mut json, length - report).map_err(failed)?;
+        Ok(serde_json::from_slice(&json).ok())
+    }
+
     /// The `count` bytes at a place in the file; any number of threads may ask at once.
     pub(crate) fn read(&self, at: u64, count: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; count];
@@ -91,6 +115,8 @@ pub(crate) struct Items<'a> {
     pub(crate) count: u64,
     /// The length of the file.
     pub(crate) length: u64,
+    /// Where in the file the items end, as the header says.
+    pub(crate) end: u64,
     /// Where in the file the next byte stands.
     pub(crate) at: u64,
 }
@@ -134,7 +160,8 @@ fn check<T, R: DeserializeOwned>(
     }
     let (count, report) = (u64_at(&header, 40), u64_at(&header, 48));
     let reader = BufReader::with_capacity(BUFFER, Digested { file, digest: Sha256::new() });
-    let mut items = Items { reader, count, length, at: HEADER_BYTES as u64 };
+    let end = length.saturating_sub(report);
+    let mut items = Items { reader, count, length, end, at: HEADER_BYTES as u64 };
     let index = index(&mut items)?;
     if items.at.checked_add(report) != Some(length) {
         return Ok(None);

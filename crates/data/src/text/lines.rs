@@ -6,6 +6,8 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Error, Result};
 
@@ -27,6 +29,11 @@ pub(crate) fn is_compressed(path: &Path) -> bool {
 ///
 /// If the file is missing or cannot be opened.
 pub fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    open_counted(path).map(|(stream, _)| stream)
+}
+
+/// As [`open_stream`], with the number of bytes that have been read of the file as it lies on disk.
+pub(crate) fn open_counted(path: &Path) -> Result<(Box<dyn BufRead + Send>, Arc<AtomicU64>)> {
     let file = File::open(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => Error::Missing {
             path: path.to_owned(),
@@ -35,8 +42,10 @@ pub fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
         },
         _ => Error::io(path, source),
     })?;
+    let count = Arc::new(AtomicU64::new(0));
+    let file = Counted { file, count: Arc::clone(&count) };
     let extension = path.extension().and_then(|extension| extension.to_str());
-    Ok(match extension {
+    let stream: Box<dyn BufRead + Send> = match extension {
         Some("gz") => Box::new(BufReader::with_capacity(
             BUFFER,
             // A gzip file may have many members, one after another.
@@ -47,13 +56,30 @@ pub fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
             Box::new(BufReader::with_capacity(BUFFER, decoder))
         }
         _ => Box::new(BufReader::with_capacity(BUFFER, file)),
-    })
+    };
+    Ok((stream, count))
+}
+
+/// A file whose bytes are counted as they are read.
+struct Counted {
+    file: File,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.count.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
 }
 
 /// Reads a file line by line, `.gz` and `.zst` being decompressed on the way, or a stream.
 pub struct LineReader {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,
+    /// Bytes read of the file.
+    count: Arc<AtomicU64>,
     buffer: Vec<u8>,
     line: u64,
 }
@@ -65,13 +91,14 @@ impl LineReader {
     ///
     /// If the file is missing or cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
-        let reader = open_stream(path)?;
-        Ok(Self { path: path.to_owned(), reader, buffer: Vec::new(), line: 0 })
+        let (reader, count) = open_counted(path)?;
+        Ok(Self { path: path.to_owned(), reader, count, buffer: Vec::new(), line: 0 })
     }
 
     /// Reads a stream that has no path; errors call it `name`.
     pub fn new(stream: impl BufRead + Send + 'static, name: &str) -> Self {
-        Self { path: name.into(), reader: Box::new(stream), buffer: Vec::new(), line: 0 }
+        let (path, reader, count) = (name.into(), Box::new(stream), Arc::default());
+        Self { path, reader, count, buffer: Vec::new(), line: 0 }
     }
 
     /// The file, or the name of the stream.
@@ -105,6 +132,20 @@ impl LineReader {
             Ok(text) => Ok(Some(text.to_owned())),
             Err(_) => Err(Error::InvalidUtf8 { path: self.path.clone(), line: self.line }),
         }
+    }
+
+    /// Bytes of the file, as it lies on disk, that have been read so far; 0 of a stream.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Passes over a line without looking into it; false after the last.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or decompressed, or the line is longer than 64 MiB.
+    pub(crate) fn skip_line(&mut self) -> Result<bool> {
+        self.fill()
     }
 
     /// Counts the lines that remain, without looking into them, and returns the number of all.

@@ -8,6 +8,7 @@ pub(crate) mod hub;
 pub(crate) mod lines;
 pub(crate) mod links;
 pub(crate) mod segmentation;
+pub(crate) mod shards;
 pub(crate) mod special;
 pub(crate) mod subwords;
 pub(crate) mod tokenizer;

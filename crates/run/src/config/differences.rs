@@ -1,7 +1,6 @@
 //! What two configurations differ in, of what must not change while a run goes on.
 
 use anyhow::{Context, Result};
-use taper_data::Corpora;
 use toml::{Table, Value};
 
 use super::{RunConfig, recipe};
@@ -88,8 +87,8 @@ fn table(config: &RunConfig) -> Result<Table> {
     let mut config = config.clone();
     let data = &mut config.data;
     // The content of files is compared by itself.
-    for path in [&mut data.train, &mut data.validation].into_iter().flat_map(Corpora::paths_mut) {
-        path.clear();
+    for split in [&mut data.train, &mut data.validation] {
+        *split = split.without_paths();
     }
     Table::try_from(recipe(&config)?).context("the configuration cannot be written as TOML")
 }

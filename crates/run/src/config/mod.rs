@@ -97,7 +97,7 @@ impl Default for RunConfig {
 
 impl RunConfig {
     /// Reads the recipe at `path`, to which its relative paths are relative, applies `overrides`
-    /// in order and checks the result.
+    /// in order, puts the files there that patterns match, and checks the result.
     ///
     /// # Errors
     /// One that names the file (or the override), line and key.
@@ -163,6 +163,7 @@ impl RunConfig {
         if !names_test && !has_stem {
             data.test = Corpora::default();
         }
+        config.task.expand(&mut config.data).with_context(|| path.display().to_string())?;
         config.validate().with_context(|| path.display().to_string())?;
         Ok(config)
     }

@@ -63,7 +63,9 @@ pub(super) fn resolve_corpora(data: &mut Table, base: &Path) {
 }
 
 fn resolve_value(value: &mut Value, base: &Path) {
-    if let Value::String(path) = value
+    if let Value::Array(several) = value {
+        several.iter_mut().for_each(|value| resolve_value(value, base));
+    } else if let Value::String(path) = value
         && !path.is_empty()
         && let Some(whole) = absolute(base, Path::new(path)).to_str()
     {
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn paths_are_relative_to_the_base_and_names_are_not_paths() {
-        let mut table: Table = "data = { dir = 'corpus', train = [{ source = 'a/x.txt', target = '/b.txt' }, 'stem'], test = { file = '../t.tsv' }, tokenizer = { path = './t.json' } }"
+        let mut table: Table = "data = { dir = 'corpus', train = [{ source = 'a/x.txt', target = '/b.txt' }, 'stem'], test = { file = ['../t.tsv', 'u.*.tsv'] }, tokenizer = { path = './t.json' } }"
             .parse()
             .expect("TOML");
         resolve(&mut table, Path::new("/recipes/mine"));
@@ -135,7 +137,8 @@ mod tests {
         assert_eq!(data["train"][0]["source"].as_str(), Some("/recipes/mine/a/x.txt"));
         assert_eq!(data["train"][0]["target"].as_str(), Some("/b.txt"));
         assert_eq!(data["train"][1].as_str(), Some("stem"));
-        assert_eq!(data["test"]["file"].as_str(), Some("/recipes/t.tsv"));
+        assert_eq!(data["test"]["file"][0].as_str(), Some("/recipes/t.tsv"));
+        assert_eq!(data["test"]["file"][1].as_str(), Some("/recipes/mine/u.*.tsv"));
         assert_eq!(data["tokenizer"]["path"].as_str(), Some("/recipes/mine/t.json"));
     }
 

@@ -45,7 +45,7 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
     let has_table = data.format != Format::Text
         || [&data.train, &data.validation, &data.test]
             .iter()
-            .any(|corpora| corpora.iter().any(|corpus| !corpus.file.as_os_str().is_empty()));
+            .any(|corpora| corpora.iter().any(|corpus| !corpus.file.is_empty()));
     let draws = decoding.sampling.is_active();
     let drops = [
         model.embedding_dropout,

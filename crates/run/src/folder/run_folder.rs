@@ -94,12 +94,12 @@ impl RunFolder {
     /// When the folder cannot be read or written.
     pub fn recover(&self) -> Result<()> {
         Checkpoints::new(&self.checkpoints()).recover()?;
-        for folder in [
-            self.root.clone(),
-            self.root.join("cache"),
-            self.root.join("text"),
-            self.root.join("translations"),
-        ] {
+        let own = ["", "cache", "text", "translations"].map(|name| self.root.join(name));
+        // Where text is tokenised in parts.
+        let parts = fs::read_dir(&own[1]).into_iter().flatten().flatten();
+        let parts = parts.map(|entry| entry.path()).filter(|path| path.is_dir());
+        let parts: Vec<PathBuf> = parts.collect();
+        for folder in own.into_iter().chain(parts) {
             let Ok(entries) = fs::read_dir(&folder) else { continue };
             for path in entries.flatten().map(|entry| entry.path()) {
                 if path.extension().is_some_and(|extension| extension == "partial") {

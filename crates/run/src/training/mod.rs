@@ -173,6 +173,7 @@ fn start_with<M: TaskModel>(
             None => None,
         };
         folder.save_config(config)?;
+        together::tokenise(&mut *exchange, folder, config, observer)?;
         let ready = ReadyRun::new(folder, folder, config, settings, true, observer)?;
         if origin.is_none() {
             ready.begin_with_vectors(folder, observer)?;
@@ -183,6 +184,11 @@ fn start_with<M: TaskModel>(
     match begin() {
         Ok((origin, ready)) => {
             train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
+        }
+        // Nothing is wrong with the run, and what is tokenised need not be again.
+        Err(error) if error.downcast_ref().is_some_and(is_loss) => {
+            let run = quoted(folder.root());
+            Err(error.context(format!("`taper resume {run}` goes on with what is prepared")))
         }
         Err(error) => {
             // While the lock is held: no other process can have put anything there.
@@ -328,7 +334,12 @@ fn train<M: TaskModel>(
 
 /// Whether training ended because a process is gone, so that its part of the state is too.
 fn is_of_another(error: &TrainError) -> bool {
-    matches!(error.between_processes(), Some(ExchangeError::Lost { .. }))
+    error.between_processes().is_some_and(is_loss)
+}
+
+/// Whether a process is gone.
+fn is_loss(error: &ExchangeError) -> bool {
+    matches!(error, ExchangeError::Lost { .. })
 }
 
 /// A warning where training ends before the wanted direction is trained alone.

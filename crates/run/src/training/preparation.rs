@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use candle_core::Device;
-use taper_data::{Corpus, Prepared, hold_out};
+use taper_data::{Corpus, Prepared, TokenisingProgress, hold_out};
 
 use super::{TrainSettings, data_report};
 use crate::checks::computation::{AUTO_DTYPE, DtypeChoice};
@@ -40,7 +40,7 @@ impl<M: TaskModel> ReadyRun<M> {
         let mut config = config.clone();
         config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
         let device = open_device(&config, settings)?;
-        let mut prepared = prepare_data(folder, &config, &device)?;
+        let mut prepared = prepare_data(folder, &config, &device, observer)?;
         let budget = settings.budget(&device)?;
         memory::require_state(&config, &prepared.tokenizers, &budget, &device)?;
         let model =
@@ -57,7 +57,7 @@ impl<M: TaskModel> ReadyRun<M> {
             if config.data.batching.max_tokens != tokens {
                 config.data.batching.max_tokens = tokens;
                 // Costs no tokenising; the report is about the batches as they will be.
-                prepared = prepare_data(folder, &config, &device)?;
+                prepared = prepare_data(folder, &config, &device, observer)?;
             }
         }
         Ok(Self { config, prepared, model })
@@ -74,11 +74,14 @@ impl<M: TaskModel> ReadyRun<M> {
         folder: &RunFolder,
         config: &RunConfig,
         settings: &TrainSettings,
+        observer: &mut dyn RunObserver,
     ) -> Result<Self> {
         let device = open_device(config, settings)?;
         device::dtype(&config.dtype, &device)?;
         use_threads(config.threads)?;
-        let prepared = config.task.prepare(&config.data, folder.root())?;
+        let prepared = observed(observer, |observe| {
+            config.task.prepare_observed(&config.data, folder.root(), observe)
+        })?;
         let budget = settings.budget(&device)?;
         memory::require_state(config, &prepared.tokenizers, &budget, &device)?;
         let seed = Some(config.training.seed);
@@ -158,6 +161,12 @@ pub(super) fn preflight(
     let data = &config.data;
     for split in [&data.train, &data.validation] {
         config.task.files(data, split)?;
+        for corpus in split.iter() {
+            let files = if corpus.file.is_empty() { &corpus.source } else { &corpus.file };
+            if files.len() > 1 {
+                observer.observe(&RunEvent::Files { corpus: &corpus.name(), files })?;
+            }
+        }
     }
     if config.evaluation.test_after_training {
         for split in data.test.iter().map(Corpus::name) {
@@ -175,9 +184,33 @@ pub(super) fn preflight(
     Ok(config)
 }
 
+/// Tokenises, and tells how far that has come.
+///
+/// # Errors
+/// Those of `tokenise`, or the observer's.
+pub(super) fn observed<T>(
+    observer: &mut dyn RunObserver,
+    tokenise: impl FnOnce(&mut dyn FnMut(&TokenisingProgress)) -> taper_data::Result<T>,
+) -> Result<T> {
+    let mut told = Ok(());
+    let done = tokenise(&mut |progress| {
+        if told.is_ok() {
+            told = observer.observe(&RunEvent::Tokenising(progress));
+        }
+    })?;
+    told.map(|()| done)
+}
+
 /// Tokenizer, tokenised corpus and data report on disk.
-fn prepare_data(folder: &RunFolder, config: &RunConfig, device: &Device) -> Result<Prepared> {
-    let prepared = config.task.prepare(&config.data, folder.root())?;
+fn prepare_data(
+    folder: &RunFolder,
+    config: &RunConfig,
+    device: &Device,
+    observer: &mut dyn RunObserver,
+) -> Result<Prepared> {
+    let prepared = observed(observer, |observe| {
+        config.task.prepare_observed(&config.data, folder.root(), observe)
+    })?;
     data_report::save(&folder.data_report(), config, &prepared, device)?;
     Ok(prepared)
 }

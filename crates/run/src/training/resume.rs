@@ -136,6 +136,7 @@ pub fn resume_among(
         || !changes.is_empty()
         || takes_more(&config.training, &saved.training);
     let try_memory = is_untried || settings.memory.is_some() || settings.processes_here > 1;
+    together::tokenise(&mut *exchange, folder, config, observer)?;
     with_model!(config.task, M => {
         let ready = ReadyRun::<M>::new(folder, folder, config, settings, try_memory, observer)?;
         if origin.is_none() {

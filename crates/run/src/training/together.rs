@@ -1,27 +1,38 @@
 //! What the processes of a training tell each other before it begins.
 //!
-//! Process 0 locks the run, prepares the data and checks memory and disk, all by itself; the others
-//! wait. It then tells what was decided, they open the same data, and nothing begins before all of
-//! them have the same program, recipe, tokenizer and data.
+//! Process 0 locks the run, trains the tokenizer and checks memory and disk, all by itself, while
+//! the others wait; the text is tokenised by all that see its folder. It then tells what was decided,
+//! they open the same data, and nothing begins before all of them have the same program, recipe,
+//! tokenizer and data.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use taper_data::hold_out;
+use taper_data::{Share, hold_out};
 use taper_trainer::{Exchange, everyone, machine, read_state, require_same};
 
 use super::origin::Origin;
-use super::preparation::ReadyRun;
+use super::preparation::{ReadyRun, observed};
 use super::{Outcome, TrainSettings, train};
+use crate::checks::use_threads;
 use crate::config::{RunConfig, training_differences};
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, with_model};
 use crate::word_vectors;
+
+/// What process 0 says to the others, which wait for it.
+#[derive(Serialize, Deserialize)]
+enum Said {
+    /// There is text to tokenise, by all that see the file `mark` in the run's folder.
+    Tokenise { config: Box<RunConfig>, mark: String },
+    /// The data is prepared.
+    Decided(Box<Decided>),
+}
 
 /// What process 0 has found and decided.
 #[derive(Serialize, Deserialize)]
@@ -51,8 +62,20 @@ pub fn follow(
 ) -> Result<Outcome> {
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     meet(&mut *exchange, given)?;
-    let decided: Option<Decided> = everyone(&mut *exchange, None)?.swap_remove(0);
-    let decided = decided.context("process 0 has decided nothing")?;
+    let decided = loop {
+        match everyone(&mut *exchange, None)?.swap_remove(0) {
+            Some(Said::Decided(decided)) => break decided,
+            Some(Said::Tokenise { config, mark }) => {
+                let config = match folder.root().join(&mark).is_file() {
+                    true => with_own_paths(*config, given, folder)?,
+                    false => *config,
+                };
+                use_threads(config.threads)?;
+                tokenise_share(&mut *exchange, folder, &config, &mark, observer)?;
+            }
+            None => bail!("process 0 has decided nothing"),
+        }
+    };
     let origin = match decided.origin {
         Some((checkpoint, validation)) => {
             let state = read_state(&checkpoint)?;
@@ -62,7 +85,7 @@ pub fn follow(
     };
     let config = &with_own_paths(decided.config, given, folder)?;
     with_model!(config.task, M => {
-        let open = || -> Result<ReadyRun<M>> {
+        let mut open = || -> Result<ReadyRun<M>> {
             let root = folder.root();
             std::fs::create_dir_all(root)
                 .with_context(|| format!("cannot make {}", root.display()))?;
@@ -71,7 +94,7 @@ pub fn follow(
                     crate::folder::files::write_atomically(&root.join(name), text.as_bytes())?;
                 }
             }
-            ReadyRun::opened(folder, config, settings)
+            ReadyRun::opened(folder, config, settings, observer)
         };
         // The first of each machine makes what is not there.
         let machines = everyone(&mut *exchange, machine())?;
@@ -108,6 +131,83 @@ fn with_own_paths(
     Ok(RunConfig { data, device, threads: given.threads, ..decided })
 }
 
+/// Has the text tokenised by all processes that see `folder`, if it is not yet; the first of them
+/// calls it, before it prepares the data.
+///
+/// # Errors
+/// The text cannot be tokenised, or a process has ended.
+pub(super) fn tokenise(
+    exchange: &mut dyn Exchange,
+    folder: &RunFolder,
+    config: &RunConfig,
+    observer: &mut dyn RunObserver,
+) -> Result<()> {
+    if exchange.size() == 1 {
+        return Ok(());
+    }
+    let mut config = config.clone();
+    config.data = hold_out(&config.data, config.training.seed, &folder.absolute_root())?;
+    if !config.task.begin_tokenising(&config.data, folder.root())? {
+        return Ok(());
+    }
+    let mark = Mark::put_in(folder)?;
+    let said = Said::Tokenise { config: Box::new(config.clone()), mark: mark.name.clone() };
+    everyone(exchange, Some(said))?;
+    tokenise_share(exchange, folder, &config, &mark.name, observer)
+}
+
+/// A file in a run's folder by which processes find out that they see the same folder.
+struct Mark {
+    path: PathBuf,
+    name: String,
+}
+
+impl Mark {
+    fn put_in(folder: &RunFolder) -> Result<Self> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |since| since.as_nanos());
+        // What is left of it after a crash is cleared up as all that is half written.
+        let name = format!("together-{}-{now}.partial", std::process::id());
+        let path = folder.root().join(&name);
+        std::fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path, name })
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Tokenises the share of this process, if it sees the file `mark` in `folder`, and waits for those
+/// of the others. Each failure is told once, also where several processes have the same.
+fn tokenise_share(
+    exchange: &mut dyn Exchange,
+    folder: &RunFolder,
+    config: &RunConfig,
+    mark: &str,
+    observer: &mut dyn RunObserver,
+) -> Result<()> {
+    let sees = everyone(exchange, folder.root().join(mark).is_file())?;
+    let rank = exchange.rank();
+    let count = |processes: &[bool]| processes.iter().filter(|sees| **sees).count();
+    let share = Share { place: count(&sees[..rank]), of: count(&sees) };
+    let tokenised = match sees[rank] {
+        true => observed(observer, |observe| {
+            config.task.tokenise_share(&config.data, folder.root(), share, observe)
+        }),
+        false => Ok(()),
+    };
+    let failed = everyone(exchange, tokenised.is_err())?;
+    match failed.iter().position(|failed| *failed) {
+        Some(first) if first != rank => {
+            Err(taper_trainer::ExchangeError::Failed { rank: first }.into())
+        }
+        _ => tokenised,
+    }
+}
+
 /// Tells the others what process 0 has decided, and waits until all of them are ready to train.
 ///
 /// # Errors
@@ -133,7 +233,7 @@ pub(super) fn lead<M: TaskModel>(
         }),
         tokenizers: TOKENIZERS.iter().filter_map(text).collect(),
     };
-    everyone(exchange, Some(decided))?;
+    everyone(exchange, Some(Said::Decided(Box::new(decided))))?;
     everyone(exchange, machine())?;
     exchange.barrier()?;
     same_data(exchange, ready)

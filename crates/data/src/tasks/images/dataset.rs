@@ -46,6 +46,19 @@ pub(crate) fn validate(config: &DataConfig, captioned: bool) -> Result<()> {
     config.train.require_plain("data.train", instead)?;
     config.validation.require_plain("data.validation", instead)?;
     config.test.require_plain("data.test", instead)?;
+    for (key, split) in [
+        ("data.train", &config.train),
+        ("data.validation", &config.validation),
+        ("data.test", &config.test),
+    ] {
+        if split.iter().any(|corpus| corpus.file.len() > 1) {
+            return wrong(
+                key,
+                "names several files of one corpus; images have each as a corpus of its own: \
+                 [{ file = \"A\" }, { file = \"B\" }]",
+            );
+        }
+    }
     if config.images.format == ImageFormat::Table && !captioned {
         return wrong("data.images.format", "is \"table\", which has captions and no labels");
     }

@@ -8,7 +8,7 @@ use crate::text::special::MARKS;
 use crate::{Corpora, DataConfig, Error, LineReader, Result, TokenizerPair};
 
 /// What the name of a file of such texts may end in.
-const ENDINGS: [&str; 4] = ["", ".tsv", ".tsv.gz", ".tsv.zst"];
+pub(crate) const ENDINGS: [&str; 4] = ["", ".tsv", ".tsv.gz", ".tsv.zst"];
 
 /// The files of a split.
 ///

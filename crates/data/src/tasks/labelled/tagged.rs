@@ -6,7 +6,8 @@ use crate::tasks::running_text;
 use crate::{Corpora, DataConfig, Error, LineReader, Result};
 
 /// What the name of a file of tags may end in.
-const ENDINGS: [&str; 7] = ["", ".conll", ".conll.gz", ".conll.zst", ".txt", ".txt.gz", ".txt.zst"];
+pub(crate) const ENDINGS: [&str; 7] =
+    ["", ".conll", ".conll.gz", ".conll.zst", ".txt", ".txt.gz", ".txt.zst"];
 /// What stands in place of a word between documents.
 const DOCUMENT: &str = "-DOCSTART-";
 

@@ -8,7 +8,9 @@ use crate::tasks::masked::hiding::Words;
 use crate::tasks::running_text::blocks::TextBlocks;
 use crate::tasks::running_text::prepare as running_text;
 use crate::text::special::MARKS;
-use crate::{DataConfig, Error, Prepared, Result, TextDataset, Tokenizer, TokenizerPair};
+use crate::{
+    DataConfig, Error, Prepared, Result, TextDataset, TokenisingProgress, Tokenizer, TokenizerPair,
+};
 
 /// Fewer tokens of a row say nothing.
 const SHORTEST_ROW: usize = 8;
@@ -48,10 +50,19 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
 ///
 /// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
 pub fn prepare_masked(config: &DataConfig, run: &Path) -> Result<Prepared<MaskedDataset>> {
+    prepare_observed(config, run, &mut |_| ())
+}
+
+/// As [`prepare_masked`], told of while text is tokenised.
+pub(crate) fn prepare_observed(
+    config: &DataConfig,
+    run: &Path,
+    observe: &mut dyn FnMut(&TokenisingProgress),
+) -> Result<Prepared<MaskedDataset>> {
     config.validate()?;
     validate(config)?;
     let blocks = without_marks(config);
-    let prepared = running_text::prepare_with(&blocks, run, train_tokenizer)?;
+    let prepared = running_text::prepare_with(&blocks, run, train_tokenizer, observe)?;
     let tokenizer = prepared.tokenizers.target().clone();
     let of = |text: Arc<TextDataset>| of_text(text, config, &tokenizer).map(Arc::new);
     Ok(Prepared {

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use crate::text::cache::{Cache, CacheWriter, ID_BYTES, Items, Key, ids, u64_at};
+use crate::text::cache::{Cache, ID_BYTES, Items, Key, ids, u64_at};
 use crate::{DataReport, PairLinks, Result};
 
 /// What stands before the ids of a pair.
@@ -118,14 +118,13 @@ fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Vec<Entry>> 
     Ok(index)
 }
 
-/// Adds a pair to a cache.
-pub(crate) fn push(
-    writer: &mut CacheWriter,
+/// A pair as it stands in a cache.
+pub(crate) fn record(
     source: &[u32],
     target: &[u32],
     line: u64,
     links: Option<&PairLinks>,
-) -> Result<()> {
+) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_BYTES + (source.len() + target.len()) * ID_BYTES);
     bytes.extend(line.to_le_bytes());
     bytes.extend((source.len() as u32).to_le_bytes());
@@ -137,5 +136,51 @@ pub(crate) fn push(
         let words = source_words.iter().chain(target_words).copied();
         bytes.extend(words.chain(links).flat_map(u32::to_le_bytes));
     }
-    writer.push(1, &bytes)
+    bytes
+}
+
+/// The next pair as it stands in a cache, and the ids of its two sides.
+pub(crate) struct Record {
+    /// All of it.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) source: Vec<u32>,
+    pub(crate) target: Vec<u32>,
+}
+
+impl Record {
+    /// Reads a pair, with word links or without any. What is damaged takes no more memory than the
+    /// file does.
+    pub(crate) fn read(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Self> {
+        let mut bytes = vec![0; HEAD_BYTES];
+        items.read(&mut bytes)?;
+        let lengths = u64_at(&bytes, 8);
+        let (source, target) = (u64::from(lengths as u32), lengths >> 32);
+        let mut count = source + target;
+        if has_links {
+            let mut links = [0; ID_BYTES];
+            items.read(&mut links)?;
+            bytes.extend(links);
+            count = 2 * count + 2 * u64::from(u32::from_le_bytes(links));
+        }
+        let head = bytes.len();
+        let rest = count * ID_BYTES as u64;
+        if rest > items.end.saturating_sub(items.at) {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.resize(head + rest as usize, 0);
+        items.read(&mut bytes[head..])?;
+        let (source, target) = {
+            let mut all = ids(&bytes[head..]);
+            let mut take = |count: u64| all.by_ref().take(count as usize).collect::<Vec<u32>>();
+            (take(source), take(target))
+        };
+        Ok(Self { bytes, source, target })
+    }
+
+    /// The same with a line that is so many further down.
+    pub(crate) fn moved(mut self, lines: u64) -> Self {
+        let line = u64_at(&self.bytes, 0) + lines;
+        self.bytes[..8].copy_from_slice(&line.to_le_bytes());
+        self
+    }
 }

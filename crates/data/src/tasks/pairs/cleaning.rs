@@ -55,6 +55,16 @@ impl Dropped {
         } += 1;
     }
 
+    /// Counts what others have dropped too.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.empty_source += other.empty_source;
+        self.empty_target += other.empty_target;
+        self.too_short += other.too_short;
+        self.too_long += other.too_long;
+        self.ratio += other.ratio;
+        self.duplicate += other.duplicate;
+    }
+
     /// Each reason in words with its count.
     pub fn reasons(&self) -> [(&'static str, u64); 6] {
         [

@@ -50,6 +50,7 @@ pub fn hold_out(config: &DataConfig, seed: u64, run: &Path) -> Result<DataConfig
         write_atomically(&target, text(|pair| &pair.1).as_bytes())?;
         write_atomically(&source, text(|pair| &pair.0).as_bytes())?;
     }
+    let (source, target) = (source.into(), target.into());
     let held_out = Corpus { source, target, name: HELD_OUT.to_owned(), ..Corpus::default() };
     Ok(DataConfig { validation: Corpora(vec![held_out]), ..config.clone() })
 }
@@ -110,8 +111,8 @@ pub(crate) fn fingerprint(sentence: &str) -> u128 {
 pub(crate) fn held_out_sentences(config: &DataConfig) -> Result<HashSet<u128>> {
     let mut sentences = HashSet::new();
     if config.holds_out() {
-        for corpus in config.validation.iter() {
-            for line in LineReader::open(&corpus.source)? {
+        for source in config.validation.iter().flat_map(|corpus| corpus.source.iter()) {
+            for line in LineReader::open(source)? {
                 sentences.insert(fingerprint(&line?));
             }
         }

@@ -10,5 +10,6 @@ pub(crate) mod plan;
 pub(crate) mod prepare;
 pub(crate) mod reader;
 pub(crate) mod report;
+pub(crate) mod shards;
 pub(crate) mod subwords;
 pub(crate) mod tokenizers;

@@ -1,29 +1,20 @@
 //! From the files of a corpus to data sets ready to be batched.
 
-use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::tasks::pairs::cache::push;
-use crate::tasks::pairs::hold_out::fingerprint;
 use crate::tasks::pairs::reader::empty_corpus;
-use crate::tasks::pairs::report::SideCounter;
+use crate::tasks::pairs::shards::PairShards;
 use crate::tasks::pairs::subwords::PairSampler;
-use crate::text::cache::{CACHE_FOLDER, CacheWriter, Key};
+use crate::text::cache::{CACHE_FOLDER, Cache, Key};
 use crate::text::fingerprint::Fingerprint;
+use crate::text::shards::Shards;
 use crate::{
-    BatchingReport, Cleaner, Corpora, Corpus, CorpusReport, DataConfig, DataReport, DropReason,
-    Dropped, Error, Format, PairDataset, PairLinks, PairReader, Prepared, RawPair, Result, Side,
-    TokenizerPair, split_files, split_name,
+    Cleaner, Corpora, Corpus, DataConfig, Dropped, Error, Format, PairDataset, PairReader,
+    Prepared, Result, Share, TokenisingProgress, TokenizerPair, split_files, split_name,
 };
-
-/// Pairs that are read before they are tokenised together, in parallel.
-const CHUNK: usize = 16_384;
-
-/// Bytes of text that are, where pairs are long.
-const CHUNK_BYTES: usize = 1 << 24;
 
 /// Refuses what cannot work for pairs.
 ///
@@ -79,50 +70,114 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 ///
 /// Whatever is wrong with configuration, text, tokenizer or disk, as [`Error`] lists it.
 pub fn prepare_pairs(config: &DataConfig, run: &Path) -> Result<Prepared<PairDataset>> {
-    config.validate()?;
-    validate(config)?;
-    split_files(config, &config.train)?;
-    split_files(config, &config.validation)?;
-    // First of all, so that what the tokenizer is made from is what is recorded, and found changed
-    // if it was meanwhile.
-    let text_of =
-        |split: &Corpora| Fingerprint::obtain(&split_files(config, split)?, &split.name(), run);
-    let train_text = text_of(&config.train)?;
-    let tokenizers = TokenizerPair::obtain(config, run).map_err(|error| match error {
-        // A tokenizer cannot be trained without text; the reader wants to know why there is none.
-        Error::Tokenizer { .. } => require_pairs(config).err().unwrap_or(error),
-        other => other,
-    })?;
-    let cache = run.join(CACHE_FOLDER);
+    prepare_observed(config, run, &mut |_| ())
+}
+
+/// As [`prepare_pairs`], told of while text is tokenised.
+pub(crate) fn prepare_observed(
+    config: &DataConfig,
+    run: &Path,
+    observe: &mut dyn FnMut(&TokenisingProgress),
+) -> Result<Prepared<PairDataset>> {
+    let ready = Ready::obtain(config, run)?;
     // A tokenizer that cannot be sampled from is found before the text is tokenised.
-    let sampler = PairSampler::new(&tokenizers, &config.tokenizer, config.cleaning.max_tokens)?;
-    let held_out = match config.hold_out {
-        0 => None,
-        _ => Some(text_of(&config.validation)?.text_hash),
+    let limit = config.cleaning.max_tokens;
+    let sampler = PairSampler::new(&ready.tokenizers, &config.tokenizer, limit)?;
+    let mut open = |part: &Part<'_>| prepare_split(config, &ready.tokenizers, part, run, observe);
+    let train = open(&Part::of_training(config, &ready))?.with_sampler(sampler);
+    let validation = match &ready.validation {
+        Some(text) => Some(Arc::new(open(&Part::of_validation(config, text))?)),
+        None => None,
     };
-    let part = Part {
-        split: &config.train,
-        is_training: true,
-        text: &train_text,
-        held_out: held_out.as_deref(),
-        bidirectional_epochs: config.bidirectional_epochs,
-    };
-    let train = Arc::new(prepare_split(config, &tokenizers, &part, &cache)?.with_sampler(sampler));
-    let validation = match config.validation.is_empty() {
-        true => None,
-        false => {
-            let text = text_of(&config.validation)?;
-            let part = Part {
-                split: &config.validation,
-                is_training: false,
-                text: &text,
-                held_out: None,
-                bidirectional_epochs: 0,
-            };
-            Some(Arc::new(prepare_split(config, &tokenizers, &part, &cache)?))
+    Ok(Prepared { tokenizers: ready.tokenizers, train: Arc::new(train), validation })
+}
+
+/// Does what has to be done before several processes tokenise the splits together; whether there is
+/// anything to tokenise.
+///
+/// # Errors
+///
+/// As for [`prepare_pairs`].
+pub(crate) fn begin(config: &DataConfig, run: &Path) -> Result<bool> {
+    let ready = Ready::obtain(config, run)?;
+    for part in parts(config, &ready) {
+        let (path, key) = (part.cache(run), cache_key(config, &ready.tokenizers, &part));
+        if Cache::report::<serde_json::Value>(&path, &key)?.is_none() {
+            return Ok(true);
         }
-    };
-    Ok(Prepared { tokenizers, train, validation })
+    }
+    Ok(false)
+}
+
+/// Tokenises a process's share of the splits, once another one has called [`begin`].
+///
+/// # Errors
+///
+/// As for [`prepare_pairs`].
+pub(crate) fn tokenise_share(
+    config: &DataConfig,
+    run: &Path,
+    share: Share,
+    observe: &mut dyn FnMut(&TokenisingProgress),
+) -> Result<()> {
+    let ready = Ready::find(config, run)?;
+    for part in parts(config, &ready) {
+        let (path, key) = (part.cache(run), cache_key(config, &ready.tokenizers, &part));
+        if Cache::report::<serde_json::Value>(&path, &key)?.is_none() {
+            let shards = Shards::of(&path, &key);
+            PairShards::new(config, &ready.tokenizers, &part, shards)?.make(share, observe)?;
+        }
+    }
+    Ok(())
+}
+
+/// What there is before a split is tokenised.
+struct Ready {
+    tokenizers: TokenizerPair,
+    train: Fingerprint,
+    validation: Option<Fingerprint>,
+}
+
+impl Ready {
+    /// Looks at the text, and trains the tokenizers where the run has none.
+    fn obtain(config: &DataConfig, run: &Path) -> Result<Self> {
+        config.validate()?;
+        validate(config)?;
+        split_files(config, &config.train)?;
+        split_files(config, &config.validation)?;
+        // First of all, so that what the tokenizer is made from is what is recorded, and found
+        // changed if it was meanwhile.
+        let text_of =
+            |split: &Corpora| Fingerprint::obtain(&split_files(config, split)?, &split.name(), run);
+        let train = text_of(&config.train)?;
+        let tokenizers = TokenizerPair::obtain(config, run).map_err(|error| match error {
+            // A tokenizer cannot be trained without text; the reader wants to know why there is
+            // none.
+            Error::Tokenizer { .. } => require_pairs(config).err().unwrap_or(error),
+            other => other,
+        })?;
+        let is_validated = !config.validation.is_empty();
+        let validation = is_validated.then(|| text_of(&config.validation)).transpose()?;
+        Ok(Self { tokenizers, train, validation })
+    }
+
+    /// What another process has obtained; writes nothing.
+    fn find(config: &DataConfig, run: &Path) -> Result<Self> {
+        let text_of =
+            |split: &Corpora| Fingerprint::of(&split_files(config, split)?, &split.name(), run);
+        let is_validated = !config.validation.is_empty();
+        Ok(Self {
+            tokenizers: TokenizerPair::load(run)?,
+            train: text_of(&config.train)?,
+            validation: is_validated.then(|| text_of(&config.validation)).transpose()?,
+        })
+    }
+}
+
+/// The splits that are to be prepared.
+fn parts<'a>(config: &'a DataConfig, ready: &'a Ready) -> Vec<Part<'a>> {
+    let validation = ready.validation.as_ref().map(|text| Part::of_validation(config, text));
+    [Part::of_training(config, ready)].into_iter().chain(validation).collect()
 }
 
 /// Refuses a training split that is empty, or of which cleaning keeps nothing.
@@ -147,23 +202,49 @@ fn require_pairs(config: &DataConfig) -> Result<()> {
 }
 
 /// A split that is to be prepared.
-struct Part<'a> {
-    split: &'a Corpora,
-    is_training: bool,
-    text: &'a Fingerprint,
+pub(crate) struct Part<'a> {
+    pub(crate) split: &'a Corpora,
+    pub(crate) is_training: bool,
+    pub(crate) text: &'a Fingerprint,
     /// The hash of what is held out of it.
     held_out: Option<&'a str>,
     bidirectional_epochs: u64,
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    fn of_training(config: &'a DataConfig, ready: &'a Ready) -> Self {
+        let held_out = ready.validation.as_ref().filter(|_| config.hold_out > 0);
+        Self {
+            split: &config.train,
+            is_training: true,
+            text: &ready.train,
+            held_out: held_out.map(|text| text.text_hash.as_str()),
+            bidirectional_epochs: config.bidirectional_epochs,
+        }
+    }
+
+    fn of_validation(config: &'a DataConfig, text: &'a Fingerprint) -> Self {
+        Self {
+            split: &config.validation,
+            is_training: false,
+            text,
+            held_out: None,
+            bidirectional_epochs: 0,
+        }
+    }
+
     /// Whether its pairs have word links, or some of them.
-    fn has_links(&self) -> bool {
+    pub(crate) fn has_links(&self) -> bool {
         self.split.iter().any(Corpus::has_links)
+    }
+
+    /// Where its cache lies in the folder of a run.
+    fn cache(&self, run: &Path) -> PathBuf {
+        run.join(CACHE_FOLDER).join(format!("{}.bin", split_name(&self.split.name())))
     }
 }
 
-/// Tokenises one split into `{cache_directory}/{split}.bin`, or opens that file where it still fits
+/// Tokenises one split into its cache in the folder `run`, or opens that file where it still fits
 /// the text, the tokenizers and the cleaning.
 ///
 /// # Errors
@@ -173,182 +254,33 @@ fn prepare_split(
     config: &DataConfig,
     tokenizers: &TokenizerPair,
     part: &Part<'_>,
-    cache_directory: &Path,
+    run: &Path,
+    observe: &mut dyn FnMut(&TokenisingProgress),
 ) -> Result<PairDataset> {
-    let key = cache_key(config, tokenizers, part);
-    let path = cache_directory.join(format!("{}.bin", split_name(&part.split.name())));
+    let (path, key) = (part.cache(run), cache_key(config, tokenizers, part));
     let weights: Vec<f64> = part.split.iter().map(|corpus| corpus.weight).collect();
     let has_links = part.has_links();
     let epochs = part.bidirectional_epochs;
     let open = || PairDataset::open(&path, &key, &config.batching, &weights, epochs, has_links);
-    if let Some(dataset) = open()? {
-        return Ok(dataset);
-    }
-    std::fs::create_dir_all(cache_directory).map_err(|error| Error::io(cache_directory, error))?;
-    let mut builder = Builder::new(config, tokenizers, CacheWriter::create(&path)?, part);
-    let mut reader = PairReader::open(config, part.split)?;
-    while let Some(pair) = reader.next() {
-        builder.add(pair?, reader.corpus())?;
-    }
-    builder.held_out = reader.left_out();
-    part.text.still_holds()?;
-    builder.finish(part, &key)?;
-    let message = "cannot be read back right after it was written; check the disk".to_owned();
-    open()?.ok_or(Error::Malformed { path, message })
-}
-
-/// Cleans, tokenises and counts pairs on their way to the cache.
-struct Builder<'a> {
-    config: &'a DataConfig,
-    tokenizers: &'a TokenizerPair,
-    writer: CacheWriter,
-    cleaner: Cleaner,
-    /// Pairs whose text is kept, to be tokenised together, and the corpus that each is of.
-    chunk: Vec<(RawPair, usize)>,
-    chunk_bytes: usize,
-    read: u64,
-    kept: u64,
-    held_out: u64,
-    dropped: Dropped,
-    /// The pairs that were seen, where the same pair is not to come again.
-    seen: Option<HashSet<u128>>,
-    corpora: Vec<CorpusReport>,
-    sides: [SideCounter; 2],
-    is_byte: [Vec<bool>; 2],
-    has_links: bool,
-}
-
-impl<'a> Builder<'a> {
-    fn new(
-        config: &'a DataConfig,
-        tokenizers: &'a TokenizerPair,
-        writer: CacheWriter,
-        part: &Part<'_>,
-    ) -> Self {
-        let report = |corpus: &Corpus| CorpusReport {
-            name: corpus.name(),
-            weight: corpus.weight,
-            tag: corpus.tag.clone(),
-            ..CorpusReport::default()
-        };
-        Self {
-            config,
-            tokenizers,
-            writer,
-            cleaner: Cleaner::new(&config.cleaning),
-            chunk: Vec::with_capacity(CHUNK),
-            chunk_bytes: 0,
-            read: 0,
-            kept: 0,
-            held_out: 0,
-            dropped: Dropped::default(),
-            seen: (part.is_training && config.cleaning.drop_duplicates).then(HashSet::new),
-            corpora: part.split.iter().map(report).collect(),
-            sides: Default::default(),
-            is_byte: [tokenizers.source().byte_ids(), tokenizers.target().byte_ids()],
-            has_links: part.has_links(),
-        }
-    }
-
-    /// Takes a pair in, unless its text is reason enough to drop it.
-    fn add(&mut self, pair: RawPair, corpus: usize) -> Result<()> {
-        self.read += 1;
-        self.corpora[corpus].pairs_read += 1;
-        if let Err(reason) = self.cleaner.check_text(&pair.source, &pair.target) {
-            self.dropped.count(reason);
-            return Ok(());
-        }
-        if let Some(seen) = &mut self.seen {
-            // No text holds a line break, so that two sides cannot be taken for two others.
-            if !seen.insert(fingerprint(&format!("{}\n{}", pair.source, pair.target))) {
-                self.dropped.count(DropReason::Duplicate);
-                return Ok(());
+    let shards = Shards::of(&path, &key);
+    let dataset = match open()? {
+        Some(dataset) => dataset,
+        None => {
+            let made = PairShards::new(config, tokenizers, part, shards.clone())?;
+            // A shard that is found to be damaged is made again.
+            for _ in 0..2 {
+                made.make(Share::WHOLE, observe)?;
+                if made.merge(&path, &key)? {
+                    break;
+                }
             }
+            let message =
+                "cannot be read back right after it was written; check the disk".to_owned();
+            open()?.ok_or(Error::Malformed { path, message })?
         }
-        self.chunk_bytes += pair.source.len() + pair.target.len();
-        self.chunk.push((pair, corpus));
-        if self.chunk.len() < CHUNK && self.chunk_bytes < CHUNK_BYTES {
-            return Ok(());
-        }
-        self.tokenise()
-    }
-
-    /// Tokenises the pairs that were taken in, and writes those that are kept.
-    fn tokenise(&mut self) -> Result<()> {
-        self.chunk_bytes = 0;
-        let chunk = std::mem::take(&mut self.chunk);
-        let sources: Vec<&str> = chunk.iter().map(|(pair, _)| pair.source.as_str()).collect();
-        let targets: Vec<&str> = chunk.iter().map(|(pair, _)| pair.target.as_str()).collect();
-        let sources = self.tokenizers.source().encode_batch(&sources)?;
-        let targets = self.tokenizers.target().encode_batch(&targets)?;
-        for ((source, target), (pair, corpus)) in sources.iter().zip(&targets).zip(&chunk) {
-            if let Err(reason) = self.cleaner.check_tokens(source.len(), target.len()) {
-                self.dropped.count(reason);
-                continue;
-            }
-            self.kept += 1;
-            self.corpora[*corpus].pairs_kept += 1;
-            self.sides[0].add(source, &self.is_byte[0]);
-            self.sides[1].add(target, &self.is_byte[1]);
-            let links = match self.has_links {
-                true => Some(self.links(pair)?),
-                false => None,
-            };
-            push(&mut self.writer, source, target, pair.line, links.as_ref())?;
-        }
-        Ok(())
-    }
-
-    /// The word links of a pair.
-    fn links(&self, pair: &RawPair) -> Result<PairLinks> {
-        let (_, source_words) = self.tokenizers.source().encode_words(&pair.source)?;
-        let (_, target_words) = self.tokenizers.target().encode_words(&pair.target)?;
-        let links = pair.links.iter().map(|link| (link.source, link.target)).collect();
-        Ok(PairLinks::new(source_words, target_words, links))
-    }
-
-    fn finish(mut self, part: &Part<'_>, key: &Key) -> Result<()> {
-        self.tokenise()?;
-        let split = part.split.name();
-        if self.read == 0 {
-            return Err(empty_corpus(self.config, part.split));
-        }
-        if self.kept == 0 {
-            return Err(Error::AllDropped {
-                split,
-                read: self.read,
-                reasons: self.dropped.to_string(),
-            });
-        }
-        // Each may come in both directions, and as often as its corpus weighs.
-        let often = |corpus: &CorpusReport| corpus.pairs_kept as f64 * corpus.weight.max(1.0);
-        let most: f64 = self.corpora.iter().map(often).sum();
-        if most > f64::from(u32::MAX / 2) {
-            return Err(Error::Config {
-                key: "data.train",
-                message: format!(
-                    "split {split:?} has {most:.0} pairs an epoch but at most 2^31 - 1 can be \
-                     batched; divide it, or weigh it less"
-                ),
-            });
-        }
-        let [source, target] = self.sides;
-        let report = DataReport {
-            split,
-            pairs_read: self.read,
-            pairs_kept: self.kept,
-            dropped: self.dropped,
-            held_out: self.held_out,
-            corpora: self.corpora,
-            source: source.finish(self.config.language(Side::Source)),
-            target: target.finish(self.config.language(Side::Target)),
-            // Filled in when the cache is opened, from the settings of the day.
-            batching: BatchingReport::default(),
-            text_hash: part.text.text_hash.clone(),
-            tokenizer_hash: self.tokenizers.hash(),
-        };
-        self.writer.finish(key, &report)
-    }
+    };
+    shards.remove()?;
+    Ok(dataset)
 }
 
 /// A hash of all that the tokenised split follows from.

@@ -5,18 +5,16 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::tasks::running_text::reader::{Passage, Portion, TextReader, files};
-use crate::text::cache::{CACHE_FOLDER, CacheWriter, Key};
+use crate::tasks::running_text::reader::{Portion, TextReader, files};
+use crate::tasks::running_text::shards::TextShards;
+use crate::text::cache::{CACHE_FOLDER, Cache, Key};
 use crate::text::fingerprint::Fingerprint;
 use crate::text::segmentation::Layout;
+use crate::text::shards::Shards;
 use crate::{
-    Corpora, DataConfig, Error, Format, Prepared, Result, TextDataset, TextReport, Tokenizer,
-    TokenizerPair, split_name,
+    Corpora, DataConfig, Error, Format, Prepared, Result, Share, TextDataset, TokenisingProgress,
+    Tokenizer, TokenizerPair, split_name,
 };
-
-/// Passages, and bytes of text, that are read before they are tokenised together, in parallel.
-const CHUNK: usize = 16_384;
-const CHUNK_BYTES: usize = 1 << 24;
 
 /// Refuses what cannot work for running text.
 ///
@@ -71,43 +69,124 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextDataset>> {
     config.validate()?;
     validate(config)?;
-    prepare_with(config, run, train_tokenizer)
+    prepare_with(config, run, train_tokenizer, &mut |_| ())
 }
 
-/// As [`prepare_text`], with a tokenizer that `train` makes where the run has none.
+/// As [`prepare_text`], with a tokenizer that `train` makes where the run has none, and told of
+/// while text is tokenised.
 pub(crate) fn prepare_with(
     config: &DataConfig,
     run: &Path,
     train_tokenizer: impl FnOnce(&DataConfig) -> Result<TokenizerPair>,
+    observe: &mut dyn FnMut(&TokenisingProgress),
 ) -> Result<Prepared<TextDataset>> {
-    let train = Split::find(config, &config.train, run)?;
-    let validation = match config.validation.is_empty() {
-        true => None,
-        false => Some(Split::find(config, &config.validation, run)?),
-    };
-    let portions = Portions::of(config, &train.files);
-    let tokenizers = match TokenizerPair::exists(run) {
-        true => TokenizerPair::load(run)?,
-        false => {
-            let trained = train_tokenizer(config)?;
-            trained.save(run)?;
-            trained
-        }
-    };
-    let tokenizer = tokenizers.target();
-    let text = |split: &Split, portion: &dyn Fn() -> Result<Portion>, part| {
-        split.prepare(config, tokenizer, run, portion, part)
-    };
-    let held_out = config.text.hold_out > 0.0;
-    let train_part = if held_out { Part::Kept } else { Part::Whole };
-    let validation = match &validation {
-        Some(split) => Some(text(split, &|| Ok(Portion::WHOLE), Part::Whole)?),
-        None if held_out => Some(text(&train, &|| Ok(portions.get()?.1), Part::HeldOut)?),
-        None => None,
-    };
-    let train = text(&train, &|| Ok(portions.get()?.0), train_part)?;
+    let ready = Ready::obtain(config, run, train_tokenizer)?;
+    let mut prepared: [Option<TextDataset>; 2] = [None, None];
+    // The smaller one first: what is wrong with it is known sooner.
+    for text in ready.texts(config).iter().rev() {
+        let place = usize::from(!text.is_trained_on);
+        prepared[place] = Some(text.prepare(config, &ready.tokenizers, run, observe)?);
+    }
+    let [train, validation] = prepared;
+    let train = train.ok_or_else(|| empty(config.train.name(), &ready.train.files))?;
     require_tokens(config, &train)?;
-    Ok(Prepared { train: Arc::new(train), validation: validation.map(Arc::new), tokenizers })
+    let validation = validation.map(Arc::new);
+    Ok(Prepared { train: Arc::new(train), validation, tokenizers: ready.tokenizers })
+}
+
+/// Does what has to be done before several processes tokenise the text together; whether there is
+/// anything to tokenise.
+///
+/// # Errors
+///
+/// As for [`prepare_text`].
+pub(crate) fn begin(
+    config: &DataConfig,
+    run: &Path,
+    train_tokenizer: impl FnOnce(&DataConfig) -> Result<TokenizerPair>,
+) -> Result<bool> {
+    let ready = Ready::obtain(config, run, train_tokenizer)?;
+    for text in ready.texts(config) {
+        if !text.is_there(config, &ready.tokenizers, run)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Tokenises a process's share of the text, once another one has called [`begin`].
+///
+/// # Errors
+///
+/// As for [`prepare_text`].
+pub(crate) fn tokenise_share(
+    config: &DataConfig,
+    run: &Path,
+    share: Share,
+    observe: &mut dyn FnMut(&TokenisingProgress),
+) -> Result<()> {
+    let ready = Ready::find(config, run)?;
+    for text in ready.texts(config) {
+        if !text.is_there(config, &ready.tokenizers, run)? {
+            text.shards(config, &ready.tokenizers, run).make(share, observe)?;
+        }
+    }
+    Ok(())
+}
+
+/// What there is before a text is tokenised.
+struct Ready {
+    tokenizers: TokenizerPair,
+    train: Split,
+    validation: Option<Split>,
+}
+
+impl Ready {
+    /// Looks at the text, and trains the tokenizer where the run has none.
+    fn obtain(
+        config: &DataConfig,
+        run: &Path,
+        train_tokenizer: impl FnOnce(&DataConfig) -> Result<TokenizerPair>,
+    ) -> Result<Self> {
+        let find =
+            |split| Split::find(config, split, |files, name| Fingerprint::obtain(files, name, run));
+        let train = find(&config.train)?;
+        let is_named = !config.validation.is_empty();
+        let validation = is_named.then(|| find(&config.validation)).transpose()?;
+        let tokenizers = match TokenizerPair::exists(run) {
+            true => TokenizerPair::load(run)?,
+            false => {
+                let trained = train_tokenizer(config)?;
+                trained.save(run)?;
+                trained
+            }
+        };
+        Ok(Self { tokenizers, train, validation })
+    }
+
+    /// What another process has obtained; writes nothing.
+    fn find(config: &DataConfig, run: &Path) -> Result<Self> {
+        let find =
+            |split| Split::find(config, split, |files, name| Fingerprint::of(files, name, run));
+        let is_named = !config.validation.is_empty();
+        Ok(Self {
+            tokenizers: TokenizerPair::load(run)?,
+            train: find(&config.train)?,
+            validation: is_named.then(|| find(&config.validation)).transpose()?,
+        })
+    }
+
+    /// The texts that are to be tokenised, that which is trained on first.
+    fn texts<'a>(&'a self, config: &'a DataConfig) -> Vec<Text<'a>> {
+        let held_out = config.text.hold_out > 0.0;
+        let text = |split, part, is_trained_on| Text { split, part, is_trained_on };
+        let part = if held_out { Part::Kept } else { Part::Whole };
+        let validation = match &self.validation {
+            Some(split) => Some(text(split, Part::Whole, false)),
+            None => held_out.then(|| text(&self.train, Part::HeldOut, false)),
+        };
+        [text(&self.train, part, true)].into_iter().chain(validation).collect()
+    }
 }
 
 /// Refuses a training text that has no block.
@@ -195,114 +274,110 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     }
 }
 
-fn empty(split: String, files: &[PathBuf]) -> Error {
+pub(crate) fn empty(split: String, files: &[PathBuf]) -> Error {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     Error::EmptyText { split, files: names.join(", ") }
 }
 
 /// The files of a split as they are now.
-struct Split {
-    name: String,
-    files: Vec<PathBuf>,
-    text: Fingerprint,
+pub(crate) struct Split {
+    pub(crate) name: String,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) text: Fingerprint,
 }
 
 impl Split {
-    fn find(config: &DataConfig, split: &Corpora, run: &Path) -> Result<Self> {
+    fn find(
+        config: &DataConfig,
+        split: &Corpora,
+        fingerprint: impl FnOnce(&[PathBuf], &str) -> Result<Fingerprint>,
+    ) -> Result<Self> {
         let files = files(config, split)?;
-        let text = Fingerprint::obtain(&files, &split.name(), run)?;
+        let text = fingerprint(&files, &split.name())?;
         Ok(Self { name: split.name(), files, text })
     }
+}
 
-    /// Tokenises a part into the folder `cache` of the run, or opens that file where it still fits.
+/// A text that is to be tokenised: a part of a split.
+struct Text<'a> {
+    split: &'a Split,
+    part: Part,
+    is_trained_on: bool,
+}
+
+impl<'a> Text<'a> {
+    /// Where its cache lies in the folder of a run, and a hash of all that this follows from.
+    fn cache(&self, config: &DataConfig, tokenizers: &TokenizerPair, run: &Path) -> (PathBuf, Key) {
+        let ending = if self.part == Part::HeldOut { ".held-out.bin" } else { ".bin" };
+        let name = format!("{}{ending}", split_name(&self.split.name));
+        let facts = serde_json::json!({
+            "split": self.split.name,
+            "part": format!("{:?}", self.part),
+            "hold_out": config.text.hold_out,
+            "documents": config.text.documents,
+            "text": self.split.text.text_hash,
+            "tokenizer": tokenizers.target().hash(),
+        });
+        (run.join(CACHE_FOLDER).join(name), Sha256::digest(facts.to_string().as_bytes()).into())
+    }
+
+    fn is_there(
+        &self,
+        config: &DataConfig,
+        tokenizers: &TokenizerPair,
+        run: &Path,
+    ) -> Result<bool> {
+        let (path, key) = self.cache(config, tokenizers, run);
+        Ok(Cache::report::<serde_json::Value>(&path, &key)?.is_some())
+    }
+
+    fn shards(
+        &'a self,
+        config: &'a DataConfig,
+        tokenizers: &'a TokenizerPair,
+        run: &Path,
+    ) -> TextShards<'a> {
+        let (path, key) = self.cache(config, tokenizers, run);
+        let portions = Portions::of(config, &self.split.files);
+        let portion = move || {
+            Ok(match self.part {
+                Part::Whole => Portion::WHOLE,
+                Part::Kept => portions.get()?.0,
+                Part::HeldOut => portions.get()?.1,
+            })
+        };
+        let shards = Shards::of(&path, &key);
+        TextShards::new(self.split, config, tokenizers.target(), Box::new(portion), shards)
+    }
+
+    /// Tokenises it into its cache in the folder `run`, or opens that file where it still fits.
     fn prepare(
         &self,
         config: &DataConfig,
-        tokenizer: &Tokenizer,
+        tokenizers: &TokenizerPair,
         run: &Path,
-        portion: &dyn Fn() -> Result<Portion>,
-        part: Part,
+        observe: &mut dyn FnMut(&TokenisingProgress),
     ) -> Result<TextDataset> {
-        let ending = if part == Part::HeldOut { ".held-out.bin" } else { ".bin" };
-        let folder = run.join(CACHE_FOLDER);
-        let path = folder.join(format!("{}{ending}", split_name(&self.name)));
-        let facts = serde_json::json!({
-            "split": self.name,
-            "part": format!("{part:?}"),
-            "hold_out": config.text.hold_out,
-            "documents": config.text.documents,
-            "text": self.text.text_hash,
-            "tokenizer": tokenizer.hash(),
-        });
-        let key: Key = Sha256::digest(facts.to_string().as_bytes()).into();
-        let (text, end) = (&config.text, tokenizer.end());
+        let (path, key) = self.cache(config, tokenizers, run);
+        let (text, end) = (&config.text, tokenizers.target().end());
         let open = || TextDataset::open(&path, &key, text, end, &config.batching);
-        if let Some(dataset) = open()? {
-            return Ok(dataset);
-        }
-        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
-        let mut builder = Builder::new(tokenizer, CacheWriter::create(&path)?);
-        for passage in TextReader::new(&self.files, config.text.documents, portion()?) {
-            builder.add(passage?)?;
-        }
-        self.text.still_holds()?;
-        builder.tokenise()?;
-        // Nothing can be asked for of a single token.
-        if builder.report.tokens < 2 {
-            return Err(empty(self.name.clone(), &self.files));
-        }
-        let report = TextReport {
-            split: self.name.clone(),
-            text_hash: self.text.text_hash.clone(),
-            tokenizer_hash: tokenizer.hash().to_owned(),
-            ..builder.report
-        };
-        builder.writer.finish(&key, &report)?;
-        let message = "cannot be read back right after it was written; check the disk".to_owned();
-        open()?.ok_or(Error::Malformed { path, message })
-    }
-}
-
-/// Tokenises and counts passages on their way to the cache.
-struct Builder<'a> {
-    tokenizer: &'a Tokenizer,
-    writer: CacheWriter,
-    /// Passages to be tokenised together.
-    chunk: Vec<Passage>,
-    chunk_bytes: usize,
-    report: TextReport,
-}
-
-impl<'a> Builder<'a> {
-    fn new(tokenizer: &'a Tokenizer, writer: CacheWriter) -> Self {
-        let report = TextReport::default();
-        Self { tokenizer, writer, chunk: Vec::new(), chunk_bytes: 0, report }
-    }
-
-    fn add(&mut self, passage: Passage) -> Result<()> {
-        self.chunk_bytes += passage.text.len();
-        self.chunk.push(passage);
-        if self.chunk.len() < CHUNK && self.chunk_bytes < CHUNK_BYTES {
-            return Ok(());
-        }
-        self.tokenise()
-    }
-
-    /// Tokenises and writes the passages that were taken in.
-    fn tokenise(&mut self) -> Result<()> {
-        self.chunk_bytes = 0;
-        let chunk = std::mem::take(&mut self.chunk);
-        let texts: Vec<&str> = chunk.iter().map(|passage| passage.text.as_str()).collect();
-        for (ids, passage) in self.tokenizer.encode_batch(&texts)?.iter_mut().zip(&chunk) {
-            let is_next_document = passage.begins_document && self.report.tokens > 0;
-            self.report.count(passage, ids, self.tokenizer);
-            if is_next_document {
-                ids.insert(0, self.tokenizer.end());
-                self.report.tokens += 1;
+        let dataset = match open()? {
+            Some(dataset) => dataset,
+            None => {
+                let shards = self.shards(config, tokenizers, run);
+                // A shard that is found to be damaged is made again.
+                for _ in 0..2 {
+                    shards.make(Share::WHOLE, observe)?;
+                    if shards.merge(&path, &key)? {
+                        break;
+                    }
+                }
+                let message =
+                    "cannot be read back right after it was written; check the disk".to_owned();
+                open()?.ok_or(Error::Malformed { path: path.clone(), message })?
             }
-            let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-            self.writer.push(ids.len() as u64, &bytes)?;
-        }
-        Ok(())
+        };
+        Shards::of(&path, &key).remove()?;
+        Ok(dataset)
     }
 }

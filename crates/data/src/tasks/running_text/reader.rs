@@ -2,10 +2,16 @@
 
 use std::io::{BufRead, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::corpora::{NO_MATCH, is_pattern};
 use crate::tasks::running_text::config::Documents;
-use crate::text::lines::open_stream;
+use crate::text::lines::open_counted;
 use crate::{Corpora, Corpus, DataConfig, Error, LineReader, Result};
+
+/// What the name of a file may end in.
+pub(crate) const ENDINGS: [&str; 4] = ["", ".txt", ".txt.gz", ".txt.zst"];
 
 /// About the bytes of a passage.
 const PASSAGE: usize = 1 << 16;
@@ -32,7 +38,7 @@ impl Portion {
 ///
 /// [`Error::Missing`] with the names that were tried.
 pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
-    files_ending(config, split, &["", ".txt", ".txt.gz", ".txt.zst"])
+    files_ending(config, split, &ENDINGS)
 }
 
 /// As [`files`], with other endings that may be left out of a name.
@@ -53,10 +59,23 @@ pub(crate) fn corpus_files(
     corpus: &Corpus,
     endings: &[&str],
 ) -> Result<Vec<PathBuf>> {
-    let path = match corpus.stem.as_str() {
-        "" => corpus.file.clone(),
-        stem => config.dir.join(stem),
-    };
+    if !corpus.stem.is_empty() {
+        return files_at(config, corpus, config.dir.join(&corpus.stem), endings);
+    }
+    let mut files = Vec::new();
+    for path in corpus.file.iter() {
+        files.extend(files_at(config, corpus, path.clone(), endings)?);
+    }
+    Ok(files)
+}
+
+/// The file at `path`, or those in the folder there.
+fn files_at(
+    config: &DataConfig,
+    corpus: &Corpus,
+    path: PathBuf,
+    endings: &[&str],
+) -> Result<Vec<PathBuf>> {
     if path.is_dir() {
         let failed = |error| Error::io(&path, error);
         let mut files = Vec::new();
@@ -80,7 +99,9 @@ pub(crate) fn corpus_files(
             return Ok(vec![candidate]);
         }
     }
-    let hint = if corpus.stem.is_empty() {
+    let hint = if is_pattern(&path) {
+        NO_MATCH
+    } else if corpus.stem.is_empty() {
         "check the path; one in a recipe is relative to the recipe"
     } else if config.dir.is_dir() {
         "set data.train, data.validation and data.test to the names of files or folders there"
@@ -106,6 +127,8 @@ pub(crate) struct TextReader {
     documents: Documents,
     current: Option<Current>,
     portion: Portion,
+    /// Bytes of the files that are behind.
+    behind: u64,
     /// Characters so far, those before the portion included.
     at: u64,
     failed: bool,
@@ -119,7 +142,17 @@ enum Current {
 impl TextReader {
     pub(crate) fn new(files: &[PathBuf], documents: Documents, portion: Portion) -> Self {
         let files = Vec::from(files).into_iter();
-        Self { files, documents, current: None, portion, at: 0, failed: false }
+        Self { files, documents, current: None, portion, behind: 0, at: 0, failed: false }
+    }
+
+    /// Bytes of the files, as they lie on disk, that have been read so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        let current = match &self.current {
+            Some(Current::Whole(chunks)) => chunks.count.load(Ordering::Relaxed),
+            Some(Current::Lines(lines)) => lines.bytes_read(),
+            None => 0,
+        };
+        self.behind + current
     }
 
     /// The number of characters.
@@ -143,12 +176,16 @@ impl TextReader {
                     if let Some(text) = chunks.next_chunk()? {
                         return Ok(Some(Passage { text, begins_document }));
                     }
+                    self.behind = self.bytes_read();
                     self.current = None;
                 }
                 Some(Current::Lines(lines)) => match lines.next_line()? {
                     Some(line) if line.trim().is_empty() => {}
                     Some(text) => return Ok(Some(Passage { text, begins_document: true })),
-                    None => self.current = None,
+                    None => {
+                        self.behind = self.bytes_read();
+                        self.current = None;
+                    }
                 },
             }
         }
@@ -197,6 +234,8 @@ impl Iterator for TextReader {
 struct Chunks {
     path: PathBuf,
     stream: Box<dyn BufRead + Send>,
+    /// Bytes read of the file.
+    count: Arc<AtomicU64>,
     /// Read, and in no piece yet.
     pending: Vec<u8>,
     /// Line ends so far.
@@ -206,9 +245,9 @@ struct Chunks {
 
 impl Chunks {
     fn open(path: &Path) -> Result<Self> {
-        let stream = open_stream(path)?;
+        let (stream, count) = open_counted(path)?;
         let pending = Vec::with_capacity(2 * PASSAGE);
-        Ok(Self { path: path.to_owned(), stream, pending, lines: 0, is_at_start: true })
+        Ok(Self { path: path.to_owned(), stream, count, pending, lines: 0, is_at_start: true })
     }
 
     /// The next piece, in which a line ends with `\n` alone.

@@ -1,7 +1,8 @@
 //! The word links of a corpus, a line for each of its pairs.
 
-use crate::tasks::pairs::reader::links_file;
-use crate::{Corpus, DataConfig, Error, LineReader, Result, WordLink, parse_links};
+use std::path::Path;
+
+use crate::{Error, LineReader, Result, WordLink, parse_links};
 
 /// Reads the links of one pair after the other.
 pub(crate) struct LinkReader {
@@ -10,14 +11,13 @@ pub(crate) struct LinkReader {
 }
 
 impl LinkReader {
-    /// Opens the file that `corpus` names; none where it names none.
+    /// Opens a file of links for a corpus of this name.
     ///
     /// # Errors
     ///
     /// If the file is missing or cannot be opened.
-    pub(crate) fn open(config: &DataConfig, corpus: &Corpus) -> Result<Option<Self>> {
-        let Some(path) = links_file(config, corpus)? else { return Ok(None) };
-        Ok(Some(Self { lines: LineReader::open(&path)?, corpus: corpus.name() }))
+    pub(crate) fn open(path: &Path, corpus: String) -> Result<Self> {
+        Ok(Self { lines: LineReader::open(path)?, corpus })
     }
 
     /// The links of the next pair, which is this one.
@@ -46,6 +46,18 @@ impl LinkReader {
                  are counted from 0 and divided by white space"
             ))),
             None => Ok(links),
+        }
+    }
+
+    /// Passes over the links of the next pair.
+    ///
+    /// # Errors
+    ///
+    /// If there is no line for it.
+    pub(crate) fn skip(&mut self) -> Result<()> {
+        match self.lines.skip_line()? {
+            true => Ok(()),
+            false => Err(self.unequal("fewer")),
         }
     }
 

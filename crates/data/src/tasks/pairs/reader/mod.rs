@@ -9,13 +9,17 @@ pub(crate) mod records;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use crate::corpora::{NO_MATCH, is_pattern};
 use crate::files::not_a_file;
 use crate::tasks::pairs::hold_out::{fingerprint, held_out_sentences};
 use crate::tasks::pairs::reader::csv::CsvPairs;
 use crate::tasks::pairs::reader::linked::LinkReader;
 use crate::tasks::pairs::reader::parquet::ParquetPairs;
 use crate::tasks::pairs::reader::records::RecordPairs;
+use sha2::{Digest, Sha256};
+
 use crate::text::hub::hub_files;
+use crate::text::tokenizer::hexadecimal;
 use crate::{Corpora, Corpus, DataConfig, Error, Format, LineReader, Result, Side, WordLink};
 
 /// A pair as it stands in the corpus: not cleaned, not normalised.
@@ -33,45 +37,60 @@ pub struct RawPair {
 
 /// What a file about a split is called, without its extension: a stem may lie in a subfolder, or
 /// anywhere.
+///
+/// One of many corpora, whose names together are longer than a file's may be, ends in a hash of it.
 #[must_use]
 pub fn split_name(split: &str) -> String {
-    split.replace(['/', '\\'], "_")
+    let name = split.replace(['/', '\\'], "_");
+    if name.len() <= LONGEST_NAME {
+        return name;
+    }
+    let hash = hexadecimal(&Sha256::digest(split.as_bytes()));
+    let end = name.floor_char_boundary(LONGEST_NAME - 17);
+    format!("{}-{}", &name[..end], &hash[..16])
 }
 
-/// Streams the pairs of a split, corpus after corpus; stops after the first error.
-///
-/// What is held out for validation is left out of the training text.
-pub struct PairReader {
-    config: DataConfig,
-    /// The corpora still to read, the next one last.
-    corpora: Vec<Corpus>,
-    current: Inner,
-    /// The word links of the current corpus, where it has any.
+/// The most bytes of [`split_name`]: file systems take 255, and endings follow.
+const LONGEST_NAME: usize = 160;
+
+/// Files of a corpus that are read together: its two sides, or a table, and the word links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PairFiles {
+    /// Which corpus of the split they are of, counted from 0.
+    pub(crate) corpus: usize,
+    /// The source and the target, or one table.
+    sides: Vec<PathBuf>,
+    links: Option<PathBuf>,
+}
+
+impl PairFiles {
+    /// All of them.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.sides.iter().chain(&self.links)
+    }
+}
+
+/// Streams the pairs of files that are read together, as they stand there.
+pub(crate) struct FileReader {
+    sides: Sides,
+    /// The word links, where there are any.
     links: Option<LinkReader>,
-    /// Stands before each source sentence of the current corpus.
+    /// Stands before each source sentence.
     tag: String,
-    with_tags: bool,
-    /// How many corpora are behind.
-    corpus: usize,
     line: u64,
-    held_out: HashSet<u128>,
-    /// How many pairs were left out because they are held out.
-    left_out: u64,
-    failed: bool,
 }
 
-enum Inner {
+enum Sides {
     Text { source: LineReader, target: LineReader },
     Records(RecordPairs),
     Csv(CsvPairs),
     Parquet(ParquetPairs),
 }
 
-impl Inner {
-    fn open(config: &DataConfig, corpus: &Corpus) -> Result<Self> {
-        let files = corpus_files(config, corpus)?;
+impl Sides {
+    fn open(config: &DataConfig, corpus: &Corpus, files: &PairFiles) -> Result<Self> {
         let format = corpus.format(config)?;
-        Ok(match (format, files.as_slice()) {
+        Ok(match (format, files.sides.as_slice()) {
             (Format::Text, [source, target]) => {
                 Self::Text { source: LineReader::open(source)?, target: LineReader::open(target)? }
             }
@@ -79,7 +98,7 @@ impl Inner {
             (Format::Tsv | Format::Jsonl, [file]) => {
                 Self::Records(RecordPairs::open(config, corpus, format, file)?)
             }
-            _ => Self::Parquet(ParquetPairs::new(config, corpus, files)),
+            (_, files) => Self::Parquet(ParquetPairs::new(config, corpus, files.to_vec())),
         })
     }
 
@@ -91,6 +110,98 @@ impl Inner {
             Self::Parquet(rows) => rows.next_sides(),
         }
     }
+
+    /// Passes over a pair; false where there is none. Lines are not looked into.
+    fn skip(&mut self) -> Result<bool> {
+        match self {
+            Self::Text { source, target } => match (source.skip_line()?, target.skip_line()?) {
+                (true, true) => Ok(true),
+                (false, false) => Ok(false),
+                _ => Err(unequal_lines(source, target)?),
+            },
+            other => Ok(other.next_sides()?.is_some()),
+        }
+    }
+}
+
+impl FileReader {
+    /// Opens files of `corpus`.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be opened, or lacks the columns that the configuration names.
+    pub(crate) fn open(config: &DataConfig, corpus: &Corpus, files: &PairFiles) -> Result<Self> {
+        let links = files.links.as_deref();
+        Ok(Self {
+            sides: Sides::open(config, corpus, files)?,
+            links: links.map(|path| LinkReader::open(path, corpus.name())).transpose()?,
+            tag: corpus.tag.clone(),
+            line: 0,
+        })
+    }
+
+    /// The next pair, with its tag; its line is counted from 1 in these files.
+    pub(crate) fn next_pair(&mut self) -> Result<Option<RawPair>> {
+        let Some((source, target)) = self.sides.next_sides()? else {
+            if let Some(links) = &mut self.links {
+                links.require_end()?;
+            }
+            return Ok(None);
+        };
+        self.line += 1;
+        let mut links = match &mut self.links {
+            Some(links) => links.next_links(&source, &target)?,
+            None => Vec::new(),
+        };
+        // A blank source stays blank, for cleaning to drop.
+        let is_tagged = !self.tag.is_empty() && !source.trim().is_empty();
+        if !is_tagged {
+            return Ok(Some(RawPair { line: self.line, source, target, links }));
+        }
+        // The tag is a word too.
+        links.iter_mut().for_each(|link| link.source += 1);
+        let source = format!("{} {source}", self.tag);
+        Ok(Some(RawPair { line: self.line, source, target, links }))
+    }
+
+    /// Passes over a pair; false where there is none.
+    pub(crate) fn skip_pair(&mut self) -> Result<bool> {
+        let is_one = self.sides.skip()?;
+        self.line += u64::from(is_one);
+        match &mut self.links {
+            Some(links) if is_one => links.skip()?,
+            Some(links) => links.require_end()?,
+            None => {}
+        }
+        Ok(is_one)
+    }
+
+    /// Bytes of the files that have been read so far, of formats of lines.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        match &self.sides {
+            Sides::Text { source, target } => source.bytes_read() + target.bytes_read(),
+            Sides::Records(records) => records.bytes_read(),
+            Sides::Csv(_) | Sides::Parquet(_) => 0,
+        }
+    }
+}
+
+/// Streams the pairs of a split, corpus after corpus; stops after the first error.
+///
+/// What is held out for validation is left out of the training text.
+pub struct PairReader {
+    config: DataConfig,
+    split: Corpora,
+    /// The files still to read.
+    files: std::vec::IntoIter<PairFiles>,
+    current: Option<FileReader>,
+    with_tags: bool,
+    /// Which corpus the current files are of.
+    corpus: usize,
+    /// Lines of the files that are behind.
+    before: u64,
+    held_out: HashSet<u128>,
+    failed: bool,
 }
 
 impl PairReader {
@@ -101,25 +212,21 @@ impl PairReader {
     /// If a file is missing, cannot be opened, or lacks the columns that the configuration names.
     pub fn open(config: &DataConfig, split: impl Into<Corpora>) -> Result<Self> {
         let split: Corpora = split.into();
-        split_files(config, &split)?;
         let held_out =
             if split == config.train { held_out_sentences(config)? } else { HashSet::new() };
-        let mut corpora = split.0;
-        corpora.reverse();
-        let first = corpora.pop().unwrap_or_default();
-        Ok(Self {
-            current: Inner::open(config, &first)?,
-            links: LinkReader::open(config, &first)?,
-            tag: first.tag,
-            with_tags: true,
-            corpora,
+        let mut reader = Self {
+            files: pair_files(config, &split)?.into_iter(),
             config: config.clone(),
+            split,
+            current: None,
+            with_tags: true,
             corpus: 0,
-            line: 0,
+            before: 0,
             held_out,
-            left_out: 0,
             failed: false,
-        })
+        };
+        reader.open_next()?;
+        Ok(reader)
     }
 
     /// The same pairs without the tags of their corpora.
@@ -127,52 +234,38 @@ impl PairReader {
         Self { with_tags: false, ..self }
     }
 
-    /// Which corpus of the split the last pair was of, counted from 0.
-    pub(crate) fn corpus(&self) -> usize {
-        self.corpus
-    }
-
-    /// How many pairs have been left out so far because their source is held out.
-    pub(crate) fn left_out(&self) -> u64 {
-        self.left_out
+    /// Opens the next files, if there are any.
+    fn open_next(&mut self) -> Result<()> {
+        self.before += self.current.take().map_or(0, |files| files.line);
+        if let Some(files) = self.files.next() {
+            self.corpus = files.corpus;
+            let corpus = &self.split[files.corpus];
+            self.current = Some(FileReader::open(&self.config, corpus, &files)?);
+        }
+        Ok(())
     }
 
     fn next_pair(&mut self) -> Result<Option<RawPair>> {
         loop {
-            let Some((source, target)) = self.current.next_sides()? else {
-                if let Some(links) = &mut self.links {
-                    links.require_end()?;
-                }
-                let Some(next) = self.corpora.pop() else {
-                    return Ok(None);
-                };
-                self.current = Inner::open(&self.config, &next)?;
-                self.links = LinkReader::open(&self.config, &next)?;
-                self.tag = next.tag;
-                self.corpus += 1;
+            let Some(current) = &mut self.current else { return Ok(None) };
+            let Some(mut pair) = current.next_pair()? else {
+                self.open_next()?;
                 continue;
             };
-            self.line += 1;
-            let mut links = match &mut self.links {
-                Some(links) => links.next_links(&source, &target)?,
-                None => Vec::new(),
-            };
-            // A blank source stays blank, for cleaning to drop.
-            let is_tagged = !self.tag.is_empty() && !source.trim().is_empty();
-            let tagged = if is_tagged { format!("{} {source}", self.tag) } else { source };
-            if !self.held_out.is_empty() && self.held_out.contains(&fingerprint(&tagged)) {
-                self.left_out += 1;
+            pair.line += self.before;
+            if !self.held_out.is_empty() && self.held_out.contains(&fingerprint(&pair.source)) {
                 continue;
             }
-            let source = match is_tagged && !self.with_tags {
-                true => tagged[self.tag.len() + 1..].to_owned(),
-                false => tagged,
-            };
-            if is_tagged && self.with_tags {
-                // The tag is a word too.
-                links.iter_mut().for_each(|link| link.source += 1);
+            let tag = &self.split[self.corpus].tag;
+            if !self.with_tags
+                && !tag.is_empty()
+                && let Some(plain) =
+                    pair.source.strip_prefix(tag).and_then(|rest| rest.strip_prefix(' '))
+            {
+                pair.source = plain.to_owned();
+                pair.links.iter_mut().for_each(|link| link.source -= 1);
             }
-            return Ok(Some(RawPair { line: self.line, source, target, links }));
+            return Ok(Some(pair));
         }
     }
 }
@@ -198,14 +291,19 @@ fn next_lines(
     match (source.next_line()?, target.next_line()?) {
         (Some(source), Some(target)) => Ok(Some((source, target))),
         (None, None) => Ok(None),
-        // Count what is left, so that the message gives both totals.
-        _ => Err(Error::UnequalLines {
-            source_path: source.path().to_owned(),
-            source_lines: source.count_rest()?,
-            target_path: target.path().to_owned(),
-            target_lines: target.count_rest()?,
-        }),
+        _ => Err(unequal_lines(source, target)?),
     }
+}
+
+/// The error for two sides of which one has ended. What is left is counted, so that the message
+/// gives both totals.
+fn unequal_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Error> {
+    Ok(Error::UnequalLines {
+        source_path: source.path().to_owned(),
+        source_lines: source.count_rest()?,
+        target_path: target.path().to_owned(),
+        target_lines: target.count_rest()?,
+    })
 }
 
 /// Reads a whole split into memory, every pair in its place. For test sets, whose lines must all be
@@ -237,42 +335,65 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
 ///
 /// [`Error::Missing`] with the names that were tried, or [`Error::Hub`].
 pub fn split_files(config: &DataConfig, split: impl Into<Corpora>) -> Result<Vec<PathBuf>> {
+    let files = pair_files(config, &split.into())?;
+    Ok(files.iter().flat_map(PairFiles::paths).cloned().collect())
+}
+
+/// As [`split_files`], those together that are read together.
+pub(crate) fn pair_files(config: &DataConfig, split: &Corpora) -> Result<Vec<PairFiles>> {
     let mut files = Vec::new();
-    for corpus in split.into().iter() {
-        files.extend(corpus_files(config, corpus)?);
-        files.extend(links_file(config, corpus)?);
+    for (number, corpus) in split.iter().enumerate() {
+        let links = link_files(config, corpus)?;
+        let sides = corpus_files(config, corpus)?;
+        if !links.is_empty() && links.len() != sides.len() {
+            let message = format!(
+                "is one of {} files of word links, but the corpus {:?} has {} of pairs: each \
+                 needs its own",
+                links.len(),
+                corpus.name(),
+                sides.len()
+            );
+            return Err(Error::Malformed { path: links[0].clone(), message });
+        }
+        let mut links = links.into_iter();
+        let with_links = |sides| PairFiles { corpus: number, sides, links: links.next() };
+        files.extend(sides.into_iter().map(with_links));
     }
     Ok(files)
 }
 
-/// The file of the word links of a corpus, where it names one.
-fn links_file(config: &DataConfig, corpus: &Corpus) -> Result<Option<PathBuf>> {
+/// The files of the word links of a corpus, where it names any.
+fn link_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {
     let named = Corpus { stem: String::new(), ..corpus.clone() };
-    let find = || find(config, &named, Format::Text, &corpus.links);
-    corpus.has_links().then(find).transpose()
+    corpus.links.iter().map(|path| find(config, &named, Format::Text, path)).collect()
 }
 
-fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {
+/// The files of a corpus, those together that are read together.
+fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<Vec<PathBuf>>> {
     let format = corpus.format(config)?;
     let find = |path: &Path| find(config, corpus, format, path);
+    let both = |source: &Path, target: &Path| Ok(vec![find(source)?, find(target)?]);
     let stem = &corpus.stem;
     if stem.is_empty() {
+        let sides = corpus.source.iter().zip(corpus.target.iter());
         return match format {
-            Format::Text => Ok(vec![find(&corpus.source)?, find(&corpus.target)?]),
-            _ => Ok(vec![find(&corpus.file)?]),
+            Format::Text => sides.map(|(source, target)| both(source, target)).collect(),
+            _ => corpus.file.iter().map(|path| Ok(vec![find(path)?])).collect(),
         };
     }
-    let single = |extension: &str| Ok(vec![find(&config.dir.join(format!("{stem}.{extension}")))?]);
+    let path = |ending: &str| config.dir.join(format!("{stem}.{ending}"));
+    let single = |ending: &str| Ok(vec![vec![find(&path(ending))?]]);
     match format {
-        Format::Text => [Side::Source, Side::Target]
-            .into_iter()
-            .map(|side| find(&config.dir.join(format!("{stem}.{}", config.language(side)))))
-            .collect(),
+        Format::Text => {
+            let [source, target] =
+                [Side::Source, Side::Target].map(|side| path(config.language(side)));
+            Ok(vec![both(&source, &target)?])
+        }
         Format::Tsv => single("tsv"),
         Format::Csv => single("csv"),
         Format::Jsonl => single("jsonl"),
         Format::Parquet => single("parquet"),
-        Format::Hub => hub_files(config, stem),
+        Format::Hub => Ok(hub_files(config, stem)?.into_iter().map(|file| vec![file]).collect()),
     }
 }
 
@@ -304,7 +425,9 @@ fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Re
         1 => "",
         _ => " (nor the same with .gz or .zst)",
     };
-    let hint = if corpus.stem.is_empty() {
+    let hint = if is_pattern(path) {
+        NO_MATCH
+    } else if corpus.stem.is_empty() {
         "check the path; one in a recipe is relative to the recipe"
     } else if config.dir.is_dir() {
         "set data.train, data.validation, data.test and the languages to the names of the files \

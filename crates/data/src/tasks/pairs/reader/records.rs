@@ -46,6 +46,11 @@ impl RecordPairs {
         Ok(Self { lines, shape: Shape::Tsv(columns), first: first.filter(|_| !is_header) })
     }
 
+    /// Bytes of the file that have been read so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.lines.bytes_read()
+    }
+
     /// The two sides of the next record. An empty line of JSON lines is skipped, as its readers do.
     pub(crate) fn next_sides(&mut self) -> Result<Option<(String, String)>> {
         loop {

@@ -1,0 +1,248 @@
+//! One corpus: its files, and how training takes them.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::FileList;
+use crate::{DataConfig, Error, FieldsConfig, Format, Result};
+
+/// Endings of compressed files, which are read as what is in them.
+const COMPRESSED: [&str; 2] = ["gz", "zst"];
+
+/// The weight that counts as one pass over a corpus an epoch.
+const ONCE: f64 = 1.0;
+
+/// More often than this an epoch goes through no corpus.
+const HEAVIEST: f64 = 1000.0;
+
+/// One corpus of sentence pairs: where it lies, and how training takes it.
+///
+/// It lies in the files of a `stem` in `data.dir`, in files `source` and `target` with a sentence a
+/// line, or in a table `file`. Each may be several files, which are read one after another:
+/// a list, or a pattern such as `train.*.gz`. Compressed files may end in `.gz` or `.zst`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Corpus {
+    /// The stem of its files in `data.dir`, which a name in place of this table says as well.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stem: String,
+    /// The file with the sentences to translate, one a line; or several, as a list or a pattern,
+    /// each beside its own of `target`.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub source: FileList,
+    /// The file with their translations, one a line.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub target: FileList,
+    /// A table with both sides: `.tsv`, `.csv`, `.jsonl` or `.parquet`.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub file: FileList,
+    /// The columns or fields of the table; where these name none, `data.fields` does.
+    #[serde(skip_serializing_if = "FieldsConfig::is_default")]
+    pub fields: FieldsConfig,
+    /// What it is called in reports, and what its translations are called. Empty: the stem, or the
+    /// name of the table or of the source file.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// How often an epoch goes through this corpus, if it is one of training: 2 takes each pair
+    /// twice, 0.25 a quarter of them, drawn anew in each epoch.
+    #[serde(skip_serializing_if = "is_once")]
+    #[schemars(range(max = 1000.0), extend("exclusiveMinimum" = 0.0))]
+    pub weight: f64,
+    /// A mark such as `<news>` that stands before each source sentence, so that the model can tell
+    /// this corpus from others, and a text to translate can say which it is like (Kobus et al.
+    /// 2017, "Domain Control for Neural Machine Translation"). A tokenizer that is trained here
+    /// has a token for it. Empty for none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tag: String,
+    /// A file with the word links of each pair, a line for each, such as `0-0 1-2`: words of the
+    /// source and of the target, counted from 0 and divided by white space. For
+    /// `training.guided_alignment`.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub links: FileList,
+}
+
+impl Default for Corpus {
+    fn default() -> Self {
+        Self {
+            stem: String::new(),
+            source: FileList::default(),
+            target: FileList::default(),
+            file: FileList::default(),
+            fields: FieldsConfig::default(),
+            name: String::new(),
+            weight: ONCE,
+            tag: String::new(),
+            links: FileList::default(),
+        }
+    }
+}
+
+fn is_empty(files: &FileList) -> bool {
+    files.is_empty()
+}
+
+fn is_once(weight: &f64) -> bool {
+    *weight == ONCE
+}
+
+impl Corpus {
+    /// The corpus in the files of `stem` in the corpus folder.
+    pub fn of_stem(stem: &str) -> Self {
+        Self { stem: stem.to_owned(), ..Self::default() }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> String {
+        if !self.name.is_empty() {
+            return self.name.clone();
+        }
+        if !self.stem.is_empty() {
+            return self.stem.clone();
+        }
+        let files = if is_empty(&self.file) { &self.source } else { &self.file };
+        match &**files {
+            [] => String::new(),
+            [one] => stem_of(one),
+            [first, others @ ..] => common_name(first, others),
+        }
+    }
+
+    /// All that it names files by.
+    pub(super) fn files_mut(&mut self) -> [&mut FileList; 4] {
+        let Self { source, target, file, links, .. } = self;
+        [source, target, file, links]
+    }
+
+    /// Whether its pairs have word links.
+    pub fn has_links(&self) -> bool {
+        !is_empty(&self.links)
+    }
+
+    /// How its pairs are stored.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Malformed`] where neither the name of the table nor the configuration says it.
+    pub(crate) fn format(&self, config: &DataConfig) -> Result<Format> {
+        if !is_empty(&self.source) {
+            return Ok(Format::Text);
+        }
+        if is_empty(&self.file) {
+            return Ok(config.format);
+        }
+        let ending = |path: &PathBuf| {
+            let plain = uncompressed(path);
+            plain.extension().map(|ending| ending.to_string_lossy().to_lowercase())
+        };
+        let of_name = self.file.first().and_then(ending);
+        if let Some(other) = self.file.iter().find(|path| ending(path) != of_name) {
+            let message = format!(
+                "is another kind of table than {}, and both are files of one corpus: make it a \
+                 corpus of its own",
+                self.file.first_path().display()
+            );
+            return Err(Error::Malformed { path: other.clone(), message });
+        }
+        match (of_name.as_deref(), config.format) {
+            (Some("tsv" | "tab"), _) => Ok(Format::Tsv),
+            (Some("csv"), _) => Ok(Format::Csv),
+            (Some("jsonl" | "ndjson"), _) => Ok(Format::Jsonl),
+            (Some("parquet"), _) => Ok(Format::Parquet),
+            (_, Format::Text | Format::Hub) => Err(Error::Malformed {
+                path: self.file.first_path().to_owned(),
+                message: "its name does not say what kind of table it is: call it .tsv, .csv, .jsonl or .parquet, or set data.format; two files with a sentence a line are { source = \"…\", target = \"…\" }".to_owned(),
+            }),
+            (_, format) => Ok(format),
+        }
+    }
+
+    /// The columns or fields of its table.
+    pub(crate) fn fields<'a>(&'a self, config: &'a DataConfig) -> &'a FieldsConfig {
+        if self.fields.is_default() { &config.fields } else { &self.fields }
+    }
+
+    /// Refuses what cannot be a corpus; `key` is where it stands, and only training has weights.
+    pub(super) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
+        let wrong = |message: String| Err(Error::Config { key, message });
+        let given = [!self.stem.is_empty(), !is_empty(&self.source), !is_empty(&self.file)];
+        if is_empty(&self.source) != is_empty(&self.target) {
+            return wrong(
+                "names one of source and target; a corpus of two files needs both".to_owned(),
+            );
+        }
+        if given.iter().filter(|given| **given).count() != 1 {
+            return wrong(
+                "each corpus needs one place: a name in data.dir, { source = \"a.txt\", target = \"b.txt\" }, or { file = \"table.tsv\" }".to_owned(),
+            );
+        }
+        let mut sides = self.source.iter().zip(self.target.iter());
+        if sides.any(|(source, target)| source == target) {
+            return wrong("source and target are the same file".to_owned());
+        }
+        let lead = if is_empty(&self.file) { &self.source } else { &self.file };
+        for (name, other) in [("target", &self.target), ("links", &self.links)] {
+            if !is_empty(other) && !is_empty(lead) && other.len() != lead.len() {
+                let first = if is_empty(&self.file) { "source" } else { "file" };
+                return wrong(format!(
+                    "{first} names {} files, but {name} {}: each has its own beside it",
+                    lead.len(),
+                    other.len()
+                ));
+            }
+        }
+        if !(self.weight > 0.0 && self.weight <= HEAVIEST) {
+            return wrong(format!(
+                "weight = {:?}: it must be above 0 and at most {HEAVIEST}",
+                self.weight
+            ));
+        }
+        if self.weight != ONCE && !of_training {
+            return wrong(
+                "weights are for data.train: each pair of this set counts once".to_owned(),
+            );
+        }
+        let inner = self.tag.strip_prefix('<').and_then(|rest| rest.strip_suffix('>'));
+        let is_mark = inner.is_some_and(|inner| {
+            !inner.is_empty()
+                && !inner.contains(['<', '>'])
+                && !inner.contains(char::is_whitespace)
+                && crate::text::tokenizer::is_text(&self.tag)
+        });
+        if !self.tag.is_empty() && !is_mark {
+            return wrong(format!(
+                "tag = {:?}: a tag is a word in angle brackets, such as \"<news>\", and no \
+                 special token",
+                self.tag
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What a file is called, without its ending.
+fn stem_of(path: &Path) -> String {
+    uncompressed(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What files are called that begin alike: that beginning, without the numbers that follow it.
+fn common_name(first: &Path, others: &[PathBuf]) -> String {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut common = name(first);
+    for other in others {
+        let other = name(other);
+        let same = common.chars().zip(other.chars()).take_while(|(left, right)| left == right);
+        common = same.map(|(left, _)| left).collect();
+    }
+    let common = common.trim_end_matches(|last: char| !last.is_alphabetic());
+    if common.is_empty() { stem_of(first) } else { common.to_owned() }
+}
+
+/// A path without the ending of a compressed file.
+pub(crate) fn uncompressed(path: &Path) -> PathBuf {
+    let is_compressed = path.extension().is_some_and(|extension| {
+        COMPRESSED.iter().any(|compressed| extension.eq_ignore_ascii_case(compressed))
+    });
+    if is_compressed { path.with_extension("") } else { path.to_owned() }
+}

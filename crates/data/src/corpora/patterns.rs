@@ -1,0 +1,287 @@
+//! Patterns of file names, as shells have them: `*` stands for any characters, `?` for one, `[a-c]`
+//! for one of a range and `[!a-c]` for one outside it. No wildcard stands for a `/`.
+//!
+//! What the wildcards of a pattern stand for is kept for each file, since it tells which file of
+//! the other side belongs to it. A library of patterns was rejected because none tells that.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::uncompressed;
+use crate::files::not_a_file;
+use crate::{Error, Result};
+
+/// What to do where a pattern matches nothing.
+pub(crate) const NO_MATCH: &str = "no file matches this pattern; * stands for any characters of one name, ? for one, [a-c] for \
+     one of a range, and one in a recipe is relative to the recipe";
+
+/// A file that a pattern matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Match {
+    pub(super) path: PathBuf,
+    /// What the wildcards stand for, with a `/` after each.
+    pub(super) stands_for: String,
+}
+
+/// Whether a path is a pattern rather than the path of something that is there.
+pub(crate) fn is_pattern(path: &Path) -> bool {
+    let has_wildcards = |part: Component<'_>| matches!(part, Component::Normal(name) if wildcards(&name.to_string_lossy()) > 0);
+    path.components().any(has_wildcards) && !path.exists()
+}
+
+/// The number of wildcards of a path.
+pub(super) fn wildcards_of(path: &Path) -> usize {
+    path.components().map(|part| wildcards(&part.as_os_str().to_string_lossy())).sum()
+}
+
+fn wildcards(name: &str) -> usize {
+    parts(name).iter().filter(|part| !matches!(part, Part::Character(_))).count()
+}
+
+/// The files that `pattern` matches, with one of `endings` behind it: by name, byte for byte. Of a
+/// file that is there both plain and compressed, only the plain one is one of them. Names that begin
+/// with a dot are matched by patterns that do.
+///
+/// # Errors
+///
+/// If it matches a folder or anything else that is no regular file, or a folder cannot be read.
+pub(super) fn matches(pattern: &Path, endings: &[&str]) -> Result<Vec<Match>> {
+    if pattern.components().any(|part| part.as_os_str().to_string_lossy().contains("**")) {
+        let message =
+            "** is not understood: a * stands for characters of one name; write a * for each \
+             folder on the way"
+                .to_owned();
+        return Err(Error::Malformed { path: pattern.to_owned(), message });
+    }
+    let mut found: BTreeMap<PathBuf, Match> = BTreeMap::new();
+    for ending in endings {
+        let mut whole = pattern.as_os_str().to_owned();
+        whole.push(ending);
+        for one in walk(Path::new(&whole))? {
+            if let Some(kind) = not_a_file(&one.path) {
+                let message = format!(
+                    "matches {}, which is {kind}, not a file: move it away, or write a pattern \
+                     that it does not match",
+                    one.path.display()
+                );
+                return Err(Error::Malformed { path: pattern.to_owned(), message });
+            }
+            let plain = uncompressed(&one.path);
+            match found.get(&plain) {
+                Some(other) if other.path <= one.path => {}
+                _ => drop(found.insert(plain, one)),
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Whatever is there that `pattern` matches.
+fn walk(pattern: &Path) -> Result<Vec<Match>> {
+    let mut found = vec![Match { path: PathBuf::new(), stands_for: String::new() }];
+    for component in pattern.components() {
+        let Component::Normal(name) = component else {
+            found.iter_mut().for_each(|one| one.path.push(component));
+            continue;
+        };
+        let text = name.to_string_lossy();
+        let parts = parts(&text);
+        if wildcards(&text) == 0 {
+            found.iter_mut().for_each(|one| one.path.push(name));
+            found.retain(|one| one.path.exists());
+            continue;
+        }
+        let mut next = Vec::new();
+        for one in
+            found.into_iter().filter(|one| one.path.as_os_str().is_empty() || one.path.is_dir())
+        {
+            let here = Path::new(".");
+            let folder = if one.path.as_os_str().is_empty() { here } else { &one.path };
+            let failed = |error| Error::io(folder, error);
+            for entry in std::fs::read_dir(folder).map_err(failed)? {
+                let name = entry.map_err(failed)?.file_name();
+                let Some(name) = name.to_str() else { continue };
+                if name.starts_with('.') && !text.starts_with('.') {
+                    continue;
+                }
+                if let Some(stands_for) = matched(&parts, name) {
+                    let stands_for = format!("{}{stands_for}", one.stands_for);
+                    next.push(Match { path: one.path.join(name), stands_for });
+                }
+            }
+        }
+        found = next;
+    }
+    Ok(found)
+}
+
+/// A part of a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Character(char),
+    /// `?`
+    One,
+    /// `*`
+    Any,
+    /// `[…]`: characters from one to another, or others than these.
+    Of(Vec<(char, char)>, bool),
+}
+
+impl Part {
+    fn is(&self, character: char) -> bool {
+        match self {
+            Self::Character(own) => *own == character,
+            Self::One | Self::Any => true,
+            Self::Of(ranges, within) => {
+                ranges.iter().any(|(from, to)| (*from..=*to).contains(&character)) == *within
+            }
+        }
+    }
+}
+
+/// The parts of a pattern for one name. A `[` that is not closed stands for itself.
+fn parts(pattern: &str) -> Vec<Part> {
+    let characters: Vec<char> = pattern.chars().collect();
+    let (mut parts, mut at) = (Vec::new(), 0);
+    while at < characters.len() {
+        at += 1;
+        parts.push(match characters[at - 1] {
+            '*' => Part::Any,
+            '?' => Part::One,
+            '[' => {
+                let within = !matches!(characters.get(at), Some('!' | '^'));
+                let first = at + usize::from(!within);
+                // A `]` that comes first stands for itself.
+                let end = (first + 1..characters.len()).find(|&end| characters[end] == ']');
+                match end {
+                    Some(end) => {
+                        at = end + 1;
+                        Part::Of(ranges(&characters[first..end]), within)
+                    }
+                    None => Part::Character('['),
+                }
+            }
+            character => Part::Character(character),
+        });
+    }
+    parts
+}
+
+fn ranges(characters: &[char]) -> Vec<(char, char)> {
+    let (mut ranges, mut at) = (Vec::new(), 0);
+    while at < characters.len() {
+        match characters[at..] {
+            [from, '-', to, ..] => {
+                ranges.push((from, to));
+                at += 3;
+            }
+            _ => {
+                ranges.push((characters[at], characters[at]));
+                at += 1;
+            }
+        }
+    }
+    ranges
+}
+
+/// What the wildcards of a pattern stand for in `name`, each as short as it can be, with a `/` after
+/// each; nothing where the pattern does not match. Takes time in proportion to the product of the
+/// two lengths at most.
+fn matched(parts: &[Part], name: &str) -> Option<String> {
+    let name: Vec<char> = name.chars().collect();
+    // Where in the name each wildcard so far begins and ends.
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let (mut part, mut at) = (0, 0);
+    // The last `*`: where it is in the pattern, and which of the wildcards it is.
+    let mut last: Option<(usize, usize)> = None;
+    while part < parts.len() || at < name.len() {
+        match parts.get(part) {
+            Some(Part::Any) => {
+                last = Some((part, spans.len()));
+                spans.push((at, at));
+                part += 1;
+            }
+            Some(own) if at < name.len() && own.is(name[at]) => {
+                if !matches!(own, Part::Character(_)) {
+                    spans.push((at, at + 1));
+                }
+                (part, at) = (part + 1, at + 1);
+            }
+            // The last `*` stands for one character more.
+            _ => {
+                let (star, wildcard) = last?;
+                spans.truncate(wildcard + 1);
+                spans[wildcard].1 += 1;
+                at = spans[wildcard].1;
+                part = star + 1;
+                if at > name.len() {
+                    return None;
+                }
+            }
+        }
+    }
+    let text =
+        |&(from, to): &(usize, usize)| name[from..to].iter().chain(&['/']).collect::<String>();
+    Some(spans.iter().map(text).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stands_for(pattern: &str, name: &str) -> Option<String> {
+        matched(&parts(pattern), name)
+    }
+
+    #[test]
+    fn wildcards_stand_for_what_is_between() {
+        let is = |pattern, name, expected: Option<&str>| {
+            assert_eq!(stands_for(pattern, name).as_deref(), expected, "{pattern} {name}");
+        };
+        is("train.*.gz", "train.007.gz", Some("007/"));
+        is("train.*.gz", "train..gz", Some("/"));
+        is("train.*.gz", "train.gz", None);
+        is("*.*", "a.b.c", Some("a/b.c/"));
+        is("*a*b", "xaayab", Some("x/aya/"));
+        is("p?rt-[0-9][!a]", "part-1b", Some("a/1/b/"));
+        is("p?rt-[0-9][!a]", "part-1a", None);
+        is("[]]x[", "]x[", Some("]/"));
+        is("größe?", "größe€", Some("€/"));
+        is("", "", Some(""));
+        // Not in exponential time.
+        is(&"*a".repeat(30), &"a".repeat(29), None);
+        assert_eq!((wildcards("a[b"), wildcards("a[b]*?")), (0, 3));
+    }
+
+    #[test]
+    fn files_come_by_name_and_plain_before_compressed() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["p.10.en", "p.2.en", "p.2.en.gz", "p.3.en.zst", ".p.4.en", "p.5.de"] {
+            std::fs::write(path(name), "").expect("write");
+        }
+        let names = |pattern: &str| -> Vec<String> {
+            let found = matches(&path(pattern), &["", ".gz", ".zst"]).expect("readable");
+            let name = |one: &Match| one.path.file_name().map(|name| name.to_string_lossy().into());
+            found.iter().filter_map(name).collect()
+        };
+        assert_eq!(names("p.*.en"), ["p.10.en", "p.2.en", "p.3.en.zst"]);
+        assert_eq!(names("p.*.fr"), [""; 0]);
+        assert!(is_pattern(&path("p.*.en")) && !is_pattern(&path("p.2.en")));
+        std::fs::write(path("q[1].en"), "").expect("write");
+        assert!(!is_pattern(&path("q[1].en")), "a file that is there is itself");
+        std::fs::create_dir(path("p.6.en")).expect("folder");
+        let error = matches(&path("p.*.en"), &[""]).expect_err("a folder").to_string();
+        assert!(error.contains("p.*.en: matches") && error.contains("p.6.en"), "{error}");
+        let error = matches(&path("**/p"), &[""]).expect_err("two stars").to_string();
+        assert!(error.contains("** is not understood"), "{error}");
+        // Folders on the way.
+        for shard in ["s1", "s2"] {
+            std::fs::create_dir(path(shard)).expect("folder");
+            std::fs::write(path(shard).join("t.en"), "").expect("write");
+        }
+        let found = matches(&path("s?/t.*"), &[""]).expect("readable");
+        let stands_for: Vec<&str> = found.iter().map(|one| one.stands_for.as_str()).collect();
+        assert_eq!(stands_for, ["1/en/", "2/en/"]);
+    }
+}

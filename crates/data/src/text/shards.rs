@@ -1,0 +1,274 @@
+//! A split in pieces while it is tokenised, so that several processes can work on it, and none
+//! begins again after it was killed.
+//!
+//! A shard is a run of the text whose place follows from the text alone: so much of it, counted from
+//! the beginning of a file. It lies in `cache/SPLIT.shards`, in a file as [`cache`](super::cache)
+//! describes it, whose key also says which shard it is; the file is there whole or not at all. Once
+//! all of them are there, one process puts them together, in their order, and removes them. What it
+//! comes to does not depend on who made which of them.
+//!
+//! **Decision.** Which process makes a shard is a function of the shard and of the number of
+//! processes. To let each take the next one that nobody has was rejected: it needs locks, which
+//! networks' file systems keep badly.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use crate::text::cache::{Cache, CacheWriter, Items, Key};
+use crate::{Error, Result};
+
+/// Files of a split from which on each is read by one process alone: so many for each process.
+/// Fewer are shared by all of them, shard by shard, since some would have more than others.
+const FILES_OF_A_PROCESS: usize = 8;
+
+/// Which of several processes this one is that tokenise a split together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Its place among them, from 0.
+    pub place: usize,
+    /// How many they are.
+    pub of: usize,
+}
+
+impl Share {
+    /// One process that does all by itself.
+    pub const WHOLE: Self = Self { place: 0, of: 1 };
+
+    /// Who makes shards of files that have so many bytes each.
+    pub(crate) fn owners(self, bytes: &[u64]) -> Owners {
+        if self.of == 1 || bytes.len() < FILES_OF_A_PROCESS * self.of {
+            return Owners { share: self, of_file: None };
+        }
+        // The largest first, each to the process that has least (Graham 1969).
+        let mut order: Vec<usize> = (0..bytes.len()).collect();
+        order.sort_by_key(|&file| (std::cmp::Reverse(bytes[file]), file));
+        let (mut loads, mut of_file) = (vec![0_u64; self.of], vec![0; bytes.len()]);
+        for file in order {
+            let least = (0..self.of).min_by_key(|&process| (loads[process], process));
+            let least = least.unwrap_or(0);
+            loads[least] += bytes[file];
+            of_file[file] = least;
+        }
+        Owners { share: self, of_file: Some(of_file) }
+    }
+}
+
+/// Which shards a process makes.
+pub(crate) struct Owners {
+    share: Share,
+    /// The process of each file, where each has one.
+    of_file: Option<Vec<usize>>,
+}
+
+impl Owners {
+    /// Whether this process makes shards of a file.
+    pub(crate) fn reads(&self, file: usize) -> bool {
+        self.of_file.as_ref().is_none_or(|owner| owner[file] == self.share.place)
+    }
+
+    /// Whether this process makes a shard of a file that it reads.
+    pub(crate) fn makes(&self, file: usize, shard: usize) -> bool {
+        self.of_file.is_some() || (file + shard) % self.share.of == self.share.place
+    }
+}
+
+/// How far a process has come with its share of a split.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenisingProgress {
+    /// The split.
+    pub split: String,
+    /// What part of the text it has read of what it will read, from 0 to 1.
+    pub done: f64,
+    /// The bytes of text that it has tokenised.
+    pub bytes: u64,
+    /// How many processes tokenise it together.
+    pub processes: usize,
+}
+
+/// Where the shards of a split lie.
+#[derive(Debug, Clone)]
+pub(crate) struct Shards {
+    folder: PathBuf,
+    key: Key,
+}
+
+impl Shards {
+    /// Those of a split whose cache will lie at `cache` with this key.
+    pub(crate) fn of(cache: &Path, key: &Key) -> Self {
+        Self { folder: cache.with_extension("shards"), key: *key }
+    }
+
+    fn path(&self, file: usize, shard: usize) -> PathBuf {
+        self.folder.join(format!("{file:05}-{shard:06}.bin"))
+    }
+
+    fn key(&self, file: usize, shard: usize) -> Key {
+        let mut digest = Sha256::new();
+        digest.update(self.key);
+        digest.update((file as u64).to_le_bytes());
+        digest.update((shard as u64).to_le_bytes());
+        digest.finalize().into()
+    }
+
+    /// The report of a shard that is there.
+    pub(crate) fn report<R: DeserializeOwned>(
+        &self,
+        file: usize,
+        shard: usize,
+    ) -> Result<Option<R>> {
+        Cache::report(&self.path(file, shard), &self.key(file, shard))
+    }
+
+    /// What writes a shard.
+    pub(crate) fn writer(&self, file: usize, shard: usize) -> Result<CacheWriter> {
+        std::fs::create_dir_all(&self.folder).map_err(|error| Error::io(&self.folder, error))?;
+        CacheWriter::create(&self.path(file, shard))
+    }
+
+    /// Gives a shard that was written its name.
+    pub(crate) fn finish(
+        &self,
+        (file, shard): (usize, usize),
+        writer: CacheWriter,
+        report: &impl Serialize,
+    ) -> Result<()> {
+        writer.finish(&self.key(file, shard), report)
+    }
+
+    /// Hands the items of a shard to `take`, and gives its report; nothing if it is not there. One
+    /// that is damaged is removed, and is not there.
+    pub(crate) fn read<R: DeserializeOwned>(
+        &self,
+        (file, shard): (usize, usize),
+        mut take: impl FnMut(&mut Items<'_>) -> Result<()>,
+    ) -> Result<Option<R>> {
+        let path = self.path(file, shard);
+        let mut failed = None;
+        let opened = Cache::open(&path, &self.key(file, shard), |items| {
+            while items.at < items.end {
+                match take(items) {
+                    Ok(()) => {}
+                    Err(Error::Io { path: own, source }) if own == path => return Err(source),
+                    Err(error) => {
+                        failed = Some(error);
+                        return Err(io::Error::other("it could not be written"));
+                    }
+                }
+            }
+            Ok(())
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        match opened? {
+            Some((_, (), report)) => Ok(Some(report)),
+            None => match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(Error::io(&path, error))
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// An error of reading a shard, as [`Shards::read`] expects it of `take`.
+    pub(crate) fn unreadable(&self, (file, shard): (usize, usize), error: io::Error) -> Error {
+        Error::io(&self.path(file, shard), error)
+    }
+
+    /// Removes what is left of them, once the split has its cache.
+    pub(crate) fn remove(&self) -> Result<()> {
+        match std::fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io(&self.folder, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shard_has_one_process() {
+        for (files, of) in [(1, 1), (1, 3), (5, 2), (16, 2), (50, 3)] {
+            let bytes: Vec<u64> = (0..files).map(|file| 1 + file * file % 97).collect();
+            let owners: Vec<Owners> =
+                (0..of).map(|place| Share { place, of }.owners(&bytes)).collect();
+            for file in 0..files as usize {
+                for shard in 0..7 {
+                    let makers = owners
+                        .iter()
+                        .filter(|owner| owner.reads(file) && owner.makes(file, shard))
+                        .count();
+                    assert_eq!(makers, 1, "{file} {shard} of {of}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_are_divided_by_their_sizes() {
+        let bytes: Vec<u64> = (1..=40).collect();
+        for place in 0..2 {
+            let owners = Share { place, of: 2 }.owners(&bytes);
+            let load: u64 =
+                (0..40).filter(|&file| owners.reads(file)).map(|file| bytes[file]).sum();
+            assert_eq!(load, 410);
+        }
+    }
+
+    #[test]
+    fn a_damaged_shard_is_not_there() {
+        let folder = tempfile::tempdir().expect("folder");
+        let shards = Shards::of(&folder.path().join("train.bin"), &[7; 32]);
+        let write = || {
+            let mut writer = shards.writer(2, 3).expect("a writer");
+            writer.push(2, &[1, 2, 3, 4]).expect("room");
+            shards.finish((2, 3), writer, &"report").expect("room");
+        };
+        let read = || {
+            let mut bytes = Vec::new();
+            let report = shards.read::<String>((2, 3), |items| {
+                let mut byte = [0];
+                items.read(&mut byte).map_err(|error| shards.unreadable((2, 3), error))?;
+                bytes.push(byte[0]);
+                Ok(())
+            });
+            (report.expect("readable"), bytes)
+        };
+        assert_eq!(read().0, None);
+        write();
+        assert_eq!(shards.report::<String>(2, 3).expect("readable").as_deref(), Some("report"));
+        assert_eq!(shards.report::<String>(2, 4).expect("readable"), None);
+        assert_eq!(read(), (Some("report".to_owned()), vec![1, 2, 3, 4]));
+        let path = shards.path(2, 3);
+        let whole = std::fs::read(&path).expect("readable");
+        // As another shard of the split, it is none.
+        std::fs::copy(&path, shards.path(2, 4)).expect("copied");
+        assert_eq!(shards.report::<String>(2, 4).expect("readable"), None);
+        // But for the number of items, by which nothing is read.
+        for damage in (0..40).chain(48..whole.len()) {
+            let mut bytes = whole.clone();
+            bytes[damage] ^= 1;
+            std::fs::write(&path, &bytes).expect("written");
+            assert_eq!(read().0, None, "byte {damage}");
+            assert!(!path.exists());
+        }
+        for length in 0..whole.len() {
+            std::fs::write(&path, &whole[..length]).expect("written");
+            assert_eq!(read().0, None, "length {length}");
+            std::fs::write(&path, &whole[..length]).expect("written");
+            assert_eq!(shards.report::<String>(2, 3).expect("readable"), None);
+        }
+        write();
+        shards.remove().expect("removed");
+        shards.remove().expect("nothing left");
+    }
+}
