@@ -172,3 +172,35 @@ fn running_text_is_a_file_at_any_place_too() {
     assert!(scores.contains("mine, held out"), "{scores}");
     workspace.succeed(&["resume", "run", "--set", "training.max_updates=14"]);
 }
+
+#[test]
+fn patterns_that_do_not_fit_are_told_with_what_they_match() {
+    let workspace = Workspace::new();
+    for name in ["p.1.aa", "p.2.aa", "p.1.bb", "p.3.bb", "q.1.bb"] {
+        workspace.write(&format!("data/{name}"), "red cat\n");
+    }
+    let refuse = |source: &str, target: &str, said: &[&str]| {
+        let data =
+            format!("train = {{ source = \"../data/{source}\", target = \"../data/{target}\" }}");
+        recipe(&workspace, &data);
+        workspace.fail(&["train", "recipes/mine.toml", "--run", "run"], said);
+        assert!(!workspace.path("run").exists(), "nothing has begun");
+    };
+    refuse("none.*.aa", "none.*.bb", &["none.*.aa: no such file", "no file matches this pattern"]);
+    refuse("p.*.aa", "q.*.bb", &["q.*.bb: matches 1 files", "p.*.aa matches 2", "p.2.aa"]);
+    refuse("p.*.aa", "p.*.bb", &["p.*.bb: matches 2 files", "p.2.aa", "wildcards"]);
+    fs::create_dir(workspace.path("data/p.5.aa")).expect("folder");
+    refuse("p.*.aa", "p.*.bb", &["p.*.aa: matches", "p.5.aa, which is a folder"]);
+    recipe(&workspace, "train = { file = [\"a.tsv\", \"b.csv\"] }");
+    workspace.fail(
+        &["train", "recipes/mine.toml", "--run", "run"],
+        &["b.csv: is another kind of table than"],
+    );
+    // The files that a pattern matches are shown.
+    recipe(&workspace, "train = { source = \"../data/p.[12].aa\", target = \"../data/?.1.bb\" }");
+    let shown = workspace.fail(&["config", "show", "recipes/mine.toml"], &["p.1.aa"]);
+    drop(shown);
+    recipe(&workspace, "train = { source = \"../data/p.[1].aa\", target = \"../data/q.?.bb\" }");
+    let shown = workspace.succeed(&["config", "show", "recipes/mine.toml"]);
+    assert!(shown.contains("data/p.1.aa\"") && shown.contains("data/q.1.bb\""), "{shown}");
+}
