@@ -3,8 +3,8 @@
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::encoders::text::{TextEncoder, TextPooling, first_rows};
 use crate::layers::head::ClassHead;
-use crate::layers::text_encoder::{TextEncoder, TextPooling, first_rows};
 use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 

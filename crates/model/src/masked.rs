@@ -3,8 +3,8 @@
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::encoders::text::{Pooler, TextEncoder, first_rows};
 use crate::layers::head::{BiasedHead, asked_rows};
-use crate::layers::text_encoder::{Pooler, TextEncoder, first_rows};
 use crate::layers::weight::{LayerNorm, Linear};
 use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};

@@ -3,9 +3,9 @@
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::encoders::text::{TextEncoder, first_rows};
 use crate::layers::head::BiasedHead;
 use crate::layers::places::loss_of_places;
-use crate::layers::text_encoder::{TextEncoder, first_rows};
 use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 

@@ -3,8 +3,8 @@
 
 use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::encoders::text::TextEncoder;
 use crate::layers::head::{BiasedHead, ClassHead};
-use crate::layers::text_encoder::TextEncoder;
 use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 

@@ -4,8 +4,8 @@
 
 pub(crate) mod attention;
 pub(crate) mod block;
-pub(crate) mod convolutions;
 pub(crate) mod embedding;
+pub(crate) mod encoders;
 pub(crate) mod experts;
 pub(crate) mod feed_forward;
 pub(crate) mod gated_convolution;
@@ -17,6 +17,4 @@ pub mod positions;
 pub(crate) mod recurrent;
 pub(crate) mod stack;
 pub(crate) mod state_space;
-pub(crate) mod text_encoder;
-pub(crate) mod vision_encoder;
 pub(crate) mod weight;

@@ -13,9 +13,9 @@ mod transformer;
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::embedding::TokenEmbedding;
+use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
-use crate::layers::vision_encoder::PatchEmbedding;
 use crate::{
     Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass, Sequences,
 };

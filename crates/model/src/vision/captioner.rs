@@ -7,7 +7,7 @@
 
 use crate::config::{Architecture, ImageEncoder, ModelConfig};
 use crate::cost::{Cost, LayerCost};
-use crate::layers::vision_encoder::validate;
+use crate::layers::encoders::vision::validate;
 use crate::translation::SourceKind;
 use crate::{
     Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass,

@@ -14,11 +14,11 @@ mod shape;
 use crate::config::{ImageEncoder, ModelConfig};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::block::Block;
-use crate::layers::convolutions::{Convolutions, last_width};
+use crate::layers::encoders::convolutional::{Convolutions, last_width};
+use crate::layers::encoders::text::first_rows;
+use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::BiasedHead;
 use crate::layers::stack::StackKind;
-use crate::layers::text_encoder::first_rows;
-use crate::layers::vision_encoder::{VisionEncoder, validate};
 use crate::{
     AttentionRecord, Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass,
     Sequences,

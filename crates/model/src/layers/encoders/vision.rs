@@ -1,13 +1,13 @@
 //! The encoder of ViT (Dosovitskiy et al. 2021, section 3.1): patches of images in, a row for each
 //! patch and one for the class out.
 
-use super::head::picked;
-use super::positions::{sinusoids, to_compute};
-use super::stack::{Stack, StackKind};
-use super::text_encoder::first_rows;
-use super::weight::{Linear, Weight};
+use super::text::first_rows;
 use crate::config::{Pooling, Positions};
 use crate::cost::PartCost;
+use crate::layers::head::picked;
+use crate::layers::positions::{sinusoids, to_compute};
+use crate::layers::stack::{Stack, StackKind};
+use crate::layers::weight::{Linear, Weight};
 use crate::{Builder, ImageShape, ModelConfig, ModelError, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use taper_ops::rng::name_key;

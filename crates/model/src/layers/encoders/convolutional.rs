@@ -4,10 +4,10 @@
 //! A convolution is the fused product of this crate: the nine neighbours of each place are gathered
 //! into one row, which a matrix takes to the channels of the next layer.
 
-use super::head::picked;
-use super::positions::to_compute;
-use super::weight::{LayerNorm, Linear};
 use crate::cost::PartCost;
+use crate::layers::head::picked;
+use crate::layers::positions::to_compute;
+use crate::layers::weight::{LayerNorm, Linear};
 use crate::{Builder, ImageShape, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;

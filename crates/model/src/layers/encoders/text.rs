@@ -1,14 +1,14 @@
 //! The encoder of BERT (Devlin et al. 2019, section 3): tokens, positions and segments in, a row for
 //! each token and one for each text out.
 
-use super::block::Block;
-use super::embedding::TokenEmbedding;
-use super::head::picked;
-use super::positions::to_compute;
-use super::stack::{Stack, StackKind};
-use super::weight::{LayerNorm, Linear, Weight};
 use crate::config::Pooling;
 use crate::cost::{LayerCost, PartCost};
+use crate::layers::block::Block;
+use crate::layers::embedding::TokenEmbedding;
+use crate::layers::head::picked;
+use crate::layers::positions::to_compute;
+use crate::layers::stack::{Stack, StackKind};
+use crate::layers::weight::{LayerNorm, Linear, Weight};
 use crate::{Builder, ModelConfig, ModelError, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
