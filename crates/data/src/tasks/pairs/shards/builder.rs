@@ -1,0 +1,106 @@
+//! Pairs on their way to a shard: cleaned, and tokenised many at a time.
+
+use super::{PairShards, ShardReport, code};
+use crate::tasks::pairs::cache::record;
+use crate::tasks::pairs::hold_out::fingerprint;
+use crate::text::cache::CacheWriter;
+use crate::{Cleaner, PairLinks, RawPair, Result};
+
+/// Pairs that are read before they are tokenised together, in parallel.
+const CHUNK: usize = 16_384;
+
+/// Bytes of text that are, where pairs are long.
+const CHUNK_BYTES: usize = 1 << 24;
+
+/// Cleans and tokenises pairs on their way to a shard.
+pub(super) struct Builder<'a> {
+    of: &'a PairShards<'a>,
+    pub(super) writer: CacheWriter,
+    cleaner: Cleaner,
+    /// Pairs whose text is kept, to be tokenised together.
+    chunk: Vec<RawPair>,
+    chunk_bytes: usize,
+    pub(super) report: ShardReport,
+    has_links: bool,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(of: &'a PairShards<'a>, writer: CacheWriter) -> Self {
+        Self {
+            of,
+            writer,
+            cleaner: Cleaner::new(&of.config.cleaning),
+            chunk: Vec::with_capacity(CHUNK),
+            chunk_bytes: 0,
+            report: ShardReport::default(),
+            has_links: of.part.has_links(),
+        }
+    }
+
+    /// Takes a pair in, unless its text is reason enough to drop it; whether there are enough to be
+    /// tokenised.
+    pub(super) fn add(&mut self, pair: RawPair) -> Result<bool> {
+        self.report.pairs += 1;
+        if !self.of.held_out.is_empty() && self.of.held_out.contains(&fingerprint(&pair.source)) {
+            self.report.held_out += 1;
+        } else if let Err(reason) = self.cleaner.check_text(&pair.source, &pair.target) {
+            self.report.dropped.count(reason);
+        } else {
+            self.chunk_bytes += pair.source.len() + pair.target.len();
+            self.chunk.push(pair);
+        }
+        Ok(self.chunk.len() >= CHUNK || self.chunk_bytes >= CHUNK_BYTES)
+    }
+
+    /// Tokenises the pairs that were taken in, and writes those that are kept; the bytes of their
+    /// text.
+    pub(super) fn tokenise(&mut self) -> Result<u64> {
+        let bytes = std::mem::take(&mut self.chunk_bytes) as u64;
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let tokenizers = self.of.tokenizers;
+        let sources: Vec<&str> = chunk.iter().map(|pair| pair.source.as_str()).collect();
+        let targets: Vec<&str> = chunk.iter().map(|pair| pair.target.as_str()).collect();
+        let sources = tokenizers.source().encode_batch(&sources)?;
+        let targets = tokenizers.target().encode_batch(&targets)?;
+        for ((source, target), pair) in sources.iter().zip(&targets).zip(&chunk) {
+            let checked = self.cleaner.check_tokens(source.len(), target.len());
+            let links = match self.has_links && checked.is_ok() {
+                true => Some(self.links(pair)?),
+                false => None,
+            };
+            let own = |links| record(source, target, pair.line, links);
+            let bytes = match checked {
+                _ if self.of.drops_duplicates => {
+                    let mut bytes = Vec::new();
+                    // No text holds a line break, so that two sides cannot be taken for two others.
+                    let text = format!("{}\n{}", pair.source, pair.target);
+                    bytes.extend(fingerprint(&text).to_le_bytes());
+                    bytes.push(checked.err().map_or(0, code));
+                    if checked.is_ok() {
+                        bytes.extend(own(links.as_ref()));
+                    }
+                    bytes
+                }
+                Ok(()) => own(links.as_ref()),
+                Err(reason) => {
+                    self.report.dropped.count(reason);
+                    continue;
+                }
+            };
+            self.writer.push(1, &bytes)?;
+        }
+        // Its room is used again.
+        chunk.clear();
+        self.chunk = chunk;
+        Ok(bytes)
+    }
+
+    /// The word links of a pair.
+    fn links(&self, pair: &RawPair) -> Result<PairLinks> {
+        let tokenizers = self.of.tokenizers;
+        let (_, source_words) = tokenizers.source().encode_words(&pair.source)?;
+        let (_, target_words) = tokenizers.target().encode_words(&pair.target)?;
+        let links = pair.links.iter().map(|link| (link.source, link.target)).collect();
+        Ok(PairLinks::new(source_words, target_words, links))
+    }
+}

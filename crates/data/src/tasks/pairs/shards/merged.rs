@@ -1,0 +1,133 @@
+//! Shards put together into a cache: what stands in all of them, once.
+
+use std::collections::HashSet;
+
+use super::{PairShards, REASONS, ShardReport};
+use crate::tasks::pairs::cache::Record;
+use crate::tasks::pairs::reader::empty_corpus;
+use crate::tasks::pairs::report::SideCounter;
+use crate::text::cache::{CacheWriter, Items, Key};
+use crate::{
+    BatchingReport, Corpus, CorpusReport, DataReport, DropReason, Dropped, Error, Result, Side,
+};
+
+/// The cache as it is put together.
+pub(super) struct Merged<'a> {
+    of: &'a PairShards<'a>,
+    writer: CacheWriter,
+    /// Pairs in the files so far.
+    pub(super) pairs: u64,
+    kept: u64,
+    held_out: u64,
+    dropped: Dropped,
+    /// The pairs that were seen, where the same pair is not to come again.
+    seen: HashSet<u128>,
+    corpora: Vec<CorpusReport>,
+    sides: [SideCounter; 2],
+    is_byte: [Vec<bool>; 2],
+    has_links: bool,
+}
+
+impl<'a> Merged<'a> {
+    pub(super) fn new(of: &'a PairShards<'a>, writer: CacheWriter) -> Self {
+        let report = |corpus: &Corpus| CorpusReport {
+            name: corpus.name(),
+            weight: corpus.weight,
+            tag: corpus.tag.clone(),
+            ..CorpusReport::default()
+        };
+        Self {
+            of,
+            writer,
+            pairs: 0,
+            kept: 0,
+            held_out: 0,
+            dropped: Dropped::default(),
+            seen: HashSet::new(),
+            corpora: of.part.split.iter().map(report).collect(),
+            sides: Default::default(),
+            is_byte: [of.tokenizers.source().byte_ids(), of.tokenizers.target().byte_ids()],
+            has_links: of.part.has_links(),
+        }
+    }
+
+    /// Takes the next pair of a shard in, whose files begin behind so many `lines`.
+    pub(super) fn take(
+        &mut self,
+        items: &mut Items<'_>,
+        lines: u64,
+        corpus: usize,
+        unreadable: impl Fn(std::io::Error) -> Error,
+    ) -> Result<()> {
+        if self.of.drops_duplicates {
+            let mut head = [0; 17];
+            items.read(&mut head).map_err(&unreadable)?;
+            let mut pair = [0; 16];
+            pair.copy_from_slice(&head[..16]);
+            let reason = usize::from(head[16]).checked_sub(1).and_then(|place| REASONS.get(place));
+            let is_new = self.seen.insert(u128::from_le_bytes(pair));
+            let dropped = if is_new { reason.copied() } else { Some(DropReason::Duplicate) };
+            if let Some(dropped) = dropped {
+                self.dropped.count(dropped);
+                if reason.is_none() {
+                    Record::read(items, self.has_links).map_err(&unreadable)?;
+                }
+                return Ok(());
+            }
+        }
+        let pair = Record::read(items, self.has_links).map_err(&unreadable)?.moved(lines);
+        self.kept += 1;
+        self.corpora[corpus].pairs_kept += 1;
+        self.sides[0].add(&pair.source, &self.is_byte[0]);
+        self.sides[1].add(&pair.target, &self.is_byte[1]);
+        self.writer.push(1, &pair.bytes)
+    }
+
+    /// Counts what a shard was made of.
+    pub(super) fn count(&mut self, report: &ShardReport, corpus: usize) {
+        self.pairs += report.pairs;
+        self.held_out += report.held_out;
+        self.dropped.add(&report.dropped);
+        self.corpora[corpus].pairs_read += report.pairs - report.held_out;
+    }
+
+    pub(super) fn finish(self, key: &Key) -> Result<()> {
+        let (config, split) = (self.of.config, self.of.part.split.name());
+        let read = self.pairs - self.held_out;
+        if read == 0 {
+            return Err(empty_corpus(config, self.of.part.split));
+        }
+        if self.kept == 0 {
+            let reasons = self.dropped.to_string();
+            return Err(Error::AllDropped { split, read, reasons });
+        }
+        // Each may come in both directions, and as often as its corpus weighs.
+        let often = |corpus: &CorpusReport| corpus.pairs_kept as f64 * corpus.weight.max(1.0);
+        let most: f64 = self.corpora.iter().map(often).sum();
+        if most > f64::from(u32::MAX / 2) {
+            return Err(Error::Config {
+                key: "data.train",
+                message: format!(
+                    "split {split:?} has {most:.0} pairs an epoch but at most 2^31 - 1 can be \
+                     batched; divide it, or weigh it less"
+                ),
+            });
+        }
+        let [source, target] = self.sides;
+        let report = DataReport {
+            split,
+            pairs_read: read,
+            pairs_kept: self.kept,
+            dropped: self.dropped,
+            held_out: self.held_out,
+            corpora: self.corpora,
+            source: source.finish(config.language(Side::Source)),
+            target: target.finish(config.language(Side::Target)),
+            // Filled in when the cache is opened, from the settings of the day.
+            batching: BatchingReport::default(),
+            text_hash: self.of.part.text.text_hash.clone(),
+            tokenizer_hash: self.of.tokenizers.hash(),
+        };
+        self.writer.finish(key, &report)
+    }
+}

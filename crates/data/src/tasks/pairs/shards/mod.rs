@@ -1,0 +1,235 @@
+//! Pairs in [shards](crate::text::shards): a shard is so many pairs of files that are read together,
+//! cleaned by their text and tokenised.
+//!
+//! A shard has its pairs as their cache has them, but for the line, which is counted from the
+//! beginning of the files. Where the same pair is not to come again, each has more before it: 16
+//! bytes that tell pairs apart, and a byte that says why it is dropped by its tokens, or 0. Which of
+//! two pairs comes first is known only when shards are put together.
+
+mod builder;
+mod merged;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use self::builder::Builder;
+use self::merged::Merged;
+use crate::tasks::pairs::hold_out::held_out_sentences;
+use crate::tasks::pairs::prepare::Part;
+use crate::tasks::pairs::reader::{FileReader, PairFiles, pair_files};
+use crate::text::cache::{CacheWriter, Key};
+use crate::text::shards::Shards;
+use crate::{
+    DataConfig, DropReason, Dropped, Error, Result, Share, TokenisingProgress, TokenizerPair,
+};
+
+/// Pairs of a shard, as they stand in the files: some 15 MB of text, a few seconds of work. Shards of
+/// a run that was killed are of no use to a version in which it is another number.
+const PAIRS: u64 = if cfg!(test) { 16 } else { 1 << 17 };
+
+/// What a shard is made of.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct ShardReport {
+    /// Pairs in the files.
+    pairs: u64,
+    /// Those of them whose source is held out.
+    held_out: u64,
+    /// Those that are dropped and not in the shard.
+    dropped: Dropped,
+    /// Whether the files end with it.
+    is_last: bool,
+}
+
+/// The shards of a split of pairs.
+pub(crate) struct PairShards<'a> {
+    config: &'a DataConfig,
+    tokenizers: &'a TokenizerPair,
+    part: &'a Part<'a>,
+    shards: Shards,
+    files: Vec<PairFiles>,
+    /// Bytes of each of `files`.
+    bytes: Vec<u64>,
+    held_out: HashSet<u128>,
+    drops_duplicates: bool,
+}
+
+impl<'a> PairShards<'a> {
+    /// Those of `part`, which lie in `shards`.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing.
+    pub(crate) fn new(
+        config: &'a DataConfig,
+        tokenizers: &'a TokenizerPair,
+        part: &'a Part<'a>,
+        shards: Shards,
+    ) -> Result<Self> {
+        let files = pair_files(config, part.split)?;
+        let size = |files: &PairFiles| -> Result<u64> {
+            let of = |path| std::fs::metadata(path).map_err(|error| Error::io(path, error));
+            files.paths().map(|path| Ok(of(path)?.len())).sum()
+        };
+        let bytes = files.iter().map(size).collect::<Result<_>>()?;
+        let held_out = if part.is_training { held_out_sentences(config)? } else { HashSet::new() };
+        let drops_duplicates = part.is_training && config.cleaning.drop_duplicates;
+        Ok(Self { config, tokenizers, part, shards, files, bytes, held_out, drops_duplicates })
+    }
+
+    /// Makes those shards of a process's share that are not there.
+    ///
+    /// # Errors
+    ///
+    /// If the text cannot be read or has changed, or the disk is full.
+    pub(crate) fn make(
+        &self,
+        share: Share,
+        observe: &mut dyn FnMut(&TokenisingProgress),
+    ) -> Result<()> {
+        let owners = share.owners(&self.bytes);
+        let own = (0..self.files.len()).filter(|&file| owners.reads(file));
+        let all: u64 = own.clone().map(|file| self.bytes[file]).sum();
+        let (mut behind, mut tokenised) = (0, 0);
+        let mut tell = |read: u64, text: u64| {
+            tokenised += text;
+            observe(&TokenisingProgress {
+                split: self.part.split.name(),
+                done: read as f64 / all.max(1) as f64,
+                bytes: tokenised,
+                processes: share.of,
+            });
+        };
+        for file in own {
+            let mut reader = None;
+            // Pairs before the next shard that nobody has read here.
+            let mut unread = 0;
+            for shard in 0.. {
+                if let Some(report) = self.shards.report::<ShardReport>(file, shard)? {
+                    if report.is_last {
+                        break;
+                    }
+                    unread += report.pairs;
+                    continue;
+                }
+                let reader = match &mut reader {
+                    Some(reader) => reader,
+                    none => none.insert(self.open(file)?),
+                };
+                if !skip(reader, &mut unread)? {
+                    break;
+                }
+                if !owners.makes(file, shard) {
+                    unread = PAIRS;
+                    continue;
+                }
+                let mut tell = |reader: &FileReader, text| tell(behind + reader.bytes_read(), text);
+                if self.make_shard((file, shard), reader, &mut tell)? {
+                    break;
+                }
+            }
+            behind += self.bytes[file];
+            tell(behind, 0);
+        }
+        Ok(())
+    }
+
+    fn open(&self, file: usize) -> Result<FileReader> {
+        let files = &self.files[file];
+        FileReader::open(self.config, &self.part.split[files.corpus], files)
+    }
+
+    /// Makes a shard of the pairs that come next; true if they are the last of their files.
+    fn make_shard(
+        &self,
+        place: (usize, usize),
+        reader: &mut FileReader,
+        tell: &mut dyn FnMut(&FileReader, u64),
+    ) -> Result<bool> {
+        let mut builder = Builder::new(self, self.shards.writer(place.0, place.1)?);
+        while builder.report.pairs < PAIRS {
+            let Some(pair) = reader.next_pair()? else {
+                builder.report.is_last = true;
+                break;
+            };
+            if builder.add(pair)? {
+                let text = builder.tokenise()?;
+                tell(reader, text);
+            }
+        }
+        let text = builder.tokenise()?;
+        tell(reader, text);
+        self.part.text.seems_to_hold()?;
+        let is_last = builder.report.is_last;
+        self.shards.finish(place, builder.writer, &builder.report)?;
+        Ok(is_last)
+    }
+
+    /// Puts the shards together into the cache at `path`; false if one of them is not there.
+    ///
+    /// # Errors
+    ///
+    /// If no pair is left, or the text has changed, or the disk is full.
+    pub(crate) fn merge(&self, path: &Path, key: &Key) -> Result<bool> {
+        let mut merged = Merged::new(self, CacheWriter::create(path)?);
+        let mut line = 0;
+        for (file, files) in self.files.iter().enumerate() {
+            for shard in 0.. {
+                let place = (file, shard);
+                let report = self.shards.read::<ShardReport>(place, |items| {
+                    merged.take(items, line, files.corpus, |error| {
+                        self.shards.unreadable(place, error)
+                    })
+                })?;
+                let Some(report) = report else { return Ok(false) };
+                merged.count(&report, files.corpus);
+                if report.is_last {
+                    line = merged.pairs;
+                    break;
+                }
+            }
+        }
+        if let Err(error) = self.part.text.still_holds() {
+            // No other start is to take what was made of another text.
+            self.shards.remove()?;
+            return Err(error);
+        }
+        match merged.finish(key) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                // What is wrong with the text is so for every start; a full disk is not.
+                if !matches!(error, Error::Io { .. }) {
+                    self.shards.remove()?;
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Passes over pairs; false if there are fewer.
+fn skip(reader: &mut FileReader, pairs: &mut u64) -> Result<bool> {
+    while *pairs > 0 {
+        if !reader.skip_pair()? {
+            return Ok(false);
+        }
+        *pairs -= 1;
+    }
+    Ok(true)
+}
+
+/// Reasons that are known from tokens, by the byte that stands for them in a shard, from 1.
+const REASONS: [DropReason; 5] = [
+    DropReason::EmptySource,
+    DropReason::EmptyTarget,
+    DropReason::TooShort,
+    DropReason::TooLong,
+    DropReason::Ratio,
+];
+
+fn code(reason: DropReason) -> u8 {
+    REASONS.iter().position(|&one| one == reason).map_or(0, |place| place as u8 + 1)
+}
