@@ -1,6 +1,6 @@
 //! Pairs in the [tokenised cache](crate::text::cache): of each its line (u64), source length
-//! (u32), target length (u32), and the ids of both (u32 each). In memory is only where each pair
-//! begins, 16 bytes a pair.
+//! (u32), target length (u32), and the ids of both (u32 each). In memory are only the lengths of each
+//! pair, 8 bytes, and where every 64th begins; where a pair has links, where each begins.
 //!
 //! In a split with word links the number of those of a pair stands before its ids (u32), and behind
 //! them the word of each source token and of each target token, and the two words of each link (u32
@@ -27,19 +27,35 @@ pub struct Pair {
     pub links: Option<PairLinks>,
 }
 
-/// Where a pair stands in the file, and how long its sides are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
-    at: u64,
-    pub(crate) source: u32,
-    pub(crate) target: u32,
+/// Pairs from one whose place in the file is kept in memory to the next; those between are found by
+/// their lengths.
+const STRIDE: usize = 64;
+
+/// Where pairs stand in the file, and how long their sides are.
+#[derive(Debug)]
+struct Index {
+    lengths: Vec<(u32, u32)>,
+    /// Where every so many pairs one begins.
+    places: Vec<u64>,
+    stride: usize,
+}
+
+impl Index {
+    /// Where a pair begins. Panics beyond the last.
+    fn place(&self, pair: usize) -> u64 {
+        let near = pair / self.stride;
+        let between = &self.lengths[near * self.stride..pair];
+        let tokens = |&(source, target): &(u32, u32)| u64::from(source) + u64::from(target);
+        let bytes = |lengths| HEAD_BYTES as u64 + tokens(lengths) * ID_BYTES as u64;
+        self.places[near] + between.iter().map(bytes).sum::<u64>()
+    }
 }
 
 /// The tokenised pairs of a split on disk.
 #[derive(Debug)]
 pub(crate) struct PairCache {
     cache: Cache,
-    index: Vec<Entry>,
+    index: Index,
     has_links: bool,
 }
 
@@ -61,18 +77,18 @@ impl PairCache {
 
     /// The number of pairs.
     pub(crate) fn pairs(&self) -> usize {
-        self.index.len()
+        self.index.lengths.len()
     }
 
-    /// Where a pair stands. Panics beyond the last pair.
-    pub(crate) fn entry(&self, pair: usize) -> Entry {
-        self.index[pair]
+    /// How many ids the sides of a pair have. Panics beyond the last pair.
+    pub(crate) fn lengths(&self, pair: usize) -> (usize, usize) {
+        let (source, target) = self.index.lengths[pair];
+        (source as usize, target as usize)
     }
 
     /// Reads a pair. Panics beyond the last.
     pub(crate) fn read(&self, pair: usize) -> Result<Pair> {
-        let Entry { at, source, target } = self.entry(pair);
-        let (source, target) = (source as usize, target as usize);
+        let (at, (source, target)) = (self.index.place(pair), self.lengths(pair));
         let (mut head_bytes, mut count) = (HEAD_BYTES, source + target);
         if self.has_links {
             let links = self.cache.read(at + HEAD_BYTES as u64, ID_BYTES)?;
@@ -95,27 +111,33 @@ impl PairCache {
 }
 
 /// Where each pair stands.
-fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Vec<Entry>> {
+fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Index> {
+    // Links take room that lengths do not tell.
+    let stride = if has_links { 1 } else { STRIDE };
     // Before the checksum is known to be right nothing is believed that would take more memory than
     // the file.
     let most = items.count.min(items.length / HEAD_BYTES as u64);
-    let mut index = Vec::with_capacity(usize::try_from(most).unwrap_or(0));
-    for _ in 0..items.count {
-        let at = items.at;
+    let most = usize::try_from(most).unwrap_or(0);
+    let mut lengths = Vec::with_capacity(most);
+    let mut places = Vec::with_capacity(most.div_ceil(stride));
+    for pair in 0..items.count {
+        if pair.is_multiple_of(stride as u64) {
+            places.push(items.at);
+        }
         let mut head = [0; HEAD_BYTES];
         items.read(&mut head)?;
-        let lengths = u64_at(&head, 8);
-        let entry = Entry { at, source: lengths as u32, target: (lengths >> 32) as u32 };
-        let mut count = u64::from(entry.source) + u64::from(entry.target);
+        let both = u64_at(&head, 8);
+        let (source, target) = (both as u32, (both >> 32) as u32);
+        let mut count = u64::from(source) + u64::from(target);
         if has_links {
             let mut links = [0; ID_BYTES];
             items.read(&mut links)?;
             count = 2 * count + 2 * u64::from(u32::from_le_bytes(links));
         }
         items.skip(count * ID_BYTES as u64)?;
-        index.push(entry);
+        lengths.push((source, target));
     }
-    Ok(index)
+    Ok(Index { lengths, places, stride })
 }
 
 /// A pair as it stands in a cache.

@@ -96,30 +96,31 @@ impl PairDataset {
     }
 
     /// The pairs that an epoch goes through, in their order: those of the data set, each as often
-    /// as its corpus weighs, and in a bidirectional epoch each of them turned round as well.
-    pub fn pairs_in(&self, seed: u64, epoch: u64) -> Vec<u32> {
+    /// as its corpus weighs, and in a bidirectional epoch each of them turned round as well. None
+    /// stands for those of the data set, each once.
+    pub(crate) fn pairs_in(&self, seed: u64, epoch: u64) -> Option<Vec<u32>> {
+        let is_once = self.corpora.iter().all(|(_, weight)| *weight == 1.0);
+        if is_once && epoch >= self.bidirectional_epochs {
+            return None;
+        }
         // The number fits: preparing a split sees to it.
         let all = self.len() as u32;
-        let mut pairs: Vec<u32> = if self.corpora.iter().all(|(_, weight)| *weight == 1.0) {
-            (0..all).collect()
-        } else {
-            let draws = Draws::new(seed, epoch, WEIGHTS);
-            let mut corpora = self.corpora.iter().peekable();
-            (0..all)
-                .flat_map(|pair| {
-                    while corpora.next_if(|(end, _)| *end <= pair as usize).is_some() {}
-                    let weight = corpora.peek().map_or(1.0, |(_, weight)| *weight);
-                    let drawn = draws.unit(u64::from(pair)) < weight.fract();
-                    std::iter::repeat_n(pair, weight.trunc() as usize + usize::from(drawn))
-                })
-                .collect()
+        let draws = Draws::new(seed, epoch, WEIGHTS);
+        let mut corpora = self.corpora.iter().peekable();
+        let often = |pair: u32| {
+            while corpora.next_if(|(end, _)| *end <= pair as usize).is_some() {}
+            let weight = corpora.peek().map_or(1.0, |(_, weight)| *weight);
+            let drawn = draws.unit(u64::from(pair)) < weight.fract();
+            std::iter::repeat_n(pair, weight.trunc() as usize + usize::from(drawn))
         };
+        let mut pairs: Vec<u32> =
+            if is_once { (0..all).collect() } else { (0..all).flat_map(often).collect() };
         if epoch < self.bidirectional_epochs {
             pairs.extend_from_within(..);
             let half = pairs.len() / 2;
             pairs[half..].iter_mut().for_each(|pair| *pair += all);
         }
-        pairs
+        Some(pairs)
     }
 
     /// Reads a pair. From [`PairDataset::len`] on the pairs come again, turned round: translated from
@@ -159,8 +160,7 @@ impl PairDataset {
     /// The numbers of source and target ids of a pair.
     fn lengths(&self, pair: usize) -> (usize, usize) {
         let (pair, turned) = self.locate(pair);
-        let entry = self.cache.entry(pair);
-        let (source, target) = (entry.source as usize, entry.target as usize);
+        let (source, target) = self.cache.lengths(pair);
         if turned { (target, source) } else { (source, target) }
     }
 

@@ -30,14 +30,16 @@ impl PairPlan {
     /// length thus meet others in each epoch. A pair beyond the budget makes a batch by itself.
     pub fn new(dataset: &PairDataset, config: &BatchingConfig, seed: u64, epoch: u64) -> Self {
         let pairs = dataset.pairs_in(seed, epoch);
-        // Places in `pairs`, not pairs: a pair that comes twice is drawn for twice.
-        let mut order: Vec<u32> = (0..pairs.len() as u32).collect();
+        let pair_at = |place: u32| pairs.as_ref().map_or(place, |pairs| pairs[place as usize]);
+        // Places among the pairs, not pairs: a pair that comes twice is drawn for twice.
+        let count = pairs.as_ref().map_or(dataset.len(), Vec::len);
+        let mut order: Vec<u32> = (0..count as u32).collect();
         if config.shuffle {
             Draws::new(seed, epoch, purpose::PAIRS).shuffle(&mut order);
             if config.group_by_length {
                 let noise = Draws::new(seed, epoch, purpose::LENGTHS);
                 order.sort_by_cached_key(|&place| {
-                    let (source, target) = lengths(dataset, pairs[place as usize]);
+                    let (source, target) = lengths(dataset, pair_at(place));
                     let factor = 1.0 + config.length_noise * (noise.unit(u64::from(place)) - 0.5);
                     // In 1/16 tokens: fine enough to order by, and an integer to compare. The
                     // target first, since the decoder and the output layer cost
@@ -47,7 +49,7 @@ impl PairPlan {
                 });
             }
         }
-        order.iter_mut().for_each(|place| *place = pairs[*place as usize]);
+        order.iter_mut().for_each(|place| *place = pair_at(*place));
         let mut batches = cut(dataset, config, &order);
         if config.shuffle {
             Draws::new(seed, epoch, purpose::BATCHES).shuffle(&mut batches);
