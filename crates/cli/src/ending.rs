@@ -62,6 +62,9 @@ fn use_of(run: &str, task: Task) -> String {
             format!("taper predict {run}            type texts, or pipe a file in")
         }
         Task::Tagging => format!("taper predict {run}            tag the words of texts"),
+        Task::QuestionAnswering => {
+            format!("taper predict {run}            answer questions about texts, in JSON lines")
+        }
         Task::ImageClassification => {
             format!("taper predict {run} IMAGE…     label PNG or JPEG files")
         }

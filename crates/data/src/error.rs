@@ -68,6 +68,14 @@ pub enum Error {
         /// The files that were read.
         files: String,
     },
+    /// A split has no questions.
+    #[error("split {split:?} is empty: {files} hold no question")]
+    NoQuestions {
+        /// The split.
+        split: String,
+        /// The files that were read.
+        files: String,
+    },
     /// A split has no images.
     #[error("split {split:?} is empty: {files} hold no image")]
     EmptyImages {

@@ -71,9 +71,8 @@ pub use tasks::images::config::{ImageFormat, ImagesConfig};
 pub use tasks::images::dataset::{ImageDataset, batch_of_images, prepare_images};
 pub use tasks::images::report::ImageReport;
 pub use tasks::labelled::config::LabelledConfig;
-pub use tasks::labelled::dataset::{
-    LabelOf, LabelledDataset, Row, prepare_labelled, rows_of, rows_of_words,
-};
+pub use tasks::labelled::dataset::{LabelOf, LabelledDataset, prepare_labelled};
+pub use tasks::labelled::rows::{Row, rows_of, rows_of_words};
 pub use tasks::labelled::tagged::tagged_words;
 pub use tasks::masked::config::MaskedConfig;
 pub use tasks::masked::dataset::MaskedDataset;
@@ -87,6 +86,9 @@ pub use tasks::pairs::plan::PairPlan;
 pub use tasks::pairs::prepare::prepare_pairs;
 pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files, split_name};
 pub use tasks::pairs::report::{BatchingReport, CorpusReport, DataReport, LengthBin, SideReport};
+pub use tasks::questions::config::QuestionsConfig;
+pub use tasks::questions::squad::{Answer, Paragraph, Question, read_questions};
+pub use tasks::questions::windows::{Context, QuestionWindow, best_windows, windows};
 pub use tasks::regression::config::RegressionConfig;
 pub use tasks::regression::dataset::{RegressionDataset, batch_of_functions};
 pub use tasks::regression::functions::LinearFunction;

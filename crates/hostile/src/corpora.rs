@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use taper_data::{
     CaptionUse, DataConfig, Dataset, Format, ImageDataset, ImageFormat, PairReader, Tokenizer,
-    prepare_captions,
+    prepare_captions, read_questions,
 };
 
 /// Valid lines of text, to be damaged.
@@ -15,6 +15,11 @@ pub const TABLE: &[u8] = "id\tenglish\tgerman\n1\ta \"b\"\tä\n2\tc\td\n".as_byt
 /// Valid lines of JSON, to be damaged.
 pub const JSON_LINES: &[u8] =
     b"{\"en\": \"a\", \"de\": \"\\u00e4\"}\n\n{\"translation\": {\"en\": \"b\", \"de\": \"c\"}, \"id\": 1.5e3}\n";
+
+/// Valid questions in SQuAD's format, to be damaged.
+pub const QUESTIONS: &[u8] = "{\"data\": [{\"paragraphs\": [{\"context\": \"ü\u{1f642}b c\", \"qas\": \
+    [{\"id\": \"1\", \"question\": \"b?\", \"answers\": [{\"text\": \"b\", \"answer_start\": 2}]}]}]}]}"
+    .as_bytes();
 
 /// Which columns of [`TABLE`] are the sides.
 pub const COLUMNS: [[&str; 2]; 3] = [["", ""], ["english", "german"], ["3", "2"]];
@@ -58,6 +63,11 @@ impl Split {
         Self::new(Format::Jsonl, "train.jsonl", "", ["", ""])
     }
 
+    /// Questions about texts.
+    pub fn questions() -> Self {
+        Self::new(Format::Text, "train.json", "", ["", ""])
+    }
+
     /// Rows of columns, one of which has both languages.
     pub fn parquet() -> Self {
         Self::new(Format::Parquet, "train.parquet", "", ["", ""])
@@ -75,6 +85,20 @@ impl Split {
         if let Err(error) = read {
             let message = error.to_string();
             assert!(message.contains("train."), "{message}");
+        }
+    }
+}
+
+impl Split {
+    /// As [`Split::read`], of questions about texts.
+    ///
+    /// # Panics
+    /// As [`Split::read`].
+    pub fn read_questions(&self, bytes: &[u8]) {
+        fs::write(&self.damaged, bytes).unwrap();
+        if let Err(error) = read_questions(&self.config, &self.config.train, |_| Ok(())) {
+            let message = error.to_string();
+            assert!(message.contains("train.json"), "{message}");
         }
     }
 }

@@ -17,7 +17,7 @@ use taper_data::{
     DataConfig, Format, ImageFormat, PairReader, Tokenizer, TokenizerConfig, prepare_pairs,
 };
 use taper_hostile::corpora::{
-    CAPTIONS, COLUMNS, CaptionTable, ImageSplit, JSON_LINES, SIDE, Split, TABLE, TEXT,
+    CAPTIONS, COLUMNS, CaptionTable, ImageSplit, JSON_LINES, QUESTIONS, SIDE, Split, TABLE, TEXT,
     tokenizer_file,
 };
 use taper_hostile::{assault, assault_with_text};
@@ -34,6 +34,9 @@ fn readers(cases: u32) {
     }
     let json_lines = Split::json_lines();
     assault(cases, &[JSON_LINES], |bytes| json_lines.read(bytes));
+    let questions = Split::questions();
+    questions.read_questions(QUESTIONS);
+    assault(cases, &[QUESTIONS], |bytes| questions.read_questions(bytes));
 }
 
 /// A Parquet file with a nested column, as the hub has translations, and one row without a target.

@@ -17,8 +17,8 @@ pub(crate) struct Predict {
     /// Write where the model looks to this folder, one PNG file for each image
     #[arg(long, value_name = "FOLDER")]
     pub(crate) attention: Option<PathBuf>,
-    /// Texts, one a line, or where the run labels pairs two with a tab between them; - is standard
-    /// input
+    /// Texts, one a line, or where the run labels pairs two with a tab between them; of a run that
+    /// answers questions {"question": …, "context": …}, one a line; - is standard input
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) input: PathBuf,
     /// A text that may belong to an image, for a run whose task is image-text; repeat it for each
@@ -29,7 +29,8 @@ pub(crate) struct Predict {
     pub(crate) overrides: Overrides,
     #[command(flatten)]
     pub(crate) weights: Weights,
-    /// One JSON object a line: label, its probability, those of all labels; or caption and score
+    /// One JSON object a line: label, its probability, those of all labels; or caption and score; or
+    /// answer, where it starts and ends, and its probability
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,20 +1,28 @@
-//! `taper predict`: labels for texts and images, captions, which text belongs to an image, and tags for words.
+//! `taper predict`: labels for texts and images, captions, which text belongs to an image, tags for
+//! words, and answers to questions.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use taper_data::Task;
-use taper_model::{ContrastiveModel, ImageCaptioner, ImageClassifier, TextClassifier, TokenTagger};
+use taper_model::{
+    ContrastiveModel, ImageCaptioner, ImageClassifier, SpanExtractor, TextClassifier, TokenTagger,
+};
 use taper_run::attention::draw_attention;
 use taper_run::image_text::{describe_images, match_images};
-use taper_run::prediction::{Prediction, predict, predict_images, predict_tags};
+use taper_run::prediction::{
+    Prediction, QuestionInContext, predict, predict_answers, predict_images, predict_tags,
+};
 use taper_run::tasks::TaskModel;
 use taper_run::{LoadedRun, RunFolder};
 
 use crate::arguments::Predict;
 use crate::progress::sentence_bar;
 use crate::text::{print_line, read_lines};
+
+/// What a line of questions has.
+const QUESTION: &str = "{\"question\": \"…\", \"context\": \"…\"}, and \"id\" where wanted";
 
 /// Runs the command: one line for each text or image.
 pub(crate) fn run(arguments: &Predict) -> Result<()> {
@@ -33,6 +41,7 @@ pub(crate) fn run(arguments: &Predict) -> Result<()> {
         Task::Captions => captions(arguments),
         Task::ImageText => matches(arguments),
         Task::Tagging => tags(arguments),
+        Task::QuestionAnswering => answers(arguments),
         _ => texts(arguments),
     }
 }
@@ -64,6 +73,32 @@ fn tags(arguments: &Predict) -> Result<()> {
         let line = |(word, tag): (&String, &String)| format!("{word}\t{tag}\n");
         text.words.iter().zip(&text.tags).map(line).collect()
     })
+}
+
+fn answers(arguments: &Predict) -> Result<()> {
+    let run: LoadedRun<SpanExtractor> = load(arguments)?;
+    if let Some(file) = arguments.images.first() {
+        bail!("{}: the run answers questions: name a file of them with --input", file.display());
+    }
+    let lines = read_lines(&arguments.input)?;
+    let name = || arguments.input.display().to_string();
+    let question = |(index, line): (usize, &String)| -> Result<QuestionInContext> {
+        let wrong = || format!("line {}: expected {QUESTION}", index + 1);
+        let question: QuestionInContext = serde_json::from_str(line).with_context(wrong)?;
+        for (key, text) in [("question", &question.question), ("context", &question.context)] {
+            if text.trim().is_empty() {
+                bail!("line {}: \"{key}\" is empty", index + 1);
+            }
+        }
+        Ok(question)
+    };
+    let questions: Vec<QuestionInContext> =
+        lines.iter().enumerate().map(question).collect::<Result<_>>().with_context(name)?;
+    let bar = sentence_bar(Some(questions.len() as u64), "answering");
+    let found = predict_answers(&run, &questions, |done| bar.set_position(done as u64))
+        .with_context(name)?;
+    bar.finish_and_clear();
+    print(&found, arguments, |found| format!("{}\t{:.4}", found.answer, found.probability))
 }
 
 fn images(arguments: &Predict) -> Result<()> {

@@ -14,8 +14,8 @@ pub use columns::FieldsConfig;
 use crate::tasks::pairs::hold_out::HELD_OUT;
 use crate::tasks::pairs::reader::split_name;
 use crate::{
-    CaptionsConfig, Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, RegressionConfig,
-    Result, RunningTextConfig,
+    CaptionsConfig, Corpora, Error, ImagesConfig, LabelledConfig, MaskedConfig, QuestionsConfig,
+    RegressionConfig, Result, RunningTextConfig,
 };
 
 /// More tokens than any vocabulary in use has; the tokenizer's trainer reserves memory for as many
@@ -68,6 +68,8 @@ pub struct DataConfig {
     pub masked: MaskedConfig,
     /// What classifiers are trained on.
     pub labelled: LabelledConfig,
+    /// How questions about texts are read.
+    pub questions: QuestionsConfig,
     /// What models of images are trained on.
     pub images: ImagesConfig,
     /// What is said of images.
@@ -101,6 +103,7 @@ impl Default for DataConfig {
             text: RunningTextConfig::default(),
             masked: MaskedConfig::default(),
             labelled: LabelledConfig::default(),
+            questions: QuestionsConfig::default(),
             images: ImagesConfig::default(),
             captions: CaptionsConfig::default(),
             regression: RegressionConfig::default(),

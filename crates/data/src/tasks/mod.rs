@@ -24,6 +24,7 @@ pub(crate) mod images;
 pub(crate) mod labelled;
 pub(crate) mod masked;
 pub(crate) mod pairs;
+pub(crate) mod questions;
 pub(crate) mod regression;
 pub(crate) mod running_text;
 
@@ -42,6 +43,8 @@ pub enum Task {
     Classification,
     /// The tag of each word of a text.
     Tagging,
+    /// The span of a text that answers a question about it.
+    QuestionAnswering,
     /// The label of an image.
     ImageClassification,
     /// A sentence that describes an image.
@@ -60,6 +63,7 @@ impl fmt::Display for Task {
             Self::MaskedLanguageModel => "masked-language-model",
             Self::Classification => "classification",
             Self::Tagging => "tagging",
+            Self::QuestionAnswering => "question-answering",
             Self::ImageClassification => "image-classification",
             Self::Captions => "captions",
             Self::ImageText => "image-text",
@@ -80,7 +84,9 @@ impl Task {
             Self::Translation => pairs::prepare::validate(config),
             Self::LanguageModel => running_text::prepare::validate(config),
             Self::MaskedLanguageModel => masked::prepare::validate(config),
-            Self::Classification | Self::Tagging => labelled::dataset::validate(config),
+            Self::Classification | Self::Tagging | Self::QuestionAnswering => {
+                labelled::dataset::validate(self.label_of(), config)
+            }
             Self::ImageClassification => images::dataset::validate(config, false),
             Self::Captions | Self::ImageText => captions::dataset::validate(config),
             Self::InContextRegression => regression::dataset::validate(config),
@@ -105,6 +111,7 @@ impl Task {
                 }
                 Self::Classification => expand_texts(&plain, split, &labelled::reader::ENDINGS)?,
                 Self::Tagging => expand_texts(&plain, split, &labelled::tagged::ENDINGS)?,
+                Self::QuestionAnswering => expand_texts(&plain, split, &questions::squad::ENDINGS)?,
                 Self::ImageClassification
                 | Self::Captions
                 | Self::ImageText
@@ -114,12 +121,24 @@ impl Task {
         Ok(())
     }
 
+    /// What has a label, of the tasks whose texts have labels.
+    fn label_of(self) -> LabelOf {
+        match self {
+            Self::Tagging => LabelOf::Word,
+            Self::QuestionAnswering => LabelOf::Question,
+            _ => LabelOf::Text,
+        }
+    }
+
     /// Whether a part of the training text is held out for validation.
     pub fn holds_out(self, config: &DataConfig) -> bool {
         match self {
             Self::Translation => config.hold_out > 0,
             Self::LanguageModel | Self::MaskedLanguageModel => config.text.hold_out > 0.0,
-            Self::Classification | Self::Tagging | Self::InContextRegression => false,
+            Self::Classification
+            | Self::Tagging
+            | Self::QuestionAnswering
+            | Self::InContextRegression => false,
             Self::ImageClassification | Self::Captions | Self::ImageText => {
                 config.images.hold_out > 0
             }
@@ -150,8 +169,9 @@ impl Task {
             Self::LanguageModel | Self::MaskedLanguageModel => {
                 running_text::reader::files(config, split)
             }
-            Self::Classification => LabelOf::Text.files(config, split),
-            Self::Tagging => LabelOf::Word.files(config, split),
+            Self::Classification | Self::Tagging | Self::QuestionAnswering => {
+                self.label_of().files(config, split)
+            }
             Self::ImageClassification | Self::Captions | Self::ImageText => {
                 crate::images::files(config, split)
             }
@@ -169,8 +189,9 @@ impl Task {
             Self::Translation => TokenizerPair::train(config),
             Self::LanguageModel => running_text::prepare::train_tokenizer(config),
             Self::MaskedLanguageModel => masked::prepare::train_tokenizer(config),
-            Self::Classification => LabelOf::Text.train_tokenizer(config),
-            Self::Tagging => LabelOf::Word.train_tokenizer(config),
+            Self::Classification | Self::Tagging | Self::QuestionAnswering => {
+                self.label_of().train_tokenizer(config)
+            }
             Self::ImageClassification | Self::InContextRegression => Ok(TokenizerPair::none()),
             Self::Captions | Self::ImageText => captions::dataset::train_tokenizer(config),
         }
@@ -238,11 +259,8 @@ impl Task {
             Self::MaskedLanguageModel => {
                 masked::prepare::prepare_observed(config, run, observe).map(Prepared::of_any)
             }
-            Self::Classification => {
-                crate::prepare_labelled(LabelOf::Text, config, run).map(Prepared::of_any)
-            }
-            Self::Tagging => {
-                crate::prepare_labelled(LabelOf::Word, config, run).map(Prepared::of_any)
+            Self::Classification | Self::Tagging | Self::QuestionAnswering => {
+                crate::prepare_labelled(self.label_of(), config, run).map(Prepared::of_any)
             }
             Self::ImageClassification => crate::prepare_images(config, run).map(Prepared::of_any),
             Self::Captions => captions::dataset::prepare_captions(CaptionUse::Written, config, run)

@@ -6,6 +6,7 @@
 //! other than translation.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -238,6 +239,28 @@ impl Tokenizer {
         let encoding = self.inner.encode(text, false).map_err(fault("encode a text"))?;
         let words = words_of_tokens(text, encoding.get_offsets());
         Ok((self.plain(encoding.get_ids()), words))
+    }
+
+    /// The ids of a text as [`Tokenizer::encode`] has them, and for each the bytes of the text that
+    /// it is of: whole characters, also where a token has a part of one, and with them what the
+    /// normalizer joined to them or left out, as it does with accents.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses the text.
+    pub fn encode_bytes(&self, text: &str) -> Result<(Vec<u32>, Vec<Range<usize>>)> {
+        let encoding = self.inner.encode(text, false).map_err(fault("encode a text"))?;
+        let whole = |&(start, end): &(usize, usize)| {
+            let start = text.floor_char_boundary(start);
+            start..text.ceil_char_boundary(end).max(start)
+        };
+        let mut bytes: Vec<Range<usize>> = encoding.get_offsets().iter().map(whole).collect();
+        for at in 0..bytes.len() {
+            let next = bytes.get(at + 1).map_or(text.len(), |next| next.start);
+            let gap = text.get(bytes[at].end..next).unwrap_or_default();
+            bytes[at].end += gap.find(char::is_whitespace).unwrap_or(gap.len());
+        }
+        Ok((self.plain(encoding.get_ids()), bytes))
     }
 
     /// Ids that the library made of text.

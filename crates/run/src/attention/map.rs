@@ -143,6 +143,9 @@ impl AttentionMap {
             Task::Tagging => {
                 bail!("the run tags words: attention is shown of classifiers and others")
             }
+            Task::QuestionAnswering => {
+                bail!("the run answers questions: attention is shown of classifiers and others")
+            }
             Task::Captions | Task::ImageText => {
                 bail!("the run reads images beside text, which cannot be shown word by word")
             }

@@ -53,7 +53,7 @@ pub struct RunConfig {
     /// A name for reports; empty: the name of the recipe's file.
     pub name: String,
     /// What is trained: translation, language-model, masked-language-model,
-    /// classification, tagging, image-classification, captions,
+    /// classification, tagging, question-answering, image-classification, captions,
     /// image-text or in-context-regression.
     pub task: Task,
     /// What computes: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:N` or `metal`.

@@ -57,7 +57,13 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
     let translates = task == Task::Translation;
     let (of_images, classifies) = (
         task == Task::ImageClassification,
-        matches!(task, Task::Classification | Task::ImageClassification | Task::Tagging),
+        matches!(
+            task,
+            Task::Classification
+                | Task::ImageClassification
+                | Task::Tagging
+                | Task::QuestionAnswering
+        ),
     );
     let regresses = task == Task::InContextRegression;
     let captioned = matches!(task, Task::Captions | Task::ImageText);
@@ -82,6 +88,17 @@ fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'static str]
             &["data.labelled.labels", "data.labelled.max_tokens"],
         ),
         (task != Task::Classification, "task is not \"classification\"", &["data.labelled.pairs"]),
+        (
+            task != Task::QuestionAnswering,
+            "task is not \"question-answering\"",
+            &[
+                "data.questions.unanswerable",
+                "data.questions.max_tokens",
+                "data.questions.document_stride",
+                "data.questions.max_question_tokens",
+                "data.questions.max_answer_tokens",
+            ],
+        ),
         (
             !task.reads_images(),
             "the task has no images",

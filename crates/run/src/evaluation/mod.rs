@@ -1,5 +1,6 @@
 //! How good a model is: test sets, decoded and scored, or read.
 
+mod answers;
 mod encoders;
 mod extrapolation;
 mod image_text;
@@ -12,6 +13,7 @@ mod test_sets;
 mod text;
 mod tuning;
 
+pub use answers::AnsweredTestSet;
 pub(crate) use encoders::highest;
 pub use encoders::{CalibrationBin, ClassifiedTestSet, MaskedTestSet};
 pub use extrapolation::{AtLength, Extrapolation, extrapolate, extrapolation_figure};

@@ -9,8 +9,8 @@ use taper_metrics::Tokenizer;
 use taper_model::TranslationModel;
 
 use super::{
-    CaptionedTestSet, ClassifiedTestSet, MaskedTestSet, MatchedTestSet, ReadTestSet,
-    RegressedTestSet, TaggedTestSet, TextScores,
+    AnsweredTestSet, CaptionedTestSet, ClassifiedTestSet, MaskedTestSet, MatchedTestSet,
+    ReadTestSet, RegressedTestSet, TaggedTestSet, TextScores,
 };
 use crate::config::RunConfig;
 use crate::event::{Notice, RunEvent, RunObserver};
@@ -37,6 +37,8 @@ pub enum TestSetResult {
     Matched(MatchedTestSet),
     /// Of a tagger.
     Tagged(TaggedTestSet),
+    /// Of a reader of spans.
+    Answered(AnsweredTestSet),
     /// Of a model that continues functions.
     Regressed(RegressedTestSet),
 }
@@ -52,6 +54,7 @@ impl TestSetResult {
             Self::Captioned(result) => result.lines(),
             Self::Matched(result) => result.lines(),
             Self::Tagged(result) => result.lines(),
+            Self::Answered(result) => result.lines(),
             Self::Regressed(result) => result.lines(),
         }
     }
@@ -67,6 +70,7 @@ impl TestSetResult {
             | Self::Classified(_)
             | Self::Matched(_)
             | Self::Tagged(_)
+            | Self::Answered(_)
             | Self::Regressed(_) => Vec::new(),
         }
     }

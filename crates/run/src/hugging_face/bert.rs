@@ -2,7 +2,7 @@
 //! and a run.
 //!
 //! One for pretraining, with or without the head for the next sentence, becomes a masked language
-//! model, and one for the classification of texts a classifier.
+//! model, one for the classification of texts a classifier, and one for questions a reader of spans.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use taper_data::Task;
 use taper_model::{
-    MaskedLanguageModel, Model, ModelConfig, NormPlacement, Positions, TextClassifier, Tied,
+    MaskedLanguageModel, Model, ModelConfig, NormPlacement, Positions, SpanExtractor,
+    TextClassifier, Tied,
 };
 
 use super::export::write;
@@ -26,6 +27,8 @@ use crate::tasks::{TaskModel, build_model};
 
 /// What Transformers calls a BERT with a head for the classes of texts.
 const CLASSIFIER: &str = "BertForSequenceClassification";
+/// And one with a head for the spans that answer questions.
+const SPAN_EXTRACTOR: &str = "BertForQuestionAnswering";
 /// The head of the next sentence, by which a file for pretraining with it is known.
 const NEXT_SENTENCE: &str = "cls.seq_relationship.weight";
 /// The output projection, where it is not the embedding.
@@ -195,8 +198,17 @@ impl BertConfig {
 
 /// Whether `config.json` is that of a classifier of texts.
 pub(super) fn is_classifier(keys: &Value) -> bool {
+    is_a(CLASSIFIER, keys)
+}
+
+/// Whether `config.json` is that of a reader of spans.
+pub(super) fn is_span_extractor(keys: &Value) -> bool {
+    is_a(SPAN_EXTRACTOR, keys)
+}
+
+fn is_a(architecture: &str, keys: &Value) -> bool {
     let architectures = keys["architectures"].as_array();
-    architectures.into_iter().flatten().any(|name| name == CLASSIFIER)
+    architectures.into_iter().flatten().any(|name| name == architecture)
 }
 
 /// What BERT has for the parameter `name`.
@@ -236,6 +248,7 @@ fn counterpart(name: &str, shape: &[usize]) -> Option<Counterpart> {
         "transform_norm" => "cls.predictions.transform.LayerNorm",
         "next_sentence" => "cls.seq_relationship",
         "classes" => "classifier",
+        "span" => "qa_outputs",
         _ => return None,
     }))
 }
@@ -261,10 +274,12 @@ pub(super) fn read(source: &Path, name: String, keys: Value) -> Result<Read<Mask
     let tensors = tensors(&weights)?;
     config.data.text.block_length = theirs.max_position_embeddings;
     config.data.masked.next_sentence = tensors.has(NEXT_SENTENCE);
-    finish(source, (&theirs, config), tensors, |left| {
-        // Some files have the head that whole texts are read from, though nothing reads them.
-        left.leave_out(|name| name.starts_with("bert.pooler."));
-    })
+    finish(source, (&theirs, config), tensors, leave_pooler_out)
+}
+
+/// Some files have the head that whole texts are read from, though nothing reads them.
+fn leave_pooler_out(left: &mut Tensors) {
+    left.leave_out(|name| name.starts_with("bert.pooler."));
 }
 
 /// The classifier of texts of a folder, as a run called `name`.
@@ -282,6 +297,24 @@ pub(super) fn read_classifier(
     config.data.labelled.max_tokens = theirs.max_position_embeddings;
     let tensors = tensors(&source.join(WEIGHTS))?;
     finish(source, (&theirs, config), tensors, |_| {})
+}
+
+/// The reader of spans of a folder, as a run called `name`.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_span_extractor(
+    source: &Path,
+    name: String,
+    keys: Value,
+) -> Result<Read<SpanExtractor>> {
+    let (theirs, mut config) = described(source, name, keys, Task::QuestionAnswering)?;
+    let (questions, positions) = (&mut config.data.questions, theirs.max_position_embeddings);
+    questions.max_tokens = questions.max_tokens.min(positions);
+    // Most of few positions are for the context.
+    questions.max_question_tokens = questions.max_question_tokens.min(positions / 4).max(1);
+    let tensors = tensors(&source.join(WEIGHTS))?;
+    finish(source, (&theirs, config), tensors, leave_pooler_out)
 }
 
 /// What `config.json` says, and the recipe of a run of that task.
@@ -363,6 +396,17 @@ pub fn export_bert_classifier(run: &LoadedRun<TextClassifier>, folder: &Path) ->
         label2id: labels().map(|(index, label)| (label, index)).collect(),
         ..config
     };
+    write_run(run, &config, folder)
+}
+
+/// Writes the reader of spans of `run` into `folder` as Transformers' `BertForQuestionAnswering`; it
+/// must be no folder yet or an empty one.
+///
+/// # Errors
+/// When a BERT cannot be such a model, or the folder cannot be written.
+pub fn export_bert_span_extractor(run: &LoadedRun<SpanExtractor>, folder: &Path) -> Result<()> {
+    let config = BertConfig::of(run.model.config(), run.model.vocabulary(), SPAN_EXTRACTOR)
+        .context("cannot be exported as a BERT")?;
     write_run(run, &config, folder)
 }
 

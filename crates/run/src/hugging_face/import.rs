@@ -61,6 +61,9 @@ pub fn import(
         "bert" if bert::is_classifier(&keys) => {
             save(source, folder, bert::read_classifier(source, name, keys)?, observer)
         }
+        "bert" if bert::is_span_extractor(&keys) => {
+            save(source, folder, bert::read_span_extractor(source, name, keys)?, observer)
+        }
         "bert" => save(source, folder, bert::read(source, name, keys)?, observer),
         "vit" => save(source, folder, vit::read(source, name, keys)?, observer),
         _ => bail!(

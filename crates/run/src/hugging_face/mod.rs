@@ -3,7 +3,7 @@
 //!
 //! GPT-2 (Radford et al. 2019) is a language model of ours with some settings, so that a folder of
 //! it becomes a run, and a run of that shape a folder. So are BERT (Devlin et al. 2019), which
-//! becomes a masked language model or a classifier, and ViT (Dosovitskiy et al. 2021), whose folder
+//! becomes a masked language model, a classifier or a reader of spans, and ViT (Dosovitskiy et al. 2021), whose folder
 //! has `preprocessor_config.json` in place of a tokenizer. Weights are copied, transposed or put
 //! together: both ways change no bit.
 
@@ -17,7 +17,7 @@ mod weights;
 use anyhow::{Result, bail};
 use taper_model::{ActivationKind, ModelConfig};
 
-pub use bert::{export_bert, export_bert_classifier};
+pub use bert::{export_bert, export_bert_classifier, export_bert_span_extractor};
 pub use gpt2::export_gpt2;
 pub use import::{Imported, import};
 pub use vit::export_vit;

@@ -1,18 +1,15 @@
 //! Classification: an encoder measured by the labels that it gives.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Dataset, LabelOf, LabelledDataset, Task, TokenizerPair};
+use taper_data::{LabelOf, Task, TokenizerPair};
 use taper_model::{Builder, Cost, LayerCost, ModelError, TextClassifier};
 
-use super::{Batches, TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies, labelled};
 use crate::config::RunConfig;
 use crate::evaluation::{ClassifiedTestSet, TestSetResult};
 use crate::event::RunObserver;
-use crate::training::in_order;
 
 impl TaskModel for TextClassifier {
     const TASK: Task = Task::Classification;
@@ -43,8 +40,7 @@ impl TaskModel for TextClassifier {
     }
 
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        Self::TASK.files(&config.data, &config.data.split(split))?;
-        Ok(())
+        labelled::require_split(Self::TASK, config, split)
     }
 
     fn batches<'a>(
@@ -52,11 +48,7 @@ impl TaskModel for TextClassifier {
         config: &'a RunConfig,
         tokenizers: &'a TokenizerPair,
     ) -> Result<Batches<'a>> {
-        let data = &config.data;
-        let texts =
-            LabelledDataset::read(LabelOf::Text, data, tokenizers.target(), &data.split(split))?;
-        let texts: Arc<dyn Dataset> = Arc::new(texts);
-        Ok(Box::new(in_order(&texts, &data.batching)))
+        labelled::batches(LabelOf::Text, split, config, tokenizers)
     }
 
     fn test(
@@ -66,9 +58,7 @@ impl TaskModel for TextClassifier {
         tokenizers: &TokenizerPair,
         _observer: &mut dyn RunObserver,
     ) -> Result<TestSetResult> {
-        let data = &config.data;
-        let texts =
-            LabelledDataset::read(LabelOf::Text, data, tokenizers.target(), &data.split(split))?;
-        Ok(TestSetResult::Classified(ClassifiedTestSet::of(split, self, Arc::new(texts), config)?))
+        let texts = labelled::texts(LabelOf::Text, split, config, tokenizers)?;
+        Ok(TestSetResult::Classified(ClassifiedTestSet::of(split, self, texts, config)?))
     }
 }

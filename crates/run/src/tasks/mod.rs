@@ -7,9 +7,11 @@ mod captions;
 mod classification;
 mod image_classification;
 mod image_text;
+mod labelled;
 mod language_model;
 mod loss;
 mod masked;
+mod question_answering;
 mod regression;
 mod tagging;
 mod translation;
@@ -172,6 +174,10 @@ macro_rules! with_model {
                 type $model = taper_model::TokenTagger;
                 $body
             }
+            taper_data::Task::QuestionAnswering => {
+                type $model = taper_model::SpanExtractor;
+                $body
+            }
             taper_data::Task::ImageClassification => {
                 type $model = taper_model::ImageClassifier;
                 $body
@@ -271,6 +277,9 @@ pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
         }
         Task::Classification => "`taper predict` labels texts, `taper evaluate` measures it",
         Task::Tagging => "`taper predict` tags the words of texts, `taper evaluate` measures it",
+        Task::QuestionAnswering => {
+            "`taper predict` answers questions about texts, `taper evaluate` measures it"
+        }
         Task::ImageClassification => "`taper predict` labels images, `taper evaluate` measures it",
         Task::Captions => "`taper predict` describes images, `taper evaluate` measures it",
         Task::ImageText => {

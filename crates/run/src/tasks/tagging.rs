@@ -1,18 +1,15 @@
 //! Tagging: an encoder measured by the entities that its tags make.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Dataset, LabelOf, LabelledDataset, Task, TokenizerPair};
+use taper_data::{LabelOf, Task, TokenizerPair};
 use taper_model::{Builder, Cost, LayerCost, ModelError, TokenTagger};
 
-use super::{Batches, TaskModel, Vocabularies};
+use super::{Batches, TaskModel, Vocabularies, labelled};
 use crate::config::RunConfig;
 use crate::evaluation::{TaggedTestSet, TestSetResult};
 use crate::event::RunObserver;
-use crate::training::in_order;
 
 impl TaskModel for TokenTagger {
     const TASK: Task = Task::Tagging;
@@ -42,8 +39,7 @@ impl TaskModel for TokenTagger {
     }
 
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
-        Self::TASK.files(&config.data, &config.data.split(split))?;
-        Ok(())
+        labelled::require_split(Self::TASK, config, split)
     }
 
     fn batches<'a>(
@@ -51,10 +47,7 @@ impl TaskModel for TokenTagger {
         config: &'a RunConfig,
         tokenizers: &'a TokenizerPair,
     ) -> Result<Batches<'a>> {
-        let (data, target) = (&config.data, tokenizers.target());
-        let texts = LabelledDataset::read(LabelOf::Word, data, target, &data.split(split))?;
-        let texts: Arc<dyn Dataset> = Arc::new(texts);
-        Ok(Box::new(in_order(&texts, &data.batching)))
+        labelled::batches(LabelOf::Word, split, config, tokenizers)
     }
 
     fn test(

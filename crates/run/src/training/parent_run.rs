@@ -198,7 +198,7 @@ const OF_OTHER_PARTS: [&str; 6] = [
 fn is_made_of(task: Task, of: Task) -> bool {
     matches!(
         (of, task),
-        (Task::MaskedLanguageModel, Task::Classification | Task::Tagging)
+        (Task::MaskedLanguageModel, Task::Classification | Task::Tagging | Task::QuestionAnswering)
             | (Task::ImageClassification, Task::Captions | Task::ImageText)
     )
 }

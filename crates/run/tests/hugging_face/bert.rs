@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use candle_core::{Device, Tensor};
 use serde_json::json;
 use taper_data::Task;
-use taper_model::{Batch, MaskedLanguageModel, Pass, Pooling, Sequences, TextClassifier};
-use taper_run::hugging_face::{export_bert, export_bert_classifier};
-use taper_run::prediction::predict;
+use taper_model::{
+    Batch, MaskedLanguageModel, Pass, Pooling, Sequences, SpanExtractor, TextClassifier,
+};
+use taper_run::hugging_face::{export_bert, export_bert_classifier, export_bert_span_extractor};
+use taper_run::prediction::{QuestionInContext, SpanAnswer, predict, predict_answers};
 
 use super::{
     CONFIG, WEIGHTS, check_round_trip, imported, refusal, relative, rows, set, tensors, trained,
@@ -98,6 +100,48 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     assert!((found / loss - 1.0).abs() < 1e-5, "loss");
     let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
     check_round_trip(&run, export_bert_classifier, &source, files, &gradients);
+}
+
+#[test]
+fn transformers_agrees_on_spans_and_a_round_trip_changes_no_bit() {
+    let source = super::golden("bert-spans");
+    let folder = tempfile::tempdir().unwrap();
+    let run = imported::<SpanExtractor>(&source, &folder.path().join("run")).unwrap();
+    assert_eq!(run.config.task, Task::QuestionAnswering);
+    let questions = &run.config.data.questions;
+    assert_eq!((questions.max_tokens, questions.max_question_tokens), (24, 6));
+    let expected = tensors(source.join("expected.safetensors"));
+    let text = Sequences::pack(&rows(&expected["ids"], &expected["lengths"]));
+    let segments = Sequences { ids: ids(&expected["segments"]), lengths: text.lengths.clone() };
+    let error = relative(&run.model.logits(&segments, &text).unwrap(), &expected["logits"]);
+    assert!(error < 1e-5, "logits {error}");
+    let batch = Batch {
+        asked: Some(ids(&expected["asked"])),
+        ..Batch::new(vec![segments, text], ids(&expected["answers"]))
+    };
+    let (found, gradients) = trained(&run.model, &batch);
+    let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
+    assert!((found / loss - 1.0).abs() < 1e-5, "loss");
+    let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
+    check_round_trip(&run, export_bert_span_extractor, &source, files, &gradients);
+
+    let answers = predict_answers(
+        &imported(&source, &folder.path().join("again")).unwrap(),
+        &[QuestionInContext {
+            question: "Nothing?".to_owned(),
+            context: "The seagulls sail on. ".repeat(9),
+            id: Some("a".to_owned()),
+        }],
+        |_| {},
+    )
+    .unwrap();
+    let SpanAnswer { id, answer, start: Some(start), end: Some(end), probability } = &answers[0]
+    else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(id.as_deref(), Some("a"));
+    assert_eq!(&"The seagulls sail on. ".repeat(9)[*start..*end], answer);
+    assert!(*probability > 0.0 && *probability < 1.0);
 }
 
 #[test]

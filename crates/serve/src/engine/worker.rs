@@ -88,10 +88,12 @@ impl Worker {
                 "{}: a masked language model answers nobody; serve a classifier that begins with it",
                 root.display()
             ),
-            task @ (Task::Captions | Task::ImageText | Task::Tagging) => bail!(
-                "{}: a run of the task {task} is not served; `taper predict` uses it",
-                root.display()
-            ),
+            task @ (Task::Captions | Task::ImageText | Task::Tagging | Task::QuestionAnswering) => {
+                bail!(
+                    "{}: a run of the task {task} is not served; `taper predict` uses it",
+                    root.display()
+                )
+            }
             task @ Task::InContextRegression => bail!(
                 "{}: a run of the task {task} is not served; `taper evaluate` measures it",
                 root.display()

@@ -167,6 +167,7 @@ impl Layer {
         let usual = match config.task {
             Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
             Task::Classification | Task::Tagging => config.data.labelled.max_tokens,
+            Task::QuestionAnswering => config.data.questions.max_tokens,
             Task::ImageClassification | Task::ImageText => config.data.images.tokens(),
             Task::Captions => config.data.captions.max_tokens,
             Task::InContextRegression => config.data.regression.tokens(),
@@ -226,6 +227,7 @@ fn summary(
         Task::MaskedLanguageModel
         | Task::Classification
         | Task::Tagging
+        | Task::QuestionAnswering
         | Task::ImageClassification => shape.encoder_layers.to_string(),
     };
     let (forward, training) =

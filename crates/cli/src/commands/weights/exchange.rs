@@ -50,6 +50,10 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
             model.encoder_layers,
             imported.config.data.labelled.labels.len()
         ),
+        Task::QuestionAnswering => format!(
+            "{size} in {} layers, {tokens}; next: taper predict {name} < QUESTIONS",
+            model.encoder_layers
+        ),
         _ => format!(
             "{size} in {} layers, {tokens}; next: taper generate {name} --prompt TEXT",
             model.decoder_layers
@@ -64,6 +68,7 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
         Task::ImageClassification => write(arguments, hugging_face::export_vit),
         Task::MaskedLanguageModel => write(arguments, hugging_face::export_bert),
         Task::Classification => write(arguments, hugging_face::export_bert_classifier),
+        Task::QuestionAnswering => write(arguments, hugging_face::export_bert_span_extractor),
         Task::LanguageModel | Task::Translation => write(arguments, hugging_face::export_gpt2),
         Task::Captions | Task::ImageText | Task::Tagging | Task::InContextRegression => {
             anyhow::bail!("a run of the task {task} cannot be exported yet")

@@ -1,31 +1,37 @@
-//! Tokenised texts with their classes, or with one for each word, and batches of them.
+//! Tokenised texts with their classes, with one for each word, or with the places of answers, and
+//! batches of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use crate::draws::Draws;
-use crate::tasks::labelled::reader::{Labelled, files, read, texts, texts_of, train_tokenizer};
+use crate::tasks::labelled::reader::{Labelled, files, read, texts, train_tokenizer};
+use crate::tasks::labelled::rows::{Row, rows_of, rows_of_words};
 use crate::tasks::labelled::tagged::{self, Tagged};
+use crate::tasks::questions::{squad, windows};
 use crate::text::fingerprint::Fingerprint;
-use crate::text::special::Marks;
 use crate::{
     Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, EpochPlan, Error,
-    LabelledConfig, Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
+    Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
 };
 
 /// The key of the draws that order texts.
 const PURPOSE: u64 = 8;
 
-/// Refuses what cannot work for classification.
+/// Refuses what cannot work for texts with labels.
 ///
 /// # Errors
 ///
 /// [`Error::Config`] with the offending key.
-pub(crate) fn validate(config: &DataConfig) -> Result<()> {
+pub(crate) fn validate(label_of: LabelOf, config: &DataConfig) -> Result<()> {
     crate::tasks::running_text::prepare::validate(config)?;
     let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+    if config.text.hold_out > 0.0 {
+        return wrong("data.text.hold_out", "is for running text: name a split in data.validation");
+    }
+    if label_of == LabelOf::Question {
+        return config.questions.validate();
+    }
     let labels = &config.labelled.labels;
     if labels.len() < 2 {
         return wrong("data.labelled.labels", "must list at least two labels");
@@ -33,18 +39,16 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     if (1..labels.len()).any(|at| labels[..at].contains(&labels[at])) {
         return wrong("data.labelled.labels", "lists a label twice");
     }
-    if config.text.hold_out > 0.0 {
-        return wrong("data.text.hold_out", "is for running text: name a split in data.validation");
-    }
     Ok(())
 }
 
-/// Texts with classes, in memory.
+/// Texts with labels, in memory.
 #[derive(Debug)]
 pub struct LabelledDataset {
     rows: Vec<Row>,
-    /// Of each text, the class of each token that is asked.
+    /// Of each text, what is right for each token that is asked: a class, or a place in the row.
     classes: Vec<Vec<u32>>,
+    label_of: LabelOf,
     longest: usize,
     report: TextReport,
 }
@@ -56,6 +60,8 @@ pub enum LabelOf {
     Text,
     /// A word.
     Word,
+    /// A question about a text: the label is where its answer starts and ends there.
+    Question,
 }
 
 impl LabelOf {
@@ -68,6 +74,7 @@ impl LabelOf {
         match self {
             Self::Text => files(config, split),
             Self::Word => tagged::files(config, split),
+            Self::Question => squad::files(config, split),
         }
     }
 
@@ -84,6 +91,24 @@ impl LabelOf {
                 let sentences = tagged::read(config, &config.train)?;
                 Ok(sentences.into_iter().map(|sentence| sentence.words.join(" ")).collect())
             }),
+            Self::Question => train_tokenizer(config, || windows::texts(config, &config.train)),
+        }
+    }
+
+    /// The most tokens that a row has.
+    fn longest(self, config: &DataConfig) -> usize {
+        match self {
+            Self::Text | Self::Word => config.labelled.max_tokens,
+            Self::Question => config.questions.max_tokens,
+        }
+    }
+
+    /// The tokens that are asked of a row of which nothing else is known.
+    fn asked(self) -> &'static [u32] {
+        match self {
+            Self::Text | Self::Word => &[0],
+            // For the start, and for the end.
+            Self::Question => &[0, 0],
         }
     }
 }
@@ -99,7 +124,7 @@ pub fn prepare_labelled(
     run: &Path,
 ) -> Result<Prepared<LabelledDataset>> {
     config.validate()?;
-    validate(config)?;
+    validate(label_of, config)?;
     let fingerprint =
         |split: &Corpora| Fingerprint::obtain(&label_of.files(config, split)?, &split.name(), run);
     let train = fingerprint(&config.train)?;
@@ -133,59 +158,52 @@ impl LabelledDataset {
     ///
     /// # Errors
     ///
-    /// If a file is missing, or a line is no label with a text, or no word with a tag.
+    /// If a file is missing, or a line is no label with a text, or no word with a tag, or a file has
+    /// no questions with their answers.
     pub fn read(
         label_of: LabelOf,
         config: &DataConfig,
         tokenizer: &Tokenizer,
         split: &Corpora,
     ) -> Result<Self> {
-        match label_of {
+        let mut report = TextReport {
+            split: split.name(),
+            tokenizer_hash: tokenizer.hash().to_owned(),
+            ..TextReport::default()
+        };
+        let mut count = |text: &str| {
+            report.documents += 1;
+            report.count_text(text);
+        };
+        let (rows, classes) = match label_of {
             LabelOf::Text => {
                 let Labelled { texts, classes } = read(config, split)?;
+                texts.iter().for_each(|text| count(text));
                 let rows = rows_of(tokenizer, &texts, &config.labelled)?;
-                let classes = classes.into_iter().map(|class| vec![class]).collect();
-                Ok(Self::of(config, tokenizer, split, &texts, (rows, classes)))
+                (rows, classes.into_iter().map(|class| vec![class]).collect())
             }
             LabelOf::Word => {
                 let sentences = tagged::read(config, split)?;
                 let words: Vec<&[String]> =
                     sentences.iter().map(|sentence| &*sentence.words).collect();
+                words.iter().for_each(|words| count(&words.join(" ")));
                 let rows = rows_of_words(tokenizer, &words, &config.labelled)?;
                 // Words beyond the end are not asked.
                 let asked = |(sentence, row): (&Tagged, &Row)| -> Vec<u32> {
                     row.words.iter().map(|&word| sentence.tags[word]).collect()
                 };
                 let classes = sentences.iter().zip(&rows).map(asked).collect();
-                let texts: Vec<String> = words.iter().map(|words| words.join(" ")).collect();
-                Ok(Self::of(config, tokenizer, split, &texts, (rows, classes)))
+                (rows, classes)
             }
-        }
-    }
-
-    fn of(
-        config: &DataConfig,
-        tokenizer: &Tokenizer,
-        split: &Corpora,
-        texts: &[String],
-        (rows, classes): (Vec<Row>, Vec<Vec<u32>>),
-    ) -> Self {
-        let most = config.labelled.max_tokens;
-        let mut report = TextReport {
-            split: split.name(),
-            documents: texts.len() as u64,
-            tokenizer_hash: tokenizer.hash().to_owned(),
-            ..TextReport::default()
+            LabelOf::Question => windows::rows_of_split(config, tokenizer, split, &mut report)?,
         };
-        for (text, row) in texts.iter().zip(&rows) {
-            report.words += text.split_whitespace().count() as u64;
-            report.characters += text.chars().count() as u64;
-            report.bytes += text.len() as u64;
+        for row in &rows {
             report.tokens += row.ids.len() as u64;
             report.unknown += row.ids.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
         }
         let longest = rows.iter().map(|row| row.ids.len()).max().unwrap_or(0);
-        let mut dataset = Self { rows, classes, longest: most, report };
+        let most = label_of.longest(config);
+        let mut dataset = Self { rows, classes, label_of, longest: most, report };
         let batches = dataset.in_order(&config.batching);
         let largest = |count: fn(&[usize], &Self) -> usize| {
             batches.iter().map(|rows| count(rows, &dataset)).max()
@@ -201,7 +219,7 @@ impl LabelledDataset {
             ..BatchingReport::default()
         };
         dataset.report.batching = batching;
-        dataset
+        Ok(dataset)
     }
 
     /// The number of texts.
@@ -214,7 +232,8 @@ impl LabelledDataset {
         self.rows.is_empty()
     }
 
-    /// The class of each text, or of each word that is asked, text after text.
+    /// The class of each text, or of each word that is asked, text after text; of questions the places
+    /// of start and end.
     pub fn classes(&self) -> Vec<u32> {
         self.classes.concat()
     }
@@ -265,110 +284,6 @@ impl LabelledDataset {
     }
 }
 
-/// What a classifier reads: `<cls> text <sep>`, or `<cls> first <sep> second <sep>`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// The tokens with their marks.
-    pub ids: Vec<u32>,
-    /// The number of the first token of the second text; that of all tokens where there is none.
-    pub second: usize,
-    /// The tokens that are asked for a class: the first, or that with which each word begins.
-    pub asked: Vec<u32>,
-    /// The word of each, where words are asked.
-    pub words: Vec<usize>,
-}
-
-impl Row {
-    /// The segment of each token: 1 of the second text and of the mark behind it, else 0.
-    pub fn segments(&self) -> impl Iterator<Item = u32> + use<> {
-        let second = self.second;
-        (0..self.ids.len()).map(move |at| u32::from(at >= second))
-    }
-}
-
-/// Lines as a classifier reads them: a text each, or two with a tab between them where
-/// [`LabelledConfig::pairs`] says so.
-///
-/// # Errors
-///
-/// For a line that is not that, by its number from 1, and if the tokenizer has no marks or refuses a
-/// text.
-pub fn rows_of(
-    tokenizer: &Tokenizer,
-    lines: &[String],
-    config: &LabelledConfig,
-) -> Result<Vec<Row>> {
-    let Marks { class, separator, .. } = tokenizer.marks()?;
-    let row = |(index, line): (usize, &String)| -> Result<Row> {
-        let (first, second) = texts_of(line, config.pairs)
-            .map_err(|message| Error::Line { line: index as u64 + 1, message })?;
-        let (mut ids, second) =
-            (tokenizer.encode(first)?, second.map(|text| tokenizer.encode(text)).transpose()?);
-        let Some(mut second) = second else {
-            ids.truncate(config.max_tokens.saturating_sub(2));
-            ids.insert(0, class);
-            ids.push(separator);
-            return Ok(Row { second: ids.len(), ids, asked: vec![0], words: Vec::new() });
-        };
-        let (of_first, of_second) =
-            shares((ids.len(), second.len()), config.max_tokens.saturating_sub(3));
-        ids.truncate(of_first);
-        second.truncate(of_second);
-        ids.insert(0, class);
-        ids.push(separator);
-        let start = ids.len();
-        ids.append(&mut second);
-        ids.push(separator);
-        Ok(Row { ids, second: start, asked: vec![0], words: Vec::new() })
-    };
-    lines.par_iter().enumerate().map(row).collect()
-}
-
-/// Words as a tagger reads them: `<cls> words <sep>`, each word by itself, so that none of its tokens
-/// reaches into another (Devlin et al. 2019, section 5.3). Words for which there is no room, and those
-/// of which the tokenizer makes nothing, are not asked.
-///
-/// # Errors
-///
-/// If the tokenizer has no marks or refuses a word.
-pub fn rows_of_words<S: AsRef<[String]> + Sync>(
-    tokenizer: &Tokenizer,
-    sentences: &[S],
-    config: &LabelledConfig,
-) -> Result<Vec<Row>> {
-    let Marks { class, separator, .. } = tokenizer.marks()?;
-    let room = config.max_tokens.saturating_sub(1);
-    let row = |words: &S| -> Result<Row> {
-        let (mut ids, mut asked, mut of) = (vec![class], Vec::new(), Vec::new());
-        for (number, word) in words.as_ref().iter().enumerate() {
-            let tokens = tokenizer.encode(word)?;
-            if ids.len() >= room {
-                break;
-            }
-            if !tokens.is_empty() {
-                asked.push(ids.len() as u32);
-                of.push(number);
-            }
-            ids.extend(tokens);
-            ids.truncate(room);
-        }
-        ids.push(separator);
-        Ok(Row { second: ids.len(), ids, asked, words: of })
-    };
-    sentences.par_iter().map(row).collect()
-}
-
-/// How much of two lengths has room: what is too much is taken off the longer.
-fn shares((first, second): (usize, usize), room: usize) -> (usize, usize) {
-    let half = room / 2;
-    match (first + second <= room, first <= half, second <= half) {
-        (true, ..) => (first, second),
-        (_, true, _) => (first, room - first),
-        (_, _, true) => (room - second, second),
-        _ => (room - half, half),
-    }
-}
-
 impl Dataset for LabelledDataset {
     fn plan(
         self: Arc<Self>,
@@ -400,11 +315,12 @@ impl Dataset for LabelledDataset {
         let (mut segments, mut text) = (Stream::default(), Stream::default());
         let mut asked = Vec::new();
         for _ in 0..(tokens / self.longest).max(1) {
-            asked.push(text.ids.len() as u32);
+            let start = text.ids.len() as u32;
+            asked.extend(self.label_of.asked().iter().map(|at| start + at));
             segments.push(std::iter::repeat_n(0, self.longest));
             text.push(std::iter::repeat_n(crate::END, self.longest));
         }
-        let (answers, indices) = (vec![0; asked.len()], vec![0; asked.len()]);
+        let (answers, indices) = (vec![0; asked.len()], vec![0; text.lengths.len()]);
         let streams = vec![segments, text];
         Batch { streams, asked: Some(asked), answers, indices, ..Batch::default() }
     }

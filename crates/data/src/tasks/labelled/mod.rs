@@ -3,4 +3,5 @@
 pub(crate) mod config;
 pub(crate) mod dataset;
 pub(crate) mod reader;
+pub(crate) mod rows;
 pub(crate) mod tagged;

@@ -34,10 +34,14 @@ impl TextReport {
     /// Counts a passage and the ids of its text.
     pub(crate) fn count(&mut self, passage: &Passage, ids: &[u32], tokenizer: &Tokenizer) {
         self.documents += u64::from(passage.begins_document || self.documents == 0);
-        self.words += passage.text.split_whitespace().count() as u64;
-        self.characters += passage.text.chars().count() as u64;
-        self.bytes += passage.text.len() as u64;
+        self.count_text(&passage.text);
         self.tokens += ids.len() as u64;
         self.unknown += ids.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
+    }
+    /// Counts what a text is to people.
+    pub(crate) fn count_text(&mut self, text: &str) {
+        self.words += text.split_whitespace().count() as u64;
+        self.characters += text.chars().count() as u64;
+        self.bytes += text.len() as u64;
     }
 }

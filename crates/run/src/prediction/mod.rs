@@ -1,4 +1,6 @@
-//! Labels for texts and images, by a trained classifier.
+//! Labels for texts and images, tags for words and answers to questions, by trained models.
+
+mod answers;
 
 use std::path::PathBuf;
 
@@ -11,6 +13,9 @@ use taper_model::{ImageClassifier, Model, Sequences, TextClassifier, TokenTagger
 
 use crate::LoadedRun;
 use crate::evaluation::highest;
+
+pub(crate) use answers::answers_of;
+pub use answers::{QuestionInContext, SpanAnswer, predict_answers};
 
 /// Tokens that pass through the model together, about.
 const TOKENS: usize = 4096;
@@ -43,10 +48,7 @@ pub fn predict(
     let rows = rows_of(run.tokenizers.target(), texts, settings)?;
     let mut found = Vec::with_capacity(texts.len());
     while found.len() < rows.len() {
-        let batch = together(&rows[found.len()..]);
-        let text = Sequences::pack(&batch.iter().map(|row| &row.ids).collect::<Vec<_>>());
-        let segments = batch.iter().flat_map(|row| row.segments()).collect();
-        let segments = Sequences { ids: segments, lengths: text.lengths.clone() };
+        let (segments, text) = packed(&together(&rows[found.len()..]));
         for probabilities in probabilities(&run.model, &segments, &text)? {
             found.push(Prediction::of(probabilities, &settings.labels));
         }
@@ -101,8 +103,7 @@ pub(crate) fn tags_of(
     let mut found: Vec<Vec<String>> = Vec::with_capacity(rows.len());
     while found.len() < rows.len() {
         let batch = together(&rows[found.len()..]);
-        let text = Sequences::pack(&batch.iter().map(|row| &row.ids).collect::<Vec<_>>());
-        let segments = Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() };
+        let (segments, text) = packed(&batch);
         let (mut asked, mut start) = (Vec::new(), 0);
         for row in &batch {
             asked.extend(row.asked.iter().map(|&at| start + at));
@@ -126,14 +127,21 @@ pub(crate) fn tags_of(
 }
 
 /// The first of some rows that pass through the model together: at least one.
-fn together(rows: &[Row]) -> Vec<&Row> {
+fn together<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     let mut tokens = 0;
     let fits = |row: &&Row| {
         let before = tokens;
         tokens += row.ids.len();
         before == 0 || tokens <= TOKENS
     };
-    rows.iter().take_while(fits).collect()
+    rows.into_iter().take_while(fits).collect()
+}
+
+/// The segments and the tokens of some rows.
+fn packed(rows: &[&Row]) -> (Sequences, Sequences) {
+    let text = Sequences::pack(&rows.iter().map(|row| &row.ids).collect::<Vec<_>>());
+    let segments = rows.iter().flat_map(|row| row.segments()).collect();
+    (Sequences { ids: segments, lengths: text.lengths.clone() }, text)
 }
 
 impl Prediction {

@@ -1,7 +1,9 @@
 //! A masked language model from a text, and a classifier of what it has learned: trained, resumed,
 //! measured, and asked for labels.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod questions;
 
 use std::fs;
 

@@ -1,0 +1,75 @@
+//! The `[data.questions]` table of a recipe.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// What a reader of spans is trained on, with the defaults of BERT's program for SQuAD.
+///
+/// A split named `train` is the file `{dir}/train.json`, which may end in `.gz` or `.zst`, in the
+/// format of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct QuestionsConfig {
+    /// Whether a question may have no answer in its text, as in SQuAD 2.0; `<cls>` stands for that.
+    pub unanswerable: bool,
+    /// Tokens of a row: question, context and three marks. A longer context is read in several
+    /// windows.
+    #[schemars(range(min = 8))]
+    pub max_tokens: usize,
+    /// So many tokens of the context after one window the next begins; what both have is read twice.
+    #[schemars(range(min = 1))]
+    pub document_stride: usize,
+    /// Tokens of a question that are read; the rest is left out.
+    #[schemars(range(min = 1))]
+    pub max_question_tokens: usize,
+    /// Tokens of the longest answer that is given.
+    #[schemars(range(min = 1))]
+    pub max_answer_tokens: usize,
+}
+
+impl QuestionsConfig {
+    /// Refuses what cannot work.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the offending key.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let wrong = |key, message: String| Err(Error::Config { key, message });
+        for (key, value) in [
+            ("data.questions.document_stride", self.document_stride),
+            ("data.questions.max_question_tokens", self.max_question_tokens),
+            ("data.questions.max_answer_tokens", self.max_answer_tokens),
+        ] {
+            if value == 0 {
+                return wrong(key, "must be at least 1".to_owned());
+            }
+        }
+        // Three marks, and a token of the context.
+        let least = self.max_question_tokens.saturating_add(4);
+        if self.max_tokens < least {
+            return wrong(
+                "data.questions.max_tokens",
+                format!(
+                    "is {}: beside three marks and data.questions.max_question_tokens = {} there \
+                     must be room for the context, at least {least} in all",
+                    self.max_tokens, self.max_question_tokens
+                ),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Default for QuestionsConfig {
+    fn default() -> Self {
+        Self {
+            unanswerable: false,
+            max_tokens: 384,
+            document_stride: 128,
+            max_question_tokens: 64,
+            max_answer_tokens: 30,
+        }
+    }
+}

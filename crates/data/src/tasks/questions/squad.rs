@@ -1,0 +1,314 @@
+//! SQuAD's JSON, versions 1.1 and 2.0 (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine
+//! Comprehension of Text"; 2018, "Know What You Don't Know"), read paragraph by paragraph: a file is
+//! never in memory as a whole.
+
+use std::fmt;
+use std::io::BufRead;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+
+use crate::tasks::running_text;
+use crate::text::lines::open_stream;
+use crate::{Corpora, DataConfig, Error, Result};
+
+/// What the name of a file of questions may end in.
+pub(crate) const ENDINGS: [&str; 4] = ["", ".json", ".json.gz", ".json.zst"];
+/// What a file has to be, for messages.
+const EXPECTED: &str = "expected SQuAD's format: {\"data\": [{\"paragraphs\": [{\"context\": …, \
+                        \"qas\": [{\"id\": …, \"question\": …, \"answers\": [{\"text\": …, \
+                        \"answer_start\": …}]}]}]}]}";
+
+/// The files of a split.
+///
+/// # Errors
+///
+/// [`Error::Missing`] with the names that were tried.
+pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
+    running_text::reader::files_ending(config, split, &ENDINGS)
+}
+
+/// A text with the questions about it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Paragraph {
+    /// The text.
+    pub context: String,
+    /// The questions.
+    #[serde(rename = "qas")]
+    pub questions: Vec<Question>,
+}
+
+/// A question.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Question {
+    /// What it is called.
+    pub id: String,
+    /// What is asked.
+    #[serde(rename = "question")]
+    pub text: String,
+    /// Its answers, any of which is right; none where the text does not have it.
+    #[serde(default)]
+    pub answers: Vec<Answer>,
+    /// Whether the file says that it has none.
+    #[serde(default)]
+    is_impossible: bool,
+}
+
+/// An answer, which is a span of the text.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Answer {
+    /// The words.
+    pub text: String,
+    /// Where they begin in the context, in characters.
+    #[serde(rename = "answer_start")]
+    pub start: usize,
+}
+
+impl Answer {
+    /// The bytes of `context` that it is; none where the context has something else there.
+    pub(crate) fn bytes(&self, context: &str) -> Option<Range<usize>> {
+        let start = byte_of_character(context, self.start)?;
+        context[start..].starts_with(&self.text).then(|| start..start + self.text.len())
+    }
+}
+
+/// Where the character of this number, counted from 0, begins.
+fn byte_of_character(text: &str, number: usize) -> Option<usize> {
+    let starts = text.char_indices().map(|(at, _)| at);
+    starts.chain([text.len()]).nth(number)
+}
+
+impl Paragraph {
+    /// Refuses what nothing can be learned from; `Err` has what is wrong.
+    fn check(&self, unanswerable: bool) -> std::result::Result<(), String> {
+        if self.context.trim().is_empty() {
+            return Err("has an empty context".to_owned());
+        }
+        self.questions.iter().try_for_each(|question| {
+            let wrong = |message: String| Err(format!("question {:?} {message}", question.id));
+            if question.text.trim().is_empty() {
+                return wrong("has no text".to_owned());
+            }
+            if question.is_impossible && !question.answers.is_empty() {
+                return wrong("is said to be impossible, but has an answer".to_owned());
+            }
+            if question.answers.is_empty() && !unanswerable {
+                return wrong(
+                    "has no answer: set data.questions.unanswerable = true if that is meant"
+                        .to_owned(),
+                );
+            }
+            for answer in &question.answers {
+                if answer.text.trim().is_empty() {
+                    return wrong("has an empty answer".to_owned());
+                }
+                if answer.bytes(&self.context).is_none() {
+                    let count = answer.text.chars().count();
+                    let there: String =
+                        self.context.chars().skip(answer.start).take(count).collect();
+                    return wrong(format!(
+                        "has the answer {:?} at character {} of its context, counted from 0, but \
+                         there is {there:?}",
+                        answer.text, answer.start
+                    ));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Reads a split and gives `visit` one paragraph after the other.
+///
+/// # Errors
+///
+/// If a file is missing or not in SQuAD's format, an answer is not where the file says, or a
+/// question has none and [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set: with the
+/// numbers of article and paragraph, counted from 1. If the split has no question. And what `visit`
+/// returns.
+pub fn read_questions(
+    config: &DataConfig,
+    split: &Corpora,
+    mut visit: impl FnMut(Paragraph) -> Result<()>,
+) -> Result<()> {
+    let files = files(config, split)?;
+    let mut questions = 0;
+    for path in &files {
+        read_file(path, config.questions.unanswerable, &mut |paragraph| {
+            questions += paragraph.questions.len();
+            visit(paragraph)
+        })?;
+    }
+    if questions == 0 {
+        let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        return Err(Error::NoQuestions { split: split.name(), files: files.join(", ") });
+    }
+    Ok(())
+}
+
+fn read_file(
+    path: &Path,
+    unanswerable: bool,
+    visit: &mut dyn FnMut(Paragraph) -> Result<()>,
+) -> Result<()> {
+    let mut stream = open_stream(path)?;
+    let begin = stream.fill_buf().map_err(|error| Error::io(path, error))?;
+    if begin.starts_with("\u{feff}".as_bytes()) {
+        stream.consume("\u{feff}".len());
+    }
+    let mut file = File { path, unanswerable, visit, article: 0, paragraph: 0, failed: None };
+    let mut json = serde_json::Deserializer::from_reader(stream);
+    let read = Whole(&mut file).deserialize(&mut json).and_then(|()| json.end());
+    let Err(error) = read else { return Ok(()) };
+    if let Some(failed) = file.failed {
+        return Err(failed);
+    }
+    if error.is_io() {
+        return Err(Error::io(path, error.into()));
+    }
+    let place = match (file.article, file.paragraph) {
+        (0, _) => String::new(),
+        (article, 0) => format!("article {article}: "),
+        (article, paragraph) => format!("article {article}, paragraph {paragraph}: "),
+    };
+    Err(Error::Malformed { path: path.to_owned(), message: format!("{place}{error}; {EXPECTED}") })
+}
+
+/// Where the reader is in a file.
+struct File<'a> {
+    path: &'a Path,
+    unanswerable: bool,
+    visit: &'a mut dyn FnMut(Paragraph) -> Result<()>,
+    /// Counted from 1; 0 before the first and after the last.
+    article: usize,
+    /// Of the article, likewise.
+    paragraph: usize,
+    /// What ended the reading, if it was not the JSON.
+    failed: Option<Error>,
+}
+
+impl File<'_> {
+    fn take(&mut self, paragraph: Paragraph) -> Result<()> {
+        paragraph.check(self.unanswerable).map_err(|message| Error::Malformed {
+            path: self.path.to_owned(),
+            message: format!("article {}, paragraph {}: {message}", self.article, self.paragraph),
+        })?;
+        (self.visit)(paragraph)
+    }
+}
+
+/// The file: an object, of whose keys `data` counts.
+struct Whole<'a, 'f>(&'a mut File<'f>);
+/// The list of articles.
+struct Articles<'a, 'f>(&'a mut File<'f>);
+/// An article: an object, of whose keys `paragraphs` counts.
+struct Article<'a, 'f>(&'a mut File<'f>);
+/// The list of the paragraphs of an article.
+struct Paragraphs<'a, 'f>(&'a mut File<'f>);
+
+/// Reads an object whose key `wanted` has what `seed` reads.
+fn object<'de, A: MapAccess<'de>, S: DeserializeSeed<'de, Value = ()>>(
+    mut map: A,
+    wanted: &'static str,
+    seed: S,
+) -> std::result::Result<(), A::Error> {
+    let mut seed = Some(seed);
+    while let Some(key) = map.next_key::<String>()? {
+        if key != wanted {
+            map.next_value::<IgnoredAny>()?;
+            continue;
+        }
+        let seed = seed.take().ok_or_else(|| A::Error::duplicate_field(wanted))?;
+        map.next_value_seed(seed)?;
+    }
+    match seed {
+        Some(_) => Err(A::Error::missing_field(wanted)),
+        None => Ok(()),
+    }
+}
+
+/// A level of the file, which serde may visit as this method says.
+macro_rules! level {
+    ($name:ident, $ask:ident, $expected:literal) => {
+        impl<'de> DeserializeSeed<'de> for $name<'_, '_> {
+            type Value = ();
+
+            fn deserialize<D: Deserializer<'de>>(
+                self,
+                from: D,
+            ) -> std::result::Result<(), D::Error> {
+                from.$ask(self)
+            }
+        }
+
+        impl<'de> Visitor<'de> for $name<'_, '_> {
+            type Value = ();
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str($expected)
+            }
+
+            level!($ask);
+        }
+    };
+    (deserialize_map) => {
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<(), A::Error> {
+            self.read(map)
+        }
+    };
+    (deserialize_seq) => {
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> std::result::Result<(), A::Error> {
+            self.read(list)
+        }
+    };
+}
+
+level!(Whole, deserialize_map, "an object with the key \"data\"");
+level!(Articles, deserialize_seq, "a list of articles");
+level!(Article, deserialize_map, "an article, an object with the key \"paragraphs\"");
+level!(Paragraphs, deserialize_seq, "a list of paragraphs");
+
+impl Whole<'_, '_> {
+    fn read<'de, A: MapAccess<'de>>(self, map: A) -> std::result::Result<(), A::Error> {
+        object(map, "data", Articles(self.0))
+    }
+}
+
+impl Articles<'_, '_> {
+    fn read<'de, A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<(), A::Error> {
+        loop {
+            self.0.article += 1;
+            self.0.paragraph = 0;
+            if list.next_element_seed(Article(self.0))?.is_none() {
+                self.0.article = 0;
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Article<'_, '_> {
+    fn read<'de, A: MapAccess<'de>>(self, map: A) -> std::result::Result<(), A::Error> {
+        object(map, "paragraphs", Paragraphs(self.0))
+    }
+}
+
+impl Paragraphs<'_, '_> {
+    fn read<'de, A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<(), A::Error> {
+        loop {
+            self.0.paragraph += 1;
+            let Some(paragraph) = list.next_element::<Paragraph>()? else {
+                self.0.paragraph = 0;
+                return Ok(());
+            };
+            if let Err(error) = self.0.take(paragraph) {
+                self.0.failed = Some(error);
+                return Err(A::Error::custom("a paragraph was refused"));
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Rows of a question and a part of its context, and where answers are in them.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::tasks::labelled::rows::Row;
+use crate::tasks::questions::squad::{Paragraph, read_questions};
+use crate::text::special::Marks;
+use crate::{Corpora, DataConfig, QuestionsConfig, Result, TextReport, Tokenizer};
+
+/// Paragraphs that are tokenised together, in parallel.
+const CHUNK: usize = 512;
+
+/// A text in tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context {
+    ids: Vec<u32>,
+    /// The bytes of the text that each token is of.
+    bytes: Vec<Range<usize>>,
+}
+
+impl Context {
+    /// Tokenises a text.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer refuses it.
+    pub fn new(tokenizer: &Tokenizer, text: &str) -> Result<Self> {
+        let (ids, bytes) = tokenizer.encode_bytes(text)?;
+        Ok(Self { ids, bytes })
+    }
+
+    /// The tokens, counted from 0, of which these bytes of the text are; none where nothing was made
+    /// of them.
+    pub fn tokens_of(&self, bytes: &Range<usize>) -> Option<(usize, usize)> {
+        let is_of = |one: &Range<usize>| one.start < bytes.end && one.end > bytes.start;
+        Some((self.bytes.iter().position(is_of)?, self.bytes.iter().rposition(is_of)?))
+    }
+
+    /// The bytes of `text`, of which this is, from one token to another, white space at both ends
+    /// left out.
+    pub fn bytes_of(&self, text: &str, (first, last): (usize, usize)) -> Range<usize> {
+        let (start, end) =
+            (self.bytes[first].start, self.bytes[last].end.max(self.bytes[first].start));
+        let found = &text[start..end];
+        let start = start + (found.len() - found.trim_start().len());
+        start..start + found.trim().len()
+    }
+}
+
+/// A question and a part of its context: `<cls> question <sep> context <sep>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuestionWindow {
+    /// What the model reads.
+    pub row: Row,
+    /// The tokens of the context that it has, counted from 0.
+    pub tokens: Range<usize>,
+}
+
+impl QuestionWindow {
+    /// Where a token of the context stands in the row.
+    ///
+    /// # Panics
+    ///
+    /// If the window does not have it.
+    pub fn place(&self, token: usize) -> usize {
+        assert!(self.tokens.contains(&token), "token {token} is not in {:?}", self.tokens);
+        self.row.second + token - self.tokens.start
+    }
+
+    /// How much there is around a token: the smaller of both sides, and the length of the window to
+    /// decide between equal ones.
+    fn context_around(&self, token: usize) -> (usize, usize) {
+        let (before, after) = (token - self.tokens.start, self.tokens.end - 1 - token);
+        (before.min(after), self.tokens.len())
+    }
+}
+
+/// The windows in which a context is read, one behind the other, so that each token is in one: as
+/// many tokens as have room beside the question, [`document_stride`] further each.
+///
+/// [`document_stride`]: QuestionsConfig::document_stride
+///
+/// # Errors
+///
+/// If the tokenizer has no marks or refuses the question.
+pub fn windows(
+    tokenizer: &Tokenizer,
+    question: &str,
+    context: &Context,
+    config: &QuestionsConfig,
+) -> Result<Vec<QuestionWindow>> {
+    let Marks { class, separator, .. } = tokenizer.marks()?;
+    let mut question = tokenizer.encode(question)?;
+    question.truncate(config.max_question_tokens);
+    let begin = [&[class], &*question, &[separator]].concat();
+    let room = config.max_tokens.saturating_sub(begin.len() + 1).max(1);
+    let (mut windows, mut first, all) = (Vec::new(), 0, context.ids.len());
+    loop {
+        let tokens = first..all.min(first + room);
+        let ids = [&begin, &context.ids[tokens.clone()], &[separator]].concat();
+        // Asked for the start of an answer, and for its end.
+        let row = Row { ids, second: begin.len(), asked: vec![0, 0], words: Vec::new() };
+        let is_last = tokens.end == all;
+        windows.push(QuestionWindow { row, tokens });
+        if is_last {
+            return Ok(windows);
+        }
+        first += room.min(config.document_stride);
+    }
+}
+
+/// For each token of a context the window in which it has most context around it, the first of equal
+/// ones, as in BERT's program: the one that tells whether an answer starts there.
+pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
+    let all = windows.last().map_or(0, |window| window.tokens.end);
+    let mut best: Vec<Option<(usize, (usize, usize))>> = vec![None; all];
+    for (number, window) in windows.iter().enumerate() {
+        for token in window.tokens.clone() {
+            let around = window.context_around(token);
+            if best[token].is_none_or(|(_, most)| around > most) {
+                best[token] = Some((number, around));
+            }
+        }
+    }
+    best.into_iter().map(|one| one.map_or(0, |(number, _)| number)).collect()
+}
+
+/// The rows of a split and what they answer: the places of the first and of the last token of the
+/// first answer, or twice that of `<cls>` where a window does not have all of it.
+///
+/// # Errors
+///
+/// If a file cannot be read, or the tokenizer has no marks or refuses a text.
+pub(crate) fn rows_of_split(
+    config: &DataConfig,
+    tokenizer: &Tokenizer,
+    split: &Corpora,
+    report: &mut TextReport,
+) -> Result<(Vec<Row>, Vec<Vec<u32>>)> {
+    let (mut rows, mut answers) = (Vec::new(), Vec::new());
+    let mut add = |paragraphs: &[Paragraph]| -> Result<()> {
+        let made: Vec<_> = paragraphs
+            .par_iter()
+            .map(|paragraph| rows_of_paragraph(tokenizer, paragraph, &config.questions))
+            .collect::<Result<_>>()?;
+        for (row, answer) in made.into_iter().flatten() {
+            rows.push(row);
+            answers.push(answer);
+        }
+        for paragraph in paragraphs {
+            report.count_text(&paragraph.context);
+            report.documents += 1;
+            paragraph.questions.iter().for_each(|question| report.count_text(&question.text));
+        }
+        Ok(())
+    };
+    let mut chunk = Vec::with_capacity(CHUNK);
+    read_questions(config, split, |paragraph| {
+        chunk.push(paragraph);
+        if chunk.len() < CHUNK {
+            return Ok(());
+        }
+        add(&chunk)?;
+        chunk.clear();
+        Ok(())
+    })?;
+    add(&chunk)?;
+    Ok((rows, answers))
+}
+
+/// The rows of all questions about a text, with their answers.
+fn rows_of_paragraph(
+    tokenizer: &Tokenizer,
+    paragraph: &Paragraph,
+    config: &QuestionsConfig,
+) -> Result<Vec<(Row, Vec<u32>)>> {
+    let context = Context::new(tokenizer, &paragraph.context)?;
+    let mut rows = Vec::new();
+    for question in &paragraph.questions {
+        let bytes = question.answers.first().and_then(|answer| answer.bytes(&paragraph.context));
+        let answer = bytes.and_then(|bytes| context.tokens_of(&bytes));
+        for window in windows(tokenizer, &question.text, &context, config)? {
+            let whole = answer.filter(|(first, last)| {
+                window.tokens.contains(first) && window.tokens.contains(last)
+            });
+            let places = match whole {
+                Some((first, last)) => [first, last].map(|token| window.place(token) as u32),
+                None => [0, 0],
+            };
+            rows.push((window.row, places.to_vec()));
+        }
+    }
+    Ok(rows)
+}
+
+/// The texts of a split, each by itself.
+///
+/// # Errors
+///
+/// If a file cannot be read.
+pub(crate) fn texts(config: &DataConfig, split: &Corpora) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    read_questions(config, split, |paragraph| {
+        texts.push(paragraph.context);
+        texts.extend(paragraph.questions.into_iter().map(|question| question.text));
+        Ok(())
+    })?;
+    Ok(texts)
+}

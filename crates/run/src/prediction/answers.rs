@@ -1,0 +1,223 @@
+//! Answers to questions, as spans of texts.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use anyhow::Result;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use taper_data::{Context, QuestionWindow, QuestionsConfig, Tokenizer, best_windows, windows};
+use taper_model::{Model, SpanExtractor};
+
+use super::{packed, together};
+use crate::LoadedRun;
+
+/// Questions whose windows are held at a time.
+const CHUNK: usize = 256;
+
+/// A question about a text.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuestionInContext {
+    /// What is asked.
+    pub question: String,
+    /// The text that has the answer.
+    pub context: String,
+    /// What the question is called; the answer is called so too.
+    #[serde(default)]
+    pub id: Option<String>,
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SpanAnswer {
+    /// What the question is called, if it is called anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The span; empty where the text has no answer.
+    pub answer: String,
+    /// Where it begins in the text, in characters from 0.
+    pub start: Option<usize>,
+    /// Where it ends: the number of the character behind it.
+    pub end: Option<usize>,
+    /// Its probability among all spans that can be answered, and none where that can be.
+    pub probability: f64,
+}
+
+/// Answers questions, and tells `done` of the number so far.
+///
+/// # Errors
+/// When the tokenizer refuses a text, or the model fails.
+pub fn predict_answers(
+    run: &LoadedRun<SpanExtractor>,
+    questions: &[QuestionInContext],
+    done: impl FnMut(usize),
+) -> Result<Vec<SpanAnswer>> {
+    let asked: Vec<(&str, &str)> =
+        questions.iter().map(|one| (one.context.as_str(), one.question.as_str())).collect();
+    let settings = &run.config.data.questions;
+    let mut found = answers_of(&run.model, run.tokenizers.target(), settings, &asked, done)?;
+    for (answer, question) in found.iter_mut().zip(questions) {
+        answer.id.clone_from(&question.id);
+    }
+    Ok(found)
+}
+
+/// The answer to each question, which stands behind its context.
+///
+/// # Errors
+/// When the tokenizer refuses a text, or the model fails.
+pub(crate) fn answers_of(
+    model: &SpanExtractor,
+    tokenizer: &Tokenizer,
+    settings: &QuestionsConfig,
+    asked: &[(&str, &str)],
+    mut done: impl FnMut(usize),
+) -> Result<Vec<SpanAnswer>> {
+    let mut found = Vec::with_capacity(asked.len());
+    for chunk in asked.chunks(CHUNK) {
+        // Questions about one text share its tokens.
+        let mut contexts: BTreeMap<&str, Context> = BTreeMap::new();
+        let mut texts: Vec<&str> = chunk.iter().map(|&(text, _)| text).collect();
+        texts.dedup();
+        let made = texts.par_iter().map(|text| Context::new(tokenizer, text));
+        contexts.extend(texts.iter().copied().zip(made.collect::<Result<Vec<_>, _>>()?));
+        let read: Vec<Vec<QuestionWindow>> = chunk
+            .par_iter()
+            .map(|&(text, question)| windows(tokenizer, question, &contexts[text], settings))
+            .collect::<Result<_, _>>()?;
+        let mut logits = logits_of(model, &read)?.into_iter();
+        for (&(text, _), windows) in chunk.iter().zip(&read) {
+            let logits: Vec<Vec<[f32; 2]>> = logits.by_ref().take(windows.len()).collect();
+            found.push(best_span(windows, &logits, settings).answer(text, &contexts[text]));
+        }
+        done(found.len());
+    }
+    Ok(found)
+}
+
+/// The logits of start and end of each token of each window, window after window.
+fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<Vec<[f32; 2]>>> {
+    let rows: Vec<_> = read.iter().flatten().map(|window| &window.row).collect();
+    let mut found = Vec::with_capacity(rows.len());
+    while found.len() < rows.len() {
+        let batch = together(rows[found.len()..].iter().copied());
+        let (segments, text) = packed(&batch);
+        let tell = || model.logits(&segments, &text);
+        let logits = taper_ops::threads::in_pool(model.device(), tell)?.to_vec2::<f32>()?;
+        let mut logits = logits.into_iter().map(|of| [of[0], of[1]]);
+        found.extend(batch.iter().map(|row| logits.by_ref().take(row.ids.len()).collect()));
+    }
+    Ok(found)
+}
+
+/// A span of tokens of a context, or none, with its probability.
+#[derive(Debug, Clone, PartialEq)]
+struct BestSpan {
+    tokens: Option<(usize, usize)>,
+    probability: f64,
+}
+
+impl BestSpan {
+    fn answer(&self, text: &str, context: &Context) -> SpanAnswer {
+        let bytes = self.tokens.map(|tokens| context.bytes_of(text, tokens));
+        let characters = |at: usize| text[..at].chars().count();
+        SpanAnswer {
+            id: None,
+            answer: bytes.clone().map_or_else(String::new, |bytes| text[bytes].to_owned()),
+            start: bytes.as_ref().map(|bytes: &Range<usize>| characters(bytes.start)),
+            end: bytes.map(|bytes| characters(bytes.end)),
+            probability: self.probability,
+        }
+    }
+}
+
+/// The span whose logits of start and end have the highest sum (Devlin et al. 2019, section 4.2), of
+/// all that are not too long; each is read in the window in which its start has most context. Where
+/// there may be no answer, that is told by `<cls>`, in the window that is least sure of it
+/// (section 4.3).
+fn best_span(
+    windows: &[QuestionWindow],
+    logits: &[Vec<[f32; 2]>],
+    settings: &QuestionsConfig,
+) -> BestSpan {
+    let none = logits.iter().map(|of| f64::from(of[0][0]) + f64::from(of[0][1]));
+    let none = none.fold(f64::INFINITY, f64::min);
+    let mut scores = if settings.unanswerable { vec![none] } else { Vec::new() };
+    let mut best = (scores.first().copied().unwrap_or(f64::NEG_INFINITY), None);
+    for (start, number) in best_windows(windows).into_iter().enumerate() {
+        let (window, logits) = (&windows[number], &logits[number]);
+        let last = window.tokens.end.min(start + settings.max_answer_tokens);
+        let of_start = f64::from(logits[window.place(start)][0]);
+        for end in start..last {
+            let score = of_start + f64::from(logits[window.place(end)][1]);
+            scores.push(score);
+            if score > best.0 {
+                best = (score, Some((start, end)));
+            }
+        }
+    }
+    // A text of which no token was made has no answer, for certain.
+    let sum: f64 = scores.iter().map(|score| (score - best.0).exp()).sum();
+    BestSpan { tokens: best.1, probability: if scores.is_empty() { 1.0 } else { 1.0 / sum } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_data::Row;
+
+    /// A window of these tokens of a context behind a question of one token.
+    fn window(tokens: Range<usize>) -> QuestionWindow {
+        let row =
+            Row { ids: vec![0; 4 + tokens.len()], second: 3, asked: vec![0, 0], words: Vec::new() };
+        QuestionWindow { row, tokens }
+    }
+
+    #[test]
+    fn the_best_span_is_that_of_a_search_over_all_windows() {
+        let windows = [window(0..6), window(4..10), window(8..11)];
+        let sum = |start: f32, end: f32| f64::from(start) + f64::from(end);
+        let value = |seed: usize| ((seed * 7919 + 31) % 1009) as f32 / 200.0 - 2.5;
+        for seed in 0..40 {
+            let logits: Vec<Vec<[f32; 2]>> = windows
+                .iter()
+                .enumerate()
+                .map(|(number, window)| {
+                    let at = |place| seed * 1000 + number * 100 + 2 * place;
+                    (0..window.row.ids.len()).map(|p| [value(at(p)), value(at(p) + 1)]).collect()
+                })
+                .collect();
+            // Of the tokens that two windows have, the one with more on both sides; of equals the
+            // longer, then the first: 4 of the first (one behind), 5 of the second, 8 and 9.
+            let of_start = [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2];
+            assert_eq!(best_windows(&windows), of_start);
+            for unanswerable in [false, true] {
+                let settings =
+                    QuestionsConfig { unanswerable, max_answer_tokens: 3, ..Default::default() };
+                let mut all = Vec::new();
+                for (start, &number) in of_start.iter().enumerate() {
+                    let tokens = &windows[number].tokens;
+                    for end in start..(start + 3).min(tokens.end) {
+                        let place = |token: usize| 3 + token - tokens.start;
+                        let of = &logits[number];
+                        let score = sum(of[place(start)][0], of[place(end)][1]);
+                        all.push((score, Some((start, end))));
+                    }
+                }
+                if unanswerable {
+                    let none = logits.iter().map(|of| sum(of[0][0], of[0][1]));
+                    all.push((none.fold(f64::INFINITY, f64::min), None));
+                }
+                let best = all.iter().map(|(score, _)| *score).fold(f64::NEG_INFINITY, f64::max);
+                let found = best_span(&windows, &logits, &settings);
+                assert!(all.contains(&(best, found.tokens)), "{seed}: {found:?}");
+                let total: f64 = all.iter().map(|(score, _)| score.exp()).sum();
+                assert!((found.probability - best.exp() / total).abs() < 1e-12);
+            }
+        }
+        let nothing = [window(0..0)];
+        let found = best_span(&nothing, &[vec![[0.0; 2]; 4]], &QuestionsConfig::default());
+        assert_eq!(found, BestSpan { tokens: None, probability: 1.0 });
+    }
+}
