@@ -20,6 +20,10 @@ const COMPOSED: f64 = 9.0;
 /// back as many gradients as are needed at a time.
 const COMPOSED_SCORES: f64 = 14.0;
 
+/// Tokens of the sequence by which a token's part is told, where what is kept of a sequence is not as
+/// much for each of its tokens.
+const USUAL_LENGTH: usize = 1024;
+
 /// What a part of a model costs. In f64, which is exact for all that fits into a machine, and has
 /// no overflow for what does not.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -70,6 +74,12 @@ impl PartCost {
     /// With the scores of so many heads.
     pub(crate) fn with_heads(self, heads: usize) -> Self {
         Self { scores: self.scores + heads as f64, ..self }
+    }
+
+    /// Keeps of a token besides what it has part in of a sequence of [`USUAL_LENGTH`] tokens, of which
+    /// so many scalars are kept.
+    pub(crate) fn keeping_of_sequence(self, kept: impl Fn(usize) -> f64) -> Self {
+        Self { kept: self.kept + kept(USUAL_LENGTH) / USUAL_LENGTH as f64, ..self }
     }
 
     /// Keeps this many scalars of a token besides.

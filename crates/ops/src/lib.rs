@@ -43,9 +43,9 @@ pub mod threads;
 pub use loss::smoothed_cross_entropy;
 pub use nn::{
     Cache, causal_convolution, causal_convolution_after, columns, cross_attention,
-    decoding_attention, embedding, gated, layer_norm, linear, normalizer, packed_linear,
-    recurrence, relative_bias, rotary, selective_scan, selective_scan_after, self_attention,
-    windows,
+    decoding_attention, embedding, gated, kept_by_attention, layer_norm, linear, normalizer,
+    packed_linear, recurrence, relative_bias, rotary, selective_scan, selective_scan_after,
+    self_attention, windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,

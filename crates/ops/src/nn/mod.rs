@@ -13,7 +13,9 @@ mod rotary;
 mod state_space;
 mod windows;
 
-pub use attention::{Cache, cross_attention, decoding_attention, relative_bias, self_attention};
+pub use attention::{
+    Cache, cross_attention, decoding_attention, kept_by_attention, relative_bias, self_attention,
+};
 pub use columns::columns;
 pub use embedding::embedding;
 pub use gated::gated;

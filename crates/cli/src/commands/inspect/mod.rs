@@ -141,6 +141,8 @@ struct Layer {
     /// Of them, those of self-attention between its projections: of a full one with every pair of
     /// tokens, as papers count it, of other kinds with the pairs that see each other.
     attention_flops: u64,
+    /// Bytes that it keeps of the sequence for the way back, between its projections.
+    attention_bytes: Option<u64>,
 }
 
 impl Layer {
@@ -178,11 +180,16 @@ impl Layer {
         let (shape, of_tokens) = (&config.model, cost.forward_flops.saturating_mul(tokens as u64));
         let attention = (shape.architecture == Architecture::Transformer)
             .then(|| shape.attention(causal).kind_of(layer));
-        let attention_flops = match attention {
-            None | Some(AttentionKind::Full) => cost.forward_flops_of(tokens) - of_tokens,
-            Some(_) => {
-                UnprojectedAttention::new(shape, causal, layer)?.forward_flops(tokens) as u64
+        let unprojected = match attention {
+            Some(_) => Some(UnprojectedAttention::new(shape, causal, layer)?),
+            None => None,
+        };
+        let attention_bytes = unprojected.as_ref().map(|own| own.kept_bytes(tokens) as u64);
+        let attention_flops = match (attention, unprojected) {
+            (None | Some(AttentionKind::Full), _) | (_, None) => {
+                cost.forward_flops_of(tokens) - of_tokens
             }
+            (Some(_), Some(own)) => own.forward_flops(tokens) as u64,
         };
         // A kind without scores is counted by the token, and is among them already.
         let of_pairs = if cost.pair_flops == 0 { 0 } else { attention_flops };
@@ -193,7 +200,16 @@ impl Layer {
         } else {
             0
         };
-        Ok(Self { count, attention, experts, parameters, tokens, forward_flops, attention_flops })
+        Ok(Self {
+            count,
+            attention,
+            experts,
+            parameters,
+            tokens,
+            forward_flops,
+            attention_flops,
+            attention_bytes,
+        })
     }
 }
 
@@ -290,9 +306,13 @@ fn summary(
                 format!("{} x {kind}{experts}: ", layer.count)
             }
         };
+        let keeps = match layer.attention_bytes {
+            Some(kept) => format!(", which keeps {}", bytes(kept)),
+            None => String::new(),
+        };
         lines.push(format!(
             "layer        {which}{} parameters; {} tokens take {} FLOPs forward, {} of them for \
-             attention",
+             attention{keeps}",
             grouped(layer.parameters),
             grouped(layer.tokens as u64),
             grouped(layer.forward_flops),

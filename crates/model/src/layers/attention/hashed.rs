@@ -52,6 +52,28 @@ pub(super) enum Chunks {
 }
 
 impl Chunks {
+    fn new(causal: bool, size: usize) -> Self {
+        if causal { Self::OfBuckets(size) } else { Self::Sorted(size) }
+    }
+
+    /// How many there are of a round, on average, where tokens fall into all buckets alike: of a
+    /// bucket the number of its tokens is binomial.
+    fn expected(self, length: usize, buckets: usize) -> f64 {
+        match self {
+            Self::OfBuckets(size) if buckets > 1 => {
+                let odds = 1.0 / (buckets as f64 - 1.0);
+                let mut logarithm = -(length as f64) * odds.ln_1p();
+                let mut of_bucket = 0.0;
+                for tokens in 0..length {
+                    logarithm += (odds * (length - tokens) as f64 / (tokens as f64 + 1.0)).ln();
+                    of_bucket += logarithm.exp() * (tokens + 1).div_ceil(size) as f64;
+                }
+                buckets as f64 * of_bucket
+            }
+            _ => length.div_ceil(self.size()) as f64,
+        }
+    }
+
     fn size(self) -> usize {
         match self {
             Self::Sorted(size) | Self::OfBuckets(size) => size,
@@ -201,6 +223,10 @@ impl Plan {
             }
             first += length;
         }
+        // A vector that grew has room for up to twice as much, and these live until the way back.
+        plan.mask.shrink_to_fit();
+        plan.queries.shrink_to_fit();
+        plan.keys.shrink_to_fit();
         plan
     }
 
@@ -245,10 +271,7 @@ impl Hashed {
         Self {
             heads,
             causal: site.causal,
-            chunks: match site.causal {
-                true => Chunks::OfBuckets(own.hash_chunk),
-                false => Chunks::Sorted(own.hash_chunk),
-            },
+            chunks: Chunks::new(site.causal, own.hash_chunk),
             rotations: Rotations::drawn((heads, head), hashes, mix(own.seed, &[key])),
             dropout: site.config.attention_dropout,
             site: key,
@@ -260,13 +283,13 @@ impl Hashed {
         Self { heads: rotations.heads, causal, chunks, rotations, dropout: 0.0, site: 0 }
     }
 
-    /// What is gathered and computed of a chunk, scores six times, for each round.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (own, width) = (site.config.attention(site.causal), site.config.d_model);
-        let of_round = 10 * width + 12 * site.config.heads * own.hash_chunk;
-        let kept = 6 * width + own.hash_rounds * of_round;
+        let (heads, drops) = (site.config.heads, site.config.attention_dropout > 0.0);
+        let (chunks, hashes) =
+            (Chunks::new(site.causal, own.hash_chunk), (own.hash_rounds, own.hash_buckets));
         PartCost { flops: flops(width, own.hash_rounds, own.hash_chunk), ..PartCost::default() }
-            .keeping(kept)
+            .keeping_of_sequence(|length| kept((width, heads), (chunks, hashes), drops, length))
     }
 
     /// Whole sequences: `qv (N, 2·D)` → `(N, D)`.
@@ -346,6 +369,24 @@ fn flops(width: usize, rounds: usize, chunk: usize) -> f64 {
     (rounds * 2 * chunk * 4 * width) as f64
 }
 
+/// Of a sequence: of a token, queries and values, apart and normalised, and what it gives; of a place
+/// in a chunk, what is gathered and weighed, in each head its scores with two chunks, and what
+/// softmax and dropout make of them; of each round of a token, what is weighed by its sum.
+fn kept(
+    (width, heads): (usize, usize),
+    (chunks, (rounds, buckets)): (Chunks, (usize, usize)),
+    drops: bool,
+    length: usize,
+) -> f64 {
+    let [d, h, size] = [width, heads, chunks.size()].map(|number| number as f64);
+    let (count, scores) = (rounds as f64, if drops { 8.0 } else { 6.0 });
+    let of_place = 8.0 * d + h * (2.0 * size * scores + 9.0);
+    let of_round = if rounds > 1 { 2.0 * d + 5.0 * h } else { 2.0 * h };
+    let of_token = 10.0 * d + 7.0 * h + count * of_round;
+    let places = chunks.expected(length, buckets) * count * size;
+    places * of_place + length as f64 * of_token
+}
+
 impl Kind for Hashed {
     fn attend(
         &self,
@@ -361,6 +402,11 @@ impl Kind for Hashed {
 
     fn flops(&self, width: usize, length: usize) -> f64 {
         length as f64 * flops(width, self.rotations.rounds, self.chunks.size())
+    }
+
+    fn kept(&self, width: usize, length: usize) -> f64 {
+        let hashes = (self.rotations.rounds, self.rotations.buckets);
+        kept((width, self.heads), (self.chunks, hashes), self.dropout > 0.0, length)
     }
 
     /// Those of values that each are one at a place of their own.

@@ -60,9 +60,10 @@ impl Hierarchical {
     /// those of summaries grow with the length and are left out.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (width, chunk) = (site.config.d_model, site.config.attention(site.causal).chunk);
-        let kept = 10 * width + 6 * site.config.heads * chunk;
         let flops = 4.0 * (width * chunk) as f64;
-        PartCost { flops, ..PartCost::default() }.keeping(kept)
+        let (heads, drops) = (site.config.heads, site.config.attention_dropout > 0.0);
+        PartCost { flops, ..PartCost::default() }
+            .keeping_of_sequence(|length| kept((width, heads), (chunk, drops), length))
     }
 
     /// `(N, 3·D)` → chunks, in f32 at least.
@@ -160,6 +161,19 @@ fn summaries(x: &Tensor, counts: &[Vec<usize>]) -> Result<Tensor> {
     x.sum(3)?.broadcast_mul(&shares.to_dtype(x.dtype())?)
 }
 
+/// Of a sequence in whole chunks: of a token, queries, keys and values, padded and apart, and what
+/// it gives; in each head its scores, and what softmax and dropout make of them, and a mask for all
+/// heads; of a chunk the summaries.
+fn kept((width, heads): (usize, usize), (chunk, drops): (usize, bool), length: usize) -> f64 {
+    let chunk = chunk.min(length.max(1));
+    let count = length.div_ceil(chunk);
+    let (padded, seen) = (count * chunk, (chunk + count) as f64);
+    let (d, h, scores) = (width as f64, heads as f64, if drops { 9.0 } else { 7.0 });
+    let of_token = 19.0 * d + 3.0 * h + seen * (scores * h + 1.0);
+    let added = if padded > length { 3.0 * d * (2 * padded - length) as f64 } else { 0.0 };
+    padded as f64 * of_token + 5.0 * count as f64 * d + added
+}
+
 /// In f32 at least.
 pub(super) fn wide(x: &Tensor) -> Result<Tensor> {
     match x.dtype() {
@@ -191,6 +205,10 @@ impl Kind for Hierarchical {
     fn flops(&self, width: usize, length: usize) -> f64 {
         let chunk = self.chunk.min(length.max(1));
         4.0 * (width * length) as f64 * (chunk + length.div_ceil(chunk)) as f64
+    }
+
+    fn kept(&self, width: usize, length: usize) -> f64 {
+        kept((width, self.heads), (self.chunk, self.dropout > 0.0), length)
     }
 
     /// That of a summary is shared by its tokens.

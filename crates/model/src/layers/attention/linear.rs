@@ -62,16 +62,9 @@ impl LinearAttention {
         Self { heads, causal, features: Features::Random(features) }
     }
 
-    /// Candle keeps each result on the way: of queries, keys and values padded, mapped and divided
-    /// into chunks about 24 rows, of random features six more for queries and for keys, and of the
-    /// products within a chunk three.
     pub(super) fn cost(&self, width: usize) -> PartCost {
-        let features = match &self.features {
-            Features::Elu => 0,
-            Features::Random(features) => 12 * self.heads * features.count(),
-        };
-        let kept = 24 * width + features + 3 * self.heads * self.chunk();
-        PartCost { flops: self.flops(width, 1), ..PartCost::default() }.keeping(kept)
+        PartCost { flops: self.flops(width, 1), ..PartCost::default() }
+            .keeping_of_sequence(|length| self.kept(width, length))
     }
 
     /// Features of a head of this width.
@@ -317,6 +310,33 @@ impl Kind for LinearAttention {
             Features::Random(_) => 4.0 * length * (features * head) as f64,
         };
         self.heads as f64 * (mapped + if self.causal { sums + within } else { sums })
+    }
+
+    /// Of a token, queries, keys and values, padded, mapped and in chunks, what it gives, and in each
+    /// head denominators and the products within a chunk; of a chunk, the sum of each pair of a
+    /// feature and a value, and those of the chunks before it, which takes as many rounds as there
+    /// are doublings.
+    fn kept(&self, width: usize, length: usize) -> f64 {
+        let (head, chunk) = (width / self.heads, self.chunk());
+        let padded =
+            if self.causal && length > chunk { length.next_multiple_of(chunk) } else { length };
+        let chunks = if self.causal { padded.div_ceil(chunk).max(1) } else { 1 };
+        let (d, h) = (width as f64, self.heads as f64);
+        let mut of_token = match &self.features {
+            Features::Elu => 26.0 * d + 4.0 * h,
+            Features::Random(features) => 24.0 * d + (9.0 + 11.0 * features.count() as f64) * h,
+        };
+        let mut of_sum = 1.0;
+        if self.causal {
+            of_token += 2.0 * h * chunk.min(length) as f64;
+        }
+        if chunks > 1 {
+            of_token += 2.0 * (d + h);
+            of_sum = 3.0 + 2.0 * f64::from(chunks.next_power_of_two().ilog2());
+        }
+        let sums = chunks as f64 * of_sum * self.count(head) as f64 * (d + h);
+        let added = if padded > length { 3.0 * d * (2 * padded - length) as f64 } else { 0.0 };
+        padded as f64 * (of_token + 1.0) + sums + added
     }
 
     fn weights(

@@ -55,8 +55,9 @@ impl Linformer {
         let (width, heads) = (site.config.d_model, site.config.heads);
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
         let flops = 8.0 * rank as f64 * width as f64;
-        let kept = 10 * width + 6 * heads * rank;
-        PartCost { flops, ..PartCost::table(2 * rank, length) }.keeping(kept)
+        let drops = site.config.attention_dropout > 0.0;
+        PartCost { flops, ..PartCost::table(2 * rank, length) }
+            .keeping_of_sequence(|length| kept((width, heads), (rank, drops), length))
     }
 
     fn check(&self, lengths: &[usize]) -> Result<()> {
@@ -70,6 +71,16 @@ impl Linformer {
             _ => Ok(()),
         }
     }
+}
+
+/// Of a sequence: of a token, queries, keys and values, padded and apart, and what it gives; in each
+/// head its scores with the sums, and what softmax and dropout make of them; columns of the
+/// matrices, and the sums.
+fn kept((width, heads): (usize, usize), (rank, drops): (usize, bool), length: usize) -> f64 {
+    let [d, h, rank] = [width, heads, rank].map(|number| number as f64);
+    let scores = if drops { 7.0 } else { 5.0 };
+    let of_token = 16.0 * d + 2.0 * h + scores * h * rank + 2.0 * rank;
+    length as f64 * of_token + 5.0 * rank * d
 }
 
 /// `softmax(Q (E K)ᵀ / √d)`, and what it weighs.
@@ -143,6 +154,10 @@ impl Kind for Linformer {
 
     fn flops(&self, width: usize, length: usize) -> f64 {
         8.0 * (length * self.rank) as f64 * width as f64
+    }
+
+    fn kept(&self, width: usize, length: usize) -> f64 {
+        kept((width, self.heads), (self.rank, self.dropout > 0.0), length)
     }
 
     /// Of the value of each token, with the weights of the sums that it is in; these may be

@@ -92,6 +92,11 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// heads together being of this width.
     fn flops(&self, width: usize, length: usize) -> f64;
 
+    /// Scalars that [`attend`](Self::attend) keeps for the way back of one sequence of this length,
+    /// beside `qkv`: for kinds in plain Candle, each result on the way, and a copy of `qkv`. In f32,
+    /// on a CPU.
+    fn kept(&self, width: usize, length: usize) -> f64;
+
     /// The weight of each key for each query, for those who want to see it.
     ///
     /// # Shapes
@@ -241,6 +246,18 @@ impl UnprojectedAttention {
             }
             Unprojected::StateSpace(core) => core.run(inputs, lengths, pass)?,
         })
+    }
+
+    /// Bytes that [`attend`](Self::attend) keeps for the way back of one sequence of this length, by
+    /// formula: beside its input, and in f32, on a CPU. Those of a Reformer are for tokens that fall
+    /// into all buckets alike.
+    #[must_use]
+    pub fn kept_bytes(&self, length: usize) -> f64 {
+        let kept = match &self.kind {
+            Unprojected::Attention(kind, _) => kind.kept(self.width, length),
+            Unprojected::StateSpace(core) => core.kept(length),
+        };
+        size_of::<f32>() as f64 * kept
     }
 
     /// Multiplications and additions of [`attend`](Self::attend) on one sequence of this length, by

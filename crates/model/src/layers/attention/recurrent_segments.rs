@@ -64,6 +64,33 @@ struct Attended {
 }
 
 impl Segments {
+    fn new(site: &Site<'_>) -> Self {
+        let own = site.config.attention(site.causal);
+        Self {
+            heads: site.config.heads,
+            segment: own.segment,
+            memory: own.memory,
+            same_length: own.same_length,
+            clamp: own.clamp_distance,
+        }
+    }
+
+    /// Of a sequence in whole segments: of a token, queries, keys and values, padded and apart, and
+    /// what it gives, and keys and values once more for the memory; in each head its scores of both
+    /// kinds, and what softmax and dropout make of them, and a mask for all heads; the distances.
+    fn kept(self, width: usize, drops: bool, length: usize) -> f64 {
+        let segment = self.segment.min(length.max(1));
+        let count = length.div_ceil(segment);
+        let (padded, memory) = (count * segment, self.memory.min((count.max(1) - 1) * segment));
+        let (seen, scores) = ((memory + segment) as f64, if drops { 12.0 } else { 10.0 });
+        let (d, h) = (width as f64, self.heads as f64);
+        let of_rows = if memory > 0 { 25.0 } else { 21.0 } * d + 4.0 * h;
+        let of_token = of_rows + seen * (scores * h + 1.0);
+        let of_memory = (7 * count + 4) as f64 * memory as f64 * d;
+        let added = if padded > length { 3.0 * d * (2 * padded - length) as f64 } else { 0.0 };
+        padded as f64 * of_token + of_memory + 5.0 * seen * d + added
+    }
+
     /// `qkv (N, 5·D)`: query, key and value, and key and value as the next segment sees them; or
     /// `(N, 3·D)` where they are the same. `given` are `W_R`, `u` and `v`.
     fn attended(self, qkv: &Tensor, given: [&Tensor; 3], lengths: &[usize]) -> Result<Attended> {
@@ -189,38 +216,33 @@ impl Segments {
 impl Recurrent {
     pub(super) fn new(build: &mut Builder, site: &Site<'_>) -> Result<Self> {
         let (width, heads, name) = (site.config.d_model, site.config.heads, site.name);
-        let own = site.config.attention(site.causal);
         let mut bias = |bias: &str| {
             build.constant(&format!("{name}.{bias}_bias"), &[heads, width / heads], 0.0)
         };
         let (content, distance) = (bias("content")?, bias("distance")?);
         let matrix = build.matrix(&format!("{name}.distance.weight"), width, width, 1)?;
         Ok(Self {
-            segments: Segments {
-                heads,
-                segment: own.segment,
-                memory: own.memory,
-                same_length: own.same_length,
-                clamp: own.clamp_distance,
-            },
+            segments: Segments::new(site),
             weights: [matrix, content, distance],
             dropout: site.config.attention_dropout,
             site: name_key(name),
         })
     }
 
-    /// Scores by content and by distance, and what they weigh, of a segment and its memory. Candle
-    /// keeps queries, keys and values, once more for the memory, about twelve times, and eight
-    /// times the scores.
+    /// Scores by content and by distance, and what they weigh, of a segment and its memory; and before
+    /// that the keys and values of the memory, which are projected by themselves.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (width, own) = (site.config.d_model, site.config.attention(site.causal));
         let seen = own.segment.saturating_add(own.memory);
         let biases = PartCost::table(2, width);
         let matrix = PartCost::table(width, width);
         let flops = 6.0 * width as f64 * seen as f64;
+        let segments = Segments::new(site);
+        let drops = site.config.attention_dropout > 0.0;
+        let remembered = if own.memory > 0 { width.saturating_mul(16 + 3 * 2) } else { 0 };
         (PartCost { flops, ..biases } + matrix)
-            .keeping(12 * width)
-            .keeping(8 * site.config.heads * seen)
+            .keeping_of_sequence(|length| segments.kept(width, drops, length))
+            .keeping(remembered)
     }
 
     fn given<'a>(&'a self, pass: &Pass) -> [&'a Tensor; 3] {
@@ -253,6 +275,10 @@ impl Kind for Recurrent {
         let segment = self.segments.segment.min(length.max(1));
         let memory = self.segments.memory.min(length.div_ceil(segment).saturating_sub(1) * segment);
         6.0 * (width * length) as f64 * (segment + memory) as f64
+    }
+
+    fn kept(&self, width: usize, length: usize) -> f64 {
+        self.segments.kept(width, self.dropout > 0.0, length)
     }
 
     fn weights(

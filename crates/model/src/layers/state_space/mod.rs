@@ -57,6 +57,8 @@ pub(crate) struct Core {
     channels: usize,
     /// Multiplications and additions of a token.
     flops: f64,
+    /// Scalars that are kept of a token.
+    kept: f64,
 }
 
 /// A convolution and a scan.
@@ -160,7 +162,8 @@ impl Core {
             directions.push(Direction::new(build, name, config, (selective, true))?);
         }
         let channels = config.state_space.expand * config.d_model;
-        Ok(Self { directions, channels, flops: Self::cost(config, causal, layer).flops })
+        let PartCost { flops, kept, .. } = Self::cost(config, causal, layer);
+        Ok(Self { directions, channels, flops, kept })
     }
 
     /// Elements of a row of what goes in.
@@ -171,6 +174,11 @@ impl Core {
     /// Multiplications and additions for so many tokens.
     pub(crate) fn flops(&self, tokens: usize) -> f64 {
         self.flops * tokens as f64
+    }
+
+    /// Scalars that are kept for the way back, of so many tokens, beside the input.
+    pub(crate) fn kept(&self, tokens: usize) -> f64 {
+        self.kept * tokens as f64
     }
 
     fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {

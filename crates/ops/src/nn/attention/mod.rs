@@ -60,6 +60,16 @@ pub fn self_attention(
     for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec, width)))
 }
 
+/// Scalars that [`self_attention`] keeps for the way back beside its input: what it gives, and the
+/// weights of short sequences or a number for each query and head of long ones.
+#[must_use]
+pub fn kept_by_attention(spec: &AttentionSpec, width: usize) -> usize {
+    let layout = Layout::new(spec, width);
+    let has_long = layout.long_spans().next().is_some();
+    let log_sums = if has_long { layout.rows() * spec.heads } else { 0 };
+    layout.rows() * layout.width() + layout.weight_count() + log_sums
+}
+
 /// Attention of one set of sequences to another.
 ///
 /// # Shapes

@@ -1,0 +1,146 @@
+//! What a pass keeps for its way back, by formula and in the allocator's bytes: every kind of
+//! attention, in f32 on a CPU.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use candle_core::{Device, Tensor, Var};
+use taper_model::{
+    AttentionConfig, AttentionKind, ModelConfig, Pass, Positions, UnprojectedAttention,
+};
+use taper_ops::composed;
+use taper_ops::rng::Counter;
+
+/// The system's allocator, counting what is in use.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Tokens of a chunk, a segment, a memory, and sums of keys.
+const CHUNK: usize = 32;
+
+fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {
+    let other = AttentionConfig::default();
+    let positions = match own.kind {
+        AttentionKind::TransformerXl => Positions::None,
+        _ => Positions::Sinusoidal,
+    };
+    let (encoder_attention, decoder_attention) = if causal { (other, own) } else { (own, other) };
+    ModelConfig {
+        d_model: 64,
+        d_ff: 128,
+        heads: 4,
+        positions,
+        encoder_attention,
+        decoder_attention,
+        embedding_dropout: dropout,
+        attention_dropout: dropout,
+        feed_forward_dropout: dropout,
+        residual_dropout: dropout,
+        ..ModelConfig::default()
+    }
+}
+
+/// Each kind, for each stack that can have it, and another of those that are not of one form.
+fn kinds() -> Vec<(AttentionConfig, bool)> {
+    let mut found = Vec::new();
+    for kind in AttentionKind::ALL {
+        let own = AttentionConfig {
+            kind,
+            window: 64,
+            features: 48,
+            rank: CHUNK,
+            length: 4096,
+            hash_rounds: 2,
+            hash_buckets: 8,
+            hash_chunk: CHUNK,
+            chunk: CHUNK,
+            segment: CHUNK,
+            memory: CHUNK,
+            ..AttentionConfig::default()
+        };
+        if kind != AttentionKind::TransformerXl {
+            found.push((own.clone(), false));
+        }
+        if kind != AttentionKind::Linformer {
+            found.push((own.clone(), true));
+        }
+        match kind {
+            AttentionKind::TransformerXl => {
+                found.push((AttentionConfig { memory: 0, ..own.clone() }, true));
+                found.push((AttentionConfig { memory: 100, ..own }, true));
+            }
+            AttentionKind::Reformer => {
+                found.push((AttentionConfig { hash_rounds: 1, ..own.clone() }, true));
+                found.push((AttentionConfig { hash_buckets: 1, hash_rounds: 4, ..own }, true));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Bytes that are in use after `work` beside those before, while its result lives.
+fn kept<R>(work: impl Fn() -> R) -> f64 {
+    // What is made once is there the second time.
+    drop(work());
+    let before = IN_USE.load(Ordering::Relaxed);
+    let result = work();
+    let bytes = IN_USE.load(Ordering::Relaxed) - before;
+    drop(result);
+    bytes as f64
+}
+
+#[test]
+fn what_attention_keeps_is_known_by_formula() {
+    let mut wrong = Vec::new();
+    for (own, causal) in kinds() {
+        for (length, dropout) in
+            [(96, 0.0), (300, 0.0), (512, 0.1), (1000, 0.0), (1024, 0.0), (2048, 0.1)]
+        {
+            let config = shape(own.clone(), causal, dropout);
+            let attention = UnprojectedAttention::new(&config, causal, 0).unwrap();
+            let width = attention.input_width();
+            let counter = Counter::new(7);
+            let values = (0..length * width).map(|i| counter.normal_at(i as u64) as f32);
+            let values = Tensor::from_iter(values, &Device::Cpu).unwrap();
+            let input = Var::from_tensor(&values.reshape((length, width)).unwrap()).unwrap();
+            let lengths: Arc<[usize]> = [length].into();
+            let run = |attends: bool| {
+                let pass = Pass::train(1, 1, 0);
+                // As a projection's result is, it is the tape's.
+                let input = composed::on_tape(pass.tape(), "input", &[&input], |inputs| {
+                    inputs[0].affine(1.0, 0.0)
+                });
+                let input = input.unwrap();
+                let out = attends.then(|| attention.attend(&input, &lengths, &pass).unwrap());
+                (pass, input, out)
+            };
+            let bytes = kept(|| run(true)) - kept(|| run(false));
+            let ratio = bytes / attention.kept_bytes(length);
+            if !(0.95..1.05).contains(&ratio) {
+                wrong.push(format!("{own:?}, causal {causal}, {length}, {dropout}: {ratio}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
