@@ -367,6 +367,7 @@ impl DataConfig {
         }
         self.images.validate()?;
         self.regression.validate()?;
+        self.questions.validate()?;
         self.validate_tokenizer()
     }
 
