@@ -19,6 +19,7 @@
 //! gives what the whole pass does.
 
 use super::super::positions::PreparedPositions;
+use super::hashed_memory::{kept, of_bucket};
 use super::{Kind, LayerPast, PastRows, Site, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
@@ -31,6 +32,8 @@ use taper_ops::{Dropout, composed};
 const ITSELF: f32 = -1e5;
 /// Added to the score of what is not met.
 const HIDDEN: f32 = -1e9;
+/// Tokens by which shares of buckets are told.
+const DRAWN: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Hashed {
@@ -56,21 +59,14 @@ impl Chunks {
         if causal { Self::OfBuckets(size) } else { Self::Sorted(size) }
     }
 
-    /// How many there are of a round, on average, where tokens fall into all buckets alike: of a
-    /// bucket the number of its tokens is binomial.
-    fn expected(self, length: usize, buckets: usize) -> f64 {
+    /// How many there are of a round of a head, on average, of whose tokens a bucket gets its share:
+    /// the number of its tokens is binomial.
+    fn expected(self, length: usize, shares: &[f64]) -> f64 {
         match self {
-            Self::OfBuckets(size) if buckets > 1 => {
-                let odds = 1.0 / (buckets as f64 - 1.0);
-                let mut logarithm = -(length as f64) * odds.ln_1p();
-                let mut of_bucket = 0.0;
-                for tokens in 0..length {
-                    logarithm += (odds * (length - tokens) as f64 / (tokens as f64 + 1.0)).ln();
-                    of_bucket += logarithm.exp() * (tokens + 1).div_ceil(size) as f64;
-                }
-                buckets as f64 * of_bucket
+            Self::OfBuckets(size) => {
+                shares.iter().map(|&share| of_bucket(length, share, size)).sum()
             }
-            _ => length.div_ceil(self.size()) as f64,
+            Self::Sorted(size) => length.div_ceil(size) as f64,
         }
     }
 
@@ -107,6 +103,21 @@ impl Rotations {
         };
         let values = (0..heads * head * rounds * half).map(value).collect();
         Self { values, heads, head, rounds, buckets }
+    }
+
+    /// The share of tokens that falls into each bucket of each head and round, of normal ones:
+    /// rotations are not as long in all directions, and with few vectors shares are far apart.
+    fn shares(&self) -> Vec<Vec<f64>> {
+        let mut found = vec![vec![0.0; self.buckets]; self.heads * self.rounds];
+        let (counter, width) = (Counter::new(0), self.heads * self.head);
+        for row in 0..DRAWN {
+            let row: Vec<f64> =
+                (0..width).map(|i| counter.normal_at((row * width + i) as u64)).collect();
+            for (own, bucket) in found.iter_mut().zip(self.buckets_of(&row)) {
+                own[bucket as usize] += 1.0 / DRAWN as f64;
+            }
+        }
+        found
     }
 
     /// These, `(H, Dh, rounds, buckets / 2)`.
@@ -286,10 +297,16 @@ impl Hashed {
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (own, width) = (site.config.attention(site.causal), site.config.d_model);
         let (heads, drops) = (site.config.heads, site.config.attention_dropout > 0.0);
-        let (chunks, hashes) =
-            (Chunks::new(site.causal, own.hash_chunk), (own.hash_rounds, own.hash_buckets));
+        let chunks = Chunks::new(site.causal, own.hash_chunk);
+        let hashes = (own.hash_rounds, own.hash_chunk);
+        // As if all buckets got as many.
+        let buckets = if site.causal { own.hash_buckets } else { 1 };
+        let all = own.hash_rounds as f64 * heads as f64 * buckets as f64;
         PartCost { flops: flops(width, own.hash_rounds, own.hash_chunk), ..PartCost::default() }
-            .keeping_of_sequence(|length| kept((width, heads), (chunks, hashes), drops, length))
+            .keeping_of_sequence(|length| {
+                let chunks = all * chunks.expected(length, &[1.0 / buckets as f64]);
+                kept((width, heads), hashes, drops, (length, chunks))
+            })
     }
 
     /// Whole sequences: `qv (N, 2·D)` → `(N, D)`.
@@ -369,24 +386,6 @@ fn flops(width: usize, rounds: usize, chunk: usize) -> f64 {
     (rounds * 2 * chunk * 4 * width) as f64
 }
 
-/// Of a sequence: of a token, queries and values, apart and normalised, and what it gives; of a place
-/// in a chunk, what is gathered and weighed, in each head its scores with two chunks, and what
-/// softmax and dropout make of them; of each round of a token, what is weighed by its sum.
-fn kept(
-    (width, heads): (usize, usize),
-    (chunks, (rounds, buckets)): (Chunks, (usize, usize)),
-    drops: bool,
-    length: usize,
-) -> f64 {
-    let [d, h, size] = [width, heads, chunks.size()].map(|number| number as f64);
-    let (count, scores) = (rounds as f64, if drops { 8.0 } else { 6.0 });
-    let of_place = 8.0 * d + h * (2.0 * size * scores + 9.0);
-    let of_round = if rounds > 1 { 2.0 * d + 5.0 * h } else { 2.0 * h };
-    let of_token = 10.0 * d + 7.0 * h + count * of_round;
-    let places = chunks.expected(length, buckets) * count * size;
-    places * of_place + length as f64 * of_token
-}
-
 impl Kind for Hashed {
     fn attend(
         &self,
@@ -405,8 +404,10 @@ impl Kind for Hashed {
     }
 
     fn kept(&self, width: usize, length: usize) -> f64 {
-        let hashes = (self.rotations.rounds, self.rotations.buckets);
-        kept((width, self.heads), (self.chunks, hashes), self.dropout > 0.0, length)
+        let shares = self.rotations.shares();
+        let chunks = shares.iter().map(|shares| self.chunks.expected(length, shares)).sum();
+        let hashes = (self.rotations.rounds, self.chunks.size());
+        kept((width, self.heads), hashes, self.dropout > 0.0, (length, chunks))
     }
 
     /// Those of values that each are one at a place of their own.

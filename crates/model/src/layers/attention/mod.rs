@@ -9,6 +9,7 @@
 
 mod cross;
 mod hashed;
+mod hashed_memory;
 mod hierarchical;
 mod linear;
 mod linformer;
@@ -249,8 +250,8 @@ impl UnprojectedAttention {
     }
 
     /// Bytes that [`attend`](Self::attend) keeps for the way back of one sequence of this length, by
-    /// formula: beside its input, and in f32, on a CPU. Those of a Reformer are for tokens that fall
-    /// into all buckets alike.
+    /// formula: beside its input, and in f32, on a CPU. Those of a Reformer are for tokens with
+    /// normal queries.
     #[must_use]
     pub fn kept_bytes(&self, length: usize) -> f64 {
         let kept = match &self.kind {

@@ -1,0 +1,48 @@
+//! What attention by hashing keeps for the way back, by formula.
+
+/// The mean of `⌈X / size⌉`, X being binomial: by the ratio of neighbouring probabilities, from the
+/// likeliest X on as far as they count.
+pub(super) fn of_bucket(length: usize, share: f64, size: usize) -> f64 {
+    if share <= 0.0 || share >= 1.0 {
+        return if share <= 0.0 { 0.0 } else { length.div_ceil(size) as f64 };
+    }
+    let (odds, middle) = (share / (1.0 - share), (length as f64 * share) as usize);
+    let (mut weights, mut sum) = (0.0, 0.0);
+    let mut add = |tokens: usize, weight: f64| {
+        weights += weight;
+        sum += weight * tokens.div_ceil(size) as f64;
+        weight > 1e-12
+    };
+    let (mut tokens, mut weight) = (middle, 1.0);
+    while add(tokens, weight) && tokens < length {
+        weight *= odds * (length - tokens) as f64 / (tokens + 1) as f64;
+        tokens += 1;
+    }
+    (tokens, weight) = (middle, 1.0);
+    while tokens > 0 {
+        weight *= tokens as f64 / (odds * (length - tokens + 1) as f64);
+        tokens -= 1;
+        if !add(tokens, weight) {
+            break;
+        }
+    }
+    sum / weights
+}
+
+/// Of a sequence: of a token, queries and values, apart and normalised, and what it gives; of a place
+/// in a chunk, what is gathered and weighed, in each head its scores with two chunks, and what
+/// softmax and dropout make of them; of each round of a token, what is weighed by its sum. `chunks`
+/// are those of all heads and rounds.
+pub(super) fn kept(
+    (width, heads): (usize, usize),
+    (rounds, size): (usize, usize),
+    drops: bool,
+    (length, chunks): (usize, f64),
+) -> f64 {
+    let [d, h, size] = [width, heads, size].map(|number| number as f64);
+    let (count, scores) = (rounds as f64, if drops { 8.0 } else { 6.0 });
+    let of_place = 8.0 * d / h + 2.0 * size * scores + 9.0;
+    let of_round = if rounds > 1 { 2.0 * d + 5.0 * h } else { 2.0 * h };
+    let of_token = 10.0 * d + 7.0 * h + count * of_round;
+    chunks * size * of_place + length as f64 * of_token
+}
