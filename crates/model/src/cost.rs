@@ -32,6 +32,9 @@ pub(crate) struct PartCost {
     pub(crate) parameters: f64,
     /// Forward arithmetic for one token: two operations for each weight of a matrix that it meets.
     pub(crate) flops: f64,
+    /// Of that, what is between the projections of self-attention of a kind without scores of pairs,
+    /// or of a state-space layer.
+    pub(crate) mixing_flops: f64,
     /// Forward arithmetic for one query and one key that it may see.
     pub(crate) pair_flops: f64,
     /// Scalars that are kept of one token for the backward pass, at most.
@@ -76,10 +79,12 @@ impl PartCost {
         Self { scores: self.scores + heads as f64, ..self }
     }
 
-    /// Keeps of a token besides what it has part in of a sequence of [`USUAL_LENGTH`] tokens, of which
-    /// so many scalars are kept.
-    pub(crate) fn keeping_of_sequence(self, kept: impl Fn(usize) -> f64) -> Self {
-        Self { kept: self.kept + kept(USUAL_LENGTH) / USUAL_LENGTH as f64, ..self }
+    /// A token's part in what is between the projections of a sequence of [`USUAL_LENGTH`] tokens, of
+    /// which the arithmetic and the kept scalars are given.
+    pub(crate) fn of_sequence(flops_and_kept: impl Fn(usize) -> (f64, f64)) -> Self {
+        let (flops, kept) = flops_and_kept(USUAL_LENGTH);
+        let (flops, kept) = (flops / USUAL_LENGTH as f64, kept / USUAL_LENGTH as f64);
+        Self { flops, mixing_flops: flops, kept, ..Self::default() }
     }
 
     /// Keeps this many scalars of a token besides.
@@ -95,6 +100,7 @@ impl Add for PartCost {
         Self {
             parameters: self.parameters + other.parameters,
             flops: self.flops + other.flops,
+            mixing_flops: self.mixing_flops + other.mixing_flops,
             pair_flops: self.pair_flops + other.pair_flops,
             kept: self.kept + other.kept,
             saved: self.saved + other.saved,
@@ -111,6 +117,7 @@ impl Mul<usize> for PartCost {
         Self {
             parameters: times * self.parameters,
             flops: times * self.flops,
+            mixing_flops: times * self.mixing_flops,
             pair_flops: times * self.pair_flops,
             kept: times * self.kept,
             saved: times * self.saved,
@@ -139,8 +146,12 @@ pub struct Cost {
 pub struct LayerCost {
     /// Trained scalars.
     pub parameters: u64,
-    /// Forward arithmetic of the matrix products for one token.
+    /// Forward arithmetic of the matrix products for one token; of self-attention without scores of
+    /// pairs, by what it takes for 1,024 tokens.
     pub forward_flops: u64,
+    /// The same without what is between the projections of self-attention, or those of a state-space
+    /// layer.
+    pub flops_around_attention: u64,
     /// Forward arithmetic of self-attention for one query and one key.
     pub pair_flops: u64,
 }
@@ -150,17 +161,24 @@ impl LayerCost {
         Self {
             parameters: part.parameters as u64,
             forward_flops: part.flops as u64,
+            flops_around_attention: (part.flops - part.mixing_flops) as u64,
             pair_flops: part.pair_flops as u64,
         }
+    }
+
+    /// Forward arithmetic of self-attention for a sequence of so many tokens, each with each.
+    #[must_use]
+    pub fn pair_flops_of(&self, tokens: usize) -> u64 {
+        let tokens = tokens as u64;
+        self.pair_flops.saturating_mul(tokens).saturating_mul(tokens)
     }
 
     /// Forward arithmetic for a sequence of so many tokens, each with each: what a counter of the
     /// products of a dense implementation gives, whatever a causal mask hides.
     #[must_use]
     pub fn forward_flops_of(&self, tokens: usize) -> u64 {
-        let tokens = tokens as u64;
-        let of_pairs = self.pair_flops.saturating_mul(tokens).saturating_mul(tokens);
-        self.forward_flops.saturating_mul(tokens).saturating_add(of_pairs)
+        let of_tokens = self.forward_flops.saturating_mul(tokens as u64);
+        of_tokens.saturating_add(self.pair_flops_of(tokens))
     }
 }
 

@@ -188,10 +188,14 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     };
     let n = 4096.0;
     assert_eq!(of(&full, false).forward_flops(4096), 4.0 * n * n * 64.0);
-    assert_eq!(of(&full, true).forward_flops(4096), 4.0 * n * (n + 1.0) / 2.0 * 64.0);
-    // The first 511 tokens see fewer.
-    let pairs = n * 512.0 - 512.0 * 511.0 / 2.0;
+    // Panels of 32 queries go over the keys that the last of them sees.
+    assert_eq!(of(&full, true).forward_flops(4096), 4.0 * n * (n + 32.0) / 2.0 * 64.0);
+    // A panel begins with the panel in which the first key of its window lies. The first 16 panels
+    // see fewer.
+    let pairs = n * 544.0 - 32.0 * 32.0 * (16.0 * 17.0 / 2.0);
     assert_eq!(of(&sparse, true).forward_flops(4096), 4.0 * pairs * 64.0);
+    // All pairs of a short sequence are computed.
+    assert_eq!(of(&sparse, true).forward_flops(255), 4.0 * 255.0 * 255.0 * 64.0);
     assert_eq!(of(&linear, false).forward_flops(4096), 2.0 * 4.0 * n * 32.0 * 33.0);
     let random = AttentionConfig { kind: AttentionKind::Performer, features: 50, ..full.clone() };
     let (vectors, sums) = (2.0 * 2.0 * 50.0 * 32.0, 2.0 * 2.0 * 50.0 * 33.0);
@@ -200,8 +204,7 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     assert_eq!(of(&random, true).forward_flops(4096), 2.0 * n * (vectors + sums + within));
     let low = AttentionConfig { kind: AttentionKind::Linformer, rank: 10, ..full.clone() };
     assert_eq!(of(&low, false).forward_flops(512), 4.0 * 2.0 * 512.0 * 10.0 * 64.0);
-    // Products count the whole of a tile, of which at the edge some is hidden. Other tests multiply
-    // meanwhile, but far less.
+    // Other tests multiply meanwhile, but far less.
     let wide = AttentionConfig { window: 2048, ..sparse };
     for (own, causal) in [(&full, false), (&full, true), (&wide, true), (&wide, false)] {
         let attention = of(own, causal);

@@ -1,6 +1,7 @@
 //! Learning within the context: what attention does with examples that stand before a question, in
 //! f64 on Taper's own operations (`docs/mathematics.md` derives each claim), and the model that is
 //! trained to do so, against PyTorch and in what holds whatever the numbers are.
+#![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! What theory says of a Transformer, claim by claim, checked on Taper's own operations in f64.
 //! `docs/mathematics.md` derives each claim; the source stands above its test.
+#![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use candle_core::{Device, Result, Tensor, Var};
 use taper_model::positions::sinusoids;

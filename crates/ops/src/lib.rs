@@ -42,7 +42,7 @@ pub mod threads;
 
 pub use loss::smoothed_cross_entropy;
 pub use nn::{
-    Cache, causal_convolution, causal_convolution_after, columns, cross_attention,
+    Cache, causal_convolution, causal_convolution_after, columns, computed_pairs, cross_attention,
     decoding_attention, embedding, gated, kept_by_attention, layer_norm, linear, normalizer,
     packed_linear, recurrence, relative_bias, rotary, selective_scan, selective_scan_after,
     self_attention, windows,

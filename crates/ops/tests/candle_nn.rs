@@ -1,4 +1,5 @@
 //! The operations against the layers, losses and optimizer of candle-nn, which others wrote.
+#![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
 

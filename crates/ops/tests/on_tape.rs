@@ -1,5 +1,6 @@
 //! Operations in plain Candle on the tape: the gradients of the fused ones, and of finite
 //! differences.
+#![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! Models of images and text: CLIP of the library Transformers, and a writer of captions of ViT's
 //! and torch's parts. Golden files of `scripts/golden/clip.py` and `captions.py`.
+#![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{

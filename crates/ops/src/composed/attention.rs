@@ -1,7 +1,7 @@
 //! Attention in Candle's primitives, on padded tensors.
 
 use super::recent::Recent;
-use super::wide;
+use super::{CountedProduct, wide};
 use crate::device::check_count;
 use crate::spec::{AttentionSpec, Sight, Sparse, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -97,7 +97,7 @@ fn shifted_scores(
     let head_width = query.dim(1)? / spec.heads;
     let q = (heads(query, &spec.query_lengths)? * (head_width as f64).powf(-0.5))?;
     let k = heads(key, &spec.key_lengths)?;
-    let mut scores = wide(&q.matmul(&k.t()?.contiguous()?)?)?; // (B, H, Tq, Tk)
+    let mut scores = wide(&q.times(&k.t()?.contiguous()?)?)?; // (B, H, Tq, Tk)
     let (_, _, queries, keys) = scores.dims4()?;
     scores = scores.broadcast_add(&mask(spec, queries, keys, scores.dtype(), query.device())?)?;
     if let Some(bias) = bias {
@@ -127,7 +127,7 @@ fn attend(
         .transpose(1, 2)?
         .contiguous()?; // (B, H, Tk, Dh)
     let weights = weights.to_dtype(value.dtype())?;
-    let out = weights.matmul(&value)?.transpose(1, 2)?.contiguous()?; // (B, Tq, H, Dh)
+    let out = weights.times(&value)?.transpose(1, 2)?.contiguous()?; // (B, Tq, H, Dh)
     let queries = out.dim(1)?;
     unpad(&out.reshape((batch * queries, width))?, &spec.query_lengths, queries)
 }

@@ -2,7 +2,7 @@
 
 use super::attention::HIDDEN;
 use super::recent::Recent;
-use super::wide;
+use super::{CountedProduct, wide};
 use crate::device::check_count;
 use crate::spec::{Seen, Sight, Sparse};
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -39,7 +39,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     let keys = part(0)?.permute((0, 2, 3, 1))?.contiguous()?; // (R, H, Dh, T)
     let values = part(1)?.transpose(1, 2)?.contiguous()?; // (R, H, T, Dh)
     let query = query.contiguous()?.reshape((queries, heads, 1, head))?;
-    let mut scores = wide(&(query * (head as f64).powf(-0.5))?.matmul(&keys)?)?; // (R, H, 1, T)
+    let mut scores = wide(&(query * (head as f64).powf(-0.5))?.times(&keys)?)?; // (R, H, 1, T)
     if let Some(mask) = mask(seen, lengths.clone(), heads, scores.dtype(), device)? {
         scores = scores.broadcast_add(&mask)?;
     }
@@ -55,7 +55,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     }
     let exponents = scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)?.exp()?;
     let weights = exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)?;
-    let out = weights.to_dtype(values.dtype())?.matmul(&values)?; // (R, H, 1, Dh)
+    let out = weights.to_dtype(values.dtype())?.times(&values)?; // (R, H, 1, Dh)
     let out = out.reshape((queries, width))?;
     if lengths.contains(&0) {
         let sees: Vec<f64> = lengths.iter().map(|&length| f64::from(length > 0)).collect();

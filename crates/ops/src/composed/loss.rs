@@ -5,7 +5,7 @@
 //! [the other way](crate::smoothed_cross_entropy()) does where logits are not computed twice; the
 //! graph gets them through [`with_gradients`].
 
-use super::wide;
+use super::{CountedProduct, wide};
 use crate::spec::{CrossEntropySpec, LossSums};
 use candle_core::{D, DType, Device, Result, Tensor};
 
@@ -42,14 +42,14 @@ fn blocked(
     let (mut sums, mut of_hidden, mut of_weight) = (Vec::new(), Vec::new(), None);
     for first in (0..rows.len()).step_by(block) {
         let (hidden, targets) = rows.block(first, block.min(rows.len() - first))?;
-        let logits = wide(&hidden.matmul(&matrix.t()?)?)?; // (R, V)
+        let logits = wide(&hidden.times(&matrix.t()?)?)?; // (R, V)
         let (of_block, gradient) = of_logits(&logits, &targets, spec, differentiate)?;
         sums.push(of_block);
         if let Some(gradient) = gradient {
             let gradient = gradient.to_dtype(hidden.dtype())?;
-            of_hidden.push(gradient.matmul(&matrix)?);
+            of_hidden.push(gradient.times(&matrix)?);
             // Blocks are added up in f32, whatever the type of the products.
-            let here = wide(&gradient.t()?.matmul(&hidden)?)?;
+            let here = wide(&gradient.t()?.times(&hidden)?)?;
             of_weight = Some(match of_weight {
                 Some(sum) => (sum + here)?,
                 None => here,

@@ -1,6 +1,6 @@
 //! Recurrent layers in Candle's primitives, step by step.
 
-use super::{wide, wide_type};
+use super::{CountedProduct, wide, wide_type};
 use crate::spec::{Cell, Recurred, Recurrence, RecurrenceSpec, TimeSteps};
 use candle_core::{D, DType, Result, Tensor};
 
@@ -43,7 +43,7 @@ pub fn recurrence(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<Recur
             all_weights.push(weights);
             context = Some(of_row);
         }
-        let mut product = wide(&hidden.matmul(&weight)?)?;
+        let mut product = wide(&hidden.times(&weight)?)?;
         if let Some(bias) = &bias {
             product = product.broadcast_add(bias)?;
         }
@@ -145,7 +145,7 @@ impl Keys {
     /// `hidden (R, H)` → weights `(R, S)` and contexts `(R, V)`.
     fn attend(&self, hidden: &Tensor) -> Result<(Tensor, Tensor)> {
         let active = hidden.dim(0)?;
-        let queries = wide(&hidden.matmul(&self.query)?)?.unsqueeze(1)?; // (R, 1, A)
+        let queries = wide(&hidden.times(&self.query)?)?.unsqueeze(1)?; // (R, 1, A)
         let sums = self.keys.narrow(0, 0, active)?.broadcast_add(&queries)?.tanh()?;
         let scores = sums.broadcast_mul(&self.energy)?.sum(D::Minus1)?; // (R, S)
         let scores = (scores + self.mask.narrow(0, 0, active)?)?;
@@ -158,7 +158,7 @@ impl Keys {
 
     /// What a context adds to the inputs of the gates: `(R, V)` → `(R, G·H)`.
     fn to_gates(&self, context: &Tensor) -> Result<Tensor> {
-        context.to_dtype(self.context.dtype())?.matmul(&self.context)
+        context.to_dtype(self.context.dtype())?.times(&self.context)
     }
 }
 

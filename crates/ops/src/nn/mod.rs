@@ -14,7 +14,8 @@ mod state_space;
 mod windows;
 
 pub use attention::{
-    Cache, cross_attention, decoding_attention, kept_by_attention, relative_bias, self_attention,
+    Cache, computed_pairs, cross_attention, decoding_attention, kept_by_attention, relative_bias,
+    self_attention,
 };
 pub use columns::columns;
 pub use embedding::embedding;

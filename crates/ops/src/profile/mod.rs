@@ -21,8 +21,8 @@ static TIMES: Mutex<BTreeMap<&'static str, Duration>> = Mutex::new(BTreeMap::new
 pub struct Profile {
     /// Time of each operation, in the order of their names.
     pub times: Vec<(&'static str, Duration)>,
-    /// Multiplications and additions of all matrix products and scans on the host, but for those
-    /// that the tiled loss and scans make again.
+    /// Multiplications and additions of all matrix products and scans, but for those that the tiled
+    /// loss and scans make again, and those by which Candle goes back.
     pub flops: u64,
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Books multiplications and additions that are no product of matrices.
-pub(crate) fn count(flops: usize) {
+/// Books multiplications and additions that are no product of matrices, or not made by one.
+pub fn count(flops: usize) {
     if ENABLED.load(Ordering::Relaxed) {
         FLOPS.fetch_add(flops as u64, Ordering::Relaxed);
     }

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use candle_core::Tensor;
 use taper_data::{END, Pixels, START, Tokenizer, prompts};
 use taper_model::{ContrastiveModel, Model, Pass, Sequences};
+use taper_ops::composed::CountedProduct;
 
 use crate::LoadedRun;
 use crate::config::RunConfig;
@@ -73,7 +74,7 @@ impl Placed {
     fn similarities(&self, first: usize, others: &Self) -> Result<Tensor> {
         let count = ROWS.min(self.0.dim(0)? - first);
         let rows = self.0.narrow(0, first, count)?;
-        Ok(taper_ops::threads::in_pool(rows.device(), || rows.matmul(&others.0.t()?))?)
+        Ok(taper_ops::threads::in_pool(rows.device(), || rows.times(&others.0.t()?))?)
     }
 
     /// The probability of each of `others` for each row: `softmax(scale · similarity)`.

@@ -1,4 +1,5 @@
 //! A ViT, of `scripts/golden/vit.py`.
+#![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -139,8 +139,10 @@ struct Layer {
     tokens: usize,
     forward_flops: u64,
     /// Of them, those of self-attention between its projections: of a full one with every pair of
-    /// tokens, as papers count it, of other kinds with the pairs that see each other.
+    /// tokens, as papers count it, of other kinds as they are computed.
     attention_flops: u64,
+    /// Those that are computed on a CPU: under a causal mask with about half of the pairs.
+    computed_attention_flops: Option<u64>,
     /// Bytes that it keeps of the sequence for the way back, between its projections.
     attention_bytes: Option<u64>,
 }
@@ -176,8 +178,7 @@ impl Layer {
             Task::Translation => 512,
         };
         let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config, layer));
-        let causal = Self::is_causal(config);
-        let (shape, of_tokens) = (&config.model, cost.forward_flops.saturating_mul(tokens as u64));
+        let (causal, shape) = (Self::is_causal(config), &config.model);
         let attention = (shape.architecture == Architecture::Transformer)
             .then(|| shape.attention(causal).kind_of(layer));
         let unprojected = match attention {
@@ -185,15 +186,14 @@ impl Layer {
             None => None,
         };
         let attention_bytes = unprojected.as_ref().map(|own| own.kept_bytes(tokens) as u64);
-        let attention_flops = match (attention, unprojected) {
-            (None | Some(AttentionKind::Full), _) | (_, None) => {
-                cost.forward_flops_of(tokens) - of_tokens
-            }
-            (Some(_), Some(own)) => own.forward_flops(tokens) as u64,
+        let computed_attention_flops =
+            unprojected.as_ref().map(|own| own.forward_flops(tokens) as u64);
+        let attention_flops = match (attention, computed_attention_flops) {
+            (None | Some(AttentionKind::Full), _) | (_, None) => cost.pair_flops_of(tokens),
+            (Some(_), Some(computed)) => computed,
         };
-        // A kind without scores is counted by the token, and is among them already.
-        let of_pairs = if cost.pair_flops == 0 { 0 } else { attention_flops };
-        let forward_flops = of_tokens.saturating_add(of_pairs);
+        let around = cost.flops_around_attention.saturating_mul(tokens as u64);
+        let forward_flops = around.saturating_add(attention_flops);
         let parameters = cost.parameters;
         let experts = if attention.is_some() && shape.experts.are_in(layer) {
             shape.experts.count
@@ -208,6 +208,7 @@ impl Layer {
             tokens,
             forward_flops,
             attention_flops,
+            computed_attention_flops,
             attention_bytes,
         })
     }
@@ -306,13 +307,19 @@ fn summary(
                 format!("{} x {kind}{experts}: ", layer.count)
             }
         };
+        let computed = match layer.computed_attention_flops {
+            Some(computed) if computed != layer.attention_flops => {
+                format!(" with every pair, {} as it is computed", grouped(computed))
+            }
+            _ => String::new(),
+        };
         let keeps = match layer.attention_bytes {
             Some(kept) => format!(", which keeps {}", bytes(kept)),
             None => String::new(),
         };
         lines.push(format!(
             "layer        {which}{} parameters; {} tokens take {} FLOPs forward, {} of them for \
-             attention{keeps}",
+             attention{computed}{keeps}",
             grouped(layer.parameters),
             grouped(layer.tokens as u64),
             grouped(layer.forward_flops),

@@ -25,6 +25,7 @@ use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
+use taper_ops::composed::CountedProduct;
 use taper_ops::rng::{Counter, mix, name_key};
 use taper_ops::{Dropout, composed};
 
@@ -160,6 +161,7 @@ impl Rotations {
     fn of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
         let queries = rows.detach().narrow(1, 0, self.heads * self.head)?;
         let queries = queries.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
+        taper_ops::profile::count(2 * queries.len() * self.values.len());
         Ok(queries.iter().map(|row| self.buckets_of(row)).collect())
     }
 }
@@ -302,11 +304,12 @@ impl Hashed {
         // As if all buckets got as many.
         let buckets = if site.causal { own.hash_buckets } else { 1 };
         let all = own.hash_rounds as f64 * heads as f64 * buckets as f64;
-        PartCost { flops: flops(width, own.hash_rounds, own.hash_chunk), ..PartCost::default() }
-            .keeping_of_sequence(|length| {
-                let chunks = all * chunks.expected(length, &[1.0 / buckets as f64]);
-                kept((width, heads), hashes, drops, (length, chunks))
-            })
+        PartCost::of_sequence(|length| {
+            let chunks = all * chunks.expected(length, &[1.0 / buckets as f64]);
+            let rotated = width * own.hash_rounds * (own.hash_buckets / 2);
+            let flops = flops(width / heads, own.hash_chunk, (length * rotated, chunks));
+            (flops, kept((width, heads), hashes, drops, (length, chunks)))
+        })
     }
 
     /// Whole sequences: `qv (N, 2·D)` → `(N, D)`.
@@ -347,13 +350,13 @@ impl Hashed {
         let keys = gathered(&normalised(&query)?, &plan.keys, 2 * size)?; // (K, 2·C, Dh)
         let values = gathered(value, &plan.keys, 2 * size)?; // (K, 2·C, W)
         let mask = Tensor::from_vec(plan.mask, (count, size, 2 * size), device)?;
-        let scores = queries.matmul(&keys.transpose(1, 2)?.contiguous()?)?;
+        let scores = queries.times(&keys.transpose(1, 2)?.contiguous()?)?;
         let scores = (scores + mask.to_dtype(qv.dtype())?)?;
         let largest = scores.max_keepdim(D::Minus1)?.detach();
         let weights = scores.broadcast_sub(&largest)?.exp()?;
         let sums = weights.sum_keepdim(D::Minus1)?; // (K, C, 1)
         let weights = composed::drop(&weights.broadcast_div(&sums)?, dropout)?;
-        let out = weights.matmul(&values)?.reshape((count * size, ()))?;
+        let out = weights.times(&values)?.reshape((count * size, ()))?;
         let logits = (sums.log()? + largest)?.reshape((count * size, 1))?;
         let rounds = self.rotations.rounds;
         let places = Tensor::from_vec(plan.places, rounds * rows, device)?;
@@ -381,9 +384,11 @@ fn normalised(x: &Tensor) -> Result<Tensor> {
     x.broadcast_div(&((mean + 1e-6)?.sqrt()? * width.sqrt())?)
 }
 
-/// Of a token: scores with the keys of two chunks, and the sums that they weigh, in each round.
-fn flops(width: usize, rounds: usize, chunk: usize) -> f64 {
-    (rounds * 2 * chunk * 4 * width) as f64
+/// Of each place of a chunk, one that no token has among them, its scores with the keys of two chunks,
+/// and the sums that they weigh; and the products with rotations. `chunks` are those of all heads and
+/// rounds.
+fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
+    chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
 }
 
 impl Kind for Hashed {
@@ -400,12 +405,13 @@ impl Kind for Hashed {
     }
 
     fn flops(&self, width: usize, length: usize) -> f64 {
-        length as f64 * flops(width, self.rotations.rounds, self.chunks.size())
+        let chunks = self.expected_chunks(length);
+        let rotated = length * self.rotations.values.len();
+        flops(width / self.heads, self.chunks.size(), (rotated, chunks))
     }
 
     fn kept(&self, width: usize, length: usize) -> f64 {
-        let shares = self.rotations.shares();
-        let chunks = shares.iter().map(|shares| self.chunks.expected(length, shares)).sum();
+        let chunks = self.expected_chunks(length);
         let hashes = (self.rotations.rounds, self.chunks.size());
         kept((width, self.heads), hashes, self.dropout > 0.0, (length, chunks))
     }
@@ -489,11 +495,11 @@ impl Kind for Hashed {
         let query = query.broadcast_as((count * heads, rounds, head))?.contiguous()?;
         let query = query.reshape((groups, 1, head))?.to_dtype(keys.dtype())?;
         let mask = Tensor::from_vec(mask, (groups, 1, 2 * size), device)?.to_dtype(keys.dtype())?;
-        let scores = (query.matmul(&keys.transpose(1, 2)?.contiguous()?)? + mask)?;
+        let scores = (query.times(&keys.transpose(1, 2)?.contiguous()?)? + mask)?;
         let largest = scores.max_keepdim(D::Minus1)?;
         let weights = scores.broadcast_sub(&largest)?.exp()?;
         let sums = weights.sum_keepdim(D::Minus1)?;
-        let out = weights.broadcast_div(&sums)?.matmul(&values)?; // (R·H·rounds, 1, Dh)
+        let out = weights.broadcast_div(&sums)?.times(&values)?; // (R·H·rounds, 1, Dh)
         let in_rounds = |x: Tensor, w: usize| {
             x.reshape((count * heads, rounds, w))?.transpose(0, 1)?.contiguous()
         };
@@ -515,6 +521,12 @@ impl Kind for Hashed {
 }
 
 impl Hashed {
+    /// Of a sequence of tokens with normal queries: those of all heads and rounds.
+    fn expected_chunks(&self, length: usize) -> f64 {
+        let shares = self.rotations.shares();
+        shares.iter().map(|shares| self.chunks.expected(length, shares)).sum()
+    }
+
     /// `(N, 2·D)` → `(N, 2·D + H·rounds)`.
     fn with_buckets(&self, qv: &Tensor) -> Result<Tensor> {
         let rows = self.rotations.of_rows(qv)?;

@@ -19,6 +19,7 @@ use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{D, DType, Result, Tensor};
 use std::sync::Arc;
+use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, composed};
 
@@ -56,14 +57,12 @@ impl Hierarchical {
         }
     }
 
-    /// Candle keeps queries, keys and values about ten times, and six times the scores, of which
-    /// those of summaries grow with the length and are left out.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (width, chunk) = (site.config.d_model, site.config.attention(site.causal).chunk);
-        let flops = 4.0 * (width * chunk) as f64;
         let (heads, drops) = (site.config.heads, site.config.attention_dropout > 0.0);
-        PartCost { flops, ..PartCost::default() }
-            .keeping_of_sequence(|length| kept((width, heads), (chunk, drops), length))
+        PartCost::of_sequence(|length| {
+            (flops(width, chunk, length), kept((width, heads), (chunk, drops), length))
+        })
     }
 
     /// `(N, 3·D)` → chunks, in f32 at least.
@@ -96,7 +95,7 @@ impl Hierarchical {
         let groups = batch * heads * count;
         let query = (&chunks.query * scale)?;
         let key = chunks.key.reshape((groups, chunk, head))?.transpose(1, 2)?.contiguous()?;
-        let own = query.reshape((groups, chunk, head))?.matmul(&key)?;
+        let own = query.reshape((groups, chunk, head))?.times(&key)?;
         let own = own.reshape((batch, heads, count, chunk, chunk))?;
         let summaries = summaries(&chunks.key, &chunks.counts)?
             .reshape((batch * heads, count, head))?
@@ -104,7 +103,7 @@ impl Hierarchical {
             .contiguous()?;
         let of_summaries = query
             .reshape((batch * heads, count * chunk, head))?
-            .matmul(&summaries)?
+            .times(&summaries)?
             .reshape((batch, heads, count, chunk, count))?;
         let scores = Tensor::cat(&[own, of_summaries], 4)?;
         let mut mask = Vec::with_capacity(batch * count * chunk * (chunk + count));
@@ -136,14 +135,14 @@ impl Hierarchical {
             .narrow(4, 0, chunk)?
             .contiguous()?
             .reshape((groups, chunk, chunk))?
-            .matmul(&chunks.value.reshape((groups, chunk, head))?)?;
+            .times(&chunks.value.reshape((groups, chunk, head))?)?;
         let of_own = of_own.reshape((batch * heads, count * chunk, head))?;
         let summaries = summaries(&chunks.value, &chunks.counts)?;
         let of_summaries = weights
             .narrow(4, chunk, count)?
             .contiguous()?
             .reshape((batch * heads, count * chunk, count))?
-            .matmul(&summaries.reshape((batch * heads, count, head))?)?;
+            .times(&summaries.reshape((batch * heads, count, head))?)?;
         let out = (of_own + of_summaries)?
             .reshape((batch, heads, count * chunk, head))?
             .transpose(1, 2)?
@@ -159,6 +158,14 @@ fn summaries(x: &Tensor, counts: &[Vec<usize>]) -> Result<Tensor> {
     let shares = counts.iter().flatten().map(|&tokens| 1.0 / tokens.max(1) as f64).collect();
     let shares = Tensor::from_vec::<_, f64>(shares, (batch, 1, count, 1), x.device())?;
     x.sum(3)?.broadcast_mul(&shares.to_dtype(x.dtype())?)
+}
+
+/// Of a sequence in whole chunks: scores with the tokens of a chunk and with all summaries, and the
+/// sums that they weigh.
+fn flops(width: usize, chunk: usize, length: usize) -> f64 {
+    let chunk = chunk.min(length.max(1));
+    let count = length.div_ceil(chunk);
+    4.0 * (width * count * chunk) as f64 * (chunk + count) as f64
 }
 
 /// Of a sequence in whole chunks: of a token, queries, keys and values, padded and apart, and what
@@ -203,8 +210,7 @@ impl Kind for Hierarchical {
     }
 
     fn flops(&self, width: usize, length: usize) -> f64 {
-        let chunk = self.chunk.min(length.max(1));
-        4.0 * (width * length) as f64 * (chunk + length.div_ceil(chunk)) as f64
+        flops(width, self.chunk, length)
     }
 
     fn kept(&self, width: usize, length: usize) -> f64 {
@@ -274,7 +280,7 @@ impl Kind for Hierarchical {
         };
         let query = wide(&qkv.narrow(1, 0, width)?.contiguous()?)?;
         let query = (query.reshape((count, heads, 1, head))? * (head as f64).powf(-0.5))?;
-        let scores = query.matmul(&both(&key)?.transpose(2, 3)?.contiguous()?)?;
+        let scores = query.times(&both(&key)?.transpose(2, 3)?.contiguous()?)?;
         let mut mask = Vec::with_capacity(count * (longest + chunks));
         for (&length, counts) in lengths.iter().zip(&counts) {
             let own = (length - 1) / self.chunk;
@@ -284,7 +290,7 @@ impl Kind for Hierarchical {
         }
         let mask = Tensor::from_vec(mask, (count, 1, 1, longest + chunks), qkv.device())?;
         let weights = softmax(&scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?)?;
-        weights.matmul(&both(&value)?)?.reshape((count, width))?.to_dtype(qkv.dtype())
+        weights.times(&both(&value)?)?.reshape((count, width))?.to_dtype(qkv.dtype())
     }
 
     fn read(

@@ -21,7 +21,7 @@ use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{D, DType, Result, Tensor};
 use std::sync::Arc;
-use taper_ops::composed;
+use taper_ops::composed::{self, CountedProduct};
 
 /// Tokens of a chunk, at least: about the width of a head, where both ways to attend take as long.
 const CHUNK: usize = 64;
@@ -63,8 +63,7 @@ impl LinearAttention {
     }
 
     pub(super) fn cost(&self, width: usize) -> PartCost {
-        PartCost { flops: self.flops(width, 1), ..PartCost::default() }
-            .keeping_of_sequence(|length| self.kept(width, length))
+        PartCost::of_sequence(|length| (self.flops(width, length), self.kept(width, length)))
     }
 
     /// Features of a head of this width.
@@ -81,6 +80,14 @@ impl LinearAttention {
             Features::Elu => CHUNK,
             Features::Random(features) => features.count().next_power_of_two().clamp(CHUNK, 256),
         }
+    }
+
+    /// Tokens of a sequence of this length with what fills its last chunk, and its chunks.
+    fn chunked(&self, length: usize) -> (usize, usize) {
+        let chunk = self.chunk();
+        let padded =
+            if self.causal && length > chunk { length.next_multiple_of(chunk) } else { length };
+        (padded, if self.causal { padded.div_ceil(chunk).max(1) } else { 1 })
     }
 
     /// Added to a denominator: φ may underflow to 0. As the authors of linear attention do; the
@@ -160,8 +167,8 @@ impl LinearAttention {
         let (out, sums) = if self.causal {
             in_chunks(&query, &key, &value, chunk)?
         } else {
-            let sums = transposed(&key)?.matmul(&value)?; // (B, H, M, Dh + 1)
-            (query.matmul(&sums)?, sums)
+            let sums = transposed(&key)?.times(&value)?; // (B, H, M, Dh + 1)
+            (query.times(&sums)?, sums)
         };
         let out = self.divided(&out)?.transpose(1, 2)?.contiguous()?; // (B, T, H, Dh)
         let out =
@@ -247,13 +254,13 @@ fn in_chunks(
     let (query, key) = (in_chunks(query, features)?, in_chunks(key, features)?); // (G, K, C, M)
     let value = in_chunks(value, width)?; // (G, K, C, Dh + 1)
     let across = transposed(&key)?; // (G, K, M, C)
-    let scores = query.matmul(&across)?.broadcast_mul(&past(count, &query)?)?; // (G, K, C, C)
-    let mut out = scores.matmul(&value)?;
-    let of_chunks = across.matmul(&value)?; // (G, K, M, Dh + 1)
+    let scores = query.times(&across)?.broadcast_mul(&past(count, &query)?)?; // (G, K, C, C)
+    let mut out = scores.times(&value)?;
+    let of_chunks = across.times(&value)?; // (G, K, M, Dh + 1)
     let mut sums = of_chunks.narrow(1, chunks - 1, 1)?;
     if chunks > 1 {
         let before = sums_before(&of_chunks)?;
-        out = (out + query.matmul(&before)?)?;
+        out = (out + query.times(&before)?)?;
         sums = (sums + before.narrow(1, chunks - 1, 1)?)?;
     }
     let out = out.reshape((batch, heads, longest, width))?;
@@ -300,16 +307,20 @@ impl Kind for LinearAttention {
 
     fn flops(&self, width: usize, length: usize) -> f64 {
         let (head, features) = (width / self.heads, self.count(width / self.heads));
-        let (length, value) = (length as f64, head as f64 + 1.0);
-        // Sums are added to and read from; within a chunk, products are weighed as they are.
-        let sums = 4.0 * length * features as f64 * value;
-        let within = 2.0 * length * self.chunk() as f64 * (features as f64 + value);
+        let (padded, chunks) = self.chunked(length);
+        let (chunk, value) = (self.chunk().min(length) as f64, head as f64 + 1.0);
+        let (padded, features) = (padded as f64, features as f64);
+        // Sums are added to, and read from but in a single chunk, within which products are weighed
+        // as they are.
+        let of_sums = if self.causal && chunks == 1 { 2.0 } else { 4.0 };
+        let sums = of_sums * padded * features * value;
+        let within = if self.causal { 2.0 * padded * chunk * (features + value) } else { 0.0 };
         // Random features are products with as many vectors.
         let mapped = match &self.features {
             Features::Elu => 0.0,
-            Features::Random(_) => 4.0 * length * (features * head) as f64,
+            Features::Random(_) => 4.0 * padded * features * head as f64,
         };
-        self.heads as f64 * (mapped + if self.causal { sums + within } else { sums })
+        self.heads as f64 * (mapped + sums + within)
     }
 
     /// Of a token, queries, keys and values, padded, mapped and in chunks, what it gives, and in each
@@ -318,9 +329,7 @@ impl Kind for LinearAttention {
     /// are doublings.
     fn kept(&self, width: usize, length: usize) -> f64 {
         let (head, chunk) = (width / self.heads, self.chunk());
-        let padded =
-            if self.causal && length > chunk { length.next_multiple_of(chunk) } else { length };
-        let chunks = if self.causal { padded.div_ceil(chunk).max(1) } else { 1 };
+        let (padded, chunks) = self.chunked(length);
         let (d, h) = (width as f64, self.heads as f64);
         let mut of_token = match &self.features {
             Features::Elu => 26.0 * d + 4.0 * h,
@@ -349,7 +358,7 @@ impl Kind for LinearAttention {
         let padded = composed::pad(&wide(qkv)?, lengths)?;
         let vectors = self.vectors_of_pass(pass)?;
         let Mapped { query, key, .. } = self.mapped(&padded, lengths, vectors.as_ref())?;
-        let mut weights = query.matmul(&transposed(&key)?)?; // (B, H, T, T)
+        let mut weights = query.times(&transposed(&key)?)?; // (B, H, T, T)
         if self.causal {
             weights = weights.broadcast_mul(&past(padded.dim(1)?, &weights)?)?;
         }
@@ -369,11 +378,11 @@ impl Kind for LinearAttention {
         let padded = wide(qkv)?.unsqueeze(1)?;
         let Mapped { query, key, value, left_out } =
             self.mapped(&padded, &ones, self.own_vectors()?.as_ref())?; // (R, H, 1, ·)
-        let mut sums = Sums(transposed(&key)?.matmul(&value)?, left_out);
+        let mut sums = Sums(transposed(&key)?.times(&value)?, left_out);
         if let Some(running) = &past.running {
             sums = sums.after(running)?;
         }
-        let out = self.divided(&query.matmul(&sums.0)?)?;
+        let out = self.divided(&query.times(&sums.0)?)?;
         past.running = Some(sums.kept()?);
         out.reshape((rows, width / 3))?.to_dtype(qkv.dtype())
     }

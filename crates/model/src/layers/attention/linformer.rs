@@ -20,6 +20,7 @@ use crate::cost::PartCost;
 use crate::{AttentionConfig, Builder, Pass};
 use candle_core::{D, Result, Tensor, bail};
 use std::sync::Arc;
+use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, composed};
 
@@ -49,15 +50,15 @@ impl Linformer {
         })
     }
 
-    /// E and F, the sums of keys and values, scores, and the sums that they weigh. Candle keeps
-    /// queries, keys, values and sums about ten times, scores six times.
+    /// E and F, and what is between the projections.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (width, heads) = (site.config.d_model, site.config.heads);
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
-        let flops = 8.0 * rank as f64 * width as f64;
         let drops = site.config.attention_dropout > 0.0;
-        PartCost { flops, ..PartCost::table(2 * rank, length) }
-            .keeping_of_sequence(|length| kept((width, heads), (rank, drops), length))
+        PartCost::table(2 * rank, length)
+            + PartCost::of_sequence(|length| {
+                (flops(width, rank, length), kept((width, heads), (rank, drops), length))
+            })
     }
 
     fn check(&self, lengths: &[usize]) -> Result<()> {
@@ -71,6 +72,11 @@ impl Linformer {
             _ => Ok(()),
         }
     }
+}
+
+/// Sums of keys and of values, scores, and the sums that they weigh.
+fn flops(width: usize, rank: usize, length: usize) -> f64 {
+    8.0 * (length * rank) as f64 * width as f64
 }
 
 /// Of a sequence: of a token, queries, keys and values, padded and apart, and what it gives; in each
@@ -114,11 +120,11 @@ impl Attended {
             // All sequences side by side, so that it is one product.
             let rows = padded.narrow(2, (index + 1) * width, width)?.transpose(0, 1)?;
             let rows = rows.contiguous()?.reshape((longest, batch * width))?;
-            let all = weights.contiguous()?.matmul(&rows)?; // (rank, B·D)
+            let all = weights.contiguous()?.times(&rows)?; // (rank, B·D)
             all.reshape((rank, batch, heads, head))?.permute((1, 2, 0, 3))?.contiguous()
         };
         let keys = summed(0)?.transpose(2, 3)?.contiguous()?; // (B, H, Dh, rank)
-        let scores = (query.matmul(&keys)? * (head as f64).powf(-0.5))?;
+        let scores = (query.times(&keys)? * (head as f64).powf(-0.5))?;
         let largest = scores.max_keepdim(D::Minus1)?.detach();
         let weights = scores.broadcast_sub(&largest)?.exp()?;
         let weights = weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)?;
@@ -127,7 +133,7 @@ impl Attended {
 
     /// `(N, D)`.
     pub(super) fn result(&self, lengths: &[usize], dropout: Dropout) -> Result<Tensor> {
-        let out = composed::drop(&self.weights, dropout)?.matmul(&self.values)?;
+        let out = composed::drop(&self.weights, dropout)?.times(&self.values)?;
         let (batch, heads, longest, head) = out.dims4()?;
         let out = out.transpose(1, 2)?.contiguous()?; // (B, T, H, Dh)
         composed::unpad(&out.reshape((batch * longest, heads * head))?, lengths, longest)
@@ -153,7 +159,7 @@ impl Kind for Linformer {
     }
 
     fn flops(&self, width: usize, length: usize) -> f64 {
-        8.0 * (length * self.rank) as f64 * width as f64
+        flops(width, self.rank, length)
     }
 
     fn kept(&self, width: usize, length: usize) -> f64 {
@@ -174,7 +180,7 @@ impl Kind for Linformer {
         let weights = Attended::new(qkv, sums, lengths, self.heads)?.weights;
         let (batch, heads, longest, rank) = weights.dims4()?;
         let of_tokens = sums[1].to_dtype(weights.dtype())?.narrow(1, 0, longest)?.contiguous()?;
-        let weights = weights.reshape((batch * heads * longest, rank))?.matmul(&of_tokens)?;
+        let weights = weights.reshape((batch * heads * longest, rank))?.times(&of_tokens)?;
         let is_real: Vec<f32> = lengths
             .iter()
             .flat_map(|&length| (0..longest).map(move |t| f32::from(t < length)))

@@ -89,8 +89,8 @@ pub(crate) trait Kind: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// Multiplications and additions of [`attend`](Self::attend) on one sequence of this length,
-    /// heads together being of this width.
+    /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
+    /// this length, heads together being of this width.
     fn flops(&self, width: usize, length: usize) -> f64;
 
     /// Scalars that [`attend`](Self::attend) keeps for the way back of one sequence of this length,
@@ -261,8 +261,10 @@ impl UnprojectedAttention {
         size_of::<f32>() as f64 * kept
     }
 
-    /// Multiplications and additions of [`attend`](Self::attend) on one sequence of this length, by
-    /// formula; the way back takes five products for the two of a softmax, and four otherwise.
+    /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
+    /// this length, by formula, as a CPU computes them: of tiles and chunks the whole, and of a
+    /// Reformer for tokens with normal queries; of state-space layers those of scans as well. The way
+    /// back takes five products for the two of a softmax, and two for each one otherwise.
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
         match &self.kind {

@@ -19,6 +19,7 @@ use crate::Pass;
 use crate::config::AttentionConfig;
 use candle_core::{D, Device, Result, Tensor};
 use std::sync::OnceLock;
+use taper_ops::composed::CountedProduct;
 use taper_ops::rng::{Counter, mix, name_key};
 
 /// Added to exponents of what is not there: `exp` of it is 0 beside anything.
@@ -120,7 +121,7 @@ fn exponents(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
     let (batch, heads, longest, head) = x.dims4()?;
     let x = (x * (head as f64).powf(-0.25))?;
     let omega = omega.to_dtype(x.dtype())?.to_device(x.device())?.t()?.contiguous()?;
-    let along = x.reshape((batch * heads * longest, head))?.matmul(&omega)?;
+    let along = x.reshape((batch * heads * longest, head))?.times(&omega)?;
     let along = along.reshape((batch, heads, longest, omega.dim(1)?))?;
     along.broadcast_sub(&(x.sqr()?.sum_keepdim(D::Minus1)? * 0.5)?)
 }

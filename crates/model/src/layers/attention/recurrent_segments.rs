@@ -27,6 +27,7 @@ use crate::cost::PartCost;
 use crate::{Builder, Pass};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
+use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, composed};
 
@@ -75,13 +76,27 @@ impl Segments {
         }
     }
 
+    /// Tokens of a segment of a sequence of this length, its segments, and the tokens of a memory.
+    fn cut(self, length: usize) -> (usize, usize, usize) {
+        let segment = self.segment.min(length.max(1));
+        let count = length.div_ceil(segment);
+        (segment, count, self.memory.min(count.saturating_sub(1) * segment))
+    }
+
+    /// Of a sequence in whole segments: scores by content and by distance, and what they weigh; and
+    /// the projection of each distance.
+    fn flops(self, width: usize, length: usize) -> f64 {
+        let (segment, count, memory) = self.cut(length);
+        let seen = (segment + memory) as f64;
+        6.0 * (width * count * segment) as f64 * seen + 2.0 * seen * (width * width) as f64
+    }
+
     /// Of a sequence in whole segments: of a token, queries, keys and values, padded and apart, and
     /// what it gives, and keys and values once more for the memory; in each head its scores of both
     /// kinds, and what softmax and dropout make of them, and a mask for all heads; the distances.
     fn kept(self, width: usize, drops: bool, length: usize) -> f64 {
-        let segment = self.segment.min(length.max(1));
-        let count = length.div_ceil(segment);
-        let (padded, memory) = (count * segment, self.memory.min((count.max(1) - 1) * segment));
+        let (segment, count, memory) = self.cut(length);
+        let padded = count * segment;
         let (seen, scores) = ((memory + segment) as f64, if drops { 12.0 } else { 10.0 });
         let (d, h) = (width as f64, self.heads as f64);
         let of_rows = if memory > 0 { 25.0 } else { 21.0 } * d + 4.0 * h;
@@ -98,9 +113,7 @@ impl Segments {
         let padded = wide(&composed::pad(qkv, lengths)?)?;
         let (batch, longest, columns) = padded.dims3()?;
         let (heads, head) = (self.heads, width / self.heads);
-        let segment = self.segment.min(longest.max(1));
-        let count = longest.div_ceil(segment);
-        let memory = self.memory.min((count - 1) * segment);
+        let (segment, count, memory) = self.cut(longest);
         let padded = padded.pad_with_zeros(1, 0, count * segment - longest)?;
         let own = |part: usize| {
             padded
@@ -138,7 +151,7 @@ impl Segments {
         let groups = batch * heads * count;
         let by_content = u?
             .reshape((groups, segment, head))?
-            .matmul(&keys.reshape((groups, seen, head))?.transpose(1, 2)?.contiguous()?)?
+            .times(&keys.reshape((groups, seen, head))?.transpose(1, 2)?.contiguous()?)?
             .reshape((batch, heads, count, segment, seen))?;
         // Column `c` is of distance `seen - 1 - c`; the row of the last token of a segment is as it
         // is wanted, and each row before it is one place further to the left.
@@ -147,7 +160,7 @@ impl Segments {
             .transpose(0, 1)?
             .contiguous()?
             .reshape((heads, batch * count * segment, head))?
-            .matmul(&distances)?
+            .times(&distances)?
             .reshape((heads * batch * count, segment, seen))?
             .pad_with_zeros(2, 1, 0)?
             .reshape((heads * batch * count, seen + 1, segment))?
@@ -185,7 +198,7 @@ impl Segments {
             .flat_map(|first| codes[first..first + width].iter().copied())
             .collect();
         let rows = Tensor::from_vec(rows, (count, width), matrix.device())?.to_dtype(dtype)?;
-        rows.matmul(&matrix.to_dtype(dtype)?.t()?)?
+        rows.times(&matrix.to_dtype(dtype)?.t()?)?
             .reshape((count, self.heads, width / self.heads))?
             .permute((1, 2, 0))?
             .contiguous()
@@ -204,7 +217,7 @@ impl Segments {
         let (groups, head) = (batch * heads * count, values.dim(4)?);
         let out = composed::drop(&weights, dropout)?
             .reshape((groups, segment, seen))?
-            .matmul(&values.reshape((groups, seen, head))?)?
+            .times(&values.reshape((groups, seen, head))?)?
             .reshape((batch, heads, count * segment, head))?
             .transpose(1, 2)?
             .contiguous()?
@@ -229,20 +242,19 @@ impl Recurrent {
         })
     }
 
-    /// Scores by content and by distance, and what they weigh, of a segment and its memory; and before
-    /// that the keys and values of the memory, which are projected by themselves.
+    /// What is between the projections, and what is kept of the keys and values of the memory, which
+    /// are projected by themselves in training.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (width, own) = (site.config.d_model, site.config.attention(site.causal));
-        let seen = own.segment.saturating_add(own.memory);
         let biases = PartCost::table(2, width);
         let matrix = PartCost::table(width, width);
-        let flops = 6.0 * width as f64 * seen as f64;
         let segments = Segments::new(site);
         let drops = site.config.attention_dropout > 0.0;
         let remembered = if own.memory > 0 { width.saturating_mul(16 + 3 * 2) } else { 0 };
-        (PartCost { flops, ..biases } + matrix)
-            .keeping_of_sequence(|length| segments.kept(width, drops, length))
-            .keeping(remembered)
+        let between = PartCost::of_sequence(|length| {
+            (segments.flops(width, length), segments.kept(width, drops, length))
+        });
+        (biases + matrix + between).keeping(remembered)
     }
 
     fn given<'a>(&'a self, pass: &Pass) -> [&'a Tensor; 3] {
@@ -272,9 +284,7 @@ impl Kind for Recurrent {
     }
 
     fn flops(&self, width: usize, length: usize) -> f64 {
-        let segment = self.segments.segment.min(length.max(1));
-        let memory = self.segments.memory.min(length.div_ceil(segment).saturating_sub(1) * segment);
-        6.0 * (width * length) as f64 * (segment + memory) as f64
+        self.segments.flops(width, length)
     }
 
     fn kept(&self, width: usize, length: usize) -> f64 {
@@ -338,9 +348,9 @@ impl Kind for Recurrent {
         let [u, v] = [given[1], given[2]]
             .map(|bias| query.broadcast_add(&bias.to_dtype(query.dtype())?.unsqueeze(0)?));
         let by_content =
-            u?.unsqueeze(2)?.matmul(&part(0)?.transpose(2, 3)?.contiguous()?)?.squeeze(2)?;
+            u?.unsqueeze(2)?.times(&part(0)?.transpose(2, 3)?.contiguous()?)?.squeeze(2)?;
         let distances = self.segments.distances(given[0], longest, query.dtype())?;
-        let by_distance = v?.transpose(0, 1)?.contiguous()?.matmul(&distances)?.transpose(0, 1)?;
+        let by_distance = v?.transpose(0, 1)?.contiguous()?.times(&distances)?.transpose(0, 1)?;
         let scores = ((by_content + by_distance)? * (head as f64).powf(-0.5))?; // (R, H, T)
         let mut mask = Vec::with_capacity(count * longest);
         for tokens in &of_rows {
@@ -349,7 +359,7 @@ impl Kind for Recurrent {
         }
         let mask = Tensor::from_vec(mask, (count, 1, longest), scores.device())?;
         let weights = softmax(&scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?)?;
-        let out = weights.unsqueeze(2)?.matmul(&part(1)?)?;
+        let out = weights.unsqueeze(2)?.times(&part(1)?)?;
         out.reshape((count, width))?.to_dtype(qkv.dtype())
     }
 

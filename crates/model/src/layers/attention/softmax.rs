@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{mix, name_key};
 use taper_ops::{
-    AttentionSpec, Kept, Products, Seen, Sparse, composed, decoding_attention, kept_by_attention,
-    self_attention,
+    AttentionSpec, Kept, Products, Seen, Sparse, composed, computed_pairs, decoding_attention,
+    kept_by_attention, self_attention,
 };
 
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Kind for Softmax {
     fn flops(&self, width: usize, length: usize) -> f64 {
         let pass = Pass::evaluate();
         let spec = self.spec(&[length].into(), &PreparedPositions::default(), &pass);
-        4.0 * spec.pairs() as f64 * (width / self.heads) as f64
+        4.0 * computed_pairs(&spec, width) as f64 * (width / self.heads) as f64
     }
 
     fn kept(&self, width: usize, length: usize) -> f64 {

@@ -1,5 +1,6 @@
 //! Kinds in plain Candle: against their equations, the packages of others (golden files of
 //! `scripts/golden/low_rank_attention.py`) and finite differences.
+#![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use super::hashed::{Chunks, Hashed, Rotations};
 use super::hierarchical::Hierarchical;

@@ -26,6 +26,7 @@ use crate::cost::PartCost;
 use crate::{Builder, ModelConfig, Pass, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
+use taper_ops::composed::CountedProduct;
 use taper_ops::rng::{Counter, name_key};
 use taper_ops::{Dropout, composed};
 
@@ -170,7 +171,7 @@ impl Experts {
             if let Some(noise) = &noise {
                 x = x.mul(&noise.to_dtype(wide)?.to_device(x.device())?)?;
             }
-            let logits = x.matmul(&inputs[1].to_dtype(wide)?.t()?)?; // (N, E)
+            let logits = x.times(&inputs[1].to_dtype(wide)?.t()?)?; // (N, E)
             let largest = logits.max_keepdim(D::Minus1)?.detach();
             let exponentials = logits.broadcast_sub(&largest)?.exp()?;
             let sum = exponentials.sum_keepdim(D::Minus1)?;

@@ -205,7 +205,8 @@ impl Core {
         };
         let one = convolution.keeping(channels) + steps + scan;
         // Of two directions the sum is kept besides.
-        if causal { one } else { (one * 2).keeping(channels) }
+        let all = if causal { one } else { (one * 2).keeping(channels) };
+        PartCost { mixing_flops: all.flops, ..all }
     }
 
     /// Whole sequences.

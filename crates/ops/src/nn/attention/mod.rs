@@ -30,7 +30,7 @@ use crate::shared::{Shared, Write, filled};
 use crate::spec::AttentionSpec;
 use crate::tape::{Adjoints, Tape, is_fused};
 use candle_core::{Result, Tensor};
-use layout::{Columns, Layout};
+use layout::{Columns, Layout, Span};
 use operands::{Gradients, Operands};
 
 /// Self-attention on packed projections: `softmax(scale · Q Kᵀ + biases) V` of each head.
@@ -68,6 +68,20 @@ pub fn kept_by_attention(spec: &AttentionSpec, width: usize) -> usize {
     let has_long = layout.long_spans().next().is_some();
     let log_sums = if has_long { layout.rows() * spec.heads } else { 0 };
     layout.rows() * layout.width() + layout.weight_count() + log_sums
+}
+
+/// Pairs of a query and a key that attention computes on a host, over all sequences and heads: those
+/// that are seen, and what is hidden of the tiles of long sequences that are not hidden whole, and of
+/// short sequences. Each takes one product of the width of a head for its score, and one to weigh the
+/// value.
+#[must_use]
+pub fn computed_pairs(spec: &AttentionSpec, width: usize) -> u64 {
+    let layout = Layout::new(spec, width);
+    let of_span = |span: &Span| match span.is_long() {
+        true => tiled::computed_pairs(spec, span),
+        false => (spec.heads * span.queries * span.keys) as u64,
+    };
+    layout.spans.iter().map(of_span).sum()
 }
 
 /// Attention of one set of sequences to another.

@@ -3,7 +3,7 @@
 use super::super::layout::{KEY, Layout, QUERY, Span, VALUE};
 use super::super::operands::Operands;
 use super::passes::{Online, Region, rescale, weigh};
-use super::pieces::pieces;
+use super::pieces::{keys_of, pieces};
 use super::products::{Tile, TileProducts, stride};
 use super::{BLOCK, STEP, rows, terms};
 use crate::float::Float;
@@ -106,14 +106,9 @@ fn attend<P: TileProducts>(
     let tile = worker.tile.rows();
     let of_panel = |panel: usize| panel * PANEL..((panel + 1) * PANEL).min(count);
     let pieces = pieces(panels, |panel, seen| {
-        let queries = of_panel(panel);
-        let (first, last) =
-            (task.queries.start + queries.start, task.queries.start + queries.end - 1);
-        let keys = 0..terms.visible(last, span.keys);
-        match sight {
-            Some(sight) => sight.keys_of(terms.start + first..terms.start + last + 1, keys, seen),
-            None => *seen = vec![keys],
-        }
+        let (queries, first) = (of_panel(panel), terms.start + task.queries.start);
+        let positions = first + queries.start..first + queries.end;
+        keys_of(sight.as_ref(), terms.causal, positions, span.keys, seen);
     });
     let mut is_begun = vec![false; panels];
     for piece in pieces {

@@ -30,6 +30,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 pub(super) use backward::Adjoint;
+pub(super) use pieces::computed_pairs;
 
 /// Rows that are worked on while all others pass by: queries of the forward pass, keys of the
 /// backward pass. What belongs to them stays in the second-level cache, and the more there are, the

@@ -1,10 +1,11 @@
 //! Which tiles there are to compute, and what of them is hidden.
 
+use super::super::layout::Span;
 use super::STEP;
 use super::passes::Region;
 use crate::float::Float;
 use crate::products::PANEL;
-use crate::spec::{Sight, merge};
+use crate::spec::{AttentionSpec, Sight, merge};
 use std::ops::Range;
 
 /// A panel of rows, and some that pass by and are seen by one of them, or see one.
@@ -23,10 +24,7 @@ pub(super) fn pieces(
     let (mut found, mut ranges) = (Vec::new(), Vec::new());
     for panel in 0..panels {
         seen(panel, &mut ranges);
-        for range in ranges.iter_mut() {
-            range.start -= range.start % PANEL;
-        }
-        merge(&mut ranges);
+        widen(&mut ranges);
         for range in &ranges {
             let mut start = range.start;
             while start < range.end {
@@ -38,6 +36,47 @@ pub(super) fn pieces(
     }
     found.sort_by_key(|piece| (piece.passing.start / STEP, piece.panel));
     found
+}
+
+/// Begins ranges at whole panels.
+fn widen(ranges: &mut Vec<Range<usize>>) {
+    for range in ranges.iter_mut() {
+        range.start -= range.start % PANEL;
+    }
+    merge(ranges);
+}
+
+/// Keys that one of some queries sees, by their positions, as ascending ranges.
+pub(super) fn keys_of(
+    sight: Option<&Sight>,
+    causal: bool,
+    positions: Range<usize>,
+    keys: usize,
+    seen: &mut Vec<Range<usize>>,
+) {
+    let keys = 0..if causal { keys.min(positions.end) } else { keys };
+    match sight {
+        Some(sight) => sight.keys_of(positions, keys, seen),
+        None => *seen = vec![keys],
+    }
+}
+
+/// Pairs of a query and a key of the tiles that the forward pass computes of a sequence, all heads
+/// together.
+pub(in super::super) fn computed_pairs(spec: &AttentionSpec, span: &Span) -> u64 {
+    let (mut pairs, mut ranges) = (0, Vec::new());
+    for head in 0..spec.heads {
+        let sight = Sight::new(spec, head, span.keys);
+        for first in (0..span.queries).step_by(PANEL) {
+            let queries = first..(first + PANEL).min(span.queries);
+            let positions = spec.query_start + queries.start..spec.query_start + queries.end;
+            keys_of(sight.as_ref(), spec.causal, positions, span.keys, &mut ranges);
+            widen(&mut ranges);
+            let keys: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+            pairs += (queries.len() * keys) as u64;
+        }
+    }
+    pairs
 }
 
 impl Region {
