@@ -1,7 +1,8 @@
 """Training steps of recurrent translation models in Taper and in PyTorch, on the same batches, in turn.
 
     python scripts/bench/recurrent.py --batches FILE [--taper target/release/taper] [--rounds 3] [--threads 1]
-        [--recipes configs/multi30k-en-de-recurrent.toml configs/multi30k-en-de-bahdanau.toml] [--dtype f32 bf16]
+        [--recipes configs/recurrent/multi30k-en-de-recurrent.toml configs/recurrent/multi30k-en-de-bahdanau.toml]
+        [--dtype f32 bf16]
 
 FILE is what make_batches.py writes. The PyTorch model has the shape of the recipe, whose `[model]` is read here: GRUs
 or LSTMs of torch.nn over padded batches (packing them is slower on a CPU), the decoder a loop over GRUCell or LSTMCell
@@ -140,7 +141,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", required=True)
     parser.add_argument("--taper", default="target/release/taper")
-    recipes = [f"configs/multi30k-en-de-{name}.toml" for name in ("recurrent", "bahdanau")]
+    recipes = [f"configs/recurrent/multi30k-en-de-{name}.toml" for name in ("recurrent", "bahdanau")]
     parser.add_argument("--recipes", nargs="+", default=recipes)
     parser.add_argument("--dtype", nargs="+", choices=["f32", "bf16"], default=["f32", "bf16"])
     parser.add_argument("--vocab", type=int, default=10_000)

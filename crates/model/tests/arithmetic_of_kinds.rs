@@ -1,5 +1,5 @@
 //! The products of each kind of attention by formula, as they are counted while it runs, and as torch
-//! counts those of implementations of others (`scripts/golden/attention_flops.py`).
+//! counts those of implementations of others (`scripts/golden/attention/attention_flops.py`).
 
 mod common;
 
@@ -107,7 +107,7 @@ fn products_are_as_many_as_the_formula_says() {
 
 #[test]
 fn products_are_as_many_as_others_have() {
-    let reference = golden("attention-flops");
+    let reference = golden("attention/attention-flops");
     let own = AttentionConfig {
         features: 48,
         rank: 40,

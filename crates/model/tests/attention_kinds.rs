@@ -1,5 +1,6 @@
 //! Kinds of self-attention: sparse attention against Longformer and BigBird (golden files of
-//! `scripts/golden/sparse_attention.py`), and of every kind what holds whatever the numbers are.
+//! `scripts/golden/attention/sparse_attention.py`), and of every kind what holds whatever the
+//! numbers are.
 
 mod common;
 
@@ -162,7 +163,7 @@ fn step(model: &Inference, state: &mut DecodeState, tokens: &[u32]) -> Result<Te
 
 #[test]
 fn longformer_and_big_bird_agree() -> TestResult {
-    let file = golden("sparse-attention");
+    let file = golden("attention/sparse-attention");
     for (case, sparse) in [
         ("window", Sparse::window(5)),
         ("global", Sparse { first: 3, ..Sparse::window(4) }),

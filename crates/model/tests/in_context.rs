@@ -209,16 +209,16 @@ fn agrees(name: &str, config: &ModelConfig) -> TestResult {
     Ok(())
 }
 
-/// Golden files of `scripts/golden/in_context.py`.
+/// Golden files of `scripts/golden/decoders/in_context.py`.
 #[test]
 fn pytorch_agrees_on_regression() -> TestResult {
-    agrees("in-context-learned", &small(Positions::Learned))?;
+    agrees("decoders/in-context-learned", &small(Positions::Learned))?;
     let post = ModelConfig {
         activation: ActivationKind::Swish,
         norm: NormPlacement::Post,
         ..small(Positions::Sinusoidal)
     };
-    agrees("in-context-sinusoidal", &post)
+    agrees("decoders/in-context-sinusoidal", &post)
 }
 
 /// A prediction depends on the points before it alone: those that follow, and the functions beside

@@ -73,7 +73,7 @@ fn check(name: &str, config: &ModelConfig) -> TestResult {
     Ok(())
 }
 
-/// Golden files of `scripts/golden/language_model.py`.
+/// Golden files of `scripts/golden/decoders/language_model.py`.
 #[test]
 fn pytorch_agrees() -> TestResult {
     let learned = ModelConfig {
@@ -81,18 +81,18 @@ fn pytorch_agrees() -> TestResult {
         scale_embeddings: false,
         ..small(Positions::Learned)
     };
-    check("language-model-learned", &learned)?;
+    check("decoders/language-model-learned", &learned)?;
     let sinusoidal = ModelConfig {
         activation: ActivationKind::Swish,
         norm: NormPlacement::Post,
         tied: Tied::None,
         ..small(Positions::Sinusoidal)
     };
-    check("language-model-sinusoidal", &sinusoidal)
+    check("decoders/language-model-sinusoidal", &sinusoidal)
 }
 
-/// Segment after segment, as `scripts/golden/chunked_attention.py` reads them: here all segments of
-/// a text go through a layer at once.
+/// Segment after segment, as `scripts/golden/attention/chunked_attention.py` reads them: here all
+/// segments of a text go through a layer at once.
 #[test]
 fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     let segments = AttentionConfig {
@@ -101,9 +101,10 @@ fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
         memory: 6,
         ..Default::default()
     };
-    for (name, norm) in
-        [("transformer-xl-post", NormPlacement::Post), ("transformer-xl-pre", NormPlacement::Pre)]
-    {
+    for (name, norm) in [
+        ("attention/transformer-xl-post", NormPlacement::Post),
+        ("attention/transformer-xl-pre", NormPlacement::Pre),
+    ] {
         let config = ModelConfig {
             activation: ActivationKind::Gelu,
             norm,
@@ -115,11 +116,11 @@ fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     Ok(())
 }
 
-/// The library's model (`scripts/golden/transformer_xl.py`), with the memories that it returns: of
-/// training, and of an evaluation with more memory, of which each token sees as many.
+/// The library's model (`scripts/golden/attention/transformer_xl.py`), with the memories that it
+/// returns: of training, and of an evaluation with more memory, of which each token sees as many.
 #[test]
 fn the_transformer_xl_of_others_agrees() -> TestResult {
-    let name = "transformer-xl-library";
+    let name = "attention/transformer-xl-library";
     let segments = AttentionConfig {
         kind: AttentionKind::TransformerXl,
         segment: 4,

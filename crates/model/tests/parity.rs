@@ -1,5 +1,5 @@
 //! Loss, logits and every gradient against PyTorch, from the golden files of
-//! `scripts/golden/transformer.py` and `recurrent.py`.
+//! `scripts/golden/translation/transformer.py` and `recurrent.py`.
 
 mod common;
 
@@ -15,7 +15,7 @@ use taper_ops::Gradients;
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) -> TestResult {
-    let file = golden(name);
+    let file = golden(&format!("translation/{name}"));
     let model =
         Transformer::new(&config, vocab_source, 37, Builder::seeded(1, device, DType::F32))?;
     for parameter in model.parameters().parameters() {
@@ -149,11 +149,13 @@ fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
     others(&Device::Cpu)
 }
 
-/// The loss of guided alignment and all gradients (`scripts/golden/guided_alignment.py`): fused, on
-/// plain Candle, in parts, and of a batch that passes twice.
+/// The loss of guided alignment and all gradients
+/// (`scripts/golden/translation/guided_alignment.py`): fused, on plain Candle, in parts, and of a
+/// batch that passes twice.
 #[test]
 fn pytorch_agrees_on_guided_alignment() -> TestResult {
-    let (file, guided) = (golden("transformer-pre"), golden("guided-alignment"));
+    let (file, guided) =
+        (golden("translation/transformer-pre"), golden("translation/guided-alignment"));
     let model = Transformer::new(&small(), 37, 37, Builder::seeded(1, &Device::Cpu, DType::F32))?;
     for parameter in model.parameters().parameters() {
         parameter.var().set(&file[parameter.name()])?;

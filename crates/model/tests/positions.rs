@@ -1,5 +1,5 @@
 //! Position encodings and single attention layers against direct formulas and PyTorch
-//! (`scripts/golden/{positions,attention}.py`).
+//! (`scripts/golden/{layers/positions,attention/attention}.py`).
 
 use candle_core::{DType, Device, Tensor, Var};
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ fn norm(x: &Tensor) -> f64 {
 
 #[test]
 fn sinusoids_are_the_formula() -> TestResult {
-    let file = golden("positions");
+    let file = golden("layers/positions");
     for (halves, key) in [(false, "sinusoidal.interleaved"), (true, "sinusoidal.halves")] {
         let (count, width) = file[key].dims2()?;
         let ours = Tensor::from_vec(sinusoids(count, width, halves), (count, width), &Device::Cpu)?;
@@ -50,7 +50,7 @@ fn sinusoids_are_the_formula() -> TestResult {
 
 #[test]
 fn rotary_turns_pairs_by_their_position() -> TestResult {
-    let file = golden("positions");
+    let file = golden("layers/positions");
     let offset =
         file["rotary.offset"].flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?[0] as u32;
     for part in ["query", "key"] {
@@ -79,7 +79,7 @@ fn rotary_turns_pairs_by_their_position() -> TestResult {
 
 #[test]
 fn alibi_slopes_are_the_papers() -> TestResult {
-    let file = golden("positions");
+    let file = golden("layers/positions");
     for heads in [4, 6, 8] {
         let ours = Tensor::from_vec(alibi_slopes(heads), heads, &Device::Cpu)?;
         assert!(
@@ -92,7 +92,7 @@ fn alibi_slopes_are_the_papers() -> TestResult {
 
 #[test]
 fn t5_buckets_are_the_papers() -> TestResult {
-    let file = golden("positions");
+    let file = golden("layers/positions");
     let relative = file["t5.relative_positions"].to_vec1::<i64>()?;
     for (causal, key) in [(false, "t5.buckets.bidirectional"), (true, "t5.buckets.causal")] {
         for (&relative, expected) in relative.iter().zip(file[key].to_vec1::<u32>()?) {
@@ -171,7 +171,7 @@ fn project(
 
 #[test]
 fn attention_is_pytorchs() -> TestResult {
-    let file = golden("attention");
+    let file = golden("attention/attention");
     for (case, causal) in [("self", false), ("self_causal", true)] {
         let spec = spec(&file, &format!("{case}.lengths"), &format!("{case}.lengths"), causal);
         check(

@@ -12,9 +12,10 @@ pub(crate) fn classifier(config: &ModelConfig) -> TextClassifier {
 
 #[test]
 fn transformers_agrees_on_classification() -> TestResult {
-    for (name, pooling) in
-        [("bert-classifier", Pooling::ClassToken), ("bert-mean-classifier", Pooling::Mean)]
-    {
+    for (name, pooling) in [
+        ("encoders/bert-classifier", Pooling::ClassToken),
+        ("encoders/bert-mean-classifier", Pooling::Mean),
+    ] {
         let file = golden(name);
         let model = classifier(&ModelConfig { pooling, ..small() });
         load(&model, &file)?;
@@ -28,7 +29,7 @@ fn transformers_agrees_on_classification() -> TestResult {
 
 #[test]
 fn transformers_agrees_on_tags() -> TestResult {
-    let file = golden("bert-tagger");
+    let file = golden("encoders/bert-tagger");
     let model = TokenTagger::new(&small(), 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32))?;
     load(&model, &file)?;
     let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };

@@ -1,5 +1,5 @@
 //! Encoders of texts: BERT as the library Transformers has it, and what holds whatever the numbers
-//! are. Golden files of `scripts/golden/bert.py`.
+//! are. Golden files of `scripts/golden/encoders/bert.py`.
 
 mod classes;
 #[path = "../common/mod.rs"]
@@ -96,7 +96,7 @@ fn check_training(model: &impl Model, file: &HashMap<String, Tensor>, batch: &Ba
 
 #[test]
 fn transformers_agrees_on_pretraining() -> TestResult {
-    let file = golden("bert-pretraining");
+    let file = golden("encoders/bert-pretraining");
     let model = masked(&small(), true);
     load(&model, &file)?;
     let lengths = lengths(&file["lengths"]);

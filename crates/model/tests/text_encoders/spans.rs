@@ -16,7 +16,7 @@ pub(crate) fn batch(texts: &[&[u32]], spans: &[[u32; 2]]) -> Batch {
 
 #[test]
 fn transformers_agrees_on_spans() -> TestResult {
-    let file = golden("bert-spans");
+    let file = golden("encoders/bert-spans");
     let model = extractor(&small());
     load(&model, &file)?;
     let text = Sequences { ids: ids(&file["text_ids"]), lengths: lengths(&file["lengths"]) };

@@ -1,5 +1,5 @@
 //! Models of images and text: CLIP of the library Transformers, and a writer of captions of ViT's
-//! and torch's parts. Golden files of `scripts/golden/clip.py` and `captions.py`.
+//! and torch's parts. Golden files of `scripts/golden/images/clip.py` and `captions.py`.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use candle_core::{DType, Device, Tensor};
@@ -121,10 +121,10 @@ fn stored_images(name: &str, count: usize) -> Sequences {
 
 #[test]
 fn transformers_agrees_on_clip() -> TestResult {
-    let (model, file) = (contrastive(&clip()), golden("clip"));
-    filled(&model, "clip")?;
+    let (model, file) = (contrastive(&clip()), golden("images/clip"));
+    filled(&model, "images/clip")?;
     let texts = Sequences { ids: ids(&file["texts"]), lengths: lengths(&file["lengths"]) };
-    let images = stored_images("clip", texts.lengths.len());
+    let images = stored_images("images/clip", texts.lengths.len());
     let pass = Pass::evaluate();
     let rows = [model.images(&images, &pass)?, model.texts(&texts, &pass)?];
     for (ours, theirs) in rows.iter().zip(["image_rows", "text_rows"]) {
@@ -133,13 +133,13 @@ fn transformers_agrees_on_clip() -> TestResult {
     }
     let logits = (rows[0].matmul(&rows[1].t()?)? * model.scale()?)?;
     assert!(relative(&logits, &file["logits"]) < 1e-5);
-    agrees(&model, "clip", &compared(images, texts))
+    agrees(&model, "images/clip", &compared(images, texts))
 }
 
 #[test]
 fn torch_agrees_on_captions() -> TestResult {
-    let (model, file) = (captioner(&captions()), golden("captions"));
-    filled(&model, "captions")?;
+    let (model, file) = (captioner(&captions()), golden("images/captions"));
+    filled(&model, "images/captions")?;
     let (all, lengths) = (ids(&file["captions"]), lengths(&file["lengths"]));
     let mut rest = all.as_slice();
     let captions: Vec<Vec<u32>> = lengths
@@ -150,12 +150,12 @@ fn torch_agrees_on_captions() -> TestResult {
             caption.to_vec()
         })
         .collect();
-    let batch = written(stored_images("captions", lengths.len()), &captions);
+    let batch = written(stored_images("images/captions", lengths.len()), &captions);
     let (translation, pass) = (model.translation(), Pass::evaluate());
     let encoded = translation.encode(&batch.streams[0], &pass)?;
     let states = translation.decode(&batch.streams[1], &encoded, &pass)?;
     assert!(relative(&translation.logits(&states, &pass)?, &file["logits"]) < 1e-5);
-    agrees(&model, "captions", &batch)
+    agrees(&model, "images/captions", &batch)
 }
 
 /// Loss and gradients of a model.

@@ -1,6 +1,6 @@
 //! Classifiers of images: a ViT of the parts that the library Transformers has, and what holds
-//! whatever the numbers are. Golden files of `scripts/golden/vit.py`, whose class tokens are compared
-//! where folders of Transformers are read (`run/tests/hugging_face/vit.rs`).
+//! whatever the numbers are. Golden files of `scripts/golden/images/vit.py`, whose class tokens are
+//! compared where folders of Transformers are read (`run/tests/hugging_face/vit.rs`).
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -86,7 +86,7 @@ fn trained(model: &ImageClassifier, batch: &Batch, composed: bool) -> (f64, Tens
 
 #[test]
 fn transformers_agrees_on_the_mean_of_patches_with_sinusoids_of_two_dimensions() -> TestResult {
-    agrees(&model(&small()), "vit-mean")
+    agrees(&model(&small()), "images/vit-mean")
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn torch_agrees_on_convolutions() -> TestResult {
     };
     let model =
         ImageClassifier::new(&config, &shape, 4, Builder::seeded(7, &Device::Cpu, DType::F32))?;
-    agrees(&model, "convolutions")
+    agrees(&model, "images/convolutions")
 }
 
 /// Logits, loss and gradients against a golden file with the model's parameters.

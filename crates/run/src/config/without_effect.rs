@@ -387,10 +387,14 @@ mod tests {
 
     use super::*;
 
+    /// The recipes of `configs` and of the folders in it.
     fn configs() -> impl Iterator<Item = std::path::PathBuf> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
-        let files =
-            std::fs::read_dir(folder).expect("configs").map(|entry| entry.expect("entry").path());
+        fn entries(folder: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
+            std::fs::read_dir(folder).expect("configs").map(|entry| entry.expect("entry").path())
+        }
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+        let folders = entries(&top).filter(|path| path.is_dir()).chain([top.clone()]);
+        let files = folders.flat_map(|folder| entries(&folder).collect::<Vec<_>>());
         files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
     }
 

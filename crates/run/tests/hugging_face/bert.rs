@@ -1,4 +1,4 @@
-//! BERTs for pretraining and for classification, of `scripts/golden/bert_folders.py`.
+//! BERTs for pretraining and for classification, of `scripts/golden/encoders/bert_folders.py`.
 
 use std::collections::HashMap;
 use std::fs;

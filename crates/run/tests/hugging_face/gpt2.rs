@@ -1,4 +1,4 @@
-//! GPT-2, of `scripts/golden/gpt2.py`.
+//! GPT-2, of `scripts/golden/decoders/gpt2.py`.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A ViT, of `scripts/golden/vit.py`.
+//! A ViT, of `scripts/golden/images/vit.py`.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use std::fs;

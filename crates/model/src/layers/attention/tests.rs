@@ -1,5 +1,5 @@
 //! Kinds in plain Candle: against their equations, the packages of others (golden files of
-//! `scripts/golden/low_rank_attention.py`) and finite differences.
+//! `scripts/golden/attention/low_rank_attention.py`) and finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use super::hashed::{Chunks, Hashed, Rotations};
@@ -126,7 +126,7 @@ fn golden(name: &str) -> HashMap<String, Tensor> {
 
 #[test]
 fn performers_of_others_agree() {
-    let file = golden("low-rank-attention");
+    let file = golden("attention/low-rank-attention");
     for (case, causal) in [("performer", false), ("performer_causal", true)] {
         let of = |name: &str| &file[&format!("{case}.{name}")];
         let qkv = Var::from_tensor(of("qkv")).unwrap();
@@ -147,7 +147,7 @@ fn performers_of_others_agree() {
 
 #[test]
 fn linformers_of_others_agree() {
-    let file = golden("low-rank-attention");
+    let file = golden("attention/low-rank-attention");
     for case in ["linformer", "linformer_short"] {
         let of = |name: &str| &file[&format!("{case}.{name}")];
         let names = ["input", "key_sums", "value_sums"];
@@ -247,10 +247,10 @@ fn hierarchical(causal: bool, heads: usize, chunk: usize) -> Hierarchical {
     Hierarchical { heads, causal, chunk, dropout: 0.0, site: 1 }
 }
 
-/// The equation, one query at a time: `scripts/golden/chunked_attention.py`.
+/// The equation, one query at a time: `scripts/golden/attention/chunked_attention.py`.
 #[test]
 fn hierarchical_attention_is_the_equation() {
-    let file = golden("hierarchical-attention");
+    let file = golden("attention/hierarchical-attention");
     for (case, causal) in [("causal", true), ("both", false)] {
         let qkv = Var::from_tensor(&file["input"]).unwrap();
         let kind = hierarchical(causal, 4, 5);
@@ -328,7 +328,7 @@ fn a_transformer_xl_without_distances_is_full_attention() {
 
 #[test]
 fn reformers_of_others_agree() {
-    let file = golden("reformer");
+    let file = golden("attention/reformer");
     let rotations = Rotations::given(&file["rotations"]);
     for (case, causal) in [("causal", true), ("both", false)] {
         let of = |name: &str| &file[&format!("{case}.{name}")];

@@ -1,5 +1,5 @@
 //! A layer of experts by itself: against Transformers' Switch (a golden file of
-//! `scripts/golden/experts.py`), where its tokens go, and what it costs.
+//! `scripts/golden/layers/experts.py`), where its tokens go, and what it costs.
 
 use super::*;
 use crate::layers::weight::Residual;
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use taper_ops::ParameterStore;
 
 fn golden() -> HashMap<String, Tensor> {
-    let path = format!("{}/tests/golden/experts.safetensors", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/golden/layers/experts.safetensors", env!("CARGO_MANIFEST_DIR"));
     candle_core::safetensors::load(&path, &Device::Cpu)
         .unwrap_or_else(|error| panic!("{path}: {error}"))
 }

@@ -1,5 +1,5 @@
 //! State-space layers by themselves: against MambaMixer of transformers (a golden file of
-//! `scripts/golden/state_space.py`), and what they keep.
+//! `scripts/golden/layers/state_space.py`), and what they keep.
 
 use super::*;
 use crate::AttentionConfig;
@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use taper_ops::{Dropout, ParameterStore};
 
 fn golden() -> HashMap<String, Tensor> {
-    let path = format!("{}/tests/golden/state-space.safetensors", env!("CARGO_MANIFEST_DIR"));
+    let path =
+        format!("{}/tests/golden/layers/state-space.safetensors", env!("CARGO_MANIFEST_DIR"));
     candle_core::safetensors::load(&path, &Device::Cpu)
         .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
