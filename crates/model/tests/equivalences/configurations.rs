@@ -1,0 +1,106 @@
+//! What is known of a model before it is made: its parameters, its cost, and that it is impossible.
+
+use candle_core::{DType, Device};
+use taper_model::{
+    Architecture, Builder, LanguageModel, Model, ModelConfig, NormPlacement, Positions, Tied,
+    Transformer,
+};
+
+use super::{TestResult, config, every};
+
+#[test]
+fn parameters_are_counted_before_they_are_made() -> TestResult {
+    every(|made, name| {
+        for (tied, biases, vocab_source) in
+            [(Tied::All, true, 19), (Tied::Decoder, false, 23), (Tied::None, true, 23)]
+        {
+            let attention_biases = tied != Tied::None;
+            let own = ModelConfig { tied, biases, attention_biases, ..made.config().clone() };
+            let config = ModelConfig { decoder_layers: 3, ..own };
+            let model = Transformer::new(
+                &config,
+                vocab_source,
+                19,
+                Builder::zeroed(&Device::Cpu, DType::F32),
+            )?;
+            let counted = model.cost().parameters;
+            assert_eq!(counted, model.parameters().len() as u64, "{name} {tied:?} {biases}");
+        }
+        Ok(())
+    })?;
+    let huge = ModelConfig { d_model: usize::MAX, ..ModelConfig::default() };
+    let cost = Transformer::cost_of(&huge, usize::MAX, usize::MAX, &Device::Cpu);
+    assert_eq!((cost.parameters, cost.training_flops()), (u64::MAX, u64::MAX));
+    assert_eq!(cost.activation_bytes(&[usize::MAX; 2]), u64::MAX);
+    Ok(())
+}
+
+#[test]
+fn the_cost_of_the_base_model_by_hand() {
+    let config = ModelConfig::default();
+    let cost = Transformer::cost_of(&config, 1000, 1000, &Device::Cpu);
+    let d = 512u64;
+    let [source, target] = cost.streams.as_slice() else { panic!("two streams") };
+    assert_eq!(source.forward_flops, 2 * (6 * (4 * d * d + 2 * d * 2048) + 6 * 2 * d * d));
+    assert_eq!(target.forward_flops, 2 * (6 * (6 * d * d + 2 * d * 2048) + d * 1000));
+    assert_eq!(cost.training_flops(), 3 * (source.forward_flops + target.forward_flops));
+    // Inputs and outputs of two norms, queries, keys and values, what attention gives and its
+    // projection, the inner layer twice and the outer; keys and values for the decoder.
+    assert_eq!(source.activation_bytes, 4 * 6 * (4 * d + 5 * d + 2 * 2048 + d + 2 * d));
+    assert_eq!(target.activation_bytes, 4 * 6 * (6 * d + 8 * d + 2 * 2048 + d));
+    // The loss of the CPU keeps no logits.
+    let larger = Transformer::cost_of(&config, 1000, 100_000, &Device::Cpu);
+    assert_eq!(larger.activation_bytes(&[7, 9]), cost.activation_bytes(&[7, 9]));
+}
+
+#[test]
+fn impossible_configurations_are_named() {
+    let refused = |config: ModelConfig, joint: usize| {
+        Transformer::new(&config, joint, 19, Builder::seeded(1, &Device::Cpu, DType::F32))
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
+    let base = config(NormPlacement::Pre, Positions::Sinusoidal);
+    assert!(
+        refused(ModelConfig { heads: 5, ..base.clone() }, 19)
+            .contains("model.heads = 5 does not divide model.d_model = 24")
+    );
+    assert!(refused(base.clone(), 18).contains("tied"));
+    assert!(
+        refused(ModelConfig { residual_dropout: 1.0, ..base.clone() }, 19)
+            .contains("residual_dropout = 1")
+    );
+    assert!(
+        refused(ModelConfig { heads: 8, positions: Positions::Rotary, ..base.clone() }, 19)
+            .contains("even width of a head")
+    );
+    let of = |architecture| ModelConfig { architecture, heads: 5, ..base.clone() };
+    let mut narrow = of(Architecture::Recurrent);
+    assert!(
+        Transformer::new(&narrow, 19, 19, Builder::outline()).is_ok(),
+        "heads are no matter there"
+    );
+    narrow.recurrent.width = 0;
+    assert!(refused(narrow, 19).contains("model.recurrent.width = 0"));
+    let mut even = of(Architecture::Convolutional);
+    even.convolutional.kernel = 4;
+    assert!(refused(even.clone(), 19).contains("model.convolutional.kernel = 4"));
+    even.convolutional.kernel = 3;
+    let rotary = ModelConfig { positions: Positions::Rotary, ..even };
+    assert!(refused(rotary, 19).contains("no self-attention"));
+    let other = LanguageModel::new(
+        &of(Architecture::Recurrent),
+        19,
+        Builder::seeded(1, &Device::Cpu, DType::F32),
+    );
+    assert!(other.unwrap_err().to_string().contains("model.architecture = \"recurrent\""));
+    let huge = ModelConfig { d_model: usize::MAX, ..of(Architecture::Recurrent) };
+    let mut huge = ModelConfig { decoder_layers: usize::MAX, ..huge };
+    for architecture in [Architecture::Recurrent, Architecture::Convolutional] {
+        huge.architecture = architecture;
+        (huge.recurrent.width, huge.convolutional.kernel) = (usize::MAX, usize::MAX);
+        let cost = Transformer::cost_of(&huge, usize::MAX, usize::MAX, &Device::Cpu);
+        assert_eq!(cost.parameters, u64::MAX);
+    }
+}

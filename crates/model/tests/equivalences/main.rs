@@ -1,0 +1,202 @@
+//! Equivalences that hold whatever the numbers are: a batch is its sentences, a training step
+//! reaches every parameter, and a seed is a model; the other files have those of decoding, of what
+//! can be seen in a model, and of what is known before it is made.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod configurations;
+mod decoding;
+mod seeing;
+
+use candle_core::{DType, Device, Tensor};
+use common::ALL_POSITIONS;
+use taper_model::{
+    Architecture, Batch, Builder, CellKind, ConvolutionalConfig, Model, ModelConfig, ModelError,
+    NormPlacement, Objective, Pass, Positions, RecurrentAttention, RecurrentConfig, Sequences,
+    Transformer,
+};
+use taper_ops::Gradients;
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+fn config(norm: NormPlacement, positions: Positions) -> ModelConfig {
+    ModelConfig {
+        d_model: 24,
+        d_ff: 40,
+        heads: 3,
+        encoder_layers: 2,
+        decoder_layers: 2,
+        norm,
+        positions,
+        ..Default::default()
+    }
+}
+
+fn model(norm: NormPlacement, positions: Positions) -> Transformer {
+    Transformer::new(&config(norm, positions), 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))
+        .unwrap()
+}
+
+fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
+    for norm in [NormPlacement::Pre, NormPlacement::Post] {
+        for positions in ALL_POSITIONS {
+            check(&model(norm, positions), &format!("{norm:?} {positions:?}"))?;
+        }
+    }
+    for (config, name) in others() {
+        let model =
+            Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
+        check(&model, &name)?;
+    }
+    Ok(())
+}
+
+/// Each architecture but the Transformer, in each of its kinds.
+fn others() -> Vec<(ModelConfig, String)> {
+    let base = config(NormPlacement::Pre, Positions::Sinusoidal);
+    let mut all = Vec::new();
+    for cell in [CellKind::Gru, CellKind::Lstm] {
+        for attention in
+            [RecurrentAttention::None, RecurrentAttention::Additive, RecurrentAttention::Dot]
+        {
+            let bidirectional = cell == CellKind::Gru;
+            let recurrent = RecurrentConfig { cell, width: 20, attention, bidirectional };
+            let architecture = Architecture::Recurrent;
+            let name = format!("{recurrent:?}");
+            all.push((ModelConfig { architecture, recurrent, ..base.clone() }, name));
+        }
+    }
+    let convolutional = ConvolutionalConfig { kernel: 5 };
+    let architecture = Architecture::Convolutional;
+    let config = ModelConfig { architecture, convolutional, ..base };
+    all.push((config, "convolutional".to_owned()));
+    all
+}
+
+fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
+    (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+}
+
+const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
+const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5, 4, 6, 7], &[2, 16, 17, 18, 4]];
+
+fn full_logits(
+    model: &Transformer,
+    sources: &[&[u32]],
+    targets: &[&[u32]],
+) -> Result<Tensor, ModelError> {
+    let pass = Pass::evaluate();
+    let memory = model.encode(&Sequences::pack(sources), &pass)?;
+    model.logits(&model.decode(&Sequences::pack(targets), &memory, &pass)?, &pass)
+}
+
+/// Seven layers in segments of three, with dropout.
+#[test]
+fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
+    for positions in [Positions::T5, Positions::Rotary] {
+        let own = config(NormPlacement::Pre, positions);
+        let own = ModelConfig { encoder_layers: 7, decoder_layers: 5, ..own };
+        let model = Transformer::new(&own, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
+        let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
+        let batch = Batch::new(streams, (0..15).collect());
+        let of = |checkpoints| -> Result<(f32, Vec<f32>), ModelError> {
+            let pass = Pass::train(1, 1, 0).checkpointed(checkpoints);
+            let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass)?;
+            let mut gradients = Gradients::new(model.parameters())?;
+            let loss = output.loss.to_scalar()?;
+            common::backward(pass, &output, model.parameters(), &mut gradients)?;
+            Ok((loss, gradients.flat()?.to_vec1()?))
+        };
+        assert_eq!(of(true)?, of(false)?, "{positions:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn asked_rows_alone_are_answered() -> TestResult {
+    every(|model, name| {
+        let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
+        let answers: Vec<u32> = (0..15).collect();
+        let objective = Objective::smoothed(0.1);
+        let (asked, rest): (Vec<u32>, Vec<u32>) = (0..15).partition(|row| row % 4 == 1);
+        let run = |asked: Option<Vec<u32>>| {
+            let answers = asked.clone().unwrap_or_else(|| answers.clone());
+            let batch = Batch { asked, ..Batch::new(streams.clone(), answers) };
+            let pass = Pass::train(1, 1, 0);
+            let output = model.loss(&batch, &objective, 1.0, &pass).unwrap();
+            let mut gradients = Gradients::new(model.parameters()).unwrap();
+            common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
+            (output, gradients.flat().unwrap().clone())
+        };
+        let ((some, some_gradient), (others, others_gradient), (all, gradient)) =
+            (run(Some(asked.clone())), run(Some(rest.clone())), run(None));
+        assert_eq!((some.tokens, others.tokens), (4, 11));
+        let sum = some.smoothed_sum + others.smoothed_sum;
+        assert!((sum / all.smoothed_sum - 1.0).abs() < 1e-5, "{name}: {sum}");
+        let error = largest_difference(&(some_gradient + others_gradient)?, &gradient);
+        assert!(error < 1e-4, "{name}: {error}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_batch_is_its_sentences() -> TestResult {
+    every(|model, name| {
+        let batch = full_logits(model, &SOURCES, &TARGETS)?;
+        for i in 0..3 {
+            let alone = full_logits(model, &SOURCES[i..=i], &TARGETS[i..=i])?;
+            let error = largest_difference(&batch.narrow(0, 5 * i, 5)?, &alone);
+            assert!(error < 2e-5, "{name}: sentence {i}: {error}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn every_parameter_gets_a_gradient_and_a_step_can_be_repeated() -> TestResult {
+    every(|model, name| {
+        let out: Vec<u32> =
+            TARGETS.iter().flat_map(|target| target[1..].iter().copied().chain([3])).collect();
+        let run = |step| {
+            let pass = Pass::train(5, step, 0);
+            let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
+            let batch = Batch::new(streams, out.clone());
+            let output = model.loss(&batch, &Objective::smoothed(0.1), 1.0, &pass).unwrap();
+            let mut gradients = Gradients::new(model.parameters()).unwrap();
+            common::backward(pass, &output, model.parameters(), &mut gradients)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            (output.smoothed_sum, gradients)
+        };
+        let (loss, mut gradients) = run(1);
+        for parameter in model.parameters().parameters() {
+            let gradient = gradients.flat()?.narrow(0, parameter.offset(), parameter.len())?;
+            let norm = gradient.sqr()?.sum_all()?.to_scalar::<f32>()?;
+            assert!(
+                norm > 0.0 && norm.is_finite(),
+                "{name}: gradient of {} has norm {norm}",
+                parameter.name()
+            );
+        }
+        assert_eq!(loss.to_bits(), run(1).0.to_bits(), "{name}: the same step gives another loss");
+        assert_ne!(
+            loss.to_bits(),
+            run(2).0.to_bits(),
+            "{name}: another step drops the same elements"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn one_seed_is_one_model() -> TestResult {
+    let flat = |seed| {
+        let config = config(NormPlacement::Pre, Positions::Learned);
+        let model =
+            Transformer::new(&config, 19, 19, Builder::seeded(seed, &Device::Cpu, DType::F32))
+                .unwrap();
+        model.parameters().flat().unwrap().to_vec1::<f32>().unwrap()
+    };
+    assert_eq!(flat(1), flat(1));
+    assert_ne!(flat(1), flat(2));
+    Ok(())
+}
