@@ -8,7 +8,8 @@ use taper_run::checks::cost::{bytes, grouped};
 use taper_run::training::{DryRun, dry_run};
 use taper_run::{RunConfig, RunEvent, RunFolder, RunObserver, TrainSettings};
 
-use crate::progress::{Reporter, Style, clock};
+use crate::bars::clock;
+use crate::progress::{Reporter, Style};
 use crate::signals::{Signals, on_signal};
 use crate::text::{print_line, report_line, say};
 

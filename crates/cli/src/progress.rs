@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use taper_run::checks::computation::describe_operations;
 use taper_run::checks::cost::bytes;
 use taper_run::checks::device;
@@ -15,6 +15,7 @@ use taper_run::{RunEvent, RunObserver};
 use taper_trainer::{Event, ProcessTime, Scores, StopReason};
 
 use crate::arguments::TrainOutput;
+use crate::bars::{TICK, bar_style, clock, sentence_bar};
 use crate::ending::{describe_end, report_next, report_tests};
 use crate::error::Interrupted;
 use crate::resident::resident_memory;
@@ -22,9 +23,6 @@ use crate::signals::Signals;
 use crate::text::{quoted, report_line, say};
 use crate::tokenising::{TokenisingReporter, describe_files};
 use crate::warm_start;
-
-/// How often a bar is drawn where nothing moves it.
-const TICK: Duration = Duration::from_millis(500);
 
 /// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -388,50 +386,6 @@ fn describe(scores: &Scores) -> String {
     parts.join("  ")
 }
 
-/// `1:02:03` or `2:03`.
-pub(crate) fn clock(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 {
-        format!("{hours}:{minutes:02}:{seconds:02}")
-    } else {
-        format!("{minutes}:{seconds:02}")
-    }
-}
-
-/// A bar for a task of `total` sentences, or of as many as will come; hidden unless at a terminal.
-pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = match total {
-        Some(total) => ProgressBar::new(total)
-            .with_style(bar_style("{msg} {wide_bar} {pos}/{len} sentences, {rate}, {eta} left")),
-        None => ProgressBar::no_length()
-            .with_style(bar_style("{msg} {spinner} {pos} sentences, {rate}")),
-    };
-    // Shown before the first sentence is done.
-    bar.enable_steady_tick(TICK);
-    bar.with_message(what.to_owned())
-}
-
-/// A bar for a training of `total` words, at a terminal.
-pub(crate) fn word_bar(total: u64) -> ProgressBar {
-    let bar = ProgressBar::new(total);
-    bar.with_style(bar_style("{msg} {wide_bar} {percent}% {rate} words, {eta} left"))
-}
-
-/// The style that `template` describes; the plain one if it does not parse.
-pub(crate) fn bar_style(template: &str) -> ProgressStyle {
-    let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // A bar that cannot be drawn is no loss.
-        let _ = write!(out, "{:.1}/s", state.per_sec());
-    };
-    ProgressStyle::with_template(template)
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .with_key("rate", rate)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -451,11 +405,5 @@ mod tests {
     fn a_loss_that_is_no_logarithm_of_the_perplexity_says_so() {
         assert_eq!(loss_name(1.25, 1.25), "loss");
         assert_eq!(loss_name(1.25, 1.0), "smoothed loss");
-    }
-
-    #[test]
-    fn clocks_read_naturally() {
-        assert_eq!(clock(Duration::from_secs(123)), "2:03");
-        assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
     }
 }

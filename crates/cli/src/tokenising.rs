@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use taper_data::TokenisingProgress;
 
-use crate::progress::{Style, bar_style, clock};
+use crate::bars::{bar_style, clock};
+use crate::progress::Style;
 use crate::text::report_line;
 
 /// How often a line is printed where there is no bar.

@@ -18,7 +18,7 @@ use taper_run::tasks::TaskModel;
 use taper_run::{LoadedRun, RunFolder};
 
 use crate::arguments::Predict;
-use crate::progress::sentence_bar;
+use crate::bars::sentence_bar;
 use crate::text::{print_line, read_lines};
 
 /// What a line of questions has.

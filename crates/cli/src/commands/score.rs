@@ -7,7 +7,7 @@ use serde::Deserialize;
 use taper_decoding::Translator;
 
 use crate::arguments::Score;
-use crate::progress::sentence_bar;
+use crate::bars::sentence_bar;
 use crate::text::{print_line, read_lines, say};
 use taper_model::LanguageModel;
 use taper_run::LoadedRun;

@@ -7,7 +7,8 @@ use taper_run::folder::RunLock;
 use taper_run::{LoadedRun, RunFolder};
 
 use crate::arguments::Tune;
-use crate::progress::{TestReporter, sentence_bar};
+use crate::bars::sentence_bar;
+use crate::progress::TestReporter;
 use crate::text::{print_line, quoted};
 
 /// Rows that are shown of each beam, the best ones.

@@ -9,17 +9,16 @@ mod parent_run;
 mod preparation;
 mod recorder;
 mod resume;
+mod settings;
 mod tensorboard;
 mod timed_updates;
 mod together;
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use candle_core::Device;
 use taper_data::{BatchingReport, Corpus, TokenizerPair, recorded_text};
 use taper_trainer::{
     Alone, Exchange, ExchangeError, Identity, NoValidation, ScheduleKind, StopReason, TrainError,
@@ -27,11 +26,10 @@ use taper_trainer::{
 };
 
 use crate::checks::cost::Cost;
-use crate::checks::memory::Budget;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, TestSetResult};
 use crate::event::{Notice, RunEvent, RunObserver};
-use crate::folder::{Command, MetricsLog, RunFolder, RunLock, quoted, rescue};
+use crate::folder::{MetricsLog, RunFolder, RunLock, quoted, rescue};
 use crate::one_line;
 use crate::tasks::{TaskModel, vocabularies, with_model};
 use batches::TrainingBatches;
@@ -46,62 +44,9 @@ pub use data_report::DataSummary;
 pub use dry_run::{DryRun, dry_run};
 pub use limits::TrainingLimits;
 pub use resume::{resume, resume_among};
+pub use settings::{Outcome, TrainSettings};
 pub use timed_updates::TimedUpdates;
 pub use together::follow;
-
-/// How a run is trained on this machine; nothing here changes what it comes to.
-#[derive(Debug, Clone, Default)]
-pub struct TrainSettings {
-    /// auto, cpu, cuda, cuda:N or metal; none: the recipe's.
-    pub device: Option<String>,
-    /// Bytes of memory that training may take; none: what the system has available.
-    pub memory: Option<u64>,
-    /// The run, or the folder of the checkpoint, with whose weights and tokenizer a new run begins;
-    /// none: weights that are drawn.
-    pub from: Option<PathBuf>,
-    /// What is taken of it: parts, modules, or patterns of names of parameters; none for all.
-    pub only: Vec<String>,
-    /// Whether the new run has a tokenizer of its own, and takes the rows of tokens that both have.
-    pub own_tokenizer: bool,
-    /// Where the state is saved if the run's folder takes no more; none: taper-rescue in the
-    /// system's temporary folder.
-    pub rescue: Option<PathBuf>,
-    /// How many processes train together, and how many of them on this machine, whose memory they
-    /// share; 0 is this one alone.
-    pub processes: usize,
-    /// See `processes`.
-    pub processes_here: usize,
-    /// The command that is kept in the run; none: nothing is kept.
-    pub command: Option<Command>,
-    /// Resume although the text or the recipe's data, model or dtype have changed.
-    pub accept_changes: bool,
-}
-
-impl TrainSettings {
-    /// The memory that training on `device` may take.
-    fn budget(&self, device: &Device) -> Result<Budget> {
-        Budget::of(self.memory, self.processes, self.processes_here, device)
-    }
-}
-
-/// What a training came to.
-#[derive(Debug)]
-pub enum Outcome {
-    /// The stop flag ended it; all that was done is saved, and [`resume`] continues it.
-    Interrupted {
-        /// Updates made.
-        step: u64,
-    },
-    /// It is complete.
-    Complete {
-        /// Why it ended.
-        reason: StopReason,
-        /// Updates made.
-        step: u64,
-        /// The test sets, decoded with the weights that [`LoadedRun`](crate::LoadedRun) takes.
-        results: Vec<TestSetResult>,
-    },
-}
 
 /// Starts a run in `folder`, which must not exist yet. If it does not come to training the folder
 /// is removed again, so that the call can be repeated. Training ends early, with a checkpoint, when

@@ -9,7 +9,7 @@ use taper_run::LoadedRun;
 use taper_run::attention::{WordAligner, count_links};
 
 use crate::arguments::{Align, AlignCommand, AlignEvaluate};
-use crate::progress::sentence_bar;
+use crate::bars::sentence_bar;
 use crate::text::{print_line, read_lines, say};
 
 /// Pairs that are aligned and written together.

@@ -15,8 +15,8 @@ use taper_run::folder::RunLock;
 use taper_run::{Notice, RunEvent};
 
 use crate::arguments::{EmbeddingsResume, EmbeddingsTrain};
+use crate::bars::{clock, word_bar};
 use crate::error::Interrupted;
-use crate::progress::{clock, word_bar};
 use crate::signals::on_signal;
 use crate::text::{print_line, quoted, report_line, say};
 

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 use crate::arguments::{Form, TextArguments, Translate};
-use crate::progress::sentence_bar;
+use crate::bars::sentence_bar;
 use crate::text::say;
 use continuation::Order;
 use conversation::converse;

@@ -9,7 +9,6 @@
 
 mod cross;
 mod hashed;
-mod hashed_memory;
 mod hierarchical;
 mod linear;
 mod linformer;

@@ -15,7 +15,7 @@ use taper_run::folder::RunState;
 use taper_trainer::ProcessTime;
 
 use super::watched::WatchedRun;
-use crate::progress::clock;
+use crate::bars::clock;
 
 /// The charts beside the loss.
 const CHARTS: [&str; 5] =

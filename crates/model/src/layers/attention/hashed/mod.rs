@@ -18,23 +18,29 @@
 //! by itself, from its first token on: what a token meets is decided by those before it, and a cache
 //! gives what the whole pass does.
 
+mod cost;
+mod plan;
+mod rotations;
+
 use super::super::positions::PreparedPositions;
-use super::hashed_memory::{kept, of_bucket};
 use super::{Kind, LayerPast, PastRows, Site, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{D, DType, Device, Result, Tensor};
+use cost::{flops, kept};
+use plan::Plan;
 use std::sync::Arc;
 use taper_ops::composed::CountedProduct;
-use taper_ops::rng::{Counter, mix, name_key};
+use taper_ops::rng::{mix, name_key};
 use taper_ops::{Dropout, composed};
+
+pub(super) use plan::Chunks;
+pub(super) use rotations::Rotations;
 
 /// Added to the score of a token with itself.
 const ITSELF: f32 = -1e5;
 /// Added to the score of what is not met.
 const HIDDEN: f32 = -1e9;
-/// Tokens by which shares of buckets are told.
-const DRAWN: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Hashed {
@@ -44,235 +50,6 @@ pub(super) struct Hashed {
     rotations: Rotations,
     dropout: f64,
     site: u64,
-}
-
-/// How sorted tokens are cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chunks {
-    /// Into chunks of so many; the first of a round looks back on the last of the round before.
-    Sorted(usize),
-    /// Each bucket by itself.
-    OfBuckets(usize),
-}
-
-impl Chunks {
-    fn new(causal: bool, size: usize) -> Self {
-        if causal { Self::OfBuckets(size) } else { Self::Sorted(size) }
-    }
-
-    /// How many there are of a round of a head, on average, of whose tokens a bucket gets its share:
-    /// the number of its tokens is binomial.
-    fn expected(self, length: usize, shares: &[f64]) -> f64 {
-        match self {
-            Self::OfBuckets(size) => {
-                shares.iter().map(|&share| of_bucket(length, share, size)).sum()
-            }
-            Self::Sorted(size) => length.div_ceil(size) as f64,
-        }
-    }
-
-    fn size(self) -> usize {
-        match self {
-            Self::Sorted(size) | Self::OfBuckets(size) => size,
-        }
-    }
-}
-
-/// R of each head and round: `(H, Dh, rounds, buckets / 2)`; none where there is one bucket.
-#[derive(Debug, Clone)]
-pub(super) struct Rotations {
-    values: Vec<f64>,
-    heads: usize,
-    head: usize,
-    rounds: usize,
-    buckets: usize,
-}
-
-impl Rotations {
-    /// Those of a round are the same whatever the number of rounds.
-    pub(super) fn drawn(
-        (heads, head): (usize, usize),
-        (rounds, buckets): (usize, usize),
-        seed: u64,
-    ) -> Self {
-        let half = buckets / 2;
-        let value = |i: usize| {
-            let (column, round) = (i % half, i / half % rounds);
-            let (row, of_head) = (i / half / rounds % head, i / half / rounds / head);
-            let counter = Counter::new(mix(seed, &[of_head as u64, round as u64]));
-            counter.normal_at((row * half + column) as u64)
-        };
-        let values = (0..heads * head * rounds * half).map(value).collect();
-        Self { values, heads, head, rounds, buckets }
-    }
-
-    /// The share of tokens that falls into each bucket of each head and round, of normal ones:
-    /// rotations are not as long in all directions, and with few vectors shares are far apart.
-    fn shares(&self) -> Vec<Vec<f64>> {
-        let mut found = vec![vec![0.0; self.buckets]; self.heads * self.rounds];
-        let (counter, width) = (Counter::new(0), self.heads * self.head);
-        for row in 0..DRAWN {
-            let row: Vec<f64> =
-                (0..width).map(|i| counter.normal_at((row * width + i) as u64)).collect();
-            for (own, bucket) in found.iter_mut().zip(self.buckets_of(&row)) {
-                own[bucket as usize] += 1.0 / DRAWN as f64;
-            }
-        }
-        found
-    }
-
-    /// These, `(H, Dh, rounds, buckets / 2)`.
-    #[cfg(test)]
-    pub(super) fn given(rotations: &Tensor) -> Self {
-        let (heads, head, rounds, half) = rotations.dims4().unwrap();
-        let values = rotations.to_dtype(DType::F64).unwrap().flatten_all().unwrap();
-        Self { values: values.to_vec1().unwrap(), heads, head, rounds, buckets: 2 * half }
-    }
-
-    /// The bucket of each head and round, of a row of all heads: `(H, rounds)`.
-    fn buckets_of(&self, row: &[f64]) -> Vec<u32> {
-        let half = self.buckets / 2;
-        let mut found = Vec::with_capacity(self.heads * self.rounds);
-        let mut sums = vec![0.0; self.rounds * half];
-        for (head, own) in row.chunks_exact(self.head).enumerate() {
-            sums.fill(0.0);
-            for (d, &x) in own.iter().enumerate() {
-                let start = (head * self.head + d) * sums.len();
-                let rotations = &self.values[start..start + sums.len()];
-                sums.iter_mut().zip(rotations).for_each(|(sum, r)| *sum += x * r);
-            }
-            for round in 0..self.rounds {
-                let own = &sums[round * half..(round + 1) * half];
-                let both = own.iter().copied().chain(own.iter().map(|sum| -sum));
-                let mut best = (0, f64::NEG_INFINITY);
-                for (bucket, sum) in both.enumerate() {
-                    if sum > best.1 {
-                        best = (bucket as u32, sum);
-                    }
-                }
-                found.push(best.0);
-            }
-        }
-        found
-    }
-
-    /// The same of rows `(N, …)` whose first columns are queries, in f64 so that no rounding of a
-    /// kernel moves a token: `(N, H, rounds)`.
-    fn of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
-        let queries = rows.detach().narrow(1, 0, self.heads * self.head)?;
-        let queries = queries.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
-        taper_ops::profile::count(2 * queries.len() * self.values.len());
-        Ok(queries.iter().map(|row| self.buckets_of(row)).collect())
-    }
-}
-
-/// Which tokens meet, of all heads of all sequences.
-struct Plan {
-    /// For each place of a chunk its row of `(B·T·H)`, the one behind the last where it is empty:
-    /// `(K, C)`.
-    queries: Vec<u32>,
-    /// The same of the chunk before and the chunk itself: `(K, 2·C)`.
-    keys: Vec<u32>,
-    /// What is added to scores: `(K, C, 2·C)`.
-    mask: Vec<f32>,
-    /// For each round and row its place: `(rounds, N·H)`.
-    places: Vec<u32>,
-    size: usize,
-}
-
-impl Plan {
-    /// `buckets (N, H, rounds)` of the tokens of sequences of these lengths. A row is a token's
-    /// head.
-    fn new(
-        buckets: &[Vec<u32>],
-        lengths: &[usize],
-        rotations: &Rotations,
-        (chunks, causal): (Chunks, bool),
-    ) -> Self {
-        let (heads, rounds, size) = (rotations.heads, rotations.rounds, chunks.size());
-        let rows = buckets.len() * heads;
-        let mut plan = Self {
-            queries: Vec::new(),
-            keys: Vec::new(),
-            mask: Vec::new(),
-            places: vec![0; rounds * rows],
-            size,
-        };
-        let mut first = 0;
-        for &length in lengths {
-            for head in 0..heads {
-                let row = |token: usize| ((first + token) * heads + head) as u32;
-                let of = |token: usize, round: usize| buckets[first + token][head * rounds + round];
-                // Chunks of tokens, each with the one that it looks back on.
-                let mut cut: Vec<Vec<(usize, usize)>> = Vec::new();
-                let mut before: Vec<Option<usize>> = Vec::new();
-                for round in 0..rounds {
-                    let mut order: Vec<usize> = (0..length).collect();
-                    order.sort_by_key(|&token| (of(token, round), token));
-                    let of_round =
-                        |part: &[usize]| part.iter().map(|&t| (round, t)).collect::<Vec<_>>();
-                    match chunks {
-                        Chunks::Sorted(_) => cut.extend(order.chunks(size).map(of_round)),
-                        Chunks::OfBuckets(_) => {
-                            for same in order.chunk_by(|&a, &b| of(a, round) == of(b, round)) {
-                                for (number, part) in same.chunks(size).enumerate() {
-                                    before.push((number > 0).then(|| cut.len() - 1));
-                                    cut.push(of_round(part));
-                                }
-                            }
-                        }
-                    }
-                }
-                if let Chunks::Sorted(_) = chunks {
-                    let count = cut.len();
-                    // A single chunk does not look back on itself.
-                    let of = |number: usize| (count > 1).then(|| (number + count - 1) % count);
-                    before.extend((0..count).map(of));
-                }
-                for (own, before) in cut.iter().zip(before) {
-                    let earlier = before.map_or(&[][..], |number| &cut[number][..]);
-                    plan.add(own, earlier, rows, &row, causal);
-                }
-            }
-            first += length;
-        }
-        // A vector that grew has room for up to twice as much, and these live until the way back.
-        plan.mask.shrink_to_fit();
-        plan.queries.shrink_to_fit();
-        plan.keys.shrink_to_fit();
-        plan
-    }
-
-    /// A chunk and what it looks back on: rounds and tokens.
-    fn add(
-        &mut self,
-        own: &[(usize, usize)],
-        before: &[(usize, usize)],
-        rows: usize,
-        row: &dyn Fn(usize) -> u32,
-        causal: bool,
-    ) {
-        let size = self.size;
-        let at = |part: &[(usize, usize)], place: usize| part.get(place).map(|&(_, token)| token);
-        let met: Vec<Option<usize>> =
-            (0..size).map(|p| at(before, p)).chain((0..size).map(|p| at(own, p))).collect();
-        for place in 0..size {
-            let query = at(own, place);
-            if let Some(&(round, token)) = own.get(place) {
-                self.places[round * rows + row(token) as usize] = self.queries.len() as u32;
-            }
-            self.queries.push(query.map_or(rows as u32, row));
-            for key in &met {
-                self.mask.push(match (query, key) {
-                    (Some(query), Some(key)) if query == *key => ITSELF,
-                    (Some(query), Some(key)) if causal && *key > query => HIDDEN,
-                    (Some(_), Some(_)) => 0.0,
-                    _ => HIDDEN,
-                });
-            }
-        }
-        self.keys.extend(met.iter().map(|key| key.map_or(rows as u32, row)));
-    }
 }
 
 impl Hashed {
@@ -382,13 +159,6 @@ fn normalised(x: &Tensor) -> Result<Tensor> {
     let width = x.dim(D::Minus1)? as f64;
     let mean = x.sqr()?.mean_keepdim(D::Minus1)?;
     x.broadcast_div(&((mean + 1e-6)?.sqrt()? * width.sqrt())?)
-}
-
-/// Of each place of a chunk, one that no token has among them, its scores with the keys of two chunks,
-/// and the sums that they weigh; and the products with rotations. `chunks` are those of all heads and
-/// rounds.
-fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
-    chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
 }
 
 impl Kind for Hashed {

@@ -1,4 +1,4 @@
-//! What attention by hashing keeps for the way back, by formula.
+//! What attention by hashing multiplies, and what it keeps for the way back, by formula.
 
 /// The mean of `⌈X / size⌉`, X being binomial: by the ratio of neighbouring probabilities, from the
 /// likeliest X on as far as they count.
@@ -45,4 +45,11 @@ pub(super) fn kept(
     let of_round = if rounds > 1 { 2.0 * d + 5.0 * h } else { 2.0 * h };
     let of_token = 10.0 * d + 7.0 * h + count * of_round;
     chunks * size * of_place + length as f64 * of_token
+}
+
+/// Of each place of a chunk, one that no token has among them, its scores with the keys of two chunks,
+/// and the sums that they weigh; and the products with rotations. `chunks` are those of all heads and
+/// rounds.
+pub(super) fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
+    chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
 }

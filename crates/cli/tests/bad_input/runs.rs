@@ -1,0 +1,135 @@
+//! Runs that are there already, not there, or damaged, and what is no file.
+
+use std::fs;
+
+use super::TRAIN;
+use super::common::{Workspace, refused};
+
+#[test]
+fn a_run_folder_that_exists_is_left_alone() {
+    let workspace = Workspace::new();
+    fs::create_dir(workspace.path("run")).expect("run folder");
+    workspace.write("run/precious", "mine");
+    workspace.fail(&TRAIN, &["run exists already", "taper resume run", "--run"]);
+    assert_eq!(fs::read(workspace.path("run/precious")).expect("read"), b"mine");
+    assert_eq!(fs::read_dir(workspace.path("run")).expect("list").count(), 1);
+}
+
+#[test]
+fn a_run_that_is_not_there() {
+    let workspace = Workspace::new();
+    workspace.fail(&["resume", "nowhere"], &["nowhere", "no such run"]);
+    workspace.fail(&["translate", "nowhere"], &["nowhere", "no such run"]);
+    workspace.fail(&["average", "nowhere"], &["nowhere"]);
+}
+
+#[test]
+fn damaged_runs() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+
+    // Another tokenizer in the place of the run's own.
+    let tokenizer = workspace.path("run/tokenizer.json");
+    let original = fs::read(&tokenizer).expect("tokenizer");
+    workspace.succeed(&[
+        "tokenizer",
+        "train",
+        "tiny.toml",
+        "--output",
+        "other",
+        "--set",
+        "data.tokenizer.vocabulary_size=290",
+    ]);
+    fs::copy(workspace.path("other/tokenizer.json"), &tokenizer).expect("copy");
+    workspace.fail(&["translate", "run"], &["tokenizer"]);
+    workspace.fail(&["resume", "run"], &["tokenizer"]);
+    fs::write(&tokenizer, &original).expect("restore");
+
+    // A truncated checkpoint, then one with a changed byte.
+    let model = workspace.path("run/checkpoints/step-00000012/model.safetensors");
+    let bytes = fs::read(&model).expect("model");
+    fs::write(&model, &bytes[..bytes.len() / 2]).expect("truncate");
+    let last = ["translate", "run", "--checkpoint", "last"];
+    workspace.fail(&last, &["model.safetensors"]);
+    workspace.fail(&["resume", "run", "--set", "training.max_updates=14"], &["model.safetensors"]);
+    let mut changed = bytes.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    fs::write(&model, &changed).expect("change");
+    workspace.fail(&last, &["model.safetensors"]);
+    fs::write(&model, &bytes).expect("restore");
+    refused(
+        &workspace.run_with_input(&["translate", "run"], b"fine\n\xff\n"),
+        &["standard input, line 2", "UTF-8"],
+    );
+    workspace.write("taken.txt", "mine");
+    workspace.fail(&["translate", "run", "--output", "taken.txt"], &["taken.txt"]);
+    assert_eq!(fs::read(workspace.path("taken.txt")).expect("read"), b"mine");
+    workspace.fail(&["average", "run", "--last", "99"], &["--last 99"]);
+    workspace.fail(&["resume", "run", "--set", "model.d_model=32"], &["[model]", "differ"]);
+    // A size that no machine has memory for.
+    let config = fs::read_to_string(workspace.path("run/config.toml")).expect("config");
+    let width = config.lines().find(|line| line.starts_with("d_ff = ")).expect("a width");
+    workspace.write("run/config.toml", config.replacen(width, "d_ff = 1000000000000", 1));
+    workspace.fail(&["translate", "run"], &["run/config.toml", "model.d_ff is 1000000000000 but"]);
+    // To be looked at, no memory is taken for it.
+    let shown = workspace.succeed(&["inspect", "run/config.toml"]);
+    assert!(shown.contains("feed-forward 1000000000000"), "{shown}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_named_as_what_it_is() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    let pipe = |name: &str| {
+        let made = std::process::Command::new("mkfifo").arg(workspace.path(name)).status();
+        assert!(made.expect("mkfifo").success());
+    };
+    pipe("pipe");
+    for (path, kind) in [("/dev/zero", "a device"), ("data", "a folder"), ("pipe", "a pipe")] {
+        workspace.fail(&["config", "check", path], &[path, kind]);
+        workspace.fail(&["tokenizer", "encode", path], &[path]);
+        let tokenizer = format!("data.tokenizer.path={path}");
+        workspace.fail(
+            &["tokenizer", "train", "tiny.toml", "-o", "made", "--set", &tokenizer],
+            &[path, kind],
+        );
+    }
+    // As text.
+    let train = ["train", "tiny.toml", "--run", "other"];
+    let val = workspace.path("data/val.aa");
+    let text = fs::read(&val).expect("text");
+    let instead: [(&str, &dyn Fn()); 4] = [
+        ("a folder", &|| fs::create_dir(&val).expect("folder")),
+        ("a pipe", &|| pipe("data/val.aa")),
+        ("a device", &|| std::os::unix::fs::symlink("/dev/zero", &val).expect("link")),
+        ("may lead back to itself", &|| std::os::unix::fs::symlink("val.aa", &val).expect("link")),
+    ];
+    fs::remove_file(&val).expect("remove");
+    for (kind, make) in instead {
+        make();
+        workspace.fail(&train, &["data/val.aa", kind]);
+        if kind == "a folder" { fs::remove_dir(&val) } else { fs::remove_file(&val) }
+            .expect("remove");
+    }
+    fs::write(&val, text).expect("restore");
+    // In a run.
+    for name in ["tokenizer.json", "checkpoints/best", "checkpoints/last", "config.toml"] {
+        let path = workspace.path("run").join(name);
+        let bytes = fs::read(&path).expect("a file");
+        fs::remove_file(&path).expect("remove");
+        std::os::unix::fs::symlink("/dev/zero", &path).expect("link");
+        let checkpoint = if name.ends_with("last") { "last" } else { "best" };
+        let evaluate = ["evaluate", "run", "--checkpoint", checkpoint];
+        // What is no file is no run's configuration either.
+        let named = if name == "config.toml" { "not a run" } else { name };
+        workspace.fail(&evaluate, &[named]);
+        fs::remove_file(&path).expect("remove");
+        let large = fs::File::create(&path).expect("a file");
+        large.set_len(3 << 30).expect("a size");
+        workspace.fail(&evaluate, &[name, "larger than"]);
+        fs::write(&path, bytes).expect("restore");
+    }
+    workspace.succeed(&["evaluate", "run", "--checkpoint", "best"]);
+}

@@ -1,0 +1,95 @@
+//! Rotations by which tokens are told apart, and the buckets into which they fall.
+
+use candle_core::{DType, Device, Result, Tensor};
+use taper_ops::rng::{Counter, mix};
+
+/// Tokens by which shares of buckets are told.
+const DRAWN: usize = 1024;
+
+/// R of each head and round: `(H, Dh, rounds, buckets / 2)`; none where there is one bucket.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Rotations {
+    pub(super) values: Vec<f64>,
+    pub(super) heads: usize,
+    head: usize,
+    pub(super) rounds: usize,
+    buckets: usize,
+}
+
+impl Rotations {
+    /// Those of a round are the same whatever the number of rounds.
+    pub(in super::super) fn drawn(
+        (heads, head): (usize, usize),
+        (rounds, buckets): (usize, usize),
+        seed: u64,
+    ) -> Self {
+        let half = buckets / 2;
+        let value = |i: usize| {
+            let (column, round) = (i % half, i / half % rounds);
+            let (row, of_head) = (i / half / rounds % head, i / half / rounds / head);
+            let counter = Counter::new(mix(seed, &[of_head as u64, round as u64]));
+            counter.normal_at((row * half + column) as u64)
+        };
+        let values = (0..heads * head * rounds * half).map(value).collect();
+        Self { values, heads, head, rounds, buckets }
+    }
+
+    /// The share of tokens that falls into each bucket of each head and round, of normal ones:
+    /// rotations are not as long in all directions, and with few vectors shares are far apart.
+    pub(super) fn shares(&self) -> Vec<Vec<f64>> {
+        let mut found = vec![vec![0.0; self.buckets]; self.heads * self.rounds];
+        let (counter, width) = (Counter::new(0), self.heads * self.head);
+        for row in 0..DRAWN {
+            let row: Vec<f64> =
+                (0..width).map(|i| counter.normal_at((row * width + i) as u64)).collect();
+            for (own, bucket) in found.iter_mut().zip(self.buckets_of(&row)) {
+                own[bucket as usize] += 1.0 / DRAWN as f64;
+            }
+        }
+        found
+    }
+
+    /// These, `(H, Dh, rounds, buckets / 2)`.
+    #[cfg(test)]
+    pub(in super::super) fn given(rotations: &Tensor) -> Self {
+        let (heads, head, rounds, half) = rotations.dims4().unwrap();
+        let values = rotations.to_dtype(DType::F64).unwrap().flatten_all().unwrap();
+        Self { values: values.to_vec1().unwrap(), heads, head, rounds, buckets: 2 * half }
+    }
+
+    /// The bucket of each head and round, of a row of all heads: `(H, rounds)`.
+    fn buckets_of(&self, row: &[f64]) -> Vec<u32> {
+        let half = self.buckets / 2;
+        let mut found = Vec::with_capacity(self.heads * self.rounds);
+        let mut sums = vec![0.0; self.rounds * half];
+        for (head, own) in row.chunks_exact(self.head).enumerate() {
+            sums.fill(0.0);
+            for (d, &x) in own.iter().enumerate() {
+                let start = (head * self.head + d) * sums.len();
+                let rotations = &self.values[start..start + sums.len()];
+                sums.iter_mut().zip(rotations).for_each(|(sum, r)| *sum += x * r);
+            }
+            for round in 0..self.rounds {
+                let own = &sums[round * half..(round + 1) * half];
+                let both = own.iter().copied().chain(own.iter().map(|sum| -sum));
+                let mut best = (0, f64::NEG_INFINITY);
+                for (bucket, sum) in both.enumerate() {
+                    if sum > best.1 {
+                        best = (bucket as u32, sum);
+                    }
+                }
+                found.push(best.0);
+            }
+        }
+        found
+    }
+
+    /// The same of rows `(N, …)` whose first columns are queries, in f64 so that no rounding of a
+    /// kernel moves a token: `(N, H, rounds)`.
+    pub(super) fn of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
+        let queries = rows.detach().narrow(1, 0, self.heads * self.head)?;
+        let queries = queries.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
+        taper_ops::profile::count(2 * queries.len() * self.values.len());
+        Ok(queries.iter().map(|row| self.buckets_of(row)).collect())
+    }
+}
