@@ -20,6 +20,8 @@
 
 pub mod allocator;
 pub mod composed;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod device;
 mod float;
 

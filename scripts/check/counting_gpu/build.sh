@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds `taper` for CUDA on a machine without a GPU, and the device that counts in place of one.
+# Builds `taper` and the test of its operations for CUDA on a machine without a GPU, and the device
+# that counts in place of one.
 #
 #   scripts/check/counting_gpu/build.sh [TARGET]     # default: target/cuda
 #
@@ -44,6 +45,14 @@ NVCC
 chmod +x "$libraries/nvcc"
 export NVCC="$libraries/nvcc"
 
-CARGO_TARGET_DIR=$target cargo rustc --release --features cuda -p taper --bin taper -- \
-  -L "native=$libraries" -C link-arg=-Wl,--no-as-needed \
-  -C link-arg=-Wl,--unresolved-symbols=ignore-all
+# Links with those names, whatever cargo links: none of them has what would be a reason to.
+cat >"$libraries/cc" <<CC
+#!/usr/bin/env bash
+exec $(command -v cc) "\$@" -L"$libraries" -Wl,--unresolved-symbols=ignore-all \\
+  -Wl,--no-as-needed -lcuda -lcudart -lcublas -lcublasLt -lcurand -lnvrtc
+CC
+chmod +x "$libraries/cc"
+export PATH="$libraries:$PATH" CARGO_TARGET_DIR=$target
+
+cargo build --release --features cuda
+cargo test --release --features taper-ops/cuda --workspace --test devices --no-run

@@ -10,6 +10,8 @@ use taper_ops::PackedWeights;
 
 /// Logits of a block, about: 4 MiB, which stay in cache until they have been read.
 const LOGITS: usize = 1 << 20;
+/// Logits of a block on a device, 64 MiB: each block is a copy to the host of its own.
+const DEVICE_LOGITS: usize = 1 << 24;
 /// Rows of which a block has a multiple, as the matrix kernels like it.
 const ROWS: usize = 32;
 
@@ -79,7 +81,8 @@ pub(crate) fn in_blocks(
     vocabulary: usize,
     logits: impl Fn(&Tensor) -> Result<Tensor, ModelError> + Send + Sync,
 ) -> impl Iterator<Item = Result<Tensor, ModelError>> {
-    let block = (LOGITS / vocabulary).max(1).next_multiple_of(ROWS);
+    let most = if hidden.device().is_cpu() { LOGITS } else { DEVICE_LOGITS };
+    let block = (most / vocabulary).max(1).next_multiple_of(ROWS);
     (0..rows).step_by(block).map(move |first| {
         let hidden = hidden.narrow(0, first, block.min(rows - first))?;
         taper_ops::threads::in_pool(hidden.device(), || logits(&hidden))

@@ -15,6 +15,13 @@ use std::sync::Arc;
 /// # Errors
 /// When the shapes disagree.
 pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &AttentionSpec) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if bias.is_none()
+        && qkv.device().is_cuda()
+        && let Some(out) = crate::cuda::self_attention(qkv, sequences(spec, qkv.device())?)
+    {
+        return out;
+    }
     let width = qkv.dim(1)? / 3;
     let part = |i: usize| qkv.narrow(1, i * width, width);
     attend(&part(0)?, &part(1)?, &part(2)?, bias, spec)
@@ -33,6 +40,14 @@ pub fn cross_attention(
     bias: Option<&Tensor>,
     spec: &AttentionSpec,
 ) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if bias.is_none()
+        && query.device().is_cuda()
+        && let Some(out) =
+            crate::cuda::cross_attention(query, key_value, sequences(spec, query.device())?)
+    {
+        return out;
+    }
     let width = query.dim(1)?;
     attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
 }
@@ -90,10 +105,7 @@ fn shifted_scores(
             .transpose(1, 2)?
             .contiguous() // (B, H, T, Dh)
     };
-    let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
-    let pairs = longest(&spec.query_lengths) * longest(&spec.key_lengths);
-    let scores = spec.heads * spec.key_lengths.len() * pairs;
-    check_count(query.device(), "scores of attention", scores)?;
+    longest(spec, query.device())?;
     let head_width = query.dim(1)? / spec.heads;
     let q = (heads(query, &spec.query_lengths)? * (head_width as f64).powf(-0.5))?;
     let k = heads(key, &spec.key_lengths)?;
@@ -106,6 +118,15 @@ fn shifted_scores(
     }
     // The maximum is a constant shift: detached, it gets no gradient.
     scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)
+}
+
+/// The length of the longest queries, and of the longest keys, whose scores a device can count.
+fn longest(spec: &AttentionSpec, device: &Device) -> Result<[usize; 2]> {
+    let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
+    let [queries, keys] = [longest(&spec.query_lengths), longest(&spec.key_lengths)];
+    let scores = spec.heads * spec.key_lengths.len() * queries * keys;
+    check_count(device, "scores of attention", scores)?;
+    Ok([queries, keys])
 }
 
 fn attend(
@@ -132,6 +153,31 @@ fn attend(
     unpad(&out.reshape((batch * queries, width))?, &spec.query_lengths, queries)
 }
 
+/// What the kernels for CUDA need of a batch, the same for all its layers.
+#[cfg(feature = "cuda")]
+fn sequences(spec: &AttentionSpec, device: &Device) -> Result<crate::cuda::Sequences> {
+    static STARTS: Recent<Arc<[usize]>> = Recent::new();
+    let starts = |lengths: &Arc<[usize]>| {
+        STARTS.get(lengths.clone(), device, || {
+            let mut starts = vec![0u32];
+            starts.extend(lengths.iter().scan(0, |end, &length| {
+                *end += length as u32;
+                Some(*end)
+            }));
+            Tensor::from_slice(&starts, starts.len(), device)
+        })
+    };
+    let [queries, keys] = longest(spec, device)?;
+    Ok(crate::cuda::Sequences {
+        heads: spec.heads,
+        longest: [queries, keys],
+        rows: [&spec.query_lengths, &spec.key_lengths].map(|lengths| lengths.iter().sum()),
+        starts: [starts(&spec.query_lengths)?, starts(&spec.key_lengths)?],
+        mask: mask(spec, queries, keys, DType::F32, device)?,
+        dropout: spec.dropout,
+    })
+}
+
 /// Each of the packed sequences in its own row, and zeros behind it.
 ///
 /// # Shapes
@@ -142,21 +188,20 @@ fn attend(
 pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     let (rows, width) = x.dims2()?;
+    let shape = (lengths.len(), longest, width);
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        let index = padded(lengths, longest, crate::ABSENT, x.device())?;
+        let back = packed(lengths, longest, x.device())?;
+        if let Some(out) = crate::cuda::rows(x, &index, &back) {
+            return out?.reshape(shape);
+        }
+    }
     // One row of zeros behind the last token is what padding points at.
     let zero = Tensor::zeros((1, width), x.dtype(), x.device())?;
     let with_zero = Tensor::cat(&[&x.contiguous()?, &zero], 0)?;
-    static INDICES: Recent<(Vec<usize>, usize)> = Recent::new();
-    let index = INDICES.get((lengths.to_vec(), rows), x.device(), || {
-        let mut start = 0u32;
-        let mut index = Vec::with_capacity(lengths.len() * longest);
-        for &length in lengths {
-            let row = |t| if t < length { start + t as u32 } else { rows as u32 };
-            index.extend((0..longest).map(row));
-            start += length as u32;
-        }
-        Tensor::from_vec(index, lengths.len() * longest, x.device())
-    })?;
-    with_zero.index_select(&index, 0)?.reshape((lengths.len(), longest, width))
+    let index = padded(lengths, longest, rows as u32, x.device())?;
+    with_zero.index_select(&index, 0)?.reshape(shape)
 }
 
 /// The real tokens of sequences that were padded to `longest`, packed.
@@ -167,16 +212,43 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
 /// # Errors
 /// When there are not `longest` rows for each length.
 pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
+    let index = packed(lengths, longest, x.device())?;
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        let back = padded(lengths, longest, crate::ABSENT, x.device())?;
+        if let Some(out) = crate::cuda::rows(x, &index, &back) {
+            return out;
+        }
+    }
+    x.index_select(&index, 0)
+}
+
+/// For each padded row its packed one, or `absent`: `(B·T,)`.
+fn padded(lengths: &[usize], longest: usize, absent: u32, device: &Device) -> Result<Tensor> {
+    static INDICES: Recent<(Vec<usize>, usize, u32)> = Recent::new();
+    INDICES.get((lengths.to_vec(), longest, absent), device, || {
+        let mut start = 0u32;
+        let mut index = Vec::with_capacity(lengths.len() * longest);
+        for &length in lengths {
+            let row = |t| if t < length { start + t as u32 } else { absent };
+            index.extend((0..longest).map(row));
+            start += length as u32;
+        }
+        Tensor::from_vec(index, lengths.len() * longest, device)
+    })
+}
+
+/// For each packed row its padded one: `(N,)`.
+fn packed(lengths: &[usize], longest: usize, device: &Device) -> Result<Tensor> {
     static INDICES: Recent<(Vec<usize>, usize)> = Recent::new();
-    let index = INDICES.get((lengths.to_vec(), longest), x.device(), || {
+    INDICES.get((lengths.to_vec(), longest), device, || {
         let rows = lengths.iter().enumerate();
         let index: Vec<u32> = rows
             .flat_map(|(row, &length)| (0..length).map(move |t| (row * longest + t) as u32))
             .collect();
         let count = index.len();
-        Tensor::from_vec(index, count, x.device())
-    })?;
-    x.index_select(&index, 0)
+        Tensor::from_vec(index, count, device)
+    })
 }
 
 /// Hidden scores get this: `exp` of it is 0 in every float type, and it is finite in all of them.

@@ -22,6 +22,12 @@ pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
     if !dropout.is_active() {
         return Ok(x.clone());
     }
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda()
+        && let Some(dropped) = crate::cuda::drop(x, dropout)
+    {
+        return dropped;
+    }
     x.mul(&dropout.mask(x.elem_count(), x.dtype(), x.device())?.reshape(x.shape())?)
 }
 

@@ -3,6 +3,7 @@
 use super::dropout::drop;
 use crate::spec::EmbeddingSpec;
 use candle_core::{Result, Tensor};
+use std::sync::Arc;
 
 /// See [`crate::embedding()`].
 ///
@@ -17,7 +18,13 @@ pub fn embedding(
     spec: &EmbeddingSpec,
 ) -> Result<Tensor> {
     let device = table.device();
-    let rows = |table: &Tensor, ids: &[u32]| {
+    let rows = |table: &Tensor, ids: &Arc<[u32]>| {
+        #[cfg(feature = "cuda")]
+        if device.is_cuda()
+            && let Some(found) = crate::cuda::looked_up(table, ids)
+        {
+            return found;
+        }
         table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0)
     };
     let mut out = (rows(table, &spec.ids)? * spec.scale)?;

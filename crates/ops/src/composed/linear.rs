@@ -36,6 +36,12 @@ impl CountedProduct for Tensor {
 /// # Errors
 /// When the widths differ.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda()
+        && let Some(normal) = crate::cuda::layer_norm(x, weight, bias, epsilon)
+    {
+        return normal;
+    }
     let (values, wide) = (wide(x)?, wide_type(x.dtype()));
     let centred = values.broadcast_sub(&values.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
@@ -65,6 +71,12 @@ pub fn linear(
     let is_identity = spec.activation == Activation::Identity && !spec.dropout.is_active();
     if is_identity && bias.is_none() && residual.is_none() {
         return Ok(product);
+    }
+    #[cfg(feature = "cuda")]
+    if product.device().is_cuda()
+        && let Some(out) = crate::cuda::epilogue(&product, bias, residual, spec)
+    {
+        return out;
     }
     let mut out = wide(&product)?;
     if let Some(bias) = bias {

@@ -191,7 +191,8 @@ fn with_gradients(value: &Tensor, gradients: &[(&Tensor, Tensor)]) -> Result<Ten
     let mut out = value.clone();
     for (tensor, gradient) in gradients {
         let gradient = wide(gradient)?.detach();
-        let inner = wide(tensor)?.mul(&gradient)?.sum_all()?;
+        // Row by row first: a GPU sums all there is into one number with one block of threads.
+        let inner = wide(tensor)?.mul(&gradient)?.sum(D::Minus1)?.sum_all()?;
         out = (out + (&inner - inner.detach())?)?;
     }
     Ok(out)

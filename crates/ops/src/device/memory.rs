@@ -55,7 +55,7 @@ pub fn most_in_use<R>(device: &Device, work: impl FnOnce() -> R) -> Result<(R, O
 /// Tensors come from the device's pool of memory, which keeps count of them: what it has taken from
 /// the device and not given back is free for this process alone.
 #[cfg(feature = "cuda")]
-mod cuda {
+pub(super) mod cuda {
     use super::DeviceMemory;
     use candle_core::cuda::WrapErr;
     use candle_core::cuda::cudarc::driver::result::device::get_default_mem_pool;
@@ -78,15 +78,24 @@ mod cuda {
     }
 
     pub(super) fn forget_height(device: &CudaDevice) -> Result<()> {
+        device.cuda_stream().synchronize().w()?;
+        // Zero sets it to what is in use.
+        set(device, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
+    }
+
+    /// Has the pool keep what it has taken from the device: by itself it gives everything that is
+    /// free back whenever the host waits for the device, which is once a step, and takes it anew.
+    pub(in crate::device) fn keep_freed(device: &CudaDevice) -> Result<()> {
+        set(device, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
+    }
+
+    fn set(device: &CudaDevice, attribute: Attribute, mut value: u64) -> Result<()> {
         let stream = device.cuda_stream();
-        stream.synchronize().w()?;
-        let mut zero = 0u64;
-        // SAFETY: the device is one that was opened; the attribute is a u64, which zero sets to
-        // what is in use.
+        stream.context().bind_to_thread().w()?;
+        // SAFETY: the device is one that was opened; the attributes that are set are u64.
         unsafe {
             let pool = get_default_mem_pool(stream.context().cu_device()).w()?;
-            let attribute = Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
-            cuMemPoolSetAttribute(pool, attribute, (&raw mut zero).cast()).result().w()
+            cuMemPoolSetAttribute(pool, attribute, (&raw mut value).cast()).result().w()
         }
     }
 

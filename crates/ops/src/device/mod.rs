@@ -40,6 +40,8 @@ pub fn cuda(ordinal: usize) -> Result<Device> {
         unsafe {
             device.as_cuda_device()?.disable_event_tracking();
         }
+        #[cfg(feature = "cuda")]
+        memory::cuda::keep_freed(device.as_cuda_device()?)?;
         Ok(device)
     })
 }

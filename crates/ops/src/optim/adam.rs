@@ -16,7 +16,7 @@ use std::ops::Range;
 ///
 /// # Shapes
 /// `gradient` and the two moments are f32 `(range.len(),)`; the moments are updated in place on the
-/// host. On other devices they are replaced, which is why they come as mutable references.
+/// host and on CUDA. On other devices they are replaced, which is why they come as mutable references.
 ///
 /// # Errors
 /// When a buffer has another length.
@@ -29,6 +29,10 @@ pub fn adam_step(
 ) -> Result<()> {
     if !store.device().is_cpu() {
         check_buffers("adam", store, &range, moments.iter().chain([gradient]))?;
+        #[cfg(feature = "cuda")]
+        if store.device().is_cuda() {
+            return crate::cuda::adam_step(store, range, gradient, moments, step);
+        }
         return composed::adam_step(store, range, gradient, moments, step);
     }
     update_pieces("adam", store, range, gradient, moments, |piece| {

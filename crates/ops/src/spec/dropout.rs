@@ -59,11 +59,22 @@ impl Dropout {
     /// When the device has no memory for it.
     pub fn mask(&self, count: usize, dtype: DType, device: &Device) -> Result<Tensor> {
         if !device.is_cpu() {
+            #[cfg(feature = "cuda")]
+            if device.is_cuda()
+                && let Some(mask) = crate::cuda::drop(&Tensor::ones(count, dtype, device)?, *self)
+            {
+                return mask;
+            }
             return self.mask_on_device(count, dtype, device);
         }
         let factor = self.kernel::<f64>();
         let mask: Vec<f64> = (0..count).map(|index| factor(index as u32)).collect();
         Tensor::from_vec(mask, count, device)?.to_dtype(dtype)
+    }
+
+    /// What a mask is drawn by: its key, the threshold, and the factor of what is kept.
+    pub(crate) fn drawn(&self) -> (u64, u32, f64) {
+        (self.key, self.threshold(), 1.0 / (1.0 - self.rate))
     }
 
     /// The same of Candle's operations alone.
@@ -73,7 +84,6 @@ impl Dropout {
         dtype: DType,
         device: &Device,
     ) -> Result<Tensor> {
-        let drawn = (self.key, self.threshold(), 1.0 / (1.0 - self.rate));
-        crate::composed::mask_on_device(drawn, count, dtype, device)
+        crate::composed::mask_on_device(self.drawn(), count, dtype, device)
     }
 }

@@ -367,7 +367,10 @@ impl ParameterStore {
     }
 
     /// The parameters that `range` of the flat layout meets, each with its elements in there.
-    fn within(&self, range: &Range<usize>) -> impl Iterator<Item = (&Parameter, Range<usize>)> {
+    pub(crate) fn within(
+        &self,
+        range: &Range<usize>,
+    ) -> impl Iterator<Item = (&Parameter, Range<usize>)> {
         let range = range.clone();
         self.parameters.iter().filter_map(move |parameter| {
             let first = parameter.offset.max(range.start);

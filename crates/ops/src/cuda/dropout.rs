@@ -1,0 +1,55 @@
+//! Dropout in one kernel, its mask drawn as it is used.
+
+use super::launch::{Argument, address, computes, launch, no_host, room, suffix, walking};
+use crate::spec::Dropout;
+use candle_core::backend::BackendStorage;
+use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Tensor};
+
+/// `x` times the mask of a dropout, as [`crate::composed::drop`]; none in a type without a kernel.
+///
+/// # Shapes
+/// That of `x` stays.
+pub(crate) fn drop(x: &Tensor, dropout: Dropout) -> Option<Result<Tensor>> {
+    let dropped = || x.contiguous()?.apply_op1(dropout);
+    computes(x.dtype()).then(dropped)
+}
+
+impl Dropout {
+    /// Its arguments of a kernel.
+    pub(super) fn arguments(&self) -> [Argument; 3] {
+        let (key, threshold, kept) = self.drawn();
+        [key.into(), threshold.into(), kept.into()]
+    }
+}
+
+impl CustomOp1 for Dropout {
+    fn name(&self) -> &'static str {
+        "dropout"
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        no_host("dropout")
+    }
+
+    fn cuda_fwd(&self, x: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
+        let count = layout.shape().elem_count();
+        let out = room(&x.device, x.dtype(), count)?;
+        let name = format!("drop_{}", suffix(x.dtype())?);
+        let [key, threshold, kept] = self.arguments();
+        let arguments = [
+            address(x, layout)?.into(),
+            address(&out, &Layout::contiguous(count))?.into(),
+            (count as u64).into(),
+            key,
+            threshold,
+            kept,
+        ];
+        // SAFETY: both have `count` elements of the type.
+        unsafe { launch(&x.device, &name, walking(count), &arguments)? };
+        Ok((out, layout.shape().clone()))
+    }
+
+    fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        gradient.contiguous()?.apply_op1_no_bwd(self).map(Some)
+    }
+}

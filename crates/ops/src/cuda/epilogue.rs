@@ -1,0 +1,246 @@
+//! What follows a product of matrices: bias, activation, dropout, residual.
+
+use super::launch::{
+    Argument, address, address_of, computes, empty, launch, no_host, room, suffix, summed, walking,
+    word,
+};
+use crate::spec::{Activation, Dropout, LinearSpec};
+use candle_core::backend::BackendStorage;
+use candle_core::{
+    CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, D, DType, Layout, Result, Shape,
+    Tensor, bail,
+};
+
+/// `residual + dropout(activation(product + bias))`; none in a type without a kernel.
+///
+/// # Shapes
+/// `product (…, D)`, `bias (D,)`, `residual` as `product` → as `product`.
+pub(crate) fn epilogue(
+    product: &Tensor,
+    bias: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    spec: &LinearSpec,
+) -> Option<Result<Tensor>> {
+    let computed = || {
+        let follows =
+            |has_bias| Epilogue { activation: spec.activation, dropout: spec.dropout, has_bias };
+        let product = product.contiguous()?;
+        let bias = bias.map(|bias| bias.to_dtype(DType::F32)?.contiguous()).transpose()?;
+        let residual = residual.map(|residual| residual.contiguous()).transpose()?;
+        match (bias, residual) {
+            (None, None) => product.apply_op1(follows(false)),
+            (Some(bias), None) => product.apply_op2(&bias, follows(true)),
+            (None, Some(residual)) => product.apply_op2(&residual, follows(false)),
+            (Some(bias), Some(residual)) => product.apply_op3(&bias, &residual, follows(true)),
+        }
+    };
+    computes(product.dtype()).then(computed)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Epilogue {
+    activation: Activation,
+    dropout: Dropout,
+    /// Of two inputs, whether the second is the bias.
+    has_bias: bool,
+}
+
+type Given<'a> = (&'a CudaStorage, &'a Layout);
+
+impl Epilogue {
+    const NAME: &'static str = "what follows a product";
+
+    /// The numbers of its kernels.
+    fn numbers(&self) -> [Argument; 4] {
+        let [key, threshold, kept] = self.dropout.arguments();
+        [(self.activation as u32).into(), key, threshold, kept]
+    }
+
+    fn forward(
+        &self,
+        (product, layout): Given<'_>,
+        bias: Option<Given<'_>>,
+        residual: Option<Given<'_>>,
+    ) -> Result<(CudaStorage, Shape)> {
+        let shape = layout.shape();
+        let (count, width) = (shape.elem_count(), shape.dims().last().copied().unwrap_or(1));
+        if let Some((_, bias)) = bias
+            && bias.shape().elem_count() != width
+        {
+            bail!("a bias of {:?} for rows of {width}", bias.shape());
+        }
+        if let Some((storage, residual)) = residual
+            && (residual.shape() != shape || storage.dtype() != product.dtype())
+        {
+            bail!("a residual of {:?} for a product of {shape:?}", residual.shape());
+        }
+        let at = |given: Option<Given<'_>>| given.map_or(Ok(0), |(x, layout)| address(x, layout));
+        let out = room(&product.device, product.dtype(), count)?;
+        let mut arguments = vec![
+            address(product, layout)?.into(),
+            at(bias)?.into(),
+            at(residual)?.into(),
+            address(&out, &Layout::contiguous(count))?.into(),
+            (count as u64).into(),
+            word(width)?.into(),
+        ];
+        arguments.extend(self.numbers());
+        let name = format!("epilogue_{}", suffix(product.dtype())?);
+        // SAFETY: product, residual and result have `count` elements, the bias has `width`.
+        unsafe { launch(&product.device, &name, walking(count), &arguments)? };
+        Ok((out, shape.clone()))
+    }
+
+    /// The gradients of product and bias.
+    fn back(
+        &self,
+        product: &Tensor,
+        bias: Option<&Tensor>,
+        gradient: &Tensor,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        let device = product.device().as_cuda_device()?;
+        let gradient = gradient.contiguous()?;
+        let (count, width) = (product.elem_count(), product.dim(D::Minus1)?);
+        let suffix = suffix(product.dtype())?;
+        let inputs = [
+            address_of(product)?.into(),
+            bias.map_or(Ok(0), address_of)?.into(),
+            address_of(&gradient)?.into(),
+        ];
+        let is_identity = self.activation == Activation::Identity && !self.dropout.is_active();
+        let of_product = if is_identity {
+            gradient.clone()
+        } else {
+            let out = empty(product.shape(), product.dtype(), device)?;
+            let mut arguments = inputs.to_vec();
+            arguments.extend::<[Argument; 3]>([
+                address_of(&out)?.into(),
+                (count as u64).into(),
+                word(width)?.into(),
+            ]);
+            arguments.extend(self.numbers());
+            // SAFETY: product, gradient and result have `count` elements, the bias has `width`.
+            unsafe {
+                launch(device, &format!("epilogue_back_{suffix}"), walking(count), &arguments)?;
+            }
+            out
+        };
+        let rows = count / width.max(1);
+        let sums = || {
+            summed(device, (rows, width, width), |parts, grid, at_once| {
+                let mut arguments = inputs.to_vec();
+                arguments.extend::<[Argument; 4]>([
+                    parts.into(),
+                    (rows as u64).into(),
+                    word(width)?.into(),
+                    at_once.into(),
+                ]);
+                arguments.extend(self.numbers());
+                // SAFETY: the same, and a row of sums for each block of rows.
+                unsafe { launch(device, &format!("epilogue_sums_{suffix}"), grid, &arguments) }
+            })
+        };
+        Ok((of_product, bias.map(|_| sums()).transpose()?))
+    }
+}
+
+impl CustomOp1 for Epilogue {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        no_host(Self::NAME)
+    }
+
+    fn cuda_fwd(&self, product: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
+        self.forward((product, layout), None, None)
+    }
+
+    fn bwd(&self, product: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        Ok(Some(self.back(product, None, gradient)?.0))
+    }
+}
+
+impl CustomOp2 for Epilogue {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        no_host(Self::NAME)
+    }
+
+    fn cuda_fwd(
+        &self,
+        product: &CudaStorage,
+        layout: &Layout,
+        other: &CudaStorage,
+        other_layout: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let other = Some((other, other_layout));
+        let (bias, residual) = if self.has_bias { (other, None) } else { (None, other) };
+        self.forward((product, layout), bias, residual)
+    }
+
+    fn bwd(
+        &self,
+        product: &Tensor,
+        other: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let bias = self.has_bias.then_some(other);
+        let (of_product, of_bias) = self.back(product, bias, gradient)?;
+        Ok((Some(of_product), of_bias.or_else(|| Some(gradient.clone()))))
+    }
+}
+
+impl CustomOp3 for Epilogue {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn cpu_fwd(
+        &self,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        no_host(Self::NAME)
+    }
+
+    fn cuda_fwd(
+        &self,
+        product: &CudaStorage,
+        layout: &Layout,
+        bias: &CudaStorage,
+        bias_layout: &Layout,
+        residual: &CudaStorage,
+        residual_layout: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let (bias, residual) = ((bias, bias_layout), (residual, residual_layout));
+        self.forward((product, layout), Some(bias), Some(residual))
+    }
+
+    fn bwd(
+        &self,
+        product: &Tensor,
+        bias: &Tensor,
+        _: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let (of_product, of_bias) = self.back(product, Some(bias), gradient)?;
+        Ok((Some(of_product), of_bias, Some(gradient.clone())))
+    }
+}

@@ -1,0 +1,199 @@
+//! How a kernel gets its arguments, and room for its result.
+
+use candle_core::backend::BackendStorage;
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaSlice, DevicePtr, LaunchConfig, PushKernelArg,
+};
+use candle_core::cuda_backend::{CudaStorageSlice, WrapErr};
+use candle_core::op::BackpropOp;
+use candle_core::{
+    CpuStorage, CudaDevice, CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, bail,
+};
+
+const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
+
+/// Threads of a warp, which takes a row in some kernels.
+pub(super) const WARP: usize = 32;
+/// Threads of a block.
+pub(super) const THREADS: usize = 8 * WARP;
+/// Blocks that walk over elements: more than any device runs at once.
+const MOST_BLOCKS: usize = 1 << 14;
+/// Blocks of rows over which a gradient is summed, at most.
+const ROW_BLOCKS: usize = 128;
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Argument {
+    /// An address on the device, and every count of elements or rows.
+    Long(u64),
+    /// A size, or what kind of something it is.
+    Word(u32),
+    /// A number.
+    Real(f32),
+}
+
+impl From<u64> for Argument {
+    fn from(value: u64) -> Self {
+        Self::Long(value)
+    }
+}
+
+impl From<u32> for Argument {
+    fn from(value: u32) -> Self {
+        Self::Word(value)
+    }
+}
+
+impl From<f32> for Argument {
+    fn from(value: f32) -> Self {
+        Self::Real(value)
+    }
+}
+
+impl From<f64> for Argument {
+    fn from(value: f64) -> Self {
+        Self::Real(value as f32)
+    }
+}
+
+/// A size, which kernels count in 32 bits.
+pub(super) fn word(size: usize) -> Result<u32> {
+    match u32::try_from(size) {
+        Ok(size) => Ok(size),
+        Err(_) => bail!("a size of {size} is beyond what a kernel counts to"),
+    }
+}
+
+/// Blocks for `count` threads.
+pub(super) fn blocks(count: usize) -> (usize, usize) {
+    (count.div_ceil(THREADS), 1)
+}
+
+/// Blocks of threads that walk over `count` elements.
+pub(super) fn walking(count: usize) -> (usize, usize) {
+    (count.div_ceil(THREADS).min(MOST_BLOCKS), 1)
+}
+
+/// Queues a kernel on the device's stream; a grid of nothing is none.
+///
+/// # Safety
+/// Addresses among the arguments must be of as many elements as the kernel reads and writes.
+pub(super) unsafe fn launch(
+    device: &CudaDevice,
+    name: &str,
+    (columns, rows): (usize, usize),
+    arguments: &[Argument],
+) -> Result<()> {
+    if columns == 0 || rows == 0 {
+        return Ok(());
+    }
+    let function = device.get_or_load_custom_func(name, "taper", PTX)?;
+    let mut builder = function.builder();
+    for argument in arguments {
+        match argument {
+            Argument::Long(value) => builder.arg(value),
+            Argument::Word(value) => builder.arg(value),
+            Argument::Real(value) => builder.arg(value),
+        };
+    }
+    let config = LaunchConfig {
+        grid_dim: (word(columns)?, word(rows)?, 1),
+        block_dim: (THREADS as u32, 1, 1),
+        shared_mem_bytes: 0,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { builder.launch(config) }.w()?;
+    Ok(())
+}
+
+/// How the kernels of a type are called: their name's end.
+pub(super) fn suffix(dtype: DType) -> Result<&'static str> {
+    match dtype {
+        DType::F32 => Ok("f32"),
+        DType::F16 => Ok("f16"),
+        DType::BF16 => Ok("bf16"),
+        other => bail!("no kernel for CUDA computes in {other:?}"),
+    }
+}
+
+/// Whether kernels compute in this type.
+pub(super) fn computes(dtype: DType) -> bool {
+    suffix(dtype).is_ok()
+}
+
+/// The address of the first element of a contiguous tensor's storage.
+pub(super) fn address(storage: &CudaStorage, layout: &Layout) -> Result<u64> {
+    let Some((start, _)) = layout.contiguous_offsets() else {
+        bail!("a kernel was given a tensor that is not contiguous");
+    };
+    fn of<T>(slice: &CudaSlice<T>, device: &CudaDevice, start: usize) -> u64 {
+        let stream = device.cuda_stream();
+        let (address, _guard) = slice.device_ptr(&stream);
+        address + (start * size_of::<T>()) as u64
+    }
+    Ok(match &storage.slice {
+        CudaStorageSlice::F32(slice) => of(slice, &storage.device, start),
+        CudaStorageSlice::F16(slice) => of(slice, &storage.device, start),
+        CudaStorageSlice::BF16(slice) => of(slice, &storage.device, start),
+        CudaStorageSlice::U32(slice) => of(slice, &storage.device, start),
+        _ => bail!("no kernel for CUDA computes in {:?}", storage.dtype()),
+    })
+}
+
+/// The same of a tensor.
+pub(super) fn address_of(tensor: &Tensor) -> Result<u64> {
+    let (storage, layout) = tensor.storage_and_layout();
+    match &*storage {
+        Storage::Cuda(storage) => address(storage, layout),
+        _ => bail!("a kernel for CUDA was given a tensor of another device"),
+    }
+}
+
+/// Room for a result, all of which the kernel will write.
+pub(super) fn room(device: &CudaDevice, dtype: DType, count: usize) -> Result<CudaStorage> {
+    let device = device.clone();
+    // SAFETY: no element is read before a kernel has written it.
+    unsafe {
+        Ok(match dtype {
+            DType::F32 => CudaStorage::wrap_cuda_slice(device.alloc::<f32>(count)?, device),
+            DType::F16 => CudaStorage::wrap_cuda_slice(device.alloc::<half::f16>(count)?, device),
+            DType::BF16 => CudaStorage::wrap_cuda_slice(device.alloc::<half::bf16>(count)?, device),
+            other => bail!("no kernel for CUDA computes in {other:?}"),
+        })
+    }
+}
+
+/// The same as a tensor.
+pub(super) fn empty(shape: impl Into<Shape>, dtype: DType, device: &CudaDevice) -> Result<Tensor> {
+    let shape = shape.into();
+    let storage = Storage::Cuda(room(device, dtype, shape.elem_count())?);
+    Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
+}
+
+/// The sums of rows that `kernel` adds up some at a time, given the address of `(blocks, width)`
+/// numbers, the grid and how many rows a block adds: `(width,)`.
+pub(super) fn summed(
+    device: &CudaDevice,
+    (rows, columns, width): (usize, usize, usize),
+    kernel: impl FnOnce(u64, (usize, usize), u32) -> Result<()>,
+) -> Result<Tensor> {
+    let at_once = rows.div_ceil(ROW_BLOCKS).max(16);
+    let row_blocks = rows.div_ceil(at_once);
+    let parts = empty((row_blocks, width), DType::F32, device)?;
+    kernel(address_of(&parts)?, (columns.div_ceil(THREADS), row_blocks), word(at_once)?)?;
+    let out = empty(width, DType::F32, device)?;
+    let arguments = [
+        address_of(&parts)?.into(),
+        address_of(&out)?.into(),
+        word(row_blocks)?.into(),
+        (width as u64).into(),
+    ];
+    // SAFETY: `parts` has `row_blocks` rows of `width` numbers, and `out` one.
+    unsafe { launch(device, "sum_rows", walking(width), &arguments)? };
+    Ok(out)
+}
+
+/// What an operation of these says on the host, which has its own.
+pub(super) fn no_host(name: &str) -> Result<(CpuStorage, Shape)> {
+    bail!("{name} is computed by CUDA alone")
+}

@@ -1,0 +1,131 @@
+//! Layer normalisation: a kernel there, and three back.
+
+use super::launch::{
+    WARP, address, address_of, blocks, computes, empty, launch, no_host, room, suffix, summed, word,
+};
+use candle_core::backend::BackendStorage;
+use candle_core::{
+    CpuStorage, CudaStorage, CustomOp3, D, DType, Layout, Result, Shape, Tensor, bail,
+};
+
+/// As [`crate::composed::layer_norm`]; none in a type without a kernel.
+///
+/// # Shapes
+/// `x (…, D)`, `weight (D,)`, `bias (D,)` → as `x`.
+pub(crate) fn layer_norm(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    epsilon: f64,
+) -> Option<Result<Tensor>> {
+    let normal = || {
+        let (weight, bias) = (weight.to_dtype(DType::F32)?, bias.to_dtype(DType::F32)?);
+        let norm = LayerNorm { epsilon };
+        x.contiguous()?.apply_op3(&weight.contiguous()?, &bias.contiguous()?, norm)
+    };
+    computes(x.dtype()).then(normal)
+}
+
+struct LayerNorm {
+    epsilon: f64,
+}
+
+/// Blocks of warps, one for each row.
+fn rows_of_warps(rows: usize) -> (usize, usize) {
+    blocks(rows * WARP)
+}
+
+impl CustomOp3 for LayerNorm {
+    fn name(&self) -> &'static str {
+        "layer normalisation"
+    }
+
+    fn cpu_fwd(
+        &self,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        no_host(self.name())
+    }
+
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        layout: &Layout,
+        weight: &CudaStorage,
+        weight_layout: &Layout,
+        bias: &CudaStorage,
+        bias_layout: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let shape = layout.shape();
+        let (count, width) = (shape.elem_count(), weight_layout.shape().elem_count());
+        if shape.dims().last() != Some(&width) || bias_layout.shape().elem_count() != width {
+            bail!("rows of {shape:?} do not have the norm's width {width}");
+        }
+        let rows = count / width.max(1);
+        let out = room(&x.device, x.dtype(), count)?;
+        let name = format!("layer_norm_{}", suffix(x.dtype())?);
+        let arguments = [
+            address(x, layout)?.into(),
+            address(weight, weight_layout)?.into(),
+            address(bias, bias_layout)?.into(),
+            address(&out, &Layout::contiguous(count))?.into(),
+            (rows as u64).into(),
+            word(width)?.into(),
+            self.epsilon.into(),
+        ];
+        // SAFETY: `rows` of `width` elements in and out, and a weight and a bias for each column.
+        unsafe { launch(&x.device, &name, rows_of_warps(rows), &arguments)? };
+        Ok((out, shape.clone()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        _: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let device = x.device().as_cuda_device()?;
+        let (gradient, width) = (gradient.contiguous()?, x.dim(D::Minus1)?);
+        let (rows, suffix) = (x.elem_count() / width.max(1), suffix(x.dtype())?);
+        let of_x = empty(x.shape(), x.dtype(), device)?;
+        let statistics = empty((rows, 2), DType::F32, device)?;
+        let [x_at, gradient_at, statistics_at] = [x, &gradient, &statistics].map(address_of);
+        let (x_at, gradient_at, statistics_at) = (x_at?, gradient_at?, statistics_at?);
+        let arguments = [
+            x_at.into(),
+            address_of(weight)?.into(),
+            gradient_at.into(),
+            address_of(&of_x)?.into(),
+            statistics_at.into(),
+            (rows as u64).into(),
+            word(width)?.into(),
+            self.epsilon.into(),
+        ];
+        // SAFETY: `rows` of `width` elements, a weight for each column, two numbers for each row.
+        unsafe {
+            launch(device, &format!("layer_norm_back_{suffix}"), rows_of_warps(rows), &arguments)?;
+        }
+        let sums = summed(device, (rows, width, 2 * width), |parts, grid, at_once| {
+            let arguments = [
+                x_at.into(),
+                gradient_at.into(),
+                statistics_at.into(),
+                parts.into(),
+                (rows as u64).into(),
+                word(width)?.into(),
+                at_once.into(),
+            ];
+            // SAFETY: the same, and two rows of sums for each block of rows.
+            unsafe { launch(device, &format!("layer_norm_sums_{suffix}"), grid, &arguments) }
+        })?;
+        let part = |index: usize| sums.narrow(0, index * width, width);
+        Ok((Some(of_x), Some(part(0)?), Some(part(1)?)))
+    }
+}

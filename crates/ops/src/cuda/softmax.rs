@@ -1,0 +1,64 @@
+//! Attention weights of scores, their mask and dropout: a kernel there, and one back.
+
+use super::launch::{Argument, WARP, address_of, blocks, empty, launch, suffix, word};
+use crate::spec::Dropout;
+use candle_core::{Result, Tensor};
+
+/// `dropout(softmax(scores + mask))` over the keys. The dropout of a query is that of its packed
+/// row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Softmax {
+    pub(super) dropout: Dropout,
+    /// Heads, those of the mask, which are one or as many, queries and keys.
+    pub(super) shape: [usize; 4],
+}
+
+/// The weights.
+///
+/// # Shapes
+/// `scores (B, H, Tq, Tk)`, `mask (B, H or 1, Tq, Tk)` in f32, `starts (B + 1,)` in u32 → as
+/// `scores`.
+pub(super) fn forward(
+    softmax: Softmax,
+    scores: &Tensor,
+    mask: &Tensor,
+    starts: &Tensor,
+) -> Result<Tensor> {
+    softmax.run("softmax", &[scores, mask, starts])
+}
+
+/// The gradient of the scores from that of the weights, which are computed again.
+///
+/// # Shapes
+/// As [`forward`], and `gradient` as `scores`.
+pub(super) fn back(
+    softmax: Softmax,
+    scores: &Tensor,
+    mask: &Tensor,
+    starts: &Tensor,
+    gradient: &Tensor,
+) -> Result<Tensor> {
+    softmax.run("softmax_back", &[scores, mask, starts, gradient])
+}
+
+impl Softmax {
+    fn run(&self, kernel: &str, inputs: &[&Tensor]) -> Result<Tensor> {
+        let scores = inputs[0];
+        let device = scores.device().as_cuda_device()?;
+        let out = empty(scores.shape(), scores.dtype(), device)?;
+        let rows = scores.elem_count() / self.shape[3].max(1);
+        let mut arguments: Vec<Argument> = Vec::new();
+        for &tensor in inputs.iter().chain(&[&out]) {
+            arguments.push(address_of(tensor)?.into());
+        }
+        arguments.push((rows as u64).into());
+        for size in self.shape {
+            arguments.push(word(size)?.into());
+        }
+        arguments.extend(self.dropout.arguments());
+        let name = format!("{kernel}_{}", suffix(scores.dtype())?);
+        // SAFETY: the attention that asks has compared all shapes.
+        unsafe { launch(device, &name, blocks(rows * WARP), &arguments)? };
+        Ok(out)
+    }
+}
