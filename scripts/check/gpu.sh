@@ -32,6 +32,16 @@ for program in "$taper" "$devices"; do
   [ -x "$program" ] || { echo "there is no program ${program:-devices-*}" >&2; exit 2; }
 done
 
+# The libraries of CUDA, where the linker does not know them: the toolkit's, or else PyTorch's.
+if [ "$device" = cuda ] && ldd "$taper" | grep -q 'not found'; then
+  for name in $(ldd "$taper" | sed -n 's/^[[:space:]]*\(lib[^ ]*\) => not found/\1/p'); do
+    found=$(find -L /usr/local/cuda*/ "$(python3 -c 'import sys; print(sys.prefix)' 2>/dev/null)/" \
+      -name "$name" -print -quit 2>/dev/null)
+    [ -z "$found" ] || LD_LIBRARY_PATH=$(dirname "$found"):${LD_LIBRARY_PATH:-}
+  done
+  export LD_LIBRARY_PATH
+fi
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

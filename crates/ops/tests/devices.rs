@@ -117,6 +117,8 @@ impl Check {
         };
         let tables = [values(&[11, inner], 1)?, values(&[5, inner], 2)?];
         self.operation("embedding", &tables, 0, &|v| embedding(None, &v[0], Some(&v[1]), &spec))?;
+        // Rows of activations, with those of a table added to them.
+        self.operation("rows", &tables, 1, &|v| embedding(None, &v[0], Some(&v[1]), &spec))?;
         let positions = (0..rows as u32).map(|row| row * 13 % 29).collect();
         let turned = [values(&[rows, 3 * 12], 1)?];
         self.operation("rotary", &turned, 1, &|v| {

@@ -1,6 +1,7 @@
 //! Embedding lookup in Candle's primitives.
 
 use super::dropout::drop;
+use super::wide;
 use crate::spec::EmbeddingSpec;
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
@@ -27,9 +28,10 @@ pub fn embedding(
         }
         table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0)
     };
-    let mut out = (rows(table, &spec.ids)? * spec.scale)?;
+    // A table may itself be activations, of another type than the parameters that are added.
+    let mut out = (wide(&rows(table, &spec.ids)?)? * spec.scale)?;
     if let Some(positions) = positions {
-        out = (out + rows(positions, &spec.positions)?)?;
+        out = (out + wide(&rows(positions, &spec.positions)?)?)?;
     }
-    drop(&out, spec.dropout)
+    drop(&out, spec.dropout)?.to_dtype(table.dtype())
 }

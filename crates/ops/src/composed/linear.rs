@@ -28,6 +28,17 @@ impl CountedProduct for Tensor {
     }
 }
 
+/// `x · weightᵀ` in the type of `x`.
+fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda()
+        && let Some(product) = crate::cuda::product(x, weight)
+    {
+        return product;
+    }
+    x.times(&weight.to_dtype(x.dtype())?.t()?)
+}
+
 /// See [`crate::layer_norm()`]. Statistics are computed in f32 at least.
 ///
 /// # Shapes
@@ -67,7 +78,7 @@ pub fn linear(
     spec: &LinearSpec,
 ) -> Result<Tensor> {
     check_count(x.device(), "the result of a layer", x.dim(0)? * weight.dim(0)?)?;
-    let product = x.times(&weight.to_dtype(x.dtype())?.t()?)?;
+    let product = product(x, weight)?;
     let is_identity = spec.activation == Activation::Identity && !spec.dropout.is_active();
     if is_identity && bias.is_none() && residual.is_none() {
         return Ok(product);

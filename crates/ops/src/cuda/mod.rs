@@ -10,6 +10,7 @@ mod dropout;
 mod epilogue;
 mod launch;
 mod layer_norm;
+mod product;
 mod rows;
 mod softmax;
 
@@ -18,4 +19,5 @@ pub(crate) use attention::{Sequences, cross_attention, self_attention};
 pub(crate) use dropout::drop;
 pub(crate) use epilogue::epilogue;
 pub(crate) use layer_norm::layer_norm;
+pub(crate) use product::product;
 pub(crate) use rows::{looked_up, rows};

@@ -1,0 +1,92 @@
+//! The product of a linear layer.
+//!
+//! As three operations of Candle's graph (a conversion, a transposition, a product), each of which
+//! adds its gradient to zeros, the weights alone took a tenth of a step on the way back.
+
+use super::launch::{computes, no_host};
+use crate::composed::CountedProduct;
+use candle_core::backend::BackendStorage;
+use candle_core::op::BackpropOp;
+use candle_core::{
+    CpuStorage, CudaStorage, CustomOp2, Layout, Result, Shape, Storage, Tensor, bail,
+};
+use std::sync::OnceLock;
+
+/// `x · weightᵀ`, of weights that may be of another type, whose gradient then is too. None in a type
+/// without a kernel.
+///
+/// # Shapes
+/// `x (N, I)`, `weight (O, I)` → `(N, O)`.
+pub(crate) fn product(x: &Tensor, weight: &Tensor) -> Option<Result<Tensor>> {
+    let computed = || {
+        let product = Product { converted: OnceLock::new() };
+        x.contiguous()?.apply_op2(&weight.contiguous()?, product)
+    };
+    (computes(x.dtype()) && computes(weight.dtype())).then(computed)
+}
+
+struct Product {
+    /// The weights in the type of the activations, for the way back.
+    converted: OnceLock<Tensor>,
+}
+
+impl CustomOp2 for Product {
+    fn name(&self) -> &'static str {
+        "product of a layer"
+    }
+
+    fn cpu_fwd(
+        &self,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        no_host(self.name())
+    }
+
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        layout: &Layout,
+        weight: &CudaStorage,
+        weight_layout: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let (rows, inputs) = layout.shape().dims2()?;
+        let (outputs, width) = weight_layout.shape().dims2()?;
+        if width != inputs {
+            bail!("rows of {inputs} for weights of {width}");
+        }
+        let multiplied = |weight: &CudaStorage, weight_layout: &Layout| {
+            let sizes = (1, rows, outputs, inputs);
+            x.matmul(weight, sizes, layout, &weight_layout.transpose(0, 1)?)
+        };
+        crate::profile::count_product(rows, inputs, outputs);
+        let out = if weight.dtype() == x.dtype() {
+            multiplied(weight, weight_layout)?
+        } else {
+            let converted = weight.to_dtype(weight_layout, x.dtype())?;
+            let out = multiplied(&converted, &Layout::contiguous((outputs, inputs)))?;
+            let shape = (outputs, inputs);
+            let converted = Storage::Cuda(converted);
+            let converted = Tensor::from_storage(converted, shape, BackpropOp::none(), false);
+            // Kept once: an operation computes once.
+            let _ = self.converted.set(converted);
+            out
+        };
+        Ok((out, (rows, outputs).into()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        _: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let gradient = gradient.contiguous()?;
+        let of_x = gradient.times(&self.converted.get().unwrap_or(weight).detach())?;
+        let of_weight = gradient.t()?.times(&x.detach())?.to_dtype(weight.dtype())?;
+        Ok((Some(of_x), Some(of_weight)))
+    }
+}
