@@ -217,7 +217,7 @@ fn hierarchical() {
 fn transformer_xl() {
     let (segment, memory) = (WORDS, WORDS);
     let own = AttentionConfig { segment, memory, ..of_kind(AttentionKind::TransformerXl) };
-    Lesson { positions: Positions::None, layers: 2, updates: 800, ..Lesson::new(own) }.learns();
+    Lesson { positions: Positions::None, layers: 2, updates: 1200, ..Lesson::new(own) }.learns();
 }
 
 /// The words are a segment of their own, which is gone when the answer is asked.
