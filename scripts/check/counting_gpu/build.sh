@@ -45,11 +45,15 @@ NVCC
 chmod +x "$libraries/nvcc"
 export NVCC="$libraries/nvcc"
 
-# Links with those names, whatever cargo links: none of them has what would be a reason to.
+# Links the two with those names, none of which has what would be a reason to.
 cat >"$libraries/cc" <<CC
 #!/usr/bin/env bash
-exec $(command -v cc) "\$@" -L"$libraries" -Wl,--unresolved-symbols=ignore-all \\
-  -Wl,--no-as-needed -lcuda -lcudart -lcublas -lcublasLt -lcurand -lnvrtc
+case " \$* " in
+  *" -o "*/deps/taper-*" "* | *" -o "*/deps/devices-*" "*)
+    exec $(command -v cc) "\$@" -L"$libraries" -Wl,--unresolved-symbols=ignore-all \\
+      -Wl,--no-as-needed -lcuda -lcudart -lcublas -lcublasLt -lcurand -lnvrtc ;;
+esac
+exec $(command -v cc) "\$@" -L"$libraries"
 CC
 chmod +x "$libraries/cc"
 export PATH="$libraries:$PATH" CARGO_TARGET_DIR=$target
