@@ -79,3 +79,28 @@ fn a_mean_does_not_know_the_order_of_its_tokens() -> TestResult {
     assert!(largest_difference(&logits_of(TEXTS[2]), &logits_of(&turned)) < 1e-5);
     Ok(())
 }
+
+/// In bf16 a GPU has activations in that type, which meet parameters in f32: the same loss and
+/// gradients, but for its rounding.
+#[test]
+fn activations_in_half_precision_meet_parameters() -> TestResult {
+    for pooling in POOLINGS {
+        let config = ModelConfig { pooling, ..small() };
+        let half = Builder::seeded(5, &Device::Cpu, DType::BF16);
+        let half = TextClassifier::new(&config, 41, 3, half)?;
+        let text = Sequences::pack(&TEXTS);
+        let answers = (0..TEXTS.len() as u32).map(|text| text % 3).collect();
+        let batch = classes_of(text, answers);
+        let (exact, gradient) = trained(&classifier(&config), &batch, true);
+        let pass = Pass::train(1, 1, 0).composed();
+        let scale = 1.0 / batch.tokens() as f64;
+        let output = half.loss(&batch, &Objective::smoothed(0.0), scale, &pass)?;
+        let mut gradients = Gradients::new(half.parameters())?;
+        common::backward(pass, &output, half.parameters(), &mut gradients)?;
+        let loss = output.objective_sum * scale;
+        assert!((loss / exact - 1.0).abs() < 0.03, "{pooling:?}: {loss} and {exact}");
+        let error = relative(gradients.flat()?, &gradient);
+        assert!(error < 0.1, "{pooling:?}: gradients {error}");
+    }
+    Ok(())
+}
