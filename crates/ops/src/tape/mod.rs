@@ -11,10 +11,13 @@
 //! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a
 //! tape, a tensor that Candle tracks takes the composed path.
 
+mod adjoints;
 mod gradients;
 mod parameters;
 mod watch;
 
+pub use adjoints::Adjoints;
+use adjoints::Flat;
 pub use gradients::Gradients;
 pub use parameters::{Parameter, ParameterStore};
 use watch::Watch;
@@ -22,11 +25,7 @@ pub use watch::WhenFinal;
 
 use crate::float::Float;
 use crate::host::for_float;
-use crate::parallel::CHUNK;
-use crate::profile::{even, region};
-use crate::shared::Write;
 use candle_core::{CpuStorage, DType, Result, Tensor, TensorId, WithDType};
-use rayon::prelude::*;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -310,141 +309,4 @@ fn run(nodes: Vec<Node>, adjoints: &mut Adjoints<'_>, mut watch: Option<Watch<'_
         }
     }
     Ok(())
-}
-
-/// The flat gradient buffer while a tape writes to it.
-struct Flat<'a> {
-    store: &'a ParameterStore,
-    values: &'a mut [f32],
-    /// Parameters whose part of the buffer holds something to add to.
-    written: &'a mut [bool],
-    /// Parameters that this pass has reached.
-    touched: Vec<bool>,
-    /// From where on all is said to be final.
-    final_from: usize,
-}
-
-/// The gradients of the root by what has been reached so far.
-pub struct Adjoints<'a> {
-    values: HashMap<TensorId, CpuStorage>,
-    outputs: HashSet<TensorId>,
-    parameters: Option<Flat<'a>>,
-}
-
-impl Adjoints<'_> {
-    /// The gradient by a variable, where there is one: shaped as the variable.
-    ///
-    /// # Errors
-    /// When the device has no memory left.
-    pub fn get(&self, variable: &Tensor) -> Result<Option<Tensor>> {
-        fn tensor<T: Float>(storage: &CpuStorage, like: &Tensor) -> Result<Tensor> {
-            Tensor::from_slice(T::cpu_storage_as_slice(storage)?, like.shape(), like.device())
-        }
-        let tensor = |storage| for_float!(storage, T => tensor::<T>(storage, variable));
-        self.values.get(&variable.id()).map(tensor).transpose()
-    }
-
-    /// Whether the adjoint of `tensor` is needed; that of a constant is not.
-    pub(crate) fn wants(&self, tensor: impl Into<Slot>) -> bool {
-        let slot = tensor.into();
-        slot.is_variable || self.outputs.contains(&slot.id)
-    }
-
-    /// Whether the adjoint of `tensor` is needed and nothing has been added to it: the first one
-    /// that is given is kept as it is.
-    pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
-        let slot = tensor.into();
-        self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)
-    }
-
-    /// Adds `adjoint` to that of `tensor`; the first one is kept as it is.
-    pub(crate) fn give<T: Float>(
-        &mut self,
-        tensor: impl Into<Slot>,
-        adjoint: Vec<T>,
-    ) -> Result<()> {
-        let slot = tensor.into();
-        if !self.wants(slot) {
-            return Ok(());
-        }
-        if self.is_first(slot) {
-            self.values.insert(slot.id, T::to_cpu_storage_owned(adjoint));
-            return Ok(());
-        }
-        self.add_with(slot, |total: &mut [T], write| {
-            region(even(adjoint.len().div_ceil(CHUNK)), || {
-                total.par_chunks_mut(CHUNK).zip(adjoint.par_chunks(CHUNK)).for_each(
-                    |(total, adjoint)| match write {
-                        Write::Replace => total.copy_from_slice(adjoint),
-                        Write::Add => crate::parallel::add(total, adjoint),
-                    },
-                );
-            });
-            Ok(())
-        })
-    }
-
-    /// Lets `add` write the adjoint of `tensor` where it lives: over whatever is there, or in
-    /// addition to it.
-    pub(crate) fn add_with<T: Float>(
-        &mut self,
-        tensor: impl Into<Slot>,
-        add: impl FnOnce(&mut [T], Write) -> Result<()>,
-    ) -> Result<()> {
-        let slot = tensor.into();
-        if !self.wants(slot) {
-            return Ok(());
-        }
-        if let Some(flat) = &mut self.parameters
-            && let Some(index) = flat.store.index_of(slot.id)
-        {
-            let parameter = &flat.store.parameters()[index];
-            if parameter.offset() >= flat.final_from {
-                candle_core::bail!(
-                    "parameter {} gets a gradient of an operation that was not noted as one on it",
-                    parameter.name()
-                );
-            }
-            let Some(values) = T::of_f32_mut(
-                &mut flat.values[parameter.offset()..parameter.offset() + parameter.len()],
-            ) else {
-                candle_core::bail!(
-                    "parameter {} is f32, but its gradient is not",
-                    parameter.name()
-                );
-            };
-            let write = if flat.written[index] { Write::Add } else { Write::Replace };
-            (flat.written[index], flat.touched[index]) = (true, true);
-            return add(values, write);
-        }
-        let mut write = Write::Add;
-        let mut values = match self.values.remove(&slot.id) {
-            Some(storage) => T::cpu_storage_data(storage)?,
-            None => {
-                write = Write::Replace;
-                vec![T::default(); slot.count]
-            }
-        };
-        add(&mut values, write)?;
-        self.values.insert(slot.id, T::to_cpu_storage_owned(values));
-        Ok(())
-    }
-
-    /// Whether a tensor is a result on the tape, or a parameter.
-    pub(crate) fn knows(&self, id: TensorId) -> bool {
-        self.outputs.contains(&id) || self.parameter(id).is_some()
-    }
-
-    /// What a tensor is called in a message: the name of a parameter.
-    pub(crate) fn describe(&self, id: TensorId) -> String {
-        match self.parameter(id) {
-            Some(parameter) => format!("parameter {}", parameter.name()),
-            None => "the result of another operation".to_owned(),
-        }
-    }
-
-    fn parameter(&self, id: TensorId) -> Option<&Parameter> {
-        let flat = self.parameters.as_ref()?;
-        Some(&flat.store.parameters()[flat.store.index_of(id)?])
-    }
 }
