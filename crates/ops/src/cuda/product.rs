@@ -1,7 +1,8 @@
 //! The product of a linear layer.
 //!
-//! As three operations of Candle's graph (a conversion, a transposition, a product), each of which
-//! adds its gradient to zeros, the weights alone took a tenth of a step on the way back.
+//! As three operations of Candle's graph (a conversion, a transposition, a product) each of them adds
+//! its gradient to zeros, that of the transposition out of order. As one, additions in f32 went from
+//! 4.8 to 3.8 ms of a step of 29 (base, on an H200).
 
 use super::launch::{computes, no_host};
 use crate::composed::CountedProduct;
