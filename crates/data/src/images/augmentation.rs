@@ -5,9 +5,15 @@ use crate::draws::Draws;
 
 /// The key of these draws.
 const PURPOSE: u64 = 9;
+/// A rectangle that is erased has from and up to these shares of an image.
+const ERASED: (f64, f64) = (0.02, 0.4);
+/// Its height by its width lies between this and its inverse.
+const FLATTEST: f64 = 0.3;
+/// So many rectangles are drawn until one fits into the image.
+const RECTANGLES: u64 = 100;
 
 /// Cuts a window of the image's own size out of the image with a black margin, and turns it round in
-/// half of the cases (He et al. 2016, section 4.2).
+/// half of the cases (He et al. 2016, section 4.2); then a rectangle of it may be erased.
 ///
 /// # Panics
 ///
@@ -17,11 +23,18 @@ pub(crate) fn augment(
     settings: &ImagesConfig,
     (seed, epoch, image): (u64, u64, usize),
 ) {
-    let (size, margin) = (settings.size, settings.crop_padding);
-    if margin == 0 && !settings.flip {
-        return;
-    }
     let draws = Draws::new(seed, epoch, PURPOSE).within(image as u64, 0);
+    if settings.crop_padding > 0 || settings.flip {
+        cut_out(pixels, settings, draws);
+    }
+    if draws.unit(3) < settings.erase {
+        erase(pixels, settings.size, draws.within(4, 0));
+    }
+}
+
+/// A window of the image with a margin, turned round or not.
+fn cut_out(pixels: &mut Vec<u8>, settings: &ImagesConfig, draws: Draws) {
+    let (size, margin) = (settings.size, settings.crop_padding);
     // To the right and down; below 0 to the left and up.
     let shift = |index: u64| {
         let places = 2 * margin + 1;
@@ -43,6 +56,29 @@ pub(crate) fn augment(
         }
     }
     *pixels = varied;
+}
+
+/// Gives each pixel of a rectangle, in each channel, a value drawn at random (Zhong et al. 2020,
+/// "Random Erasing Data Augmentation", algorithm 1 and its constants).
+fn erase(pixels: &mut [u8], size: usize, draws: Draws) {
+    let between =
+        |index: u64, (least, most): (f64, f64)| least + draws.unit(index) * (most - least);
+    let fitting = (0..RECTANGLES).find_map(|attempt| {
+        let first = 4 * attempt;
+        let area = between(first, ERASED) * (size * size) as f64;
+        let ratio = between(first + 1, (FLATTEST, 1.0 / FLATTEST));
+        let (height, width) = ((area * ratio).sqrt() as usize, (area / ratio).sqrt() as usize);
+        let place = |index, side| (draws.unit(index) * (size - side + 1) as f64) as usize;
+        (height <= size && width <= size)
+            .then(|| (place(first + 2, height), place(first + 3, width), height, width))
+    });
+    let Some((top, left, height, width)) = fitting else { return };
+    let mut values = (4 * RECTANGLES..).map(|index| draws.bits(index) as u8);
+    for channel in pixels.chunks_exact_mut(size * size) {
+        for row in channel.chunks_exact_mut(size).skip(top).take(height) {
+            row[left..left + width].iter_mut().zip(&mut values).for_each(|(to, value)| *to = value);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -88,5 +124,32 @@ mod tests {
                 whole.chunks(4).flat_map(|row| row.iter().rev().copied()).collect();
             assert!(turned == whole || turned == round);
         }
+    }
+
+    #[test]
+    fn what_is_erased_is_a_rectangle_of_a_share_of_the_images() {
+        let config = ImagesConfig { size: 20, erase: 0.3, ..ImagesConfig::default() };
+        let mut erased = Vec::new();
+        for image in 0..2000 {
+            let mut pixels = vec![0; 400];
+            augment(&mut pixels, &config, (1, 2, image));
+            let places: Vec<_> = (0..400).filter(|&at| pixels[at] != 0).collect();
+            if places.is_empty() {
+                continue;
+            }
+            let columns: Vec<_> = places.iter().map(|at| at % 20).collect();
+            let span = |low: usize, high: usize| high - low + 1;
+            let height = span(places[0] / 20, places[places.len() - 1] / 20);
+            let width = span(*columns.iter().min().unwrap(), *columns.iter().max().unwrap());
+            assert!(height * width <= 160, "{height} x {width}");
+            // A value drawn is 0 once in 256 times.
+            assert!(places.len() * 20 >= 17 * height * width, "{height} x {width}: {places:?}");
+            erased.push(height * width);
+        }
+        let share = erased.len() as f64 / 2000.0;
+        assert!((0.27..0.33).contains(&share), "{share}");
+        let mean = erased.iter().sum::<usize>() as f64 / erased.len() as f64 / 400.0;
+        assert!((0.15..0.23).contains(&mean), "{mean}");
+        assert!(erased.iter().any(|&area| area < 20) && erased.iter().any(|&area| area > 120));
     }
 }

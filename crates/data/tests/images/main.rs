@@ -330,7 +330,7 @@ fn settings_that_make_no_image_are_refused_by_their_key() {
         error
     };
     type Change = fn(&mut DataConfig);
-    let cases: [(Change, &str); 13] = [
+    let cases: [(Change, &str); 14] = [
         (|config| config.images.size = 0, "data.images.size"),
         (|config| config.images.size = 1 << 40, "data.images.size"),
         (|config| config.images.channels = 2, "data.images.channels"),
@@ -339,6 +339,7 @@ fn settings_that_make_no_image_are_refused_by_their_key() {
         (|config| config.images.mean = vec![], "data.images.mean"),
         (|config| config.images.deviation = vec![0.0], "data.images.deviation"),
         (|config| config.images.crop_padding = 7, "data.images.crop_padding"),
+        (|config| config.images.erase = 1.5, "data.images.erase"),
         (|config| config.images.fraction = 0.0, "data.images.fraction"),
         (|config| config.images.labels.truncate(1), "data.images.labels"),
         (|config| config.images.labels[2] = "a".to_owned(), "lists a label twice"),

@@ -41,6 +41,10 @@ pub struct ImagesConfig {
     pub crop_padding: usize,
     /// Training turns images round, left to right, in half of the cases, drawn anew in each epoch.
     pub flip: bool,
+    /// The share of images in which training gives a rectangle random values, drawn anew in each
+    /// epoch (random erasing, Zhong et al. 2020).
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub erase: f64,
     /// So many training images are drawn to be validated on, and are not trained on; 0 draws none.
     pub hold_out: usize,
     /// The share of the training images that is trained on, drawn once those held out are gone: a
@@ -79,6 +83,7 @@ impl Default for ImagesConfig {
             deviation: vec![0.5],
             crop_padding: 0,
             flip: false,
+            erase: 0.0,
             hold_out: 0,
             fraction: 1.0,
             seed: 1,
@@ -134,6 +139,9 @@ impl ImagesConfig {
         if self.crop_padding > self.size {
             let message = format!("must be at most data.images.size = {}", self.size);
             return wrong("data.images.crop_padding", message);
+        }
+        if !(0.0..=1.0).contains(&self.erase) {
+            return wrong("data.images.erase", "must be from 0 to 1".to_owned());
         }
         if !(self.fraction > 0.0 && self.fraction <= 1.0) {
             return wrong("data.images.fraction", "must be above 0 and at most 1".to_owned());

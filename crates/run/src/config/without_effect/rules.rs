@@ -81,6 +81,7 @@ pub(super) fn rules(config: &RunConfig) -> Vec<(bool, &'static str, &'static [&'
                 "data.images.deviation",
                 "data.images.crop_padding",
                 "data.images.flip",
+                "data.images.erase",
                 "data.images.hold_out",
                 "data.images.fraction",
                 "data.images.seed",
