@@ -6,6 +6,7 @@ mod attention;
 mod dropout;
 mod embedding;
 mod linear;
+mod linear_attention;
 mod loss;
 mod recurrence;
 mod rotary;
@@ -19,6 +20,8 @@ pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use linear::{Activation, LinearSpec};
 pub(crate) use linear::{CUBE, QUICK, TWICE_ROOT};
+pub(crate) use linear_attention::LinearAttentionShape;
+pub use linear_attention::LinearAttentionSpec;
 pub use loss::{CrossEntropySpec, LossSums};
 pub(crate) use recurrence::TimeSteps;
 pub use recurrence::{

@@ -1,5 +1,6 @@
 //! Random features of a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers",
-//! FAVOR+), in plain Candle: with them a softmax over all keys is a sum as that of linear attention.
+//! FAVOR+): with them a softmax over all keys is a sum as that of linear attention, which computes
+//! them from the vectors that are drawn here.
 //!
 //! ```text
 //! exp(q·k) = E[φ(q)·φ(k)],   φ(x) = exp(ωx − ‖x‖² / 2) / √m   for each of the m rows of ω
@@ -9,21 +10,13 @@
 //! so that no denominator is near zero by chance. The rows of ω are normal vectors, in blocks of as
 //! many as a head is wide: those of a block are orthogonal, with the lengths of independent ones
 //! (section 2.4), which makes the error smaller (theorem 2).
-//!
-//! What numerator and denominator have in common is left out: 1/√m, for each query the exponent of
-//! its largest feature, and for all keys of one head of one sequence the largest of theirs. No other
-//! sequence has a part in it: a sentence's result does not depend on its neighbours.
 
 use super::Site;
 use crate::Pass;
 use crate::config::AttentionConfig;
-use candle_core::{D, Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 use std::sync::OnceLock;
-use taper_ops::composed::CountedProduct;
 use taper_ops::rng::{Counter, mix, name_key};
-
-/// Added to exponents of what is not there: `exp` of it is 0 beside anything.
-const NOTHING: f64 = -1e30;
 
 /// The vectors ω of a layer, which all heads share.
 #[derive(Debug)]
@@ -114,61 +107,6 @@ fn orthogonal(count: usize, width: usize, key: u64) -> Result<Tensor> {
         row.into_iter().map(move |x| x * length)
     });
     Tensor::from_vec(scaled.collect::<Vec<f64>>(), (count, width), &Device::Cpu)
-}
-
-/// `ωx − ‖x‖² / 2`: `(B, H, T, Dh)` and `(M, Dh)` → `(B, H, T, M)`.
-fn exponents(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
-    let (batch, heads, longest, head) = x.dims4()?;
-    let x = (x * (head as f64).powf(-0.25))?;
-    let omega = omega.to_dtype(x.dtype())?.to_device(x.device())?.t()?.contiguous()?;
-    let along = x.reshape((batch * heads * longest, head))?.times(&omega)?;
-    let along = along.reshape((batch, heads, longest, omega.dim(1)?))?;
-    along.broadcast_sub(&(x.sqr()?.sum_keepdim(D::Minus1)? * 0.5)?)
-}
-
-/// φ of queries but for a factor of each: `(B, H, T, Dh)` → `(B, H, T, M)`.
-pub(super) fn of_queries(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
-    let exponents = exponents(x, omega)?;
-    let largest = exponents.max_keepdim(D::Minus1)?.detach();
-    exponents.broadcast_sub(&largest)?.exp()
-}
-
-/// φ of keys, `exp(c)` being left out of those of a head of a sequence, and c.
-///
-/// # Shapes
-/// `x (B, H, T, Dh)`, `is_real (B, 1, T, 1)`, 1 or 0 → `(B, H, T, M)` and `(B, H)`. Keys that are
-/// not real are zero.
-pub(super) fn of_keys(x: &Tensor, omega: &Tensor, is_real: &Tensor) -> Result<(Tensor, Tensor)> {
-    let exponents = exponents(x, omega)?;
-    if exponents.elem_count() == 0 {
-        let (batch, heads, ..) = exponents.dims4()?;
-        let nothing = Tensor::zeros((batch, heads), exponents.dtype(), exponents.device())?;
-        return Ok((exponents, nothing));
-    }
-    let exponents = exponents.broadcast_add(&((1.0 - is_real)? * NOTHING)?)?;
-    let largest = exponents.max_keepdim(D::Minus1)?.max_keepdim(D::Minus2)?.detach();
-    let features = exponents.broadcast_sub(&largest)?.exp()?.broadcast_mul(is_real)?;
-    Ok((features, largest.squeeze(3)?.squeeze(2)?))
-}
-
-/// Sums over the past and over what is new, of which `exp(c)` is left out each: both with the larger
-/// c left out.
-///
-/// # Shapes
-/// `(R, H, M, Dh + 1)` and `(R, H)` twice → the same once.
-pub(super) fn together(
-    (past, at): (&Tensor, &Tensor),
-    (new, new_at): (&Tensor, &Tensor),
-) -> Result<(Tensor, Tensor)> {
-    // The largest feature of a past is 1: its sum is zero only where there is none.
-    let last = past.dim(3)? - 1;
-    let is_empty = past.narrow(3, last, 1)?.sum((2, 3))?.eq(0.0)?.to_dtype(at.dtype())?;
-    let at = (at + (is_empty * NOTHING)?)?;
-    let larger = at.maximum(new_at)?;
-    let scaled = |sums: &Tensor, at: &Tensor| {
-        sums.broadcast_mul(&(at - &larger)?.exp()?.unsqueeze(2)?.unsqueeze(3)?)
-    };
-    Ok(((scaled(past, &at)? + scaled(new, new_at)?)?, larger))
 }
 
 #[cfg(test)]

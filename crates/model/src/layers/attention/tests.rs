@@ -11,7 +11,7 @@ use super::recurrent_segments::Segments;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::HashMap;
 use taper_ops::rng::Counter;
-use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed};
+use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed, linear_attention};
 
 const LENGTHS: [usize; 3] = [70, 1, 150];
 const HEADS: usize = 2;
@@ -24,15 +24,25 @@ fn random(rows: usize, columns: usize, key: u64) -> Var {
 }
 
 fn linear(causal: bool) -> LinearAttention {
-    LinearAttention::new(HEADS, causal)
+    LinearAttention::new(HEADS, causal, Products::F32)
 }
 
 fn performer(causal: bool, vectors: &Tensor) -> LinearAttention {
-    LinearAttention::performer(HEADS, causal, RandomFeatures::given(vectors))
+    LinearAttention::performer(HEADS, causal, Products::F32, RandomFeatures::given(vectors))
 }
 
+/// Fused where Candle does not track the input, and composed where it does.
 fn run(kind: &LinearAttention, qkv: &Tensor, lengths: &[usize]) -> Result<Tensor> {
-    Ok(kind.run(qkv, lengths, kind.own_vectors()?.as_ref())?.0)
+    on_tape(kind, None, qkv, lengths)
+}
+
+fn on_tape(
+    kind: &LinearAttention,
+    tape: Option<&Tape>,
+    qkv: &Tensor,
+    lengths: &[usize],
+) -> Result<Tensor> {
+    linear_attention(tape, qkv, kind.own_vectors()?.as_ref(), &kind.spec(&lengths.into()))
 }
 
 fn inner(left: &Tensor, right: &Tensor) -> f64 {
@@ -44,14 +54,19 @@ fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     (inner(&difference, &difference) / inner(theirs, theirs)).sqrt()
 }
 
-/// Chunks and sums against all weights, computed one by one in plain Rust.
+/// Chunks and sums against all weights, computed one by one in plain Rust: composed, and fused.
 #[test]
 fn linear_attention_is_the_equation() {
     let (qkv, head) = (random(221, 18, 1), 3);
     let rows = qkv.to_vec2::<f64>().unwrap();
     let feature = |x: f64| if x > 0.0 { x + 1.0 } else { x.exp() };
-    for causal in [false, true] {
-        let ours = run(&linear(causal), &qkv, &LENGTHS).unwrap().to_vec2::<f64>().unwrap();
+    for (causal, input) in [false, true]
+        .into_iter()
+        .flat_map(|causal| [(causal, qkv.detach()), (causal, qkv.as_tensor().clone())])
+    {
+        let ours = run(&linear(causal), &input, &LENGTHS).unwrap();
+        assert_eq!(ours.track_op(), input.track_op());
+        let ours = ours.to_vec2::<f64>().unwrap();
         let mut first = 0;
         for length in LENGTHS {
             for i in 0..length {
@@ -131,17 +146,22 @@ fn performers_of_others_agree() {
         let of = |name: &str| &file[&format!("{case}.{name}")];
         let qkv = Var::from_tensor(of("qkv")).unwrap();
         let vectors = RandomFeatures::given(of("omega"));
-        let kind = LinearAttention::performer(4, causal, vectors);
+        let kind = LinearAttention::performer(4, causal, Products::F32, vectors);
         let length = qkv.dim(0).unwrap();
+        let check = |tape: Tape, out: Tensor, way: &str| {
+            let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
+            let error = relative(&out, of("output"));
+            assert!(error < 1e-6, "{case}, {way}: {error}");
+            let error = relative(&gradients.get(&qkv).unwrap().unwrap(), of("grad.qkv"));
+            assert!(error < 1e-6, "{case}, {way}, gradient: {error}");
+        };
         let tape = Tape::new();
         let out =
-            composed::on_tape(Some(&tape), "performer", &[&qkv], |x| run(&kind, &x[0], &[length]))
-                .unwrap();
-        let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
-        let error = relative(&out, of("output"));
-        assert!(error < 1e-6, "{case}: {error}");
-        let error = relative(&gradients.get(&qkv).unwrap().unwrap(), of("grad.qkv"));
-        assert!(error < 1e-6, "{case}, gradient: {error}");
+            composed::on_tape(Some(&tape), "performer", &[&qkv], |x| run(&kind, &x[0], &[length]));
+        check(tape, out.unwrap(), "composed");
+        let tape = Tape::new();
+        let out = on_tape(&kind, Some(&tape), &qkv, &[length]).unwrap();
+        check(tape, out, "fused");
     }
 }
 
@@ -215,7 +235,7 @@ fn a_performer_nears_full_attention() {
     let error = |features| {
         let mean = |seed| {
             let vectors = RandomFeatures::drawn(4, features, seed);
-            let kind = LinearAttention::performer(HEADS, true, vectors);
+            let kind = LinearAttention::performer(HEADS, true, Products::F32, vectors);
             relative(&run(&kind, &qkv, &lengths).unwrap(), &full)
         };
         (0..8).map(mean).sum::<f64>() / 8.0

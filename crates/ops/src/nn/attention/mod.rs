@@ -13,6 +13,7 @@
 mod cache;
 mod decoding;
 mod layout;
+mod linear;
 mod operands;
 mod relative_bias;
 mod scores;
@@ -21,6 +22,9 @@ mod tiled;
 
 pub use cache::Cache;
 pub use decoding::decoding_attention;
+pub use linear::{
+    kept_by_linear_attention, linear_attention, linear_attention_after, linear_attention_arithmetic,
+};
 pub use relative_bias::relative_bias;
 
 use crate::composed;

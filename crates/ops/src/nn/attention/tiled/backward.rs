@@ -258,7 +258,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             let shape = (within.len(), at.queries);
             self.products.add_weighted(
                 &mut worker.products,
-                (weights, across),
+                (weights.as_flattened(), across),
                 shape,
                 (&ready.adjoint_rows, at.query),
                 &mut worker.value[sums.clone()],
@@ -266,7 +266,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             );
             self.products.add_weighted(
                 &mut worker.products,
-                (scores, across),
+                (scores.as_flattened(), across),
                 shape,
                 (&ready.query_rows, at.query),
                 &mut worker.key[sums],
@@ -274,7 +274,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             );
             self.products.add_weighted(
                 &mut worker.products,
-                (scores, Matrix::rows(PANEL)),
+                (scores.as_flattened(), Matrix::rows(PANEL)),
                 (at.queries, within.len()),
                 (&key_rows, panel),
                 &mut to_query[at.query * stride..],

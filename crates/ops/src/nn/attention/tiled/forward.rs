@@ -133,7 +133,7 @@ fn attend<P: TileProducts>(
         if let Some(factors) = factors.filter(|_| write == Write::Add) {
             rescale(sums, stride, &factors);
         }
-        let weights = (&*tile, Matrix::rows(PANEL).transposed());
+        let weights = (tile.as_flattened(), Matrix::rows(PANEL).transposed());
         let shape = (queries.len(), keys);
         products.add_weighted(
             &mut worker.products,

@@ -16,7 +16,7 @@ mod backward;
 mod forward;
 mod passes;
 mod pieces;
-mod products;
+pub(super) mod products;
 
 use super::layout::{Layout, QUERY, Span};
 use super::operands::{Gradients, Operands};

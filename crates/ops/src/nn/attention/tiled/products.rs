@@ -9,22 +9,28 @@ use std::ops::Range;
 
 /// Rows of one head of one sequence.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a, T> {
-    pub(super) values: &'a [T],
-    pub(super) at: Matrix,
-    pub(super) count: usize,
+pub(in super::super) struct Rows<'a, T> {
+    pub(in super::super) values: &'a [T],
+    pub(in super::super) at: Matrix,
+    pub(in super::super) count: usize,
     /// Values of a row.
-    pub(super) width: usize,
+    pub(in super::super) width: usize,
 }
 
 impl<T> Rows<'_, T> {
+    /// One of them, where its values lie side by side.
+    #[inline(always)]
+    pub(in super::super) fn row(&self, row: usize) -> &[T] {
+        &self.values[self.at.offset + row * self.at.row..][..self.width]
+    }
+
     fn from(&self, row: usize) -> Matrix {
         self.at.at(self.at.offset + row * self.at.row)
     }
 }
 
 /// The two products that attention is made of.
-pub(super) trait TileProducts: Sync {
+pub(in super::super) trait TileProducts: Sync {
     type Value: Float;
     /// Rows of a head, ready for many products of one kind.
     type Operand<'a>: Send + Sync;
@@ -58,43 +64,56 @@ pub(super) trait TileProducts: Sync {
     fn add_weighted(
         &self,
         worker: &mut Self::Worker,
-        weights: (&[[Self::Value; PANEL]], Matrix),
+        weights: (&[Self::Value], Matrix),
         shape: (usize, usize),
         rows: (&Self::Operand<'_>, usize),
         sums: &mut [Self::Value],
         write: Write,
     );
+
+    /// As [`add_weighted`](Self::add_weighted), of rows that are for this product alone.
+    fn weigh(
+        &self,
+        worker: &mut Self::Worker,
+        weights: (&[Self::Value], Matrix),
+        shape: (usize, usize),
+        rows: Rows<'_, Self::Value>,
+        sums: &mut [Self::Value],
+        write: Write,
+    ) {
+        self.add_weighted(worker, weights, shape, (&self.summed(rows), 0), sums, write);
+    }
 }
 
 /// Rows of [`PANEL`] values from the start of a cache line on, as kernels for multiply-adds have
 /// their operands: such a tile need not be packed.
-pub(super) struct Tile<T> {
+pub(in super::super) struct Tile<T> {
     values: Vec<T>,
     first: usize,
 }
 
 impl<T: Float> Tile<T> {
-    pub(super) fn new(rows: usize) -> Self {
+    pub(in super::super) fn new(rows: usize) -> Self {
         const LINE: usize = 64;
         let values = vec![T::default(); rows * PANEL + LINE / size_of::<T>()];
         let first = values.as_ptr().align_offset(LINE);
         Self { values, first }
     }
 
-    pub(super) fn rows(&mut self) -> &mut [[T; PANEL]] {
+    pub(in super::super) fn rows(&mut self) -> &mut [[T; PANEL]] {
         self.values[self.first..].as_chunks_mut().0
     }
 }
 
 /// Values from one row of sums to the next, for heads of some width.
-pub(super) fn stride(width: usize) -> usize {
+pub(in super::super) fn stride(width: usize) -> usize {
     width.next_multiple_of(PANEL)
 }
 
 /// On operands as they lie in memory.
-pub(super) struct Plain<T> {
-    pub(super) products: Products,
-    pub(super) values: PhantomData<fn() -> T>,
+pub(in super::super) struct Plain<T> {
+    pub(in super::super) products: Products,
+    pub(in super::super) values: PhantomData<fn() -> T>,
 }
 
 impl<T: Float> TileProducts for Plain<T> {
@@ -136,7 +155,7 @@ impl<T: Float> TileProducts for Plain<T> {
     fn add_weighted(
         &self,
         (): &mut (),
-        (weights, at): (&[[T; PANEL]], Matrix),
+        (weights, at): (&[T], Matrix),
         (m, k): (usize, usize),
         (rows, from): (&Rows<'_, T>, usize),
         sums: &mut [T],
@@ -144,7 +163,7 @@ impl<T: Float> TileProducts for Plain<T> {
     ) {
         product(
             (m, k, rows.width),
-            (weights.as_flattened(), at),
+            (weights, at),
             (rows.values, rows.from(from)),
             (sums, Matrix::rows(stride(rows.width))),
             write,
@@ -154,7 +173,7 @@ impl<T: Float> TileProducts for Plain<T> {
 }
 
 /// On operands that are packed for a kernel.
-pub(super) struct PackedTiles(pub(super) Packing);
+pub(in super::super) struct PackedTiles(pub(in super::super) Packing);
 
 impl PackedTiles {
     /// Heads and blocks are packed side by side, each on one thread.
@@ -164,7 +183,7 @@ impl PackedTiles {
 }
 
 /// A packed operand, and the values of a row.
-pub(super) struct PackedRows {
+pub(in super::super) struct PackedRows {
     packed: Packed,
     width: usize,
 }
@@ -207,7 +226,7 @@ impl TileProducts for PackedTiles {
     fn add_weighted(
         &self,
         worker: &mut PackedProducts,
-        (weights, at): (&[[f32; PANEL]], Matrix),
+        (weights, at): (&[f32], Matrix),
         (m, k): (usize, usize),
         (rows, from): (&PackedRows, usize),
         sums: &mut [f32],
@@ -216,6 +235,6 @@ impl TileProducts for PackedTiles {
         crate::profile::count_product(m, k, rows.width);
         let sums = (sums, stride(rows.width));
         let rows = (&rows.packed, from / PANEL);
-        worker.of_matrix((weights.as_flattened(), at), (m, k), rows, sums, write);
+        worker.of_matrix((weights, at), (m, k), rows, sums, write);
     }
 }

@@ -1,0 +1,299 @@
+//! The backward pass.
+//!
+//! With `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i` of each query, Z being the denominators, the
+//! adjoints of numerators and of these,
+//!
+//! ```text
+//! dφ(q_i) = Σ_j (P_i·v_j + p_i) φ(k_j),   dφ(k_j) = Σ_i (P_i·v_j + p_i) φ(q_i),
+//! dv_j    = Σ_i (φ(q_i)·φ(k_j)) P_i
+//! ```
+//!
+//! over the j that i sees and the i that see j: within a chunk as it is, and through the state before
+//! it, `Σ φ(k) (v, 1)ᵀ`, and the one behind it, `Σ φ(q) (P, p)ᵀ`. Chunks go from the last to the
+//! first; the states before those of a group are computed again, from the one that was kept.
+
+mod both_ways;
+mod causal;
+
+use super::features::Features;
+use super::layout::{CHUNK, GROUP, Layout, Sequence};
+use super::state::{State, add_outer};
+use super::{KEY, QUERY, VALUE};
+use crate::float::{Float, vectorised};
+use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
+use crate::parallel::add;
+use crate::products::Matrix;
+use crate::profile::{longest_of, region};
+use crate::shared::{Shared, Write};
+use crate::sums::blocked_sum;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// What the backward pass reads beside queries, keys and values.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a, T> {
+    /// The adjoint of the result.
+    pub(super) adjoint: &'a [T],
+    /// The result.
+    pub(super) out: &'a [T],
+    /// What the forward pass has kept, as [`Layout`] has it.
+    pub(super) denominators: &'a [T],
+    pub(super) states: &'a [T],
+    pub(super) exponents: &'a [T],
+}
+
+impl<'a, T: Float> Known<'a, T> {
+    pub(super) fn as_f32(&self) -> Option<Known<'a, f32>> {
+        Some(Known {
+            adjoint: T::as_f32(self.adjoint)?,
+            out: T::as_f32(self.out)?,
+            denominators: T::as_f32(self.denominators)?,
+            states: T::as_f32(self.states)?,
+            exponents: T::as_f32(self.exponents)?,
+        })
+    }
+}
+
+/// Which side of a product of features rows are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Query,
+    Key,
+}
+
+/// What a thread needs for itself.
+struct Worker<P: TileProducts> {
+    products: P::Worker,
+    /// Of all chunks of a group.
+    query: Vec<P::Value>,
+    key: Vec<P::Value>,
+    states: Vec<State<P::Value>>,
+    /// Of one chunk: products of features, and their adjoints.
+    scores: Vec<P::Value>,
+    of_scores: Vec<P::Value>,
+    /// The adjoints of numerators, and of denominators.
+    adjoint: Vec<P::Value>,
+    of_denominators: Vec<P::Value>,
+    of_features: Vec<P::Value>,
+    of_rows: Vec<P::Value>,
+}
+
+struct Pass<'a, 'b, P: TileProducts> {
+    products: &'a P,
+    layout: &'a Layout,
+    features: &'a Features<'b, P>,
+    qkv: &'a [P::Value],
+    known: Known<'a, P::Value>,
+    to: (Shared<P::Value>, Write),
+}
+
+/// # Safety
+/// Nobody else reads or writes the gradient meanwhile, and where it is added to, it is initialised.
+/// Afterwards it is.
+pub(super) unsafe fn run<P: TileProducts>(
+    products: &P,
+    layout: &Layout,
+    features: &Features<'_, P>,
+    (qkv, known): (&[P::Value], Known<'_, P::Value>),
+    to: (Shared<P::Value>, Write),
+) {
+    let (head, count) = (stride(layout.shape.head), stride(features.count));
+    let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
+    let in_group = match layout.spec.causal {
+        true => longest.next_multiple_of(CHUNK).min(GROUP),
+        false => CHUNK,
+    };
+    let worker = || {
+        let room = |rows: usize, width: usize| vec![P::Value::default(); rows * width];
+        let state = State::new(features.count, layout.shape.head, layout.is_random);
+        Worker::<P> {
+            products: products.worker(),
+            query: room(in_group, count),
+            key: room(in_group, count),
+            states: vec![state; in_group / CHUNK],
+            scores: room(CHUNK, CHUNK),
+            of_scores: room(CHUNK, CHUNK),
+            adjoint: room(CHUNK, head),
+            of_denominators: room(CHUNK, 1),
+            of_features: room(CHUNK, count),
+            of_rows: room(CHUNK, head),
+        }
+    };
+    let tasks = layout.tasks();
+    let pass = Pass { products, layout, features, qkv, known, to };
+    region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {
+        tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
+            // SAFETY: a task has heads of a sequence of its own.
+            unsafe {
+                match layout.spec.causal {
+                    true => pass.causal(worker, sequence, heads),
+                    false => pass.both_ways(worker, sequence, heads),
+                }
+            }
+        });
+    });
+}
+
+impl<P: TileProducts> Pass<'_, '_, P> {
+    fn empty(&self) -> State<P::Value> {
+        let shape = self.layout.shape;
+        State::new(shape.features, shape.head, self.layout.is_random)
+    }
+
+    fn rows(&self, part: usize, head: usize, rows: &Range<usize>) -> Rows<'_, P::Value> {
+        self.layout.rows(self.qkv, part, head, rows)
+    }
+
+    /// The exponent that was left out of the keys of a chunk.
+    fn exponent(&self, sequence: &Sequence, chunk: usize, head: usize) -> P::Value {
+        match self.layout.is_random {
+            true => self.known.exponents[self.layout.exponent_at(sequence, chunk, head)],
+            false => P::Value::default(),
+        }
+    }
+
+    /// The adjoints of numerators and denominators of some queries.
+    fn adjoints(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>) {
+        let (layout, heads) = (self.layout, self.layout.spec.heads);
+        let width = layout.shape.head;
+        let first = rows.start * layout.width() + head * width;
+        let of = |values| Rows {
+            values,
+            at: Matrix::rows(layout.width()).at(first),
+            count: rows.len(),
+            width,
+        };
+        let (adjoint, out) = (of(self.known.adjoint), of(self.known.out));
+        let denominators = &self.known.denominators[rows.start * heads + head..];
+        divide(
+            adjoint,
+            out,
+            (denominators, heads),
+            &mut worker.adjoint,
+            &mut worker.of_denominators,
+        );
+    }
+
+    fn adjoint_rows<'a>(&self, adjoint: &'a [P::Value], count: usize) -> Rows<'a, P::Value> {
+        let width = self.layout.shape.head;
+        Rows { values: adjoint, at: Matrix::rows(stride(width)), count, width }
+    }
+
+    /// Adds the adjoints of features through a state: of queries from values and ones, of keys from
+    /// the adjoints of numerators and denominators.
+    fn through_state(
+        &self,
+        worker: &mut Worker<P>,
+        state: &State<P::Value>,
+        side: Side,
+        head: usize,
+        rows: &Range<usize>,
+        write: Write,
+    ) {
+        let (products, features) = (self.products, self.features.count);
+        let left = match side {
+            Side::Query => self.adjoint_rows(&worker.adjoint, rows.len()),
+            Side::Key => self.rows(VALUE, head, rows),
+        };
+        let (weights, shape) = ((left.values, left.at), (left.count, left.width));
+        let (own, out) = (&mut worker.products, &mut worker.of_features);
+        products.weigh(own, weights, shape, state.columns(), out, write);
+        let numbers = (side == Side::Query).then_some(&*worker.of_denominators);
+        add_outer(out, (stride(features), rows.len()), numbers, &state.totals);
+    }
+
+    /// Writes the gradient of queries or keys from that of their features, which begin at `at`.
+    ///
+    /// # Safety
+    /// As [`Self::causal`].
+    unsafe fn features_back(
+        &self,
+        worker: &mut Worker<P>,
+        side: Side,
+        head: usize,
+        rows: &Range<usize>,
+        at: usize,
+    ) {
+        let (part, features) = match side {
+            Side::Query => (QUERY, &worker.query[at..]),
+            Side::Key => (KEY, &worker.key[at..]),
+        };
+        let of = self.rows(part, head, rows);
+        let Worker { products, of_features, of_rows, .. } = worker;
+        self.features.back(self.products, products, of, features, of_features, of_rows);
+        // SAFETY: the caller's promise.
+        unsafe { self.put(part, head, rows, &worker.of_rows) };
+    }
+
+    /// The gradient of values, from the queries in a state; the features of keys begin at `at`.
+    fn read_behind(
+        &self,
+        worker: &mut Worker<P>,
+        behind: &State<P::Value>,
+        at: usize,
+        count: usize,
+        write: Write,
+    ) {
+        let (products, features) = (self.products, self.features.count);
+        let key = (&worker.key[at..], Matrix::rows(stride(features)));
+        let (own, out) = (&mut worker.products, &mut worker.of_rows);
+        products.weigh(own, key, (count, features), behind.rows(), out, write);
+    }
+
+    /// Adds some queries to a state; their features begin at `at`.
+    fn add_queries(
+        &self,
+        worker: &mut Worker<P>,
+        behind: &mut State<P::Value>,
+        at: usize,
+        count: usize,
+    ) {
+        let adjoint = self.products.summed(self.adjoint_rows(&worker.adjoint, count));
+        let features = (&worker.query[at..], count);
+        let numbers = Some(&*worker.of_denominators);
+        behind.add(self.products, &mut worker.products, features, &adjoint, numbers);
+    }
+
+    /// # Safety
+    /// As [`Self::causal`].
+    unsafe fn put(&self, part: usize, head: usize, rows: &Range<usize>, gradient: &[P::Value]) {
+        let width = self.layout.shape.head;
+        let (to, write) = self.to;
+        let columns = self.layout.columns(part);
+        for (gradient, row) in gradient.chunks_exact(stride(width)).zip(rows.clone()) {
+            let first = row * columns.stride + columns.column + head * width;
+            let gradient = &gradient[..width];
+            // SAFETY: the caller's promise.
+            unsafe {
+                match write {
+                    Write::Replace => to.write(first, gradient),
+                    Write::Add => add(to.range(first..first + width), gradient),
+                }
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// `P = dO / Z` and `p = −dO·O / Z`; a denominator is so far from the next.
+    fn divide<T>(
+        adjoint: Rows<'_, T>,
+        out: Rows<'_, T>,
+        denominators: (&[T], usize),
+        of_numerators: &mut [T],
+        of_denominators: &mut [T],
+    ) {
+        let (denominators, step) = denominators;
+        let rows = of_numerators.chunks_exact_mut(stride(adjoint.width));
+        for (i, (of_row, of_denominator)) in
+            rows.zip(of_denominators).take(adjoint.count).enumerate()
+        {
+            let factor = T::of(1.0) / denominators[i * step];
+            let (adjoint, out) = (adjoint.row(i), out.row(i));
+            for (of_row, &adjoint) in of_row.iter_mut().zip(adjoint) {
+                *of_row = adjoint * factor;
+            }
+            *of_denominator = -blocked_sum([adjoint, out], |[a, b]| a * b) * factor;
+        }
+    }
+}

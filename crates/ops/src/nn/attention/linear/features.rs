@@ -1,0 +1,234 @@
+//! φ, what queries and keys are mapped to: `elu(x) + 1` or random features, of some rows at a time.
+
+use super::super::tiled::products::{Rows, TileProducts, stride};
+use crate::float::{Float, vectorised};
+use crate::products::Matrix;
+use crate::shared::Write;
+use crate::sums::{blocked_max, blocked_sum};
+
+/// φ, for the rows of a head.
+pub(super) struct Features<'a, P: TileProducts> {
+    /// Features of a row.
+    pub(super) count: usize,
+    /// None of `elu(x) + 1`.
+    random: Option<Random<'a, P>>,
+}
+
+/// Random features, by vectors that have been divided by the fourth root of a head's width.
+struct Random<'a, P: TileProducts> {
+    /// `(Dh, M)`.
+    across: P::Operand<'a>,
+    /// `(M, Dh)`.
+    along: P::Operand<'a>,
+    /// One by the square root of a head's width.
+    scale: P::Value,
+}
+
+impl<'a, P: TileProducts> Features<'a, P> {
+    /// `vectors (M, Dh)`, where features are random.
+    pub(super) fn new(
+        products: &P,
+        vectors: Option<&'a [P::Value]>,
+        (count, head): (usize, usize),
+    ) -> Self {
+        let random = vectors.map(|values| {
+            let rows = Rows { values, at: Matrix::rows(head), count, width: head };
+            let columns =
+                Rows { at: Matrix::rows(head).transposed(), count: head, width: count, ..rows };
+            Random {
+                across: products.summed(columns),
+                along: products.summed(rows),
+                scale: P::Value::of((head as f64).powf(-0.5)),
+            }
+        });
+        Self { count, random }
+    }
+
+    /// φ of some queries, but for a factor of each: the largest of random features is 1.
+    pub(super) fn queries(
+        &self,
+        products: &P,
+        worker: &mut P::Worker,
+        rows: Rows<'_, P::Value>,
+        out: &mut [P::Value],
+    ) {
+        match &self.random {
+            None => elu(rows, out, stride(self.count)),
+            Some(random) => {
+                random.project(products, worker, rows, out);
+                exponentials_of_rows(out, (rows.count, self.count), stride(self.count));
+            }
+        }
+    }
+
+    /// φ of some keys, `exp(c)` being left out of random ones, and c: the largest exponent, or
+    /// `at_least`.
+    pub(super) fn keys(
+        &self,
+        products: &P,
+        worker: &mut P::Worker,
+        rows: Rows<'_, P::Value>,
+        at_least: P::Value,
+        out: &mut [P::Value],
+    ) -> P::Value {
+        let Some(random) = &self.random else {
+            elu(rows, out, stride(self.count));
+            return at_least;
+        };
+        random.project(products, worker, rows, out);
+        let half = random.scale * P::Value::of(0.5);
+        let largest = subtract_squares(rows, half, out, self.count);
+        let left_out = if largest > at_least { largest } else { at_least };
+        exponentials(out, (rows.count, self.count), stride(self.count), left_out);
+        left_out
+    }
+
+    /// From the adjoint of features, which is overwritten, to that of the rows they are of.
+    ///
+    /// # Shapes
+    /// `features` and `adjoint (N, M)`, `out (N, Dh)`, each with whole panels in a row.
+    pub(super) fn back(
+        &self,
+        products: &P,
+        worker: &mut P::Worker,
+        rows: Rows<'_, P::Value>,
+        features: &[P::Value],
+        adjoint: &mut [P::Value],
+        out: &mut [P::Value],
+    ) {
+        let width = stride(self.count);
+        let Some(random) = &self.random else {
+            return elu_back(rows, features, adjoint, (width, stride(rows.width)), out);
+        };
+        multiply_rows(adjoint, features, rows.count * width);
+        let shape = (rows.count, self.count);
+        let weights = (&*adjoint, Matrix::rows(width));
+        products.add_weighted(worker, weights, shape, (&random.along, 0), out, Write::Replace);
+        subtract_rows(rows, random.scale, adjoint, self.count, out);
+    }
+}
+
+impl<P: TileProducts> Random<'_, P> {
+    fn project(
+        &self,
+        products: &P,
+        worker: &mut P::Worker,
+        rows: Rows<'_, P::Value>,
+        out: &mut [P::Value],
+    ) {
+        let shape = (rows.count, rows.width);
+        let weights = (rows.values, rows.at);
+        products.add_weighted(worker, weights, shape, (&self.across, 0), out, Write::Replace);
+    }
+}
+
+vectorised! {
+    /// `elu(x) + 1`.
+    fn elu<T>(rows: Rows<'_, T>, out: &mut [T], stride: usize) {
+        let (zero, one) = (T::default(), T::of(1.0));
+        for (row, out) in out.chunks_exact_mut(stride).take(rows.count).enumerate() {
+            for (out, &x) in out.iter_mut().zip(rows.row(row)) {
+                *out = if x > zero { x + one } else { x.exp() };
+            }
+        }
+    }
+}
+
+vectorised! {
+    fn elu_back<T>(
+        rows: Rows<'_, T>,
+        features: &[T],
+        adjoint: &[T],
+        widths: (usize, usize),
+        out: &mut [T],
+    ) {
+        let (width, stride) = widths;
+        let (zero, one) = (T::default(), T::of(1.0));
+        for (row, out) in out.chunks_exact_mut(stride).take(rows.count).enumerate() {
+            let (features, adjoint) = (&features[row * width..], &adjoint[row * width..]);
+            for (((out, &x), &feature), &adjoint) in
+                out.iter_mut().zip(rows.row(row)).zip(features).zip(adjoint)
+            {
+                *out = adjoint * if x > zero { one } else { feature };
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// `exp(e − max e)` of each row.
+    fn exponentials_of_rows<T>(out: &mut [T], size: (usize, usize), stride: usize) {
+        let (rows, count) = size;
+        for row in out.chunks_exact_mut(stride).take(rows) {
+            let row = &mut row[..count];
+            let largest = blocked_max(row);
+            for value in row {
+                *value = (*value - largest).exp();
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// `exp(e − left_out)`.
+    fn exponentials<T>(
+        out: &mut [T],
+        size: (usize, usize),
+        stride: usize,
+        left_out: T,
+    ) {
+        let (rows, count) = size;
+        for row in out.chunks_exact_mut(stride).take(rows) {
+            for value in &mut row[..count] {
+                *value = (*value - left_out).exp();
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// `out[i] -= half · ‖x_i‖²`, and the largest of all.
+    fn subtract_squares<T>(rows: Rows<'_, T>, half: T, out: &mut [T], count: usize) -> T {
+        let mut largest = T::NEGATIVE_INFINITY;
+        let stride = stride(count);
+        for (row, out) in out.chunks_exact_mut(stride).take(rows.count).enumerate() {
+            let out = &mut out[..count];
+            let square = blocked_sum([rows.row(row)], |[x]| x * x) * half;
+            for value in &mut *out {
+                *value -= square;
+            }
+            let of_row = blocked_max(out);
+            if of_row > largest {
+                largest = of_row;
+            }
+        }
+        largest
+    }
+}
+
+vectorised! {
+    fn multiply_rows<T>(out: &mut [T], factors: &[T], count: usize) {
+        for (out, &factor) in out[..count].iter_mut().zip(factors) {
+            *out *= factor;
+        }
+    }
+}
+
+vectorised! {
+    /// `out[i] -= scale · x_i Σ adjoint[i]`.
+    fn subtract_rows<T>(
+        rows: Rows<'_, T>,
+        scale: T,
+        adjoint: &[T],
+        count: usize,
+        out: &mut [T],
+    ) {
+        let (width, stride) = (stride(count), stride(rows.width));
+        for (row, out) in out.chunks_exact_mut(stride).take(rows.count).enumerate() {
+            let sum = blocked_sum([&adjoint[row * width..][..count]], |[x]| x) * scale;
+            for (out, &x) in out.iter_mut().zip(rows.row(row)) {
+                *out -= x * sum;
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Sums over tokens, and what is done to the rows of a chunk beside products.
+
+use super::super::tiled::products::{Rows, TileProducts, stride};
+use crate::float::{Float, vectorised};
+use crate::products::Matrix;
+use crate::shared::Write;
+use crate::sums::blocked_sum;
+
+/// `Σ φ bᵀ` and `Σ φ w` over tokens, with a vector b and a number w of each: values and one on the
+/// way there, adjoints on the way back.
+#[derive(Clone)]
+pub(super) struct State<T> {
+    /// `(M, Dh)`, with whole panels in a row.
+    pub(super) sums: Vec<T>,
+    /// `(M,)`.
+    pub(super) totals: Vec<T>,
+    /// The exponent that is left out of both.
+    pub(super) left_out: T,
+    head: usize,
+}
+
+impl<T: Float> State<T> {
+    /// Over no token.
+    pub(super) fn new(features: usize, head: usize, is_random: bool) -> Self {
+        let left_out = if is_random { T::NEGATIVE_INFINITY } else { T::default() };
+        let sums = vec![T::default(); stride(features) * stride(head)];
+        Self { sums, totals: vec![T::default(); features], left_out, head }
+    }
+
+    /// No state at all: what stands where one was taken from.
+    pub(super) const fn none() -> Self
+    where
+        T: Copy,
+    {
+        Self { sums: Vec::new(), totals: Vec::new(), left_out: T::NEGATIVE_INFINITY, head: 0 }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.sums.fill(T::default());
+        self.totals.fill(T::default());
+    }
+
+    /// As [`Layout::state_size`](super::layout::Layout::state_size) counts them: each row with its total.
+    pub(super) fn write(&self, put: impl Fn(usize, &[T])) {
+        let width = self.head + 1;
+        let rows = self.sums.chunks_exact(stride(self.head)).zip(&self.totals).enumerate();
+        for (row, (sums, &total)) in rows {
+            put(row * width, &sums[..self.head]);
+            put(row * width + self.head, &[total]);
+        }
+    }
+
+    pub(super) fn read(&mut self, from: &[T]) {
+        let rows = self.sums.chunks_exact_mut(stride(self.head)).zip(&mut self.totals);
+        for ((sums, total), from) in rows.zip(from.chunks_exact(self.head + 1)) {
+            sums[..self.head].copy_from_slice(&from[..self.head]);
+            *total = from[self.head];
+        }
+    }
+
+    pub(super) fn scale(&mut self, factor: T) {
+        if factor != T::of(1.0) {
+            multiply(&mut self.sums, factor);
+            multiply(&mut self.totals, factor);
+        }
+    }
+
+    /// The same with another exponent left out.
+    pub(super) fn leave_out(&mut self, exponent: T) {
+        if exponent != self.left_out {
+            self.scale((self.left_out - exponent).exp());
+            self.left_out = exponent;
+        }
+    }
+
+    /// Adds some tokens: `features (N, M)`, vectors, and numbers, or one for each.
+    pub(super) fn add<P: TileProducts<Value = T>>(
+        &mut self,
+        products: &P,
+        worker: &mut P::Worker,
+        (features, count): (&[T], usize),
+        vectors: &P::Operand<'_>,
+        numbers: Option<&[T]>,
+    ) {
+        let width = stride(self.totals.len());
+        let across = (features, Matrix::rows(width).transposed());
+        let shape = (self.totals.len(), count);
+        products.add_weighted(worker, across, shape, (vectors, 0), &mut self.sums, Write::Add);
+        crate::profile::count(2 * count * self.totals.len());
+        add_weighted_rows(features, (width, count), numbers, &mut self.totals);
+    }
+
+    /// The sums as rows: `(M, Dh)`.
+    pub(super) fn rows(&self) -> Rows<'_, T> {
+        let at = Matrix::rows(stride(self.head));
+        Rows { values: &self.sums, at, count: self.totals.len(), width: self.head }
+    }
+
+    /// The same across: `(Dh, M)`.
+    pub(super) fn columns(&self) -> Rows<'_, T> {
+        let Rows { values, at, count, width } = self.rows();
+        Rows { values, at: at.transposed(), count: width, width: count }
+    }
+}
+
+vectorised! {
+    fn multiply<T>(values: &mut [T], factor: T) {
+        for value in values {
+            *value *= factor;
+        }
+    }
+}
+
+vectorised! {
+    /// `total += Σ w_i rows[i]`.
+    fn add_weighted_rows<T>(
+        rows: &[T],
+        layout: (usize, usize),
+        weights: Option<&[T]>,
+        total: &mut [T],
+    ) {
+        let (stride, count) = layout;
+        for (i, row) in rows.chunks_exact(stride).take(count).enumerate() {
+            let weight = weights.map_or(T::of(1.0), |weights| weights[i]);
+            for (total, &value) in total.iter_mut().zip(row) {
+                *total += value * weight;
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// `out[i] += w_i row`.
+    fn add_outer<T>(
+        out: &mut [T],
+        layout: (usize, usize),
+        weights: Option<&[T]>,
+        row: &[T],
+    ) {
+        let (stride, count) = layout;
+        for (i, out) in out.chunks_exact_mut(stride).take(count).enumerate() {
+            let weight = weights.map_or(T::of(1.0), |weights| weights[i]);
+            for (out, &value) in out.iter_mut().zip(row) {
+                *out += value * weight;
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// `sums[i] += rows[i] · row`.
+    fn add_products<T>(rows: &[T], stride: usize, row: &[T], sums: &mut [T]) {
+        for (sum, values) in sums.iter_mut().zip(rows.chunks_exact(stride)) {
+            *sum += blocked_sum([&values[..row.len()], row], |[a, b]| a * b);
+        }
+    }
+}
+
+vectorised! {
+    /// Clears what comes after the diagonal; `sums[i]` is the sum of what is left of a row.
+    fn clear_future<T>(scores: &mut [T], stride: usize, sums: &mut [T]) {
+        let count = sums.len();
+        for (i, (sum, row)) in sums.iter_mut().zip(scores.chunks_exact_mut(stride)).enumerate() {
+            row[i + 1..count].fill(T::default());
+            *sum = blocked_sum([&row[..i + 1]], |[x]| x);
+        }
+    }
+}
+
+vectorised! {
+    /// Adds a number to each row as far as the diagonal, and clears what comes after it.
+    fn add_to_past<T>(scores: &mut [T], stride: usize, added: &[T]) {
+        let count = added.len();
+        for (i, (&added, row)) in added.iter().zip(scores.chunks_exact_mut(stride)).enumerate() {
+            let (past, future) = row[..count].split_at_mut(i + 1);
+            for score in past {
+                *score += added;
+            }
+            future.fill(T::default());
+        }
+    }
+}
