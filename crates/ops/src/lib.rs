@@ -48,7 +48,7 @@ pub use nn::{
     decoding_attention, embedding, gated, kept_by_attention, kept_by_linear_attention, layer_norm,
     linear, linear_attention, linear_attention_after, linear_attention_arithmetic, normalizer,
     packed_linear, recurrence, relative_bias, rotary, selective_scan, selective_scan_after,
-    self_attention, windows,
+    self_attention, sequence_sums, windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,

@@ -18,11 +18,9 @@ mod dropout;
 mod embedding;
 mod likeliest;
 mod linear;
-mod linear_attention;
 mod loss;
 mod on_tape;
 mod positions;
-mod random_features;
 mod recent;
 mod recurrence;
 mod state_space;
@@ -31,7 +29,8 @@ use candle_core::{DType, Result, Tensor};
 
 pub use adam::adam_step;
 pub use attention::{
-    attention_log_weights, attention_weights, cross_attention, pad, self_attention, unpad,
+    attention_log_weights, attention_weights, cross_attention, linear_attention,
+    linear_attention_step, linear_attention_weights, pad, self_attention, sequence_sums, unpad,
 };
 pub use columns::{columns, gated, windows};
 pub use decoding::decoding_attention;
@@ -40,7 +39,6 @@ pub(crate) use dropout::mask_on_device;
 pub use embedding::embedding;
 pub use likeliest::{Likeliest, likeliest};
 pub use linear::{CountedProduct, layer_norm, linear};
-pub use linear_attention::{linear_attention, linear_attention_step, linear_attention_weights};
 pub use loss::smoothed_cross_entropy;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};

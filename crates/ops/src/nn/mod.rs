@@ -16,7 +16,7 @@ mod windows;
 pub use attention::{
     Cache, computed_pairs, cross_attention, decoding_attention, kept_by_attention,
     kept_by_linear_attention, linear_attention, linear_attention_after,
-    linear_attention_arithmetic, relative_bias, self_attention,
+    linear_attention_arithmetic, relative_bias, self_attention, sequence_sums,
 };
 pub use columns::columns;
 pub use embedding::embedding;

@@ -1,5 +1,5 @@
 //! Low-rank attention (Wang et al. 2020, "Linformer: Self-Attention with Linear Complexity", section
-//! 4), in plain Candle.
+//! 4), fused in [`taper_ops`].
 //!
 //! ```text
 //! O = softmax(Q (E K)ᵀ / √d) (F V)
@@ -18,11 +18,14 @@ use super::super::weight::Weight;
 use super::{Kind, LayerPast, PastRows, Site, Texts};
 use crate::cost::PartCost;
 use crate::{AttentionConfig, Builder, Pass};
-use candle_core::{D, Result, Tensor, bail};
+use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
-use taper_ops::{Dropout, composed};
+use taper_ops::{
+    AttentionSpec, Dropout, Products, Tape, composed, computed_pairs, cross_attention,
+    kept_by_attention, sequence_sums,
+};
 
 #[derive(Debug)]
 pub(super) struct Linformer {
@@ -32,6 +35,7 @@ pub(super) struct Linformer {
     /// E and F.
     sums: [Weight; 2],
     dropout: f64,
+    products: Products,
     site: u64,
 }
 
@@ -46,6 +50,7 @@ impl Linformer {
             length,
             sums: [sum("key_sums.weight")?, sum("value_sums.weight")?],
             dropout: site.config.attention_dropout,
+            products: site.products,
             site: name_key(site.name),
         })
     }
@@ -54,10 +59,9 @@ impl Linformer {
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (width, heads) = (site.config.d_model, site.config.heads);
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
-        let drops = site.config.attention_dropout > 0.0;
         PartCost::table(2 * rank, length)
             + PartCost::of_sequence(|length| {
-                (flops(width, rank, length), kept((width, heads), (rank, drops), length))
+                (flops((width, heads), rank, length), kept((width, heads), rank, length))
             })
     }
 
@@ -74,70 +78,48 @@ impl Linformer {
     }
 }
 
+/// From sequences of these lengths to the sums of each.
+pub(super) fn to_sums(
+    (heads, rank): (usize, usize),
+    lengths: &Arc<[usize]>,
+    dropout: Dropout,
+    products: Products,
+) -> AttentionSpec {
+    AttentionSpec {
+        heads,
+        query_lengths: lengths.clone(),
+        key_lengths: vec![rank; lengths.len()].into(),
+        causal: false,
+        sparse: None,
+        query_start: 0,
+        slopes: None,
+        dropout,
+        products,
+    }
+}
+
+/// `softmax(Q (E K)ᵀ / √d) (F V)`, by E and F: `(N, 3·D)` → `(N, D)`.
+pub(super) fn attended(
+    tape: Option<&Tape>,
+    qkv: &Tensor,
+    sums: [&Tensor; 2],
+    spec: &AttentionSpec,
+) -> Result<Tensor> {
+    let sums = sequence_sums(tape, qkv, sums, &spec.query_lengths, spec.products)?;
+    cross_attention(tape, qkv, &sums, None, spec)
+}
+
 /// Sums of keys and of values, scores, and the sums that they weigh.
-fn flops(width: usize, rank: usize, length: usize) -> f64 {
-    8.0 * (length * rank) as f64 * width as f64
+fn flops((width, heads): (usize, usize), rank: usize, length: usize) -> f64 {
+    let spec = to_sums((heads, rank), &[length].into(), Dropout::none(), Products::F32);
+    let pairs = computed_pairs(&spec, width) as f64;
+    4.0 * ((length * rank * width) as f64 + pairs * (width / heads) as f64)
 }
 
-/// Of a sequence: of a token, queries, keys and values, padded and apart, and what it gives; in each
-/// head its scores with the sums, and what softmax and dropout make of them; columns of the
-/// matrices, and the sums.
-fn kept((width, heads): (usize, usize), (rank, drops): (usize, bool), length: usize) -> f64 {
-    let [d, h, rank] = [width, heads, rank].map(|number| number as f64);
-    let scores = if drops { 7.0 } else { 5.0 };
-    let of_token = 16.0 * d + 2.0 * h + scores * h * rank + 2.0 * rank;
-    length as f64 * of_token + 5.0 * rank * d
-}
-
-/// `softmax(Q (E K)ᵀ / √d)`, and what it weighs.
-#[derive(Debug)]
-pub(super) struct Attended {
-    /// `(B, H, T, rank)`, before dropout.
-    weights: Tensor,
-    /// `F V`, `(B, H, rank, Dh)`.
-    values: Tensor,
-}
-
-impl Attended {
-    /// Of sequences of these lengths; `sums` are E and F, `(rank, length)`.
-    pub(super) fn new(
-        qkv: &Tensor,
-        sums: [&Tensor; 2],
-        lengths: &[usize],
-        heads: usize,
-    ) -> Result<Self> {
-        let padded = composed::pad(qkv, lengths)?; // (B, T, 3·D), zero behind each sequence
-        let (batch, longest, width) = padded.dims3()?;
-        let (width, head) = (width / 3, width / 3 / heads);
-        let query = padded
-            .narrow(2, 0, width)?
-            .reshape((batch, longest, heads, head))?
-            .transpose(1, 2)?
-            .contiguous()?; // (B, H, T, Dh)
-        let summed = |index: usize| -> Result<Tensor> {
-            let rank = sums[index].dim(0)?;
-            let weights = sums[index].to_dtype(qkv.dtype())?.narrow(1, 0, longest)?;
-            // All sequences side by side, so that it is one product.
-            let rows = padded.narrow(2, (index + 1) * width, width)?.transpose(0, 1)?;
-            let rows = rows.contiguous()?.reshape((longest, batch * width))?;
-            let all = weights.contiguous()?.times(&rows)?; // (rank, B·D)
-            all.reshape((rank, batch, heads, head))?.permute((1, 2, 0, 3))?.contiguous()
-        };
-        let keys = summed(0)?.transpose(2, 3)?.contiguous()?; // (B, H, Dh, rank)
-        let scores = (query.times(&keys)? * (head as f64).powf(-0.5))?;
-        let largest = scores.max_keepdim(D::Minus1)?.detach();
-        let weights = scores.broadcast_sub(&largest)?.exp()?;
-        let weights = weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)?;
-        Ok(Self { weights, values: summed(1)? })
-    }
-
-    /// `(N, D)`.
-    pub(super) fn result(&self, lengths: &[usize], dropout: Dropout) -> Result<Tensor> {
-        let out = composed::drop(&self.weights, dropout)?.times(&self.values)?;
-        let (batch, heads, longest, head) = out.dims4()?;
-        let out = out.transpose(1, 2)?.contiguous()?; // (B, T, H, Dh)
-        composed::unpad(&out.reshape((batch * longest, heads * head))?, lengths, longest)
-    }
+/// The sums, and what attention to them keeps.
+fn kept((width, heads): (usize, usize), rank: usize, length: usize) -> f64 {
+    let spec = to_sums((heads, rank), &[length].into(), Dropout::none(), Products::F32);
+    (2 * rank * width + kept_by_attention(&spec, width)) as f64
 }
 
 impl Kind for Linformer {
@@ -149,21 +131,18 @@ impl Kind for Linformer {
         pass: &Pass,
     ) -> Result<Tensor> {
         self.check(lengths)?;
-        let [keys, values] = &self.sums;
-        let inputs = [qkv, keys.get(pass), values.get(pass)];
-        composed::on_tape(pass.tape(), "linformer", &inputs, |inputs| {
-            let sums = [&inputs[1], &inputs[2]];
-            let attended = Attended::new(&inputs[0], sums, lengths, self.heads)?;
-            attended.result(lengths, pass.dropout(self.dropout, self.site))
-        })
+        let sums = [self.sums[0].get(pass), self.sums[1].get(pass)];
+        let dropout = pass.dropout(self.dropout, self.site);
+        let spec = to_sums((self.heads, self.rank), lengths, dropout, self.products);
+        attended(pass.tape(), qkv, sums, &spec)
     }
 
     fn flops(&self, width: usize, length: usize) -> f64 {
-        flops(width, self.rank, length)
+        flops((width, self.heads), self.rank, length)
     }
 
     fn kept(&self, width: usize, length: usize) -> f64 {
-        kept((width, self.heads), (self.rank, self.dropout > 0.0), length)
+        kept((width, self.heads), self.rank, length)
     }
 
     /// Of the value of each token, with the weights of the sums that it is in; these may be
@@ -177,7 +156,11 @@ impl Kind for Linformer {
     ) -> Result<Tensor> {
         self.check(lengths)?;
         let sums = [self.sums[0].get(pass), self.sums[1].get(pass)];
-        let weights = Attended::new(qkv, sums, lengths, self.heads)?.weights;
+        let spec = to_sums((self.heads, self.rank), lengths, Dropout::none(), Products::F32);
+        let width = qkv.dim(1)? / 3;
+        let keys = composed::sequence_sums(qkv, sums, lengths)?.narrow(1, 0, width)?;
+        let query = qkv.narrow(1, 0, width)?;
+        let weights = composed::attention_weights(&query, &keys.contiguous()?, None, &spec)?;
         let (batch, heads, longest, rank) = weights.dims4()?;
         let of_tokens = sums[1].to_dtype(weights.dtype())?.narrow(1, 0, longest)?.contiguous()?;
         let weights = weights.reshape((batch * heads * longest, rank))?.times(&of_tokens)?;

@@ -5,7 +5,7 @@
 use super::hashed::{Chunks, Hashed, Rotations};
 use super::hierarchical::Hierarchical;
 use super::linear::LinearAttention;
-use super::linformer::Attended;
+use super::linformer::{attended, to_sums};
 use super::performer::RandomFeatures;
 use super::recurrent_segments::Segments;
 use candle_core::{DType, Device, Result, Tensor, Var};
@@ -127,8 +127,20 @@ fn gradients_are_finite_differences() {
     }
     let inputs = [qkv, random(5, 160, 6), random(5, 160, 7)];
     check_gradients("linformer", &inputs, |x| {
-        Attended::new(&x[0], [&x[1], &x[2]], &LENGTHS, HEADS)?.result(&LENGTHS, Dropout::none())
+        linformer(None, [&x[0], &x[1], &x[2]], &LENGTHS, HEADS)
     });
+}
+
+/// Of a projection, and E and F.
+fn linformer(
+    tape: Option<&Tape>,
+    [qkv, key_sums, value_sums]: [&Tensor; 3],
+    lengths: &[usize],
+    heads: usize,
+) -> Result<Tensor> {
+    let sizes = (heads, key_sums.dim(0)?);
+    let spec = to_sums(sizes, &lengths.into(), Dropout::none(), Products::F32);
+    attended(tape, qkv, [key_sums, value_sums], &spec)
 }
 
 /// A file of `tests/golden`, in f64.
@@ -174,20 +186,26 @@ fn linformers_of_others_agree() {
         let inputs = names.map(|name| Var::from_tensor(of(name)).unwrap());
         let given = [inputs[0].as_tensor(), inputs[1].as_tensor(), inputs[2].as_tensor()];
         let lengths = [given[0].dim(0).unwrap()];
+        let project = |x: &Tensor| x.matmul(&of("qkv.weight").t()?);
+        let check = |tape: Tape, out: Tensor, way: &str| {
+            let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
+            let error = relative(&out, of("output"));
+            assert!(error < 1e-6, "{case}, {way}: {error}");
+            for (input, name) in given.iter().zip(names) {
+                let gradient = gradients.get(input).unwrap().unwrap();
+                let error = relative(&gradient, of(&format!("grad.{name}")));
+                assert!(error < 1e-6, "{case}, {way}, gradient of {name}: {error}");
+            }
+        };
         let tape = Tape::new();
         let out = composed::on_tape(Some(&tape), "linformer", &given, |x| {
-            let qkv = x[0].matmul(&of("qkv.weight").t()?)?;
-            Attended::new(&qkv, [&x[1], &x[2]], &lengths, 4)?.result(&lengths, Dropout::none())
-        })
-        .unwrap();
-        let gradients = tape.differentiate(&out, of("output_gradient")).unwrap();
-        let error = relative(&out, of("output"));
-        assert!(error < 1e-6, "{case}: {error}");
-        for (input, name) in given.iter().zip(names) {
-            let gradient = gradients.get(input).unwrap().unwrap();
-            let error = relative(&gradient, of(&format!("grad.{name}")));
-            assert!(error < 1e-6, "{case}, gradient of {name}: {error}");
-        }
+            linformer(None, [&project(&x[0])?, &x[1], &x[2]], &lengths, 4)
+        });
+        check(tape, out.unwrap(), "composed");
+        let tape = Tape::new();
+        let qkv = composed::on_tape(Some(&tape), "qkv", &given[..1], |x| project(&x[0])).unwrap();
+        let out = linformer(Some(&tape), [&qkv, given[1], given[2]], &lengths, 4);
+        check(tape, out.unwrap(), "fused");
     }
 }
 
@@ -198,7 +216,8 @@ fn a_linformer_that_sums_nothing_is_full_attention() {
     let lengths = [length, length];
     let qkv = random(2 * length, 36, 8);
     let identity = Tensor::eye(length, DType::F64, &Device::Cpu).unwrap();
-    let attended = Attended::new(&qkv, [&identity, &identity], &lengths, heads).unwrap();
+    let given = [&qkv.detach(), &identity, &identity];
+    let attended = linformer(None, given, &lengths, heads).unwrap();
     let spec = AttentionSpec {
         heads,
         query_lengths: lengths.into(),
@@ -211,7 +230,7 @@ fn a_linformer_that_sums_nothing_is_full_attention() {
         products: Products::F32,
     };
     let full = composed::self_attention(&qkv, None, &spec).unwrap();
-    let error = relative(&attended.result(&lengths, Dropout::none()).unwrap(), &full);
+    let error = relative(&attended, &full);
     assert!(error < 1e-12, "{error}");
 }
 

@@ -17,6 +17,7 @@ mod linear;
 mod operands;
 mod relative_bias;
 mod scores;
+mod sequence_sums;
 mod stored;
 mod tiled;
 
@@ -26,6 +27,7 @@ pub use linear::{
     kept_by_linear_attention, linear_attention, linear_attention_after, linear_attention_arithmetic,
 };
 pub use relative_bias::relative_bias;
+pub use sequence_sums::sequence_sums;
 
 use crate::composed;
 use crate::float::Float;
@@ -91,8 +93,8 @@ pub fn computed_pairs(spec: &AttentionSpec, width: usize) -> u64 {
 /// Attention of one set of sequences to another.
 ///
 /// # Shapes
-/// `query (N, D)`, `key_value (M, 2·D)`: key and value side by side; `bias (H, Tq, Tk)` as for
-/// [`self_attention`] → `(N, D)`.
+/// `query (N, D)`, or wider, with queries in the first columns; `key_value (M, 2·D)`: key and value
+/// side by side; `bias (H, Tq, Tk)` as for [`self_attention`] → `(N, D)`.
 ///
 /// # Errors
 /// As [`self_attention`].
@@ -103,17 +105,19 @@ pub fn cross_attention(
     bias: Option<&Tensor>,
     spec: &AttentionSpec,
 ) -> Result<Tensor> {
-    let width = query.dim(1)?;
-    check(spec, (query.dim(0)?, key_value.dim(0)?), width, 2 * width == key_value.dim(1)?)?;
+    let (width, stride) = (key_value.dim(1)? / 2, query.dim(1)?);
+    let fits = 2 * width == key_value.dim(1)? && width <= stride;
+    check(spec, (query.dim(0)?, key_value.dim(0)?), width, fits)?;
     check_bias(spec, bias)?;
     let at = [
-        Columns { stride: width, column: 0 },
+        Columns { stride, column: 0 },
         Columns { stride: 2 * width, column: 0 },
         Columns { stride: 2 * width, column: width },
     ];
     let inputs = Inputs { query: query.clone(), key_value: key_value.clone(), bias: bias.cloned() };
     if !is_fused(tape, &inputs.tensors())? {
-        return composed::cross_attention(query, key_value, bias, spec);
+        let query = query.narrow(1, 0, width)?.contiguous()?;
+        return composed::cross_attention(&query, key_value, bias, spec);
     }
     for_float!(query, T => attend::<T>(tape, inputs, at, Layout::new(spec, width)))
 }
@@ -227,14 +231,18 @@ fn go_back<T: Float>(
     };
     let of_bias;
     if !inputs.is_one() {
-        // SAFETY: a row of the one is a query, a row of the other key and value, and those of every
-        // sequence are written.
-        let (of_query, (of_keys, result)) = unsafe {
-            filled(query.elem_count(), |to: Shared<T>| {
-                filled(key_value.elem_count(), |to_keys| {
-                    back([to, to_keys, to_keys], Write::Replace)
-                })
-            })
+        let is_wider = at[0].stride > layout.width();
+        let some_keys = |to: Shared<T>| {
+            // SAFETY: a row is key and value, and those of every sequence are written.
+            unsafe { filled(key_value.elem_count(), |keys| back([to, keys, keys], Write::Replace)) }
+        };
+        let (of_query, (of_keys, result)) = if is_wider {
+            let mut of_query = vec![T::default(); query.elem_count()];
+            let of_keys = some_keys(Shared::new(&mut of_query));
+            (of_query, of_keys)
+        } else {
+            // SAFETY: a row is a query, and those of every sequence are written.
+            unsafe { filled(query.elem_count(), some_keys) }
         };
         of_bias = result?;
         adjoints.give(query, of_query)?;

@@ -1,5 +1,12 @@
 //! Attention in Candle's primitives, on padded tensors.
 
+mod linear;
+mod random_features;
+mod sequence_sums;
+
+pub use linear::{linear_attention, linear_attention_step, linear_attention_weights};
+pub use sequence_sums::sequence_sums;
+
 use super::recent::Recent;
 use super::{CountedProduct, wide};
 use crate::device::check_count;

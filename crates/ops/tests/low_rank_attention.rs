@@ -1,0 +1,134 @@
+//! What a Linformer is made of: sums over the tokens of sequences, and attention to those from
+//! queries that lie beside keys and values. Fused against composed and finite differences, on any
+//! number of threads and through every matrix kernel.
+
+mod common;
+
+use candle_core::{DType, Result, Tensor, Var};
+use common::{adjoint, again_through_every_kernel, check, random, scalar};
+use std::sync::Arc;
+use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed, cross_attention, sequence_sums};
+
+const HEADS: usize = 2;
+/// Elements of all heads.
+const WIDTH: usize = 6;
+const RANK: usize = 3;
+
+/// Query, key and value, and E and F, for sequences of at most so many tokens.
+fn inputs(tokens: usize, longest: usize, rank: usize) -> [Var; 3] {
+    [random(&[tokens, 3 * WIDTH], 1), random(&[rank, longest], 2), random(&[rank, longest], 3)]
+}
+
+fn to_sums(lengths: &[usize], rank: usize, dropout: Dropout) -> AttentionSpec {
+    AttentionSpec {
+        heads: HEADS,
+        query_lengths: lengths.into(),
+        key_lengths: vec![rank; lengths.len()].into(),
+        causal: false,
+        sparse: None,
+        query_start: 0,
+        slopes: None,
+        dropout,
+        products: Products::F32,
+    }
+}
+
+fn attend(tape: Option<&Tape>, x: [&Tensor; 3], spec: &AttentionSpec) -> Result<Tensor> {
+    let [qkv, keys, values] = x;
+    let sums = sequence_sums(tape, qkv, [keys, values], &spec.query_lengths, spec.products)?;
+    cross_attention(tape, qkv, &sums, None, spec)
+}
+
+fn attend_composed(x: [&Tensor; 3], spec: &AttentionSpec) -> Result<Tensor> {
+    let [qkv, keys, values] = x;
+    let sums = composed::sequence_sums(qkv, [keys, values], &spec.query_lengths)?;
+    composed::cross_attention(&qkv.narrow(1, 0, WIDTH)?, &sums, None, spec)
+}
+
+#[test]
+fn sums_have_their_gradients() {
+    let lengths: Arc<[usize]> = [9, 0, 4, 1].into();
+    check(
+        "sums",
+        &inputs(14, 11, RANK),
+        &|tape, x| sequence_sums(tape, &x[0], [&x[1], &x[2]], &lengths, Products::F32),
+        &|x| composed::sequence_sums(&x[0], [&x[1], &x[2]], &lengths),
+    );
+}
+
+#[test]
+fn attention_to_sums_has_its_gradients() {
+    for dropout in [Dropout::none(), Dropout::new(0.3, 5)] {
+        let spec = to_sums(&[9, 0, 4, 1], RANK, dropout);
+        check(
+            &format!("{dropout:?}"),
+            &inputs(14, 11, RANK),
+            &|tape, x| attend(tape, [&x[0], &x[1], &x[2]], &spec),
+            &|x| attend_composed([&x[0], &x[1], &x[2]], &spec),
+        );
+    }
+}
+
+fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
+    let (ours, theirs) = (ours.to_dtype(DType::F64).unwrap(), theirs.to_dtype(DType::F64).unwrap());
+    let square = |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
+    (square(&(&ours - &theirs).unwrap()) / square(&theirs)).sqrt()
+}
+
+/// Long enough for tiles, and for several pieces of a sum: f64, f32 and products in bf16, and in f32
+/// on three threads as on one.
+#[test]
+fn long_sequences_are_those_of_the_composed_operation() -> Result<()> {
+    let (lengths, rank) = ([2050, 5, 300], 130);
+    // Larger sums would make a softmax that rounding moves.
+    let of = inputs(lengths.iter().sum(), 2100, rank);
+    let of = of.map(|x| Var::from_tensor(&(x.as_tensor() * 0.1).unwrap()).unwrap());
+    let spec = to_sums(&lengths, rank, Dropout::none());
+    let theirs = attend_composed([&of[0], &of[1], &of[2]], &spec)?;
+    let their_gradients = scalar(&theirs)?.backward()?;
+    let run = |of: &[Var; 3], spec: &AttentionSpec| -> Result<(Tensor, [Tensor; 3])> {
+        let tape = Tape::new();
+        let out = attend(Some(&tape), [&of[0], &of[1], &of[2]], spec)?;
+        let adjoint = adjoint(&theirs).to_dtype(out.dtype())?;
+        let gradients = tape.differentiate(&out, &adjoint)?;
+        Ok((out, of.each_ref().map(|x| gradients.get(x).unwrap().expect("reached"))))
+    };
+    let single = of.each_ref().map(|x| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap());
+    let rounded = AttentionSpec { products: Products::Bf16, ..spec.clone() };
+    for (name, found, bound) in [
+        ("f64", run(&of, &spec)?, 1e-12),
+        ("f32", run(&single, &spec)?, 3e-6),
+        ("bf16", run(&single, &rounded)?, 3e-2),
+    ] {
+        let error = relative(&found.0, &theirs);
+        assert!(error < bound, "{name}: {error}");
+        for (i, (ours, input)) in found.1.iter().zip(&of).enumerate() {
+            let error = relative(ours, their_gradients.get(input).expect("reached"));
+            assert!(error < bound, "{name}, gradient {i}: {error}");
+        }
+    }
+    let on = |threads| -> Vec<Vec<f32>> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let (out, gradients) = pool.install(|| run(&single, &spec)).unwrap();
+        let all = gradients.iter().chain([&out]);
+        all.map(|x| x.flatten_all().unwrap().to_vec1().unwrap()).collect()
+    };
+    assert!(on(1) == on(3));
+    Ok(())
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let refused = |lengths: &[usize], longest: usize| {
+        let of = inputs(14, longest, RANK);
+        let sums = sequence_sums(None, &of[0], [&of[1], &of[2]], &lengths.into(), Products::F32);
+        sums.map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(refused(&[9, 4], 11).contains("13 tokens"));
+    assert!(refused(&[9, 5], 8).contains("of at most 9"));
+}
+
+#[test]
+fn every_kernel_serves() {
+    again_through_every_kernel("every_kernel_serves");
+}
