@@ -71,6 +71,8 @@ fn kinds(size: usize) -> Vec<AttentionConfig> {
     found.push(AttentionConfig { dilation: 3, ..of(AttentionKind::Sparse) });
     found.push(AttentionConfig { memory: 0, ..of(AttentionKind::TransformerXl) });
     found.push(AttentionConfig { memory: 3 * size, ..of(AttentionKind::TransformerXl) });
+    let levels = AttentionConfig { chunk: size / 4, levels: 9, ..of(AttentionKind::Hierarchical) };
+    found.push(levels);
     found.push(AttentionConfig { hash_rounds: 1, ..of(AttentionKind::Reformer) });
     found.push(AttentionConfig { hash_buckets: 1, hash_rounds: 3, ..of(AttentionKind::Reformer) });
     found

@@ -86,7 +86,8 @@ fn kinds() -> Vec<Kinds> {
             ..both("other layers", of_layers(&[AttentionKind::Full, AttentionKind::Linear]), ADDED)
         },
         both("reformer", reformer, ADDED_OR_ROTARY),
-        both("hierarchical", chunked, ADDED_OR_ROTARY),
+        both("hierarchical", chunked.clone(), ADDED_OR_ROTARY),
+        both("hierarchical of many levels", AttentionConfig { levels: 5, ..chunked }, ADDED),
         Kinds {
             encoder: AttentionConfig::default(),
             ..both("transformer-xl", segments.clone(), &[Positions::None])

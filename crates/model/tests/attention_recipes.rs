@@ -201,7 +201,20 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     let (vectors, sums) = (2.0 * 2.0 * 50.0 * 32.0, 2.0 * 2.0 * 50.0 * 33.0);
     assert_eq!(of(&random, false).forward_flops(4096), 2.0 * n * (vectors + sums));
     let within = 2.0 * 64.0 * (50.0 + 33.0);
-    assert_eq!(of(&random, true).forward_flops(4096), 2.0 * n * (vectors + sums + within));
+    // Nothing is read in the first chunk, and nothing kept of the last one.
+    let causal = 2.0 * (n * (vectors + within) + (n - 64.0) * sums);
+    assert_eq!(of(&random, true).forward_flops(4096), causal);
+    let levels = |chunk, levels| AttentionConfig {
+        kind: AttentionKind::Hierarchical,
+        chunk,
+        levels,
+        ..full.clone()
+    };
+    // The tokens of the own chunk, and the summaries of 63 others; under a mask half as many.
+    assert_eq!(of(&levels(64, 1), false).forward_flops(4096), 4.0 * n * (64.0 + 63.0) * 64.0);
+    assert_eq!(of(&levels(64, 1), true).forward_flops(4096), 4.0 * n * (64.0 + 31.5) * 64.0);
+    // 16 tokens, and 15 summaries of each of two levels: 4,096 is 16³.
+    assert_eq!(of(&levels(16, 9), false).forward_flops(4096), 4.0 * n * (16.0 + 30.0) * 64.0);
     let low = AttentionConfig { kind: AttentionKind::Linformer, rank: 10, ..full.clone() };
     assert_eq!(of(&low, false).forward_flops(512), 4.0 * 2.0 * 512.0 * 10.0 * 64.0);
     // Other tests multiply meanwhile, but far less.

@@ -89,6 +89,10 @@ fn kinds() -> Vec<(AttentionConfig, bool)> {
                 found.push((AttentionConfig { memory: 0, ..own.clone() }, true));
                 found.push((AttentionConfig { memory: 100, ..own }, true));
             }
+            AttentionKind::Hierarchical => {
+                found.push((AttentionConfig { chunk: 8, levels: 3, ..own.clone() }, false));
+                found.push((AttentionConfig { chunk: 8, levels: 3, ..own }, true));
+            }
             AttentionKind::Reformer => {
                 found.push((AttentionConfig { hash_rounds: 1, ..own.clone() }, true));
                 found.push((AttentionConfig { hash_buckets: 1, hash_rounds: 4, ..own }, true));

@@ -45,10 +45,11 @@ pub mod threads;
 pub use loss::smoothed_cross_entropy;
 pub use nn::{
     Cache, causal_convolution, causal_convolution_after, columns, computed_pairs, cross_attention,
-    decoding_attention, embedding, gated, kept_by_attention, kept_by_linear_attention, layer_norm,
-    linear, linear_attention, linear_attention_after, linear_attention_arithmetic, normalizer,
-    packed_linear, recurrence, relative_bias, rotary, selective_scan, selective_scan_after,
-    self_attention, sequence_sums, windows,
+    decoding_attention, embedding, gated, hierarchical_attention,
+    hierarchical_attention_arithmetic, kept_by_attention, kept_by_hierarchical_attention,
+    kept_by_linear_attention, layer_norm, linear, linear_attention, linear_attention_after,
+    linear_attention_arithmetic, normalizer, packed_linear, recurrence, relative_bias, rotary,
+    selective_scan, selective_scan_after, self_attention, sequence_sums, windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,
@@ -58,8 +59,8 @@ pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, Cell, ConvolutionSpec,
-    CrossEntropySpec, Dropout, EmbeddingSpec, InOne, Kept, LinearAttentionSpec, LinearSpec,
-    LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse,
+    CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, InOne, Kept, LinearAttentionSpec,
+    LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse,
     StateGradients, Turns,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

@@ -30,7 +30,7 @@ pub enum AttentionKind {
     /// A softmax over the tokens that fall into the same buckets of `hash_rounds` random rotations,
     /// in chunks; queries and keys are one projection (Kitaev et al. 2020).
     Reformer,
-    /// A softmax over the tokens of the own chunk and a summary of each other one (two levels of Zhu
+    /// A softmax over the tokens of the own chunk and summaries of others, by default one of each (Zhu
     /// and Soricut 2021, "H-Transformer-1D").
     Hierarchical,
     /// A softmax over the tokens of the own segment and of a memory of those before, through which no
@@ -185,9 +185,14 @@ pub struct AttentionConfig {
     /// Tokens of a chunk; each meets those of its own and of the one before.
     #[schemars(range(min = 1))]
     pub hash_chunk: usize,
-    /// Tokens of a chunk of hierarchical attention.
+    /// Tokens of a chunk of hierarchical attention, and chunks of a level in one of the level above.
     #[schemars(range(min = 1))]
     pub chunk: usize,
+    /// Levels of summaries of hierarchical attention: with one, all other chunks are seen, and with
+    /// each further one, chunks that are farther away by summaries of their summaries. As many as
+    /// there can be, such as 10, make its cost grow as n log n.
+    #[schemars(range(min = 1))]
+    pub levels: usize,
     /// Tokens of a segment of a Transformer-XL.
     #[schemars(range(min = 1))]
     pub segment: usize,
@@ -224,6 +229,7 @@ impl Default for AttentionConfig {
             hash_buckets: 16,
             hash_chunk: 64,
             chunk: 64,
+            levels: 1,
             segment: 64,
             memory: 64,
             same_length: false,
@@ -274,6 +280,7 @@ impl AttentionConfig {
             ("hash_buckets", self.hash_buckets),
             ("hash_chunk", self.hash_chunk),
             ("chunk", self.chunk),
+            ("levels", self.levels),
             ("segment", self.segment),
         ] {
             if value == 0 {
@@ -419,7 +426,7 @@ impl ModelConfig {
                 &[Reformer],
                 of_both!["kind is not \"reformer\"": "hash_rounds", "hash_buckets", "hash_chunk"],
             ),
-            (&[Hierarchical], of_both!["kind is not \"hierarchical\"": "chunk"]),
+            (&[Hierarchical], of_both!["kind is not \"hierarchical\"": "chunk", "levels"]),
             (
                 &[TransformerXl],
                 of_both!["kind is not \"transformer-xl\"": "segment", "memory", "same_length",

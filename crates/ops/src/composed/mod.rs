@@ -29,7 +29,8 @@ use candle_core::{DType, Result, Tensor};
 
 pub use adam::adam_step;
 pub use attention::{
-    attention_log_weights, attention_weights, cross_attention, linear_attention,
+    attention_log_weights, attention_weights, cross_attention, hierarchical_attention,
+    hierarchical_attention_step, hierarchical_attention_weights, linear_attention,
     linear_attention_step, linear_attention_weights, pad, self_attention, sequence_sums, unpad,
 };
 pub use columns::{columns, gated, windows};

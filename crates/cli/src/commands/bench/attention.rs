@@ -27,6 +27,8 @@ use taper_run::folder::files::write_atomically;
 const TOKENS: usize = 2048;
 /// Tokens of the sequence that is attended to before any is measured.
 const REHEARSED: usize = 64;
+/// Levels of summaries of hierarchical attention: more than any sequence has.
+const LEVELS: usize = 16;
 
 /// One kind at one length.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -171,7 +173,8 @@ fn measure(arguments: &BenchAttention, kind: AttentionKind, length: usize) -> Re
         ..ModelConfig::default()
     };
     let other = AttentionConfig::default();
-    let own = AttentionConfig { kind, window, length: length.max(other.rank), ..other };
+    let length_of_sums = length.max(other.rank);
+    let own = AttentionConfig { kind, window, length: length_of_sums, levels: LEVELS, ..other };
     *if causal { &mut config.decoder_attention } else { &mut config.encoder_attention } = own;
     let attention = UnprojectedAttention::new(&config, causal, 0)?;
     let sequences = (TOKENS / length).max(1);

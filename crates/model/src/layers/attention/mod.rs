@@ -2,7 +2,7 @@
 //!
 //! What happens between the projections of self-attention is a [`Kind`]: a file in this folder, which
 //! [`choose`] names. A kind may be written in plain Candle, on the tape through
-//! [`composed::on_tape`](taper_ops::composed::on_tape); [`hierarchical`] is one that is.
+//! [`composed::on_tape`](taper_ops::composed::on_tape); [`recurrent_segments`] is one that is.
 //!
 //! **Decision.** A kind sees packed projections and what its layer remembers. All but Linformer have
 //! no parameters of their own, so that weights trained with one kind can be tried with another.

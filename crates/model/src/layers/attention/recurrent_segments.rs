@@ -20,12 +20,11 @@
 
 use super::super::positions::{PreparedPositions, sinusoids};
 use super::super::weight::Weight;
-use super::hierarchical::{softmax, wide};
 use super::past::padded_rows;
 use super::{Kind, LayerPast, PastRows, Site, Texts};
 use crate::cost::PartCost;
 use crate::{Builder, Pass};
-use candle_core::{Result, Tensor};
+use candle_core::{D, DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
@@ -260,6 +259,21 @@ impl Recurrent {
     fn given<'a>(&'a self, pass: &Pass) -> [&'a Tensor; 3] {
         self.weights.each_ref().map(|weight| weight.get(pass))
     }
+}
+
+/// In f32 at least.
+fn wide(x: &Tensor) -> Result<Tensor> {
+    match x.dtype() {
+        DType::F16 | DType::BF16 => x.to_dtype(DType::F32),
+        _ => Ok(x.clone()),
+    }
+}
+
+/// Over the last dimension.
+fn softmax(scores: &Tensor) -> Result<Tensor> {
+    let largest = scores.detach().max_keepdim(D::Minus1)?;
+    let weights = scores.broadcast_sub(&largest)?.exp()?;
+    weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)
 }
 
 impl Kind for Recurrent {

@@ -11,7 +11,9 @@ use super::recurrent_segments::Segments;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::HashMap;
 use taper_ops::rng::Counter;
-use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed, linear_attention};
+use taper_ops::{
+    AttentionSpec, Dropout, Products, Tape, composed, hierarchical_attention, linear_attention,
+};
 
 const LENGTHS: [usize; 3] = [70, 1, 150];
 const HEADS: usize = 2;
@@ -283,7 +285,7 @@ fn a_sentence_does_not_depend_on_loud_neighbours() {
 }
 
 fn hierarchical(causal: bool, heads: usize, chunk: usize) -> Hierarchical {
-    Hierarchical { heads, causal, chunk, dropout: 0.0, site: 1 }
+    Hierarchical { heads, causal, chunk, levels: 1, dropout: 0.0, products: Products::F32, site: 1 }
 }
 
 /// The equation, one query at a time: `scripts/golden/attention/chunked_attention.py`.
@@ -293,18 +295,23 @@ fn hierarchical_attention_is_the_equation() {
     for (case, causal) in [("causal", true), ("both", false)] {
         let qkv = Var::from_tensor(&file["input"]).unwrap();
         let kind = hierarchical(causal, 4, 5);
-        let lengths = [qkv.dim(0).unwrap()];
+        let spec = kind.spec(&[qkv.dim(0).unwrap()].into(), Dropout::none());
+        let check = |tape: Tape, out: Tensor, way: &str| {
+            let gradients = tape.differentiate(&out, &file["output_gradient"]).unwrap();
+            let error = relative(&out, &file[&format!("{case}.output")]);
+            assert!(error < 1e-6, "{case}, {way}: {error}");
+            let gradient = gradients.get(&qkv).unwrap().unwrap();
+            let error = relative(&gradient, &file[&format!("{case}.grad.input")]);
+            assert!(error < 1e-6, "{case}, {way}, gradient: {error}");
+        };
         let tape = Tape::new();
         let out = composed::on_tape(Some(&tape), "hierarchical", &[&qkv], |x| {
-            kind.run(&x[0], &lengths, Dropout::none())
-        })
-        .unwrap();
-        let gradients = tape.differentiate(&out, &file["output_gradient"]).unwrap();
-        let error = relative(&out, &file[&format!("{case}.output")]);
-        assert!(error < 1e-6, "{case}: {error}");
-        let gradient = gradients.get(&qkv).unwrap().unwrap();
-        let error = relative(&gradient, &file[&format!("{case}.grad.input")]);
-        assert!(error < 1e-6, "{case}, gradient: {error}");
+            composed::hierarchical_attention(&x[0], &spec)
+        });
+        check(tape, out.unwrap(), "composed");
+        let tape = Tape::new();
+        let out = hierarchical_attention(Some(&tape), &qkv, &spec).unwrap();
+        check(tape, out, "fused");
     }
 }
 
@@ -327,14 +334,20 @@ fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
             products: Products::F32,
         };
         let full = composed::self_attention(&qkv, None, &spec).unwrap();
-        for chunk in [1, 14, 100] {
-            let kind = hierarchical(causal, HEADS, chunk);
-            let error = relative(&kind.run(&qkv, &lengths, Dropout::none()).unwrap(), &full);
-            assert!(error < 1e-12, "causal {causal}, chunks of {chunk}: {error}");
+        let of = |qkv: &Tensor, chunk, levels| {
+            let kind = Hierarchical { levels, ..hierarchical(causal, HEADS, chunk) };
+            let spec = kind.spec(&lengths.into(), Dropout::none());
+            relative(&hierarchical_attention(None, qkv, &spec).unwrap(), &full)
+        };
+        // Composed, since Candle tracks it, and fused.
+        for qkv in [qkv.as_tensor(), &qkv.detach()] {
+            for (chunk, levels) in [(1, 1), (1, 3), (14, 1), (100, 2)] {
+                let error = of(qkv, chunk, levels);
+                assert!(error < 1e-12, "causal {causal}, {levels} × {chunk}: {error}");
+            }
+            let (one, two) = (of(qkv, 3, 1), of(qkv, 3, 2));
+            assert!(one > 1e-3 && two > 1e-3 && one != two, "causal {causal}: {one}, {two}");
         }
-        let kind = hierarchical(causal, HEADS, 4);
-        let apart = relative(&kind.run(&qkv, &lengths, Dropout::none()).unwrap(), &full);
-        assert!(apart > 1e-3, "causal {causal}: {apart}");
     }
 }
 

@@ -4,6 +4,7 @@ use crate::float::Float;
 use crate::products::Matrix;
 use crate::shared::Shared;
 use crate::spec::AttentionSpec;
+use std::ops::Range;
 
 /// Pairs of a query and a key from which a sequence is attended to in tiles. To keep the weights
 /// takes six products instead of seven and no whole panels, so that sentences are attended to five
@@ -69,6 +70,16 @@ impl Columns {
             unsafe { to.write(row * self.stride + self.column, &zeros) };
         }
     }
+}
+
+/// Heads side by side of each of some sequences: enough tasks for all threads, and no more, since
+/// such heads read the same pages of memory. No result may depend on it.
+pub(super) fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item = Range<usize>> {
+    let groups = match rayon::current_num_threads() {
+        1 => 1,
+        threads => (4 * threads).div_ceil(sequences.max(1)).min(heads),
+    };
+    (0..groups).map(move |group| group * heads / groups..(group + 1) * heads / groups)
 }
 
 /// Query, key and value.

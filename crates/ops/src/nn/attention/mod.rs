@@ -12,6 +12,7 @@
 
 mod cache;
 mod decoding;
+mod hierarchical;
 mod layout;
 mod linear;
 mod operands;
@@ -23,6 +24,9 @@ mod tiled;
 
 pub use cache::Cache;
 pub use decoding::decoding_attention;
+pub use hierarchical::{
+    hierarchical_attention, hierarchical_attention_arithmetic, kept_by_hierarchical_attention,
+};
 pub use linear::{
     kept_by_linear_attention, linear_attention, linear_attention_after, linear_attention_arithmetic,
 };

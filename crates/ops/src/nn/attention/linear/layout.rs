@@ -1,6 +1,6 @@
 //! Where sequences and heads lie, and what is kept of them.
 
-use super::super::layout::Columns;
+use super::super::layout::{Columns, head_groups};
 use super::super::tiled::products::Rows;
 use crate::spec::{LinearAttentionShape, LinearAttentionSpec};
 use std::ops::Range;
@@ -131,19 +131,11 @@ impl Layout {
         Rows { values: qkv, at, count: rows.len(), width }
     }
 
-    /// Sequences with heads of each: enough tasks for all threads, and no more, since heads side by
-    /// side read the same pages of memory. No result depends on it.
+    /// Sequences with heads of each, one for each task.
     pub(super) fn tasks(&self) -> Vec<(Sequence, Range<usize>)> {
-        let (heads, wanted) = (self.spec.heads, 4 * rayon::current_num_threads());
-        let groups = match rayon::current_num_threads() {
-            1 => 1,
-            _ => wanted.div_ceil(self.sequences.len().max(1)).min(heads),
-        };
-        let heads_of = move |group: usize| group * heads / groups..(group + 1) * heads / groups;
+        let groups = || head_groups(self.sequences.len(), self.spec.heads);
         let sequences = self.sequences.iter().filter(|sequence| sequence.length > 0);
-        sequences
-            .flat_map(|&sequence| (0..groups).map(move |group| (sequence, heads_of(group))))
-            .collect()
+        sequences.flat_map(|&sequence| groups().map(move |heads| (sequence, heads))).collect()
     }
 }
 

@@ -1,0 +1,171 @@
+//! Where sequences and their summaries lie, and what the tokens of a chunk see.
+
+use super::super::layout::{Columns, head_groups};
+use super::super::tiled::products::Rows;
+use crate::float::Float;
+use crate::spec::{HierarchicalSpec, Hierarchy};
+use std::ops::Range;
+
+/// Queries that are worked on at a time.
+pub(super) const QUERIES: usize = 64;
+
+/// Where a sequence lies in the packed rows, and its summaries in theirs.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) number: usize,
+    pub(super) first: usize,
+    pub(super) length: usize,
+    /// Chunks of each level.
+    pub(super) counts: Vec<usize>,
+    /// Of each level, the row of its first summary among those of the sequence.
+    pub(super) levels: Vec<usize>,
+    /// The row of its first summary among all.
+    pub(super) summary: usize,
+}
+
+/// Hierarchical attention on the host.
+pub(super) struct Layout {
+    pub(super) spec: HierarchicalSpec,
+    pub(super) hierarchy: Hierarchy,
+    pub(super) tokens: usize,
+    /// Elements of a head.
+    pub(super) head: usize,
+    pub(super) sequences: Vec<Sequence>,
+}
+
+/// What the tokens of a chunk see, summaries first and then their own: the same for all heads.
+pub(super) struct Seen<T> {
+    /// Rows of summaries among those of the sequence.
+    pub(super) summaries: Vec<Range<usize>>,
+    /// How many summaries there are.
+    pub(super) count: usize,
+    /// Packed rows of the chunk's tokens.
+    pub(super) tokens: Range<usize>,
+    /// What is added to each score: the logarithm of a summary's tokens, and nothing to a token's.
+    pub(super) added: Vec<T>,
+    /// The place of each in dropout's mask.
+    pub(super) places: Vec<u32>,
+}
+
+impl Sequence {
+    /// Its summaries, of all levels.
+    pub(super) fn summaries(&self) -> usize {
+        self.counts.iter().sum()
+    }
+}
+
+impl<T> Seen<T> {
+    pub(super) fn all(&self) -> usize {
+        self.count + self.tokens.len()
+    }
+
+    /// Blocks of queries: the first of each in the chunk, and its packed rows.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<T> {
+        let tokens = self.tokens.clone();
+        tokens
+            .clone()
+            .step_by(QUERIES)
+            .map(move |first| (first - tokens.start, first..tokens.end.min(first + QUERIES)))
+    }
+}
+
+impl Layout {
+    pub(super) fn new(spec: &HierarchicalSpec, width: usize) -> Self {
+        let hierarchy = spec.hierarchy();
+        let (mut first, mut summary) = (0, 0);
+        let sequence = |(number, &length): (usize, &usize)| {
+            let counts = hierarchy.counts(length);
+            let starts = counts.iter().scan(0, |next, count| {
+                *next += count;
+                Some(*next - count)
+            });
+            let levels = starts.collect();
+            let all: usize = counts.iter().sum();
+            (first, summary) = (first + length, summary + all);
+            Sequence {
+                number,
+                first: first - length,
+                length,
+                counts,
+                levels,
+                summary: summary - all,
+            }
+        };
+        let sequences = spec.lengths.iter().enumerate().map(sequence).collect();
+        let tokens = spec.lengths.iter().sum();
+        Self { spec: spec.clone(), hierarchy, tokens, head: width / spec.heads, sequences }
+    }
+
+    /// Elements of a row of the result.
+    pub(super) fn width(&self) -> usize {
+        self.spec.heads * self.head
+    }
+
+    /// Summaries of all sequences.
+    pub(super) fn summaries(&self) -> usize {
+        self.sequences.last().map_or(0, |last| last.summary + last.summaries())
+    }
+
+    /// Where the key (1) or value (2) of the first summary of a sequence lies in one head, those of
+    /// the others being behind it.
+    pub(super) fn summaries_at(&self, sequence: &Sequence, head: usize, part: usize) -> usize {
+        let of_head = 2 * head + part - 1;
+        (sequence.summary * 2 * self.spec.heads + of_head * sequence.summaries()) * self.head
+    }
+
+    /// Where query (0), key (1) or value (2) lies.
+    pub(super) fn columns(&self, part: usize) -> Columns {
+        Columns { stride: 3 * self.width(), column: part * self.width() }
+    }
+
+    /// Some rows of one head of query, key or value.
+    pub(super) fn rows<'a, T>(
+        &self,
+        qkv: &'a [T],
+        part: usize,
+        head: usize,
+        rows: &Range<usize>,
+    ) -> Rows<'a, T> {
+        let at = self.columns(part).head(rows.start, head, self.head);
+        Rows { values: qkv, at, count: rows.len(), width: self.head }
+    }
+
+    /// Sequences with heads of each, one for each task.
+    pub(super) fn tasks(&self) -> Vec<(&Sequence, Range<usize>)> {
+        let groups = || head_groups(self.sequences.len(), self.spec.heads);
+        let sequences = self.sequences.iter().filter(|sequence| sequence.length > 0);
+        sequences.flat_map(|sequence| groups().map(move |heads| (sequence, heads))).collect()
+    }
+
+    /// What the tokens of a chunk see.
+    pub(super) fn seen<T: Float>(&self, sequence: &Sequence, chunk: usize) -> Seen<T> {
+        let (size, length) = (self.hierarchy.chunk, sequence.length);
+        let first = chunk * size;
+        let tokens = sequence.first + first..sequence.first + length.min(first + size);
+        let (mut summaries, mut added, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for (level, among, place) in self.hierarchy.seen(chunk, &sequence.counts) {
+            let tokens = |index| self.hierarchy.tokens(level, index, length) as f64;
+            added.extend(among.clone().map(|index| T::of(tokens(index).ln())));
+            places.extend((place..place + among.len()).map(|place| place as u32));
+            let start = sequence.levels[level - 1];
+            summaries.push(start + among.start..start + among.end);
+        }
+        let count = added.len();
+        added.resize(count + tokens.len(), T::default());
+        places.extend(0..tokens.len() as u32);
+        Seen { summaries, count, tokens, added, places }
+    }
+
+    /// The number of the first weight of a query of a chunk in dropout's mask.
+    pub(super) fn mask_start(
+        &self,
+        sequence: &Sequence,
+        head: usize,
+        (chunk, query): (usize, usize),
+    ) -> u32 {
+        let longest = self.spec.lengths.iter().copied().max().unwrap_or(0);
+        let (size, chunks) = (self.hierarchy.chunk, longest.div_ceil(self.hierarchy.chunk));
+        let row = (sequence.number * self.spec.heads + head) * chunks + chunk;
+        ((row * size + query) * self.hierarchy.places()) as u32
+    }
+}

@@ -1,0 +1,101 @@
+//! What happens to the scores of some queries between products.
+
+use crate::float::vectorised;
+use crate::spec::Dropout;
+use crate::sums::{blocked_max, blocked_sum};
+
+/// Scores of some queries with all that their chunk sees.
+pub(super) struct Terms<'a, T> {
+    pub(super) scale: T,
+    /// What is added to each score, of all that is seen.
+    pub(super) added: &'a [T],
+    /// What the first query sees of it, from the first on, and how many more each further one does.
+    pub(super) visible: usize,
+    pub(super) growth: usize,
+    pub(super) dropout: Dropout,
+    /// The place of each key in dropout's mask, that of the first query's weights, and how far apart
+    /// two queries' are.
+    pub(super) places: &'a [u32],
+    pub(super) mask: (u32, u32),
+}
+
+vectorised! {
+    /// The softmax of each row, and the logarithms of the denominators.
+    fn softmax<T>(scores: &mut [T], stride: usize, terms: &Terms<'_, T>, log_sums: &mut [T]) {
+        let mut visible = terms.visible;
+        for (row, log_sum) in scores.chunks_exact_mut(stride).zip(log_sums) {
+            let (seen, hidden) = row[..terms.added.len()].split_at_mut(visible);
+            for (score, &added) in seen.iter_mut().zip(terms.added) {
+                *score = *score * terms.scale + added;
+            }
+            let largest = blocked_max(seen);
+            for score in &mut *seen {
+                *score = (*score - largest).exp();
+            }
+            let total = blocked_sum([&*seen], |[weight]| weight);
+            let share = T::of(1.0) / total;
+            for weight in &mut *seen {
+                *weight *= share;
+            }
+            hidden.fill(T::default());
+            *log_sum = largest + total.ln();
+            visible += terms.growth;
+        }
+    }
+}
+
+vectorised! {
+    /// Drops some of the weights.
+    fn drop<T>(weights: &mut [T], stride: usize, rows: usize, terms: &Terms<'_, T>) {
+        let factor = terms.dropout.kernel::<T>();
+        let mut first = terms.mask.0;
+        for row in weights.chunks_exact_mut(stride).take(rows) {
+            for (weight, &place) in row.iter_mut().zip(terms.places) {
+                *weight *= factor(first.wrapping_add(place));
+            }
+            first = first.wrapping_add(terms.mask.1);
+        }
+    }
+}
+
+vectorised! {
+    /// From scores and the adjoints of weights to weights, after dropout, and the adjoints of scores;
+    /// `products[i]` is `dO_i·O_i`.
+    fn go_back<T>(
+        scores: &mut [T],
+        adjoints: &mut [T],
+        stride: usize,
+        terms: &Terms<'_, T>,
+        log_sums: &[T],
+        products: &[T],
+    ) {
+        let factor = terms.dropout.kernel::<T>();
+        let (drops, mut first, mut visible) =
+            (terms.dropout.is_active(), terms.mask.0, terms.visible);
+        let rows = scores.chunks_exact_mut(stride).zip(adjoints.chunks_exact_mut(stride));
+        for ((row, adjoint), (&log_sum, &product)) in rows.zip(log_sums.iter().zip(products)) {
+            let (seen, hidden) = row[..terms.added.len()].split_at_mut(visible);
+            let (of_seen, of_hidden) = adjoint[..terms.added.len()].split_at_mut(visible);
+            for (score, &added) in seen.iter_mut().zip(terms.added) {
+                *score = (*score * terms.scale + added - log_sum).exp();
+            }
+            if drops {
+                for ((weight, adjoint), &place) in
+                    seen.iter_mut().zip(&mut *of_seen).zip(terms.places)
+                {
+                    let kept = factor(first.wrapping_add(place));
+                    *adjoint = (*adjoint * kept - product) * *weight * terms.scale;
+                    *weight *= kept;
+                }
+            } else {
+                for (weight, adjoint) in seen.iter().zip(&mut *of_seen) {
+                    *adjoint = (*adjoint - product) * *weight * terms.scale;
+                }
+            }
+            hidden.fill(T::default());
+            of_hidden.fill(T::default());
+            first = first.wrapping_add(terms.mask.1);
+            visible += terms.growth;
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What hierarchical attention computes.
+
+use super::Dropout;
+use crate::products::Products;
+use candle_core::{Result, Tensor, bail};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a layer of hierarchical attention computes, beside its input.
+///
+/// A chunk of the first level has `chunk` tokens, and of each further level `chunk` chunks of the
+/// one below. A summary of a chunk is the mean of its keys and of its values. A token sees the tokens
+/// of its own chunk; of each level but the last the other chunks in its own chunk of the level above;
+/// and of the last level all other chunks.
+#[derive(Debug, Clone)]
+pub struct HierarchicalSpec {
+    /// Number of heads; the width is divided between them.
+    pub heads: usize,
+    /// Tokens of each sequence.
+    pub lengths: Arc<[usize]>,
+    /// Whether a token sees none after itself: of other chunks those before its own.
+    pub causal: bool,
+    /// Tokens of a chunk.
+    pub chunk: usize,
+    /// Levels of summaries. More than it takes for the last one to have as many chunks as a chunk
+    /// has tokens change nothing.
+    pub levels: usize,
+    /// Dropout on the attention weights.
+    pub dropout: Dropout,
+    /// How the operands of the products are rounded, forward and backward.
+    pub products: Products,
+}
+
+impl HierarchicalSpec {
+    /// Refuses a tensor that does not fit: its tokens, and the width of all heads.
+    pub(crate) fn check(&self, qkv: &Tensor) -> Result<(usize, usize)> {
+        let (tokens, width) = qkv.dims2()?;
+        let all: usize = self.lengths.iter().sum();
+        let fits = self.heads > 0 && width.is_multiple_of(3 * self.heads) && all == tokens;
+        if !fits || self.chunk == 0 || self.levels == 0 {
+            bail!(
+                "hierarchical attention: projections {:?} of {} heads, {all} tokens in sequences, \
+                 {} levels of chunks of {}",
+                qkv.shape(),
+                self.heads,
+                self.levels,
+                self.chunk
+            );
+        }
+        Ok((tokens, width / 3))
+    }
+
+    pub(crate) fn hierarchy(&self) -> Hierarchy {
+        let longest = self.lengths.iter().copied().max().unwrap_or(0);
+        let chunk = self.chunk.min(longest.max(1));
+        let mut levels = 1;
+        let mut last = longest.div_ceil(chunk);
+        while levels < self.levels && last > chunk {
+            last = last.div_ceil(chunk);
+            levels += 1;
+        }
+        Hierarchy { chunk, levels, last, causal: self.causal }
+    }
+}
+
+/// The levels that the sequences of a batch have.
+///
+/// A query has a place for each key that it may see: for the tokens of its own chunk, for the chunks
+/// of each level but the last in its own of the level above, and for all chunks of the last level.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hierarchy {
+    pub(crate) chunk: usize,
+    pub(crate) levels: usize,
+    /// Chunks of the last level of the longest sequence.
+    pub(crate) last: usize,
+    causal: bool,
+}
+
+impl Hierarchy {
+    /// Places for the keys of a query.
+    pub(crate) const fn places(&self) -> usize {
+        self.levels * self.chunk + self.last
+    }
+
+    /// The chunks of each level of a sequence.
+    pub(crate) fn counts(&self, length: usize) -> Vec<usize> {
+        let mut count = length;
+        let next = |_| {
+            count = count.div_ceil(self.chunk);
+            count
+        };
+        (0..self.levels).map(next).collect()
+    }
+
+    /// The tokens of a chunk of a level, counted from 1, of a sequence of `length`.
+    pub(crate) fn tokens(&self, level: usize, index: usize, length: usize) -> usize {
+        let size = u32::try_from(level).ok().and_then(|level| self.chunk.checked_pow(level));
+        let size = size.unwrap_or(usize::MAX);
+        length.saturating_sub(size.saturating_mul(index)).min(size)
+    }
+
+    /// Of each level, counted from 1, the chunks among which those are that the tokens of a chunk of
+    /// the first level see; and its own of that level.
+    fn siblings(
+        &self,
+        chunk: usize,
+        counts: &[usize],
+    ) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
+        let mut own = chunk;
+        (1..=self.levels).map(move |level| {
+            let count = counts[level - 1];
+            let first = if level < self.levels { own / self.chunk * self.chunk } else { 0 };
+            let end = if level < self.levels { count.min(first + self.chunk) } else { count };
+            let found = (level, first..end, own);
+            own /= self.chunk;
+            found
+        })
+    }
+
+    /// The chunks that the tokens of a chunk of the first level see, level by level: the level, some
+    /// chunks that follow one another, and the place of the first.
+    pub(crate) fn seen(
+        &self,
+        chunk: usize,
+        counts: &[usize],
+    ) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
+        let (size, causal) = (self.chunk, self.causal);
+        self.siblings(chunk, counts).flat_map(move |(level, among, own)| {
+            let place = level * size;
+            let before = (level, among.start..own, place);
+            let after = own + 1..if causal { own + 1 } else { among.end.max(own + 1) };
+            [before, (level, after, place + own + 1 - among.start)]
+        })
+    }
+}
