@@ -15,39 +15,52 @@ import json
 import math
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-LAYERS, HEADS, WIDTH, BLOCK, BATCH = 4, 4, 128, 64, 12
+BLOCK, BATCH = 64, 12
 PEAK, LEAST, WARMUP = 1e-3, 1e-4, 100
 
 
+class Shape(NamedTuple):
+    """The sizes of a GPT as nanoGPT has it, and whether its layers have biases."""
+
+    layers: int = 4
+    heads: int = 4
+    width: int = 128
+    block: int = BLOCK
+    biases: bool = False
+
+
 class Layer(nn.Module):
-    def __init__(self):
+    def __init__(self, shape):
         super().__init__()
-        self.attention_norm, self.norm = (nn.LayerNorm(WIDTH, bias=False) for _ in range(2))
-        self.projection, self.out = nn.Linear(WIDTH, 3 * WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH, bias=False), nn.Linear(4 * WIDTH, WIDTH, bias=False)
+        self.heads, width, biases = shape.heads, shape.width, shape.biases
+        self.attention_norm, self.norm = (nn.LayerNorm(width, bias=biases) for _ in range(2))
+        self.projection, self.out = nn.Linear(width, 3 * width, bias=biases), nn.Linear(width, width, bias=biases)
+        self.up, self.down = nn.Linear(width, 4 * width, bias=biases), nn.Linear(4 * width, width, bias=biases)
 
     def forward(self, x):
         parts = self.projection(self.attention_norm(x)).chunk(3, -1)  # each (B, T, D)
-        query, key, value = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in parts)  # (B, H, T, Dh)
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)  # (B, H, T, Dh)
         mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).flatten(2))
         return x + self.down(F.gelu(self.up(self.norm(x))))
 
 
 class Model(nn.Module):
-    def __init__(self, vocabulary):
+    def __init__(self, vocabulary, shape=Shape()):
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocabulary, WIDTH), nn.Embedding(BLOCK, WIDTH)
-        self.layers, self.norm = nn.ModuleList(Layer() for _ in range(LAYERS)), nn.LayerNorm(WIDTH, bias=False)
+        self.tokens, self.positions = nn.Embedding(vocabulary, shape.width), nn.Embedding(shape.block, shape.width)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width, bias=shape.biases)
         for name, weights in self.named_parameters():
             if weights.dim() == 2:
                 # The projections onto the residual stream are smaller, since they add up (GPT-2, section 2.3).
-                scale = (2 * LAYERS) ** -0.5 if name.endswith(("out.weight", "down.weight")) else 1.0
+                scale = (2 * shape.layers) ** -0.5 if name.endswith(("out.weight", "down.weight")) else 1.0
                 nn.init.normal_(weights, std=0.02 * scale)
 
     def forward(self, text, answers):
@@ -63,6 +76,22 @@ def rate(update, updates):
     if update < WARMUP:
         return PEAK * (update + 1) / (WARMUP + 1)
     return LEAST + (PEAK - LEAST) * (1 + math.cos(math.pi * (update - WARMUP) / (updates - WARMUP))) / 2
+
+
+def optimizer_of(model):
+    """AdamW that decays matrices alone."""
+    matrices = [weights for weights in model.parameters() if weights.dim() == 2]
+    others = [weights for weights in model.parameters() if weights.dim() != 2]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=True)
+
+
+def step(model, optimizer, rows, answers):
+    """An update on texts `(B, T)` whose next tokens are `answers`."""
+    model(rows, answers).mean().backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 @torch.no_grad()
@@ -97,21 +126,14 @@ def main():
     split = int(0.9 * len(text))
     train, rest = text[:split], text[split:]
     model = Model(len(number))
-    matrices = [weights for weights in model.parameters() if weights.dim() == 2]
-    others = [weights for weights in model.parameters() if weights.dim() != 2]
-    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=True)
+    optimizer = optimizer_of(model)
     began = time.perf_counter()
     for update in range(arguments.updates):
         starts = torch.randint(len(train) - BLOCK, (BATCH,)).tolist()
         rows, answers = (torch.stack([train[at + shift :][:BLOCK] for at in starts]) for shift in (0, 1))
         for group in optimizer.param_groups:
             group["lr"] = rate(update, arguments.updates)
-        loss = model(rows, answers).mean()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        step(model, optimizer, rows, answers)
     seconds = time.perf_counter() - began
     print(json.dumps({
         "tokens_per_second": arguments.updates * BATCH * BLOCK / seconds,
