@@ -22,7 +22,7 @@ def bleu(taper, hypotheses, references):
         paths = [Path(folder) / name for name in ("hypotheses", "references")]
         for path, text in zip(paths, (hypotheses, references)):
             path.write_text("\n".join(text) + "\n", encoding="utf-8")
-        command = [taper, "bleu", *map(str, paths), "--tokenize", "none", "--json"]
+        command = [taper, "bleu", *map(str, paths), "--tokenize", "none", "--force", "--json"]
         output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = json.loads(output)
     return (found[0] if isinstance(found, list) else found)["score"]

@@ -45,7 +45,7 @@ def mixed(folders, languages, folder):
 def bleu(taper, run, corpus):
     command = [taper, "evaluate", run, "--split", "test", "--set", f"data.dir={corpus}", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)[0]["bleu"]["score"]
+    return json.loads(done.stdout)["results"][0]["bleu"]["score"]
 
 
 def main():

@@ -14,6 +14,7 @@ use crate::page::{SCRIPT, STYLE, figures, note, sections, table};
 use crate::record::Record;
 use crate::run_data::{NamedFigure, RunData};
 use crate::sentences::SentenceSet;
+use crate::translated::systems_by_length;
 
 /// Resamples of a paired bootstrap, as many as sacreBLEU draws.
 const RESAMPLES: usize = 1000;
@@ -210,9 +211,32 @@ impl Comparison<'_> {
         self.recipes.iter().map(row).collect()
     }
 
+    /// All figures: the curves of the runs, and their scores by the length of the source.
+    ///
+    /// # Errors
+    /// When a score cannot be counted.
+    pub fn figures(&self, language: Language) -> Result<Vec<NamedFigure>> {
+        let mut figures = self.curves(language);
+        for (split, _) in &self.splits {
+            figures.push(self.by_length(split, language)?);
+        }
+        Ok(figures)
+    }
+
+    /// The scores of all runs on a split, by the length of the source.
+    fn by_length(&self, split: &str, language: Language) -> Result<NamedFigure> {
+        let names = self.names.iter().map(String::as_str);
+        let systems: Vec<(&str, &SentenceSet)> = names.zip(self.sets(split)).collect();
+        systems_by_length(&systems, language)
+    }
+
+    /// The sentences of a split, of each run.
+    fn sets(&self, split: &str) -> impl Iterator<Item = &SentenceSet> {
+        self.runs.iter().filter_map(move |run| run.sets.iter().find(|one| one.split == split))
+    }
+
     /// The curves of all runs in each figure.
-    #[must_use]
-    pub fn figures(&self, language: Language) -> Vec<NamedFigure> {
+    fn curves(&self, language: Language) -> Vec<NamedFigure> {
         let records: Vec<(&str, &Record)> = self
             .names
             .iter()
@@ -242,6 +266,7 @@ impl Comparison<'_> {
                 say("even", "平"),
             ];
             body += &table(&head, &Self::rows(scores));
+            body += &figures(&[self.by_length(split, language)?])?;
             body += &note(say(
                 "Won and lost: sentences whose chrF2 differs by more than 1 from the first run's. \
                  p: how often a difference as large comes about by chance (paired bootstrap).",
@@ -250,7 +275,7 @@ impl Comparison<'_> {
         }
         body += &self.missing.iter().map(|text| note(text)).collect::<String>();
         body += &format!("<h2>{}</h2>\n", say("Training", "训练曲线"));
-        body += &figures(&self.figures(language))?;
+        body += &figures(&self.curves(language))?;
         body += &format!("<h2>{}</h2>\n", say("What differs in the recipes", "配方差异"));
         let head: Vec<&str> = std::iter::once(say("key", "键"))
             .chain(self.names.iter().map(String::as_str))
@@ -273,11 +298,7 @@ impl Comparison<'_> {
     /// The sentences of a split for the script: in place of a score, the difference between the
     /// second run and the first.
     fn rows_of(&self, split: &str) -> Value {
-        let sets: Vec<&SentenceSet> = self
-            .runs
-            .iter()
-            .filter_map(|run| run.sets.iter().find(|one| one.split == split))
-            .collect();
+        let sets: Vec<&SentenceSet> = self.sets(split).collect();
         let round = |score: f64| (score * 10.0).round() / 10.0;
         let row = |index: usize| {
             let of_each: Vec<&crate::Sentence> =

@@ -40,7 +40,7 @@ fn of_kinds(
 /// When the sentences cannot be scored.
 pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<NamedFigure>> {
     let say = |english, chinese| language.choose(english, chinese);
-    let file = |name: &str| format!("{}-{name}", set.split.replace(['/', '\\', ' '], "-"));
+    let file = |name: &str| file_name(&set.split, name);
     let mut figures = Vec::new();
     let by_length = set.by_length()?;
     figures.push(of_kinds(
@@ -83,6 +83,46 @@ pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<Named
         .push(NamedFigure::new(file("precisions"), Figure::new(title, described.join(", "), bars)));
     figures.push(spread(set, file("spread"), language));
     Ok(figures)
+}
+
+/// BLEU of several systems' translations of the same sentences, by words of the source.
+///
+/// # Errors
+/// When the sentences cannot be scored.
+pub(crate) fn systems_by_length(
+    systems: &[(&str, &SentenceSet)],
+    language: Language,
+) -> Result<NamedFigure> {
+    let say = |english, chinese| language.choose(english, chinese);
+    let scored = |&(name, set): &(&str, &SentenceSet)| Ok((name.to_owned(), set.by_length()?));
+    let scored = systems.iter().map(scored).collect::<Result<Vec<_>>>()?;
+    let kinds = scored.first().map(|(_, found)| found.as_slice()).unwrap_or_default();
+    let describe = |(name, found): &(String, Vec<(String, usize, f64, f64)>)| {
+        let scores: Vec<String> =
+            found.iter().map(|(kind, _, bleu, _)| format!("{kind} {bleu:.1}")).collect();
+        format!("{name}: {}", scores.join(", "))
+    };
+    let description = scored.iter().map(describe).collect::<Vec<_>>().join("; ");
+    let bars = Bars {
+        label: say("words of the source (sentences)", "原文词数（句数）").to_owned(),
+        categories: kinds.iter().map(|(kind, count, ..)| format!("{kind} ({count})")).collect(),
+        y: Axis::linear("BLEU"),
+        series: scored
+            .into_iter()
+            .map(|(name, found)| (name, found.iter().map(|one| one.2).collect()))
+            .collect(),
+    };
+    let split = systems.first().map_or("", |(_, set)| &set.split);
+    let title = match language {
+        Language::English => format!("BLEU by length of the source, {split}"),
+        Language::Chinese => format!("按原文长度的 BLEU，{split}"),
+    };
+    Ok(NamedFigure::new(file_name(split, "length"), Figure::new(&title, description, bars)))
+}
+
+/// The name of a file of a figure of a split.
+fn file_name(split: &str, figure: &str) -> String {
+    format!("{}-{figure}", split.replace(['/', '\\', ' '], "-"))
 }
 
 /// How many sentences have which chrF2.

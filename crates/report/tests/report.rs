@@ -128,6 +128,14 @@ fn runs_are_compared_sentence_by_sentence() {
     );
     let page = comparison.page(Language::English).expect("a page");
     assert!(page.contains("\"systems\":[\"bad\",\"good\"]") && page.contains("won"));
+    assert!(page.contains("BLEU by length of the source, test"));
+    let figures = comparison.figures(Language::English).expect("figures");
+    let by_length = figures.iter().find(|one| one.name == "test-length").expect("by length");
+    let described = &by_length.figure.description;
+    let of_each: Vec<_> = described.split("; ").filter_map(|one| one.split_once(": ")).collect();
+    assert_eq!(of_each.iter().map(|one| one.0).collect::<Vec<_>>(), ["bad", "good"]);
+    let categories = |scores: &str| scores.split(", ").count();
+    assert_eq!(categories(of_each[0].1), categories(of_each[1].1), "{described}");
     let error = compare(&runs[..1]).expect_err("one run").to_string();
     assert_eq!(error, "name two or more runs to compare");
 }

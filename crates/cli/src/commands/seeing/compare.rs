@@ -17,5 +17,5 @@ pub(crate) fn run(arguments: &Compare) -> Result<()> {
     if let Some(path) = &arguments.html {
         write_page(path, &comparison.page(language)?)?;
     }
-    write_pictures(&comparison.figures(language), &arguments.pictures)
+    write_pictures(&comparison.figures(language)?, &arguments.pictures)
 }
