@@ -82,14 +82,18 @@ pub(super) unsafe fn run<P: TileProducts>(
     to: Outputs<P::Value>,
 ) {
     let tasks = layout.tasks();
-    let width = (layout.shape.head, features.count);
-    let worker = || Worker::<P> {
-        products: products.worker(),
-        query: vec![P::Value::default(); CHUNK * stride(width.1)],
-        key: vec![P::Value::default(); CHUNK * stride(width.1)],
-        scores: vec![P::Value::default(); CHUNK * CHUNK],
-        out: vec![P::Value::default(); CHUNK * stride(width.0)],
-        denominators: vec![P::Value::default(); CHUNK],
+    let (head, count) = (stride(layout.shape.head), stride(features.count));
+    let rows = layout.longest_chunk();
+    let worker = || {
+        let room = |width: usize| vec![P::Value::default(); rows * width];
+        Worker::<P> {
+            products: products.worker(),
+            query: room(count),
+            key: room(count),
+            scores: room(rows),
+            out: room(head),
+            denominators: room(1),
+        }
     };
     let pass = Pass { products, layout, features, qkv, to };
     region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {

@@ -2,6 +2,7 @@
 
 use super::super::layout::{Columns, head_groups};
 use super::super::tiled::products::Rows;
+use crate::products::PANEL;
 use crate::spec::{LinearAttentionShape, LinearAttentionSpec};
 use std::ops::Range;
 
@@ -106,6 +107,12 @@ impl Layout {
     pub(super) fn last_at(&self, sequence: &Sequence, head: usize) -> (usize, usize) {
         let (first, size) = (sequence.number * self.last_size(), self.state_size());
         (first + head * size, first + self.spec.heads * size + head)
+    }
+
+    /// Rows of a chunk at most, in whole panels.
+    pub(super) fn longest_chunk(&self) -> usize {
+        let longest = self.sequences.iter().map(|sequence| sequence.length).max().unwrap_or(0);
+        CHUNK.min(longest.next_multiple_of(PANEL))
     }
 
     /// Elements of a row of the result.

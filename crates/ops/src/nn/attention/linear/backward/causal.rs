@@ -53,7 +53,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
         for (i, chunk) in chunks.clone().enumerate() {
             let rows = sequence.rows_of(chunk);
-            let part = i * panel..(i + 1) * panel;
+            let part = i * panel..;
             let exponent = self.exponent(sequence, chunk, head);
             features.queries(
                 products,

@@ -98,10 +98,12 @@ pub(super) unsafe fn run<P: TileProducts>(
     to: (Shared<P::Value>, Write),
 ) {
     let (head, count) = (stride(layout.shape.head), stride(features.count));
+    let rows = layout.longest_chunk();
     let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
+    // Of a group, or where all tokens are seen of a chunk.
     let in_group = match layout.spec.causal {
-        true => longest.next_multiple_of(CHUNK).min(GROUP),
-        false => CHUNK,
+        true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
+        _ => rows,
     };
     let worker = || {
         let room = |rows: usize, width: usize| vec![P::Value::default(); rows * width];
@@ -110,13 +112,13 @@ pub(super) unsafe fn run<P: TileProducts>(
             products: products.worker(),
             query: room(in_group, count),
             key: room(in_group, count),
-            states: vec![state; in_group / CHUNK],
-            scores: room(CHUNK, CHUNK),
-            of_scores: room(CHUNK, CHUNK),
-            adjoint: room(CHUNK, head),
-            of_denominators: room(CHUNK, 1),
-            of_features: room(CHUNK, count),
-            of_rows: room(CHUNK, head),
+            states: vec![state; in_group.div_ceil(CHUNK)],
+            scores: room(rows, rows),
+            of_scores: room(rows, rows),
+            adjoint: room(rows, head),
+            of_denominators: room(rows, 1),
+            of_features: room(rows, count),
+            of_rows: room(rows, head),
         }
     };
     let tasks = layout.tasks();
