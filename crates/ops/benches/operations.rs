@@ -12,8 +12,9 @@ use divan::{Bencher, black_box};
 use taper_ops::products::{Factor, multiply};
 use taper_ops::rng::Counter;
 use taper_ops::{
-    Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, Kernel,
-    LinearSpec, ParameterStore, Products, Tape, composed,
+    Activation, AdamStep, AttentionSpec, CrossEntropySpec, Dropout, EmbeddingSpec,
+    HierarchicalSpec, Kernel, LinearAttentionSpec, LinearSpec, ParameterStore, Products, Tape,
+    composed,
 };
 
 #[global_allocator]
@@ -184,6 +185,35 @@ fn self_attention(bencher: Bencher<'_, '_>, case: &Case) {
     };
     let fused = |tape: &Tape| taper_ops::self_attention(Some(tape), &qkv, None, &spec);
     run(bencher, case, fused, || composed::self_attention(&qkv, None, &spec));
+}
+
+#[divan::bench(args = all(), max_time = 1)]
+fn linear_attention(bencher: Bencher<'_, '_>, case: &Case) {
+    let qkv = random(&[TOKENS, 3 * case.size.width], 1);
+    let spec = LinearAttentionSpec {
+        heads: case.size.heads,
+        lengths: lengths(),
+        causal: true,
+        products: case.products(),
+    };
+    let fused = |tape: &Tape| taper_ops::linear_attention(Some(tape), &qkv, None, &spec);
+    run(bencher, case, fused, || Ok(composed::linear_attention(&qkv, None, &spec)?.0));
+}
+
+#[divan::bench(args = all(), max_time = 1)]
+fn hierarchical_attention(bencher: Bencher<'_, '_>, case: &Case) {
+    let qkv = random(&[TOKENS, 3 * case.size.width], 1);
+    let spec = HierarchicalSpec {
+        heads: case.size.heads,
+        lengths: lengths(),
+        causal: true,
+        chunk: 8,
+        levels: 1,
+        dropout: Dropout::new(0.1, 1),
+        products: case.products(),
+    };
+    let fused = |tape: &Tape| taper_ops::hierarchical_attention(Some(tape), &qkv, &spec);
+    run(bencher, case, fused, || composed::hierarchical_attention(&qkv, &spec));
 }
 
 #[divan::bench(args = without_products(), max_time = 1)]
