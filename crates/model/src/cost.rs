@@ -7,10 +7,12 @@
 use std::iter::Sum;
 use std::ops::{Add, Mul};
 
+use taper_ops::keeps_scores;
+
 /// Bytes of one f32.
 const F32: f64 = 4.0;
 
-/// What the composed operations have at the height of a pass for each scalar that the fused ones keep:
+/// What the composed operations have at the height of a pass for each result of a layer:
 /// Candle's graph holds the result of every step of an operation, and on the way back the gradients
 /// of the last ones. Counted with dropout and rotary positions; without, it is a third less
 /// (`trainer/tests/composed_memory.rs`).
@@ -37,12 +39,16 @@ pub(crate) struct PartCost {
     pub(crate) mixing_flops: f64,
     /// Forward arithmetic for one query and one key that it may see.
     pub(crate) pair_flops: f64,
-    /// Scalars that are kept of one token for the backward pass, at most.
+    /// Scalars that the fused operations keep of one token for the backward pass.
     pub(crate) kept: f64,
+    /// Results of a token that they do not keep, and the composed operations do.
+    pub(crate) forgotten: f64,
     /// Of them, those that are not kept where layers are computed again.
     pub(crate) saved: f64,
     /// Scores of one query and one key: the heads of all layers.
     pub(crate) scores: f64,
+    /// Of them, those of attention that sees a part of its sequence.
+    pub(crate) masked_scores: f64,
 }
 
 impl PartCost {
@@ -79,6 +85,11 @@ impl PartCost {
         Self { scores: self.scores + heads as f64, ..self }
     }
 
+    /// With all scores those of attention under a mask.
+    pub(crate) fn masked(self) -> Self {
+        Self { masked_scores: self.scores, ..self }
+    }
+
     /// A token's part in what is between the projections of a sequence of [`USUAL_LENGTH`] tokens, of
     /// which the arithmetic and the kept scalars are given.
     pub(crate) fn of_sequence(flops_and_kept: impl Fn(usize) -> (f64, f64)) -> Self {
@@ -90,6 +101,16 @@ impl PartCost {
     /// Keeps this many scalars of a token besides.
     pub(crate) fn keeping(self, scalars: usize) -> Self {
         Self { kept: self.kept + scalars as f64, ..self }
+    }
+
+    /// The same, of which the fused operations keep nothing.
+    pub(crate) fn unkept(self) -> Self {
+        Self { kept: 0.0, forgotten: self.forgotten + self.kept, ..self }
+    }
+
+    /// Has this many scalars of a token besides that the fused operations do not keep.
+    pub(crate) fn forgetting(self, scalars: usize) -> Self {
+        Self { forgotten: self.forgotten + scalars as f64, ..self }
     }
 }
 
@@ -103,8 +124,10 @@ impl Add for PartCost {
             mixing_flops: self.mixing_flops + other.mixing_flops,
             pair_flops: self.pair_flops + other.pair_flops,
             kept: self.kept + other.kept,
+            forgotten: self.forgotten + other.forgotten,
             saved: self.saved + other.saved,
             scores: self.scores + other.scores,
+            masked_scores: self.masked_scores + other.masked_scores,
         }
     }
 }
@@ -120,8 +143,10 @@ impl Mul<usize> for PartCost {
             mixing_flops: times * self.mixing_flops,
             pair_flops: times * self.pair_flops,
             kept: times * self.kept,
+            forgotten: times * self.forgotten,
             saved: times * self.saved,
             scores: times * self.scores,
+            masked_scores: times * self.masked_scores,
         }
     }
 }
@@ -191,12 +216,18 @@ pub struct StreamCost {
     /// token meets. Attention scores, which grow with the sequence, are left out; below 100 tokens
     /// they are a few per cent.
     pub forward_flops: u64,
-    /// Bytes that a training pass keeps until its backward pass: an upper bound, in f32, for the
-    /// fused operations of the CPU, which do not keep the outputs of norms.
+    /// Bytes that a training pass of the fused operations, which run on the CPU, keeps until its
+    /// backward pass, without scores of attention.
     pub activation_bytes: u64,
+    /// Bytes of the scores for one query and one key, which they keep of short sequences: of attention
+    /// that sees all, and of attention under a mask.
+    pub score_bytes: [u64; 2],
     /// The same with `training.checkpoint_activations`.
     pub checkpointed_bytes: u64,
-    /// Bytes that the composed operations, which run on a GPU, have for one query and one key of
+    /// Bytes that the composed operations, which run on a GPU, have for one token at the height of a
+    /// pass.
+    pub composed_bytes: u64,
+    /// Bytes that the composed operations have for one query and one key of
     /// attention at the height of a pass.
     pub pair_bytes: u64,
 }
@@ -222,6 +253,9 @@ impl Cost {
                     forward_flops: part.flops as u64,
                     activation_bytes: (F32 * part.kept) as u64,
                     checkpointed_bytes: (F32 * (part.kept - part.saved)) as u64,
+                    score_bytes: [part.scores - part.masked_scores, part.masked_scores]
+                        .map(|scores| (F32 * scores) as u64),
+                    composed_bytes: (F32 * COMPOSED * (part.kept + part.forgotten)) as u64,
                     pair_bytes: (F32 * COMPOSED_SCORES * part.scores) as u64,
                 })
                 .collect(),
@@ -236,13 +270,24 @@ impl Cost {
         forward.fold(0, u64::saturating_add).saturating_mul(3)
     }
 
-    /// Estimate of the bytes that a training pass keeps for its backward pass, over so many tokens
-    /// of each stream.
+    /// The bytes that a training pass of the fused operations keeps for its backward pass, over so
+    /// many tokens of each stream in sequences of `length` tokens.
     #[must_use]
-    pub fn activation_bytes(&self, tokens: &[usize]) -> u64 {
+    pub fn activation_bytes(&self, tokens: &[usize], length: usize) -> u64 {
+        let of_scores = |stream: &StreamCost| {
+            let [all, masked] = stream.score_bytes;
+            let kept = |bytes: u64, is_masked| match keeps_scores(length, length, is_masked) {
+                true => bytes.saturating_mul(length as u64),
+                false => 0,
+            };
+            kept(all, false).saturating_add(kept(masked, true))
+        };
         let each = self.streams.iter().zip(tokens);
-        each.map(|(stream, &tokens)| stream.activation_bytes.saturating_mul(tokens as u64))
-            .fold(0, u64::saturating_add)
+        each.map(|(stream, &tokens)| {
+            let of_token = stream.activation_bytes.saturating_add(of_scores(stream));
+            of_token.saturating_mul(tokens as u64)
+        })
+        .fold(0, u64::saturating_add)
     }
 
     /// Estimate of the bytes at the height of a training pass of the composed operations, as on a
@@ -253,8 +298,8 @@ impl Cost {
         let of_pairs = |stream: &StreamCost| stream.pair_bytes.saturating_mul(longest as u64);
         let each = self.streams.iter().zip(tokens);
         each.map(|(stream, &tokens)| {
-            let of_token = (COMPOSED * stream.activation_bytes as f64) as u64;
-            of_token.saturating_add(of_pairs(stream)).saturating_mul(tokens as u64)
+            let of_token = stream.composed_bytes.saturating_add(of_pairs(stream));
+            of_token.saturating_mul(tokens as u64)
         })
         .fold(0, u64::saturating_add)
     }

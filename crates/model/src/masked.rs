@@ -89,6 +89,7 @@ impl MaskedLanguageModel {
         let share = |part: PartCost| PartCost {
             flops: ASKED * part.flops,
             kept: ASKED * part.kept,
+            forgotten: ASKED * part.forgotten,
             ..part
         };
         let output = match config.tied {

@@ -4,7 +4,7 @@ use candle_core::{DType, Device};
 use std::alloc::System;
 use taper_model::{Batch, Builder, LanguageModel, Model, ModelConfig, Objective, Pass, Sequences};
 use taper_ops::Gradients;
-use taper_ops::allocator::{Explaining, most_in_use};
+use taper_ops::allocator::{Explaining, counted};
 
 #[global_allocator]
 static ALLOCATOR: Explaining<System> = Explaining(System);
@@ -22,13 +22,13 @@ fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     let texts: Vec<&[u32]> = ids.chunks(64).collect();
     let batch = Batch::new(vec![Sequences::pack(&texts)], ids.clone());
     let mut gradients = Gradients::new(model.parameters()).unwrap();
-    let (_, bytes) = most_in_use(|| {
+    let (_, bytes) = counted(|| {
         let pass = Pass::train(1, 1, 0).checkpointed(checkpoints);
         let output = model.loss(&batch, &Objective::default(), 1.0, &pass).unwrap();
         pass.backward(&output, model.parameters(), &mut gradients).unwrap();
     });
-    let formula = model.cost().checkpointed(checkpoints).activation_bytes(&[TOKENS]);
-    (bytes.expect("the allocator counts") as f64, formula as f64)
+    let formula = model.cost().checkpointed(checkpoints).activation_bytes(&[TOKENS], 64);
+    (bytes.expect("the allocator counts").most as f64, formula as f64)
 }
 
 /// A chain of four times as many layers takes twice the memory, and without that four times.

@@ -60,20 +60,30 @@ static COUNTS: AtomicBool = AtomicBool::new(false);
 static IN_USE: AtomicI64 = AtomicI64::new(0);
 static MOST_IN_USE: AtomicI64 = AtomicI64::new(0);
 
-/// What `work` returns, and the most bytes that it had in use at one time; nothing where
-/// [`Explaining`] is not the program's allocator.
+/// Bytes that a piece of work had in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InUse {
+    /// At one time, at most.
+    pub most: u64,
+    /// When it had its result.
+    pub kept: u64,
+}
+
+/// What `work` returns, and the bytes that it had in use; nothing where [`Explaining`] is not the
+/// program's allocator.
 ///
 /// What the process has resident also depends on which thread computed what, since each keeps what
 /// it freed. This does not, but for the little that threads take for themselves. One count goes on
 /// at a time.
-pub fn most_in_use<R>(work: impl FnOnce() -> R) -> (R, Option<u64>) {
+pub fn counted<R>(work: impl FnOnce() -> R) -> (R, Option<InUse>) {
     IN_USE.store(0, Ordering::Relaxed);
     MOST_IN_USE.store(0, Ordering::Relaxed);
     COUNTS.store(true, Ordering::Relaxed);
     let result = work();
     COUNTS.store(false, Ordering::Relaxed);
-    let most = u64::try_from(MOST_IN_USE.load(Ordering::Relaxed)).unwrap_or(0);
-    (result, (most > 0).then_some(most))
+    let [most, kept] = [&MOST_IN_USE, &IN_USE]
+        .map(|bytes| u64::try_from(bytes.load(Ordering::Relaxed)).unwrap_or(0));
+    (result, (most > 0).then_some(InUse { most, kept }))
 }
 
 /// Counts a change of the bytes in use, while something is counted.

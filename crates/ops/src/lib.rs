@@ -46,10 +46,11 @@ pub use loss::smoothed_cross_entropy;
 pub use nn::{
     Cache, causal_convolution, causal_convolution_after, columns, computed_pairs, cross_attention,
     decoding_attention, embedding, gated, hierarchical_attention,
-    hierarchical_attention_arithmetic, kept_by_attention, kept_by_hierarchical_attention,
-    kept_by_linear_attention, layer_norm, linear, linear_attention, linear_attention_after,
-    linear_attention_arithmetic, normalizer, packed_linear, recurrence, relative_bias, rotary,
-    selective_scan, selective_scan_after, self_attention, sequence_sums, windows,
+    hierarchical_attention_arithmetic, keeps_scores, kept_by_attention,
+    kept_by_hierarchical_attention, kept_by_linear_attention, layer_norm, linear, linear_attention,
+    linear_attention_after, linear_attention_arithmetic, normalizer, packed_linear, recurrence,
+    relative_bias, rotary, selective_scan, selective_scan_after, self_attention, sequence_sums,
+    windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, sums_of_squares, update_pieces,

@@ -37,9 +37,9 @@ impl Sublayer {
         })
     }
 
-    /// The norm, with what goes into it and what comes out.
+    /// The norm. What goes into it another sublayer keeps; what comes out is computed again.
     fn cost(config: &ModelConfig) -> PartCost {
-        LayerNorm::cost(config).keeping(config.d_model).keeping(config.d_model)
+        LayerNorm::cost(config).forgetting(config.d_model).forgetting(config.d_model)
     }
 
     /// `f` gets its input, and what its result is to be added to.

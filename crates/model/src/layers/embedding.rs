@@ -39,9 +39,10 @@ impl TokenEmbedding {
         })
     }
 
-    /// The positions alone; the table, which may be shared, is its model's to count.
+    /// The positions, and what goes into the layers; the table, which may be shared, is its model's
+    /// to count.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        Added::cost(config)
+        Added::cost(config).keeping(config.d_model)
     }
 
     /// Embeds whole sequences.

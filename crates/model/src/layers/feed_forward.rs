@@ -34,10 +34,14 @@ impl FeedForward {
         })
     }
 
-    /// Both projections, and the inner layer before its nonlinearity.
+    /// Both projections, and the slopes of the nonlinearity; those of relu are its result's signs.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        PartCost::linear(config.d_model, config.d_ff, config.biases).keeping(config.d_ff)
-            + PartCost::linear(config.d_ff, config.d_model, config.biases)
+        let up = PartCost::linear(config.d_model, config.d_ff, config.biases);
+        let up = match Activation::from(config.activation) {
+            Activation::Relu => up.forgetting(config.d_ff),
+            _ => up.keeping(config.d_ff),
+        };
+        up + PartCost::linear(config.d_ff, config.d_model, config.biases)
     }
 
     /// The same in f64, for finite differences.

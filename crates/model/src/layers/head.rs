@@ -23,10 +23,10 @@ impl Head {
     }
 
     /// The product, without its matrix, which may be shared. Logits are not kept: the loss is
-    /// computed some rows at a time. But for the CPU its gradient by the hidden rows is, and what
+    /// computed some rows at a time. Its gradient by the hidden rows is, and but for the CPU what
     /// Candle makes of it.
     pub(crate) fn cost(config: &ModelConfig, classes: usize, device: &Device) -> PartCost {
-        let kept = if device.is_cpu() { 0.0 } else { 4.0 * config.d_model as f64 };
+        let kept = if device.is_cpu() { 1.0 } else { 4.0 } * config.d_model as f64;
         let product = PartCost::linear(config.d_model, classes, false);
         PartCost { parameters: 0.0, kept, ..product }
     }

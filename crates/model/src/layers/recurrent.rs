@@ -25,21 +25,24 @@ impl Shape {
         self.cell.gates().saturating_mul(self.width)
     }
 
-    /// For one row of the layer. What is kept are the gates and what went into them, the state and
-    /// of GRUs one product; with attention also a query and a context.
+    /// For one row of the layer. What is kept are the gates, the state, and of an LSTM its cell or of
+    /// a GRU one product; with attention also a query, and the context twice, once beside the state.
     pub(crate) fn cost(self) -> PartCost {
         let (width, gates) = (self.width, self.gates());
         let own = PartCost::linear(self.inputs, gates, self.biases)
-            + PartCost::linear(width, gates, self.biases).keeping(width.saturating_mul(2));
+            + PartCost::linear(width, gates, self.biases).unkept();
+        let own = own.keeping(width.saturating_mul(2));
         match self.attended {
             0 => own,
             attended => {
                 let attention = PartCost::linear(width, width, false)
-                    + PartCost::linear(attended, gates, false)
+                    + PartCost::linear(attended, gates, false).unkept()
                     + PartCost::table(1, width);
                 // A multiplication and an addition for each column of a score, and of a value.
                 let pair_flops = 2.0 * (width as f64 + attended as f64);
-                own + PartCost { pair_flops, ..attention }.keeping(attended)
+                own + PartCost { pair_flops, ..attention }
+                    .with_heads(1)
+                    .keeping(attended.saturating_mul(2))
             }
         }
     }

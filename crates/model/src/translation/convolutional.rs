@@ -69,19 +69,19 @@ impl ConvolutionalLayers {
     /// For a token of the source, and for one of the target.
     pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
         let width = config.d_model;
-        // The input after dropout, and the sum with the residual.
+        // The sum with the residual, scaled and as it was, and what went into it.
         let encoder =
-            GatedConvolution::cost(config).keeping(width.saturating_mul(2)) * config.encoder_layers;
+            GatedConvolution::cost(config).keeping(width.saturating_mul(3)) * config.encoder_layers;
         let decoder = Self::layer_cost(config) * config.decoder_layers;
         let readout = PartCost::linear(width, width, config.biases);
-        (encoder.keeping(width.saturating_mul(3)), decoder + readout)
+        (encoder.keeping(width.saturating_mul(5)), decoder + readout)
     }
 
     pub(super) fn layer_cost(config: &ModelConfig) -> PartCost {
         let width = config.d_model;
         GatedConvolution::cost(config)
             + PartCost::linear(width, width, config.biases) * 2
-            + PartCost::scores(width).keeping(width.saturating_mul(6))
+            + PartCost::scores(width).with_heads(1).keeping(width.saturating_mul(12))
     }
 
     fn dropped(&self, x: &Tensor, name: &str, pass: &Pass) -> Result<Tensor> {

@@ -140,24 +140,25 @@ impl RecurrentLayers {
     /// For a token of the source, and for one of the target.
     pub(super) fn cost(config: &ModelConfig) -> (PartCost, PartCost) {
         let (plan, biases, width) = (Plan::of(config), config.biases, config.recurrent.width);
-        // The states of both directions side by side are kept once more.
-        let encoder =
-            |layer| (plan.encoder(layer).cost() * plan.directions).keeping(plan.annotation);
+        let encoder = |layer| plan.encoder(layer).cost() * plan.directions;
         let last = plan.decoder(config.decoder_layers.saturating_sub(1));
+        // What attention by dot products gives, and with the state beside it in place of the state.
+        let both = width.saturating_mul(2);
         let (key_values, joined) = match config.recurrent.attention {
             RecurrentAttention::None => (PartCost::default(), 0),
             RecurrentAttention::Additive => (last.key_cost(), 0),
-            RecurrentAttention::Dot => {
-                let both = width.saturating_mul(2);
-                (PartCost::linear(plan.annotation, both, biases), plan.read.saturating_add(width))
-            }
+            RecurrentAttention::Dot => (PartCost::linear(plan.annotation, both, biases), both),
         };
-        let source = encoder(0) + encoder(1) * config.encoder_layers.saturating_sub(1) + key_values;
+        // The states of both directions side by side are kept for the next layer and for attention.
+        let above = config.encoder_layers.saturating_sub(1);
+        let attends = config.recurrent.attention != RecurrentAttention::None;
+        let side_by_side = plan.annotation.saturating_mul(above + usize::from(attends));
+        let source = encoder(0) + encoder(1) * above + key_values.keeping(side_by_side);
         let groups = config.groups(true, config.decoder_layers);
         let decoder: PartCost =
             groups.iter().map(|&(layer, count)| Self::layer_cost(config, layer) * count).sum();
         let readout = PartCost::linear(plan.read, config.d_model, biases)
-            .keeping(config.d_model)
+            .forgetting(config.d_model)
             .keeping(joined);
         (source, decoder + readout)
     }
@@ -169,7 +170,7 @@ impl RecurrentLayers {
         let state = shape.cell.vectors().saturating_mul(width);
         let bridge = PartCost::linear(plan.ends, state, config.biases);
         let scores = match config.recurrent.attention {
-            RecurrentAttention::Dot if plan.is_last(layer) => PartCost::scores(width),
+            RecurrentAttention::Dot if plan.is_last(layer) => PartCost::scores(width).with_heads(1),
             _ => PartCost::default(),
         };
         let bridge = PartCost { flops: 0.0, kept: 0.0, ..bridge };

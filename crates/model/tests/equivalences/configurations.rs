@@ -31,7 +31,7 @@ fn parameters_are_counted_before_they_are_made() -> TestResult {
     let huge = ModelConfig { d_model: usize::MAX, ..ModelConfig::default() };
     let cost = Transformer::cost_of(&huge, usize::MAX, usize::MAX, &Device::Cpu);
     assert_eq!((cost.parameters, cost.training_flops()), (u64::MAX, u64::MAX));
-    assert_eq!(cost.activation_bytes(&[usize::MAX; 2]), u64::MAX);
+    assert_eq!(cost.activation_bytes(&[usize::MAX; 2], usize::MAX), u64::MAX);
     Ok(())
 }
 
@@ -44,13 +44,15 @@ fn the_cost_of_the_base_model_by_hand() {
     assert_eq!(source.forward_flops, 2 * (6 * (4 * d * d + 2 * d * 2048) + 6 * 2 * d * d));
     assert_eq!(target.forward_flops, 2 * (6 * (6 * d * d + 2 * d * 2048) + d * 1000));
     assert_eq!(cost.training_flops(), 3 * (source.forward_flops + target.forward_flops));
-    // Inputs and outputs of two norms, queries, keys and values, what attention gives and its
-    // projection, the inner layer twice and the outer; keys and values for the decoder.
-    assert_eq!(source.activation_bytes, 4 * 6 * (4 * d + 5 * d + 2 * 2048 + d + 2 * d));
-    assert_eq!(target.activation_bytes, 4 * 6 * (6 * d + 8 * d + 2 * 2048 + d));
+    // Queries, keys and values, what attention gives with a number for each head and its projection,
+    // the inner layer and the outer; keys and values for the decoder; the embedding.
+    let layer = (5 * d + 8) + (2048 + d);
+    assert_eq!(source.activation_bytes, 4 * (6 * (layer + 2 * d) + d));
+    // The decoder's attention to the encoder; the gradient of the loss by the last layer.
+    assert_eq!(target.activation_bytes, 4 * (6 * (layer + 3 * d + 8) + d + d));
     // The loss of the CPU keeps no logits.
     let larger = Transformer::cost_of(&config, 1000, 100_000, &Device::Cpu);
-    assert_eq!(larger.activation_bytes(&[7, 9]), cost.activation_bytes(&[7, 9]));
+    assert_eq!(larger.activation_bytes(&[7, 9], 9), cost.activation_bytes(&[7, 9], 9));
 }
 
 #[test]

@@ -15,9 +15,10 @@ mod windows;
 
 pub use attention::{
     Cache, computed_pairs, cross_attention, decoding_attention, hierarchical_attention,
-    hierarchical_attention_arithmetic, kept_by_attention, kept_by_hierarchical_attention,
-    kept_by_linear_attention, linear_attention, linear_attention_after,
-    linear_attention_arithmetic, relative_bias, self_attention, sequence_sums,
+    hierarchical_attention_arithmetic, keeps_scores, kept_by_attention,
+    kept_by_hierarchical_attention, kept_by_linear_attention, linear_attention,
+    linear_attention_after, linear_attention_arithmetic, relative_bias, self_attention,
+    sequence_sums,
 };
 pub use columns::columns;
 pub use embedding::embedding;

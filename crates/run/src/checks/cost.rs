@@ -2,6 +2,7 @@
 
 use candle_core::Device;
 use serde::Serialize;
+use taper_data::Task;
 use taper_model::StreamCost;
 
 use crate::config::RunConfig;
@@ -25,9 +26,11 @@ pub struct Cost {
     pub training_flops_per_token_pair: u64,
     /// Weights, gradients, the optimizer's state and the moving average where there is one.
     pub training_state_bytes: u64,
-    /// Estimate of what a batch at the token limit keeps for the backward pass; on a GPU without the
+    /// What a batch at the token limit keeps for the backward pass; on a GPU an estimate, without the
     /// scores of attention.
     pub activation_bytes: u64,
+    /// In sequences of so many tokens.
+    pub sequence_tokens: usize,
 }
 
 impl Cost {
@@ -43,6 +46,16 @@ impl Cost {
         device: &Device,
         processes: usize,
     ) -> Self {
+        Self::of_sequences(config, vocabularies, device, (processes, usual_tokens(config)))
+    }
+
+    /// As [`Cost::among`], with batches of sequences of so many tokens.
+    pub fn of_sequences(
+        config: &RunConfig,
+        vocabularies: Vocabularies,
+        device: &Device,
+        (processes, length): (usize, usize),
+    ) -> Self {
         let cost = cost_of(config, vocabularies, device)
             .checkpointed(config.training.checkpoint_activations && device.is_cpu());
         let forward = |stream: Option<&StreamCost>| stream.map_or(0, |it| it.forward_flops);
@@ -55,9 +68,10 @@ impl Cost {
             training_flops_per_token_pair: passes as u64 * cost.training_flops(),
             training_state_bytes: training_state_bytes(config, cost.parameters, processes),
             activation_bytes: match device.is_cpu() {
-                true => cost.activation_bytes(&[tokens; 2]),
+                true => cost.activation_bytes(&[tokens; 2], length),
                 false => cost.composed_bytes(&[tokens; 2], 0),
             },
+            sequence_tokens: length,
         }
     }
 
@@ -71,6 +85,20 @@ impl Cost {
             if self.encoder_flops_per_token > 0 { "token pair" } else { "token" },
             bytes(self.training_state_bytes)
         )
+    }
+}
+
+/// Tokens of a sequence of training, as far as the recipe knows: the most where it has a limit, and
+/// of sentences a usual number.
+pub fn usual_tokens(config: &RunConfig) -> usize {
+    match config.task {
+        Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
+        Task::Classification | Task::Tagging => config.data.labelled.max_tokens,
+        Task::QuestionAnswering => config.data.questions.max_tokens,
+        Task::ImageClassification | Task::ImageText => config.data.images.tokens(),
+        Task::Captions => config.data.captions.max_tokens,
+        Task::InContextRegression => config.data.regression.tokens(),
+        Task::Translation => 32,
     }
 }
 

@@ -8,7 +8,7 @@ use taper_model::{ModelConfig, TranslationModel};
 use taper_trainer::{EarlyStoppingConfig, Metric, ScheduleConfig, ScheduleKind, TrainingConfig};
 
 use super::CorpusFacts;
-use crate::checks::cost::training_state_bytes;
+use crate::checks::cost::{training_state_bytes, usual_tokens};
 use crate::checks::{device, memory};
 use crate::config::{RunConfig, usual_tokenizer};
 
@@ -229,8 +229,8 @@ fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     let tokens = config.data.batching.max_tokens;
     let updates = config.training.max_updates as f64 * config.training.accumulation as f64;
     let flops = updates * tokens as f64 * cost.training_flops() as f64;
-    let bytes =
-        training_state_bytes(config, cost.parameters, 1) + cost.activation_bytes(&[tokens; 2]);
+    let activations = cost.activation_bytes(&[tokens; 2], usual_tokens(config));
+    let bytes = training_state_bytes(config, cost.parameters, 1) + activations;
     (flops / (cores.max(1) as f64 * FLOPS_OF_A_CORE), bytes)
 }
 

@@ -249,5 +249,6 @@ fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u6
         .checkpointed(config.training.checkpoint_activations && device.is_cpu());
     // A language model has the one stream.
     let first = tokens.len() - cost.streams.len().min(tokens.len());
-    cost.activation_bytes(&tokens.map(|tokens| passes * tokens)[first..])
+    let tokens = tokens.map(|tokens| passes * tokens);
+    cost.activation_bytes(&tokens[first..], batching.longest_target)
 }

@@ -19,7 +19,7 @@ use crate::arguments::Inspect;
 use crate::text::print_line;
 use taper_run::RunFolder;
 use taper_run::checks::computation::describe_operations;
-use taper_run::checks::cost::{Cost, bytes, grouped, scaled};
+use taper_run::checks::cost::{Cost, bytes, grouped, scaled, usual_tokens};
 use taper_run::checks::device;
 use taper_run::config::{RunConfig, trained_with};
 use taper_run::require_unedited;
@@ -42,7 +42,9 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
         Some(_) => Device::Cpu,
         None => device::open(&config.device)?,
     };
-    let cost = Cost::among(&config, sizes, &device, arguments.processes.get());
+    let length = arguments.tokens.unwrap_or(usual_tokens(&config));
+    let among = (arguments.processes.get(), length);
+    let cost = Cost::of_sequences(&config, sizes, &device, among);
     let layers = Layer::each(&config, arguments.tokens)?;
     if arguments.json {
         return print_json(&config, &device, &outline, (&cost, &layers), sizes, parent.as_ref());
@@ -169,13 +171,9 @@ impl Layer {
         tokens: Option<usize>,
     ) -> Result<Self> {
         let usual = match config.task {
-            Task::LanguageModel | Task::MaskedLanguageModel => config.data.text.block_length,
-            Task::Classification | Task::Tagging => config.data.labelled.max_tokens,
-            Task::QuestionAnswering => config.data.questions.max_tokens,
-            Task::ImageClassification | Task::ImageText => config.data.images.tokens(),
-            Task::Captions => config.data.captions.max_tokens,
-            Task::InContextRegression => config.data.regression.tokens(),
+            // What papers count.
             Task::Translation => 512,
+            _ => usual_tokens(config),
         };
         let (tokens, cost) = (tokens.unwrap_or(usual), layer_cost(config, layer));
         let (causal, shape) = (Self::is_causal(config), &config.model);
@@ -336,12 +334,13 @@ fn summary(
             false => format!("FLOPs        a token: {forward} forward, {training} in training"),
         },
         format!(
-            "memory       {} for weights, gradients and moments; about {} for a batch of {} \
-             tokens{}",
+            "memory       {} for weights, gradients and moments; {} for a batch of {} tokens{} in \
+             sequences of {}",
             bytes(cost.training_state_bytes),
             bytes(cost.activation_bytes),
             config.data.batching.planned_tokens(),
-            if translates { " a side" } else { "" }
+            if translates { " a side" } else { "" },
+            cost.sequence_tokens
         ),
     ]);
     lines

@@ -49,7 +49,7 @@ impl CrossAttention {
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let width = config.d_model;
         let linear = PartCost::linear(width, width, config.has_attention_biases());
-        linear.keeping(width).with_heads(config.heads) + linear
+        linear.keeping(width + config.heads).with_heads(config.heads) + linear
     }
 
     /// Keys and values, which are made once for each token of the encoder.

@@ -165,7 +165,7 @@ fn performer(site: &Site<'_>) -> LinearAttention {
 fn cost_of_kind(site: &Site<'_>) -> PartCost {
     let width = site.config.d_model;
     match site.kind() {
-        AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(site.config),
+        AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(site),
         AttentionKind::Linear => linear(site).cost(width),
         AttentionKind::Performer => performer(site).cost(width),
         AttentionKind::Linformer => Linformer::cost(site),

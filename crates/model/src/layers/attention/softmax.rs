@@ -3,9 +3,9 @@
 
 use super::super::positions::PreparedPositions;
 use super::{Kind, LayerPast, PastRows, Site, Texts};
+use crate::Pass;
 use crate::config::AttentionKind;
 use crate::cost::PartCost;
-use crate::{ModelConfig, Pass};
 use candle_core::{Result, Tensor, bail};
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,9 +48,16 @@ impl Softmax {
         }
     }
 
-    /// What attention gives.
-    pub(super) fn cost(config: &ModelConfig) -> PartCost {
-        PartCost::scores(config.d_model).keeping(config.d_model).with_heads(config.heads)
+    /// What attention gives, and the logarithm of the sum of each head's exponentials.
+    pub(super) fn cost(site: &Site<'_>) -> PartCost {
+        let config = site.config;
+        let cost = PartCost::scores(config.d_model)
+            .keeping(config.d_model + config.heads)
+            .with_heads(config.heads);
+        match site.causal || site.kind() == AttentionKind::Sparse {
+            true => cost.masked(),
+            false => cost,
+        }
     }
 
     fn spec(

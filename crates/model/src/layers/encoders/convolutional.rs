@@ -112,7 +112,12 @@ impl Convolutions {
                 .keeping(inputs + 2 * plan.outputs + plan.inputs);
             let places = (plan.to * plan.to) as f64 / patches;
             let norm = PartCost::table(2, plan.outputs);
-            PartCost { flops: places * each.flops, kept: places * each.kept, ..each } + norm
+            PartCost {
+                flops: places * each.flops,
+                kept: places * each.kept,
+                forgotten: places * each.forgotten,
+                ..each
+            } + norm
         };
         plans(config, shape).into_iter().map(of_layer)
     }

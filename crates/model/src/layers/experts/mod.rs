@@ -139,15 +139,17 @@ impl Experts {
     }
 
     /// All experts, of which a token meets those that it is sent to, and the router. Besides, rows
-    /// are kept as they are gathered, as experts give them, and as they are brought back.
+    /// are kept as they are gathered, as experts give them, as they are brought back and as they are
+    /// weighed; of the router what it sees and its probabilities; and what jitter and dropout make.
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
-        let ExpertsConfig { count, per_token, .. } = config.experts;
+        let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
+        let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
         let one = FeedForward::cost(config);
         let router = PartCost::linear(config.d_model, count, false);
         let met = one * per_token;
         PartCost { parameters: (one * count).parameters, ..met }
-            .keeping(per_token * 4 * config.d_model)
-            + router.keeping(4 * count + 2 * config.d_model)
+            .keeping(per_token * (6 * config.d_model + 5))
+            + router.keeping(8 * count + (1 + 2 * drawn) * config.d_model)
     }
 
     /// Probabilities of the experts, and the logarithm of the sum of their exponentials behind them:

@@ -29,11 +29,18 @@ pub(super) struct Span {
     is_masked: bool,
 }
 
+/// Whether attention of so many queries to so many keys keeps a weight for each pair on the way back;
+/// under a mask of what is seen, fewer.
+#[must_use]
+pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
+    let pairs = if is_masked { LONG_MASKED } else { LONG };
+    queries < LONG_QUERIES || queries.saturating_mul(keys) < pairs
+}
+
 impl Span {
     /// Whether it is attended to in tiles.
     pub(super) fn is_long(&self) -> bool {
-        let pairs = if self.is_masked { LONG_MASKED } else { LONG };
-        self.queries >= LONG_QUERIES && self.queries * self.keys >= pairs
+        !keeps_scores(self.queries, self.keys, self.is_masked)
     }
 
     fn weight_count(&self, heads: usize) -> usize {

@@ -40,6 +40,7 @@ use crate::shared::{Shared, Write, filled};
 use crate::spec::AttentionSpec;
 use crate::tape::{Adjoints, Tape, is_fused};
 use candle_core::{Result, Tensor};
+pub use layout::keeps_scores;
 use layout::{Columns, Layout, Span};
 use operands::{Gradients, Operands};
 

@@ -86,13 +86,11 @@ impl<'a, M: TaskModel> Trial<'a, M> {
     /// Bytes of the process during an update, by formula.
     pub(super) fn estimate(&self, tokens: usize) -> u64 {
         let grown = self.grown(tokens) * self.training.objective().passes();
+        let streams = self.largest_batch(tokens).streams;
+        let longest = streams.iter().map(Sequences::longest).max().unwrap_or(0);
         let activations = match self.model.device().is_cpu() {
-            true => self.cost().activation_bytes(&[grown; 2]),
-            false => {
-                let streams = self.largest_batch(tokens).streams;
-                let longest = streams.iter().map(Sequences::longest).max().unwrap_or(0);
-                self.cost().composed_bytes(&[grown; 2], longest)
-            }
+            true => self.cost().activation_bytes(&[grown; 2], longest),
+            false => self.cost().composed_bytes(&[grown; 2], longest),
         };
         self.resident + self.state_bytes + activations.max(self.saving_bytes)
     }
@@ -119,15 +117,14 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         }
         allocator::collect();
         forget_peak();
-        let (outcome, most_in_use) =
-            allocator::most_in_use(|| rehearse(self.model, self.training, &batch));
+        let (outcome, counted) = allocator::counted(|| rehearse(self.model, self.training, &batch));
         outcome?;
         let kept = |bytes: u64| {
             let threads = rayon::current_num_threads() as u64;
             (KEPT * bytes as f64) as u64 + threads * KEPT_BY_THREAD
         };
-        let height = match most_in_use {
-            Some(bytes) => self.resident + kept(bytes),
+        let height = match counted {
+            Some(bytes) => self.resident + kept(bytes.most),
             None => match peak() {
                 Some(bytes) => bytes,
                 None => return Ok(self.estimate(tokens)),

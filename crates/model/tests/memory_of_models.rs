@@ -1,0 +1,144 @@
+//! What a pass of a whole model keeps for its way back, by the formula that `inspect` prints and in
+//! the allocator's bytes: f32 on a CPU.
+
+use std::alloc::System;
+
+use candle_core::{DType, Device};
+use taper_model::{
+    ActivationKind, Architecture, AttentionConfig, AttentionKind, Batch, Builder, ExpertsConfig,
+    LanguageModel, Model, ModelConfig, NormPlacement, Objective, Pass, Pooling, Positions,
+    RecurrentAttention, RecurrentConfig, Sequences, TextClassifier, TranslationModel,
+};
+use taper_ops::allocator::{Explaining, counted};
+use taper_ops::rng::Counter;
+
+#[global_allocator]
+static ALLOCATOR: Explaining<System> = Explaining(System);
+
+/// Tokens of a batch, in sequences of one length.
+const TOKENS: usize = 2048;
+
+fn sequences(length: usize) -> Sequences {
+    let counter = Counter::new(3);
+    let id = |index: usize| (90.0 * counter.f32_at(index as u64)) as u32;
+    let ids: Vec<u32> = (0..TOKENS).map(id).collect();
+    Sequences::pack(&ids.chunks(length).collect::<Vec<_>>())
+}
+
+/// Bytes that are in use behind a pass over `batch`, by those of the formula: the median of several.
+fn ratio(model: &impl Model, batch: &Batch) -> f64 {
+    let length = batch.streams[0].longest();
+    let mut bytes = [0; 5].map(|_| {
+        let ((pass, output), bytes) = counted(|| {
+            let pass = Pass::train(1, 1, 0);
+            let output = model.loss(batch, &Objective::default(), 1.0, &pass).unwrap();
+            (pass, output)
+        });
+        drop((pass, output));
+        bytes.expect("the allocator counts").kept
+    });
+    bytes.sort_unstable();
+    bytes[2] as f64 / model.cost().activation_bytes(&[TOKENS; 2], length) as f64
+}
+
+fn shapes() -> Vec<ModelConfig> {
+    let mut found = Vec::new();
+    for activation in [ActivationKind::Relu, ActivationKind::Gelu] {
+        for norm in [NormPlacement::Pre, NormPlacement::Post] {
+            for dropout in [0.0, 0.1] {
+                found.push(ModelConfig {
+                    d_model: 64,
+                    d_ff: 192,
+                    heads: 4,
+                    encoder_layers: 3,
+                    decoder_layers: 2,
+                    activation,
+                    norm,
+                    embedding_dropout: dropout,
+                    attention_dropout: dropout,
+                    feed_forward_dropout: dropout,
+                    residual_dropout: dropout,
+                    ..ModelConfig::default()
+                });
+            }
+        }
+    }
+    found
+}
+
+fn build() -> Builder {
+    Builder::seeded(1, &Device::Cpu, DType::F32)
+}
+
+/// Of translation, with sources and targets of so many tokens.
+fn of_pairs(shape: &ModelConfig, length: usize) -> f64 {
+    let model = TranslationModel::new(shape, 90, 90, build()).unwrap();
+    let streams = vec![sequences(length), sequences(length)];
+    ratio(&model, &Batch::new(streams, sequences(length).ids))
+}
+
+/// Of a language model, on texts of 1,024 tokens.
+fn of_text(shape: &ModelConfig) -> f64 {
+    let model = LanguageModel::new(shape, 90, build()).unwrap();
+    ratio(&model, &Batch::new(vec![sequences(1024)], sequences(1024).ids))
+}
+
+/// Of a classifier of texts of 128 tokens.
+fn of_classes(shape: &ModelConfig) -> f64 {
+    let model = TextClassifier::new(shape, 90, 3, build()).unwrap();
+    let text = sequences(128);
+    let segments = Sequences { ids: vec![0; TOKENS], ..text.clone() };
+    let asked: Vec<u32> = (0..TOKENS as u32).step_by(128).collect();
+    let answers = vec![0; asked.len()];
+    let batch = Batch { asked: Some(asked), ..Batch::new(vec![segments, text], answers) };
+    ratio(&model, &batch)
+}
+
+#[test]
+fn what_a_model_keeps_is_known_by_formula() {
+    let mut wrong = Vec::new();
+    let mut check = |ratio: f64, what: &str| {
+        eprintln!("{ratio:.3} {what}");
+        if !(0.95..1.05).contains(&ratio) {
+            wrong.push(format!("{ratio:.3}: {what}"));
+        }
+    };
+    for shape in shapes() {
+        let what = format!("{:?}, {:?}, {}", shape.activation, shape.norm, shape.residual_dropout);
+        check(of_pairs(&shape, 256), &format!("translation, {what}"));
+        for positions in [Positions::Rotary, Positions::Sinusoidal] {
+            let shape = ModelConfig { positions, ..shape.clone() };
+            check(of_text(&shape), &format!("text, {positions:?}, {what}"));
+        }
+        for pooling in [Pooling::ClassToken, Pooling::Mean] {
+            let shape = ModelConfig { pooling, ..shape.clone() };
+            check(of_classes(&shape), &format!("classes, {pooling:?}, {what}"));
+        }
+    }
+    let shape = || shapes().remove(1);
+    for kind in AttentionKind::ALL.into_iter().filter(|&kind| kind != AttentionKind::Linformer) {
+        // Into how many chunks a Reformer's buckets divide depends on the text, the less the smaller.
+        let decoder_attention =
+            AttentionConfig { kind, hash_chunk: 16, ..AttentionConfig::default() };
+        let positions = match kind {
+            AttentionKind::TransformerXl => Positions::None,
+            _ => Positions::Sinusoidal,
+        };
+        check(of_text(&ModelConfig { decoder_attention, positions, ..shape() }), kind.name());
+    }
+    for per_token in [1, 2] {
+        let experts = ExpertsConfig { count: 4, per_token, ..ExpertsConfig::default() };
+        check(of_text(&ModelConfig { experts, ..shape() }), &format!("{per_token} of 4 experts"));
+    }
+    for attention in
+        [RecurrentAttention::None, RecurrentAttention::Additive, RecurrentAttention::Dot]
+    {
+        let recurrent = RecurrentConfig { attention, width: 64, ..RecurrentConfig::default() };
+        let architecture = Architecture::Recurrent;
+        let shape = ModelConfig { architecture, recurrent, ..shape() };
+        check(of_pairs(&shape, 16), &format!("recurrent, {attention:?}"));
+    }
+    let convolutional = ModelConfig { architecture: Architecture::Convolutional, ..shape() };
+    check(of_pairs(&convolutional, 16), "convolutional");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
