@@ -59,11 +59,13 @@ pub struct DecodingConfig {
     pub no_repeat_ngram: usize,
     /// Drawing translations at random in place of searching for the best.
     pub sampling: SamplingConfig,
-    /// The most source tokens of one batch, each counted once per hypothesis. A sentence that is
-    /// longer on its own makes a batch of one.
+    /// The most source tokens that are decoded at a time, each counted once per hypothesis: of one
+    /// batch, or on a CPU of those that threads have side by side. A sentence that is longer on its
+    /// own makes a batch of one.
     #[schemars(range(min = 1))]
     pub batch_tokens: usize,
-    /// The most hypotheses of one batch; at least one sentence is taken.
+    /// The most hypotheses that are decoded at a time; a batch has at least one sentence. On a CPU
+    /// threads take batches of their own where there are 32 hypotheses for each.
     #[schemars(range(min = 1))]
     pub batch_rows: usize,
 }

@@ -1,6 +1,9 @@
 //! Whole files of sentences: batches by length, results in input order.
 
+use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 
 use crate::forced::check_target;
 use crate::search::beam::{beam, beam_under};
@@ -130,11 +133,11 @@ impl<'m, M: StepModel> Translator<'m, M> {
 
     /// What `chunk` makes of batches of `sentences`, in their order; of an empty one it is
     /// `of_empty`.
-    fn in_batches<T: Clone>(
+    fn in_batches<T: Clone + Send>(
         &self,
         sentences: &[Sentence<'_>],
         of_empty: T,
-        chunk_results: impl Fn(&[Sentence<'_>]) -> Result<Vec<T>>,
+        chunk_results: impl Fn(&[Sentence<'_>]) -> Result<Vec<T>> + Sync,
         on_chunk: impl FnMut(FinishedChunk<'_, T>),
     ) -> Result<Vec<T>> {
         check_sources(sentences.iter().map(|sentence| sentence.source))?;
@@ -149,15 +152,17 @@ impl<'m, M: StepModel> Translator<'m, M> {
         order.sort_by_key(|&index| std::cmp::Reverse(sentences[index].source.len()));
         let lengths: Vec<usize> =
             order.iter().map(|&index| sentences[index].source.len()).collect();
-        let batches = batches(&lengths, self.config.rows_per_sentence(), &self.config);
+        let rows = self.config.rows_per_sentence();
+        let workers = self.workers(order.len().saturating_mul(rows));
+        let batches = batches(&lengths, rows, &shared(&self.config, &lengths, workers));
 
         let mut collector = Collector::new(sentences.len(), on_chunk);
         if !empty.is_empty() {
             let results = vec![of_empty; empty.len()];
             collector.finish(&empty, results);
         }
-        for batch in batches {
-            let indices = &order[batch];
+        let one_batch = |batch: &Range<usize>| {
+            let indices = &order[batch.clone()];
             let chunk: Vec<Sentence<'_>> = indices
                 .iter()
                 .map(|&index| Sentence {
@@ -165,10 +170,26 @@ impl<'m, M: StepModel> Translator<'m, M> {
                     ..sentences[index]
                 })
                 .collect();
-            let results = chunk_results(&chunk).map_err(|error| error.in_batch(indices))?;
-            collector.finish(indices, results);
-        }
+            let found = || chunk_results(&chunk);
+            // Within the pool from here on: no operation has to be handed over to it.
+            let found = if self.model.steps_apart() { rayon::scope(|_| found()) } else { found() };
+            found.map_err(|error| error.in_batch(indices))
+        };
+        in_order(&batches, workers, one_batch, |batch, results| {
+            collector.finish(&order[batch.clone()], results);
+        })?;
         Ok(collector.into_results())
+    }
+
+    /// How many threads take batches of their own for so many rows.
+    ///
+    /// A step of a small model is a hundred short operations. To share each of them among threads
+    /// costs about as much as it brings, and sentences have nothing to do with each other.
+    fn workers(&self, rows: usize) -> usize {
+        if !self.model.steps_apart() {
+            return 1;
+        }
+        (rows.min(self.config.batch_rows) / LEAST_ROWS).clamp(1, rayon::current_num_threads())
     }
 
     /// Scores `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`.
@@ -220,6 +241,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
             let results = forced_scores(self.model, &chunk_sources, &chunk_targets, &self.config)
                 .map_err(|error| error.in_batch(indices))?;
             collector.finish(indices, results);
+            taper_ops::allocator::collect();
         }
         Ok(collector.into_results())
     }
@@ -233,6 +255,92 @@ impl<'m, M: StepModel> Translator<'m, M> {
             _ => beam(self.model, sentences, &self.config),
         }
     }
+}
+
+/// Rows of a batch that are worth a thread of their own: as many as kernels multiply at a time.
+const LEAST_ROWS: usize = 32;
+
+/// Batches after which memory is tidied.
+const BATCHES_BETWEEN: usize = 4;
+
+/// The budgets of one of `workers`, which together hold what the configuration allows, and share
+/// what there is.
+fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
+    if workers == 1 {
+        return config.clone();
+    }
+    let rows = lengths.len().saturating_mul(config.rows_per_sentence());
+    DecodingConfig {
+        batch_tokens: (config.batch_tokens / workers).max(1),
+        batch_rows: (config.batch_rows / workers).min(rows.div_ceil(workers)).max(1),
+        ..config.clone()
+    }
+}
+
+/// Calls `work` for every batch, on `workers` threads with equal parts of the pool, and `finish` on
+/// this thread with the results, in the order of the batches.
+fn in_order<T: Send>(
+    batches: &[Range<usize>],
+    workers: usize,
+    work: impl Fn(&Range<usize>) -> Result<Vec<T>> + Sync,
+    mut finish: impl FnMut(&Range<usize>, Vec<T>),
+) -> Result<()> {
+    // What was freed becomes ready for batches of other shapes now and then: each time its pages go
+    // back to the system, and come again one by one, which costs a tenth of a small model's time.
+    let tidy = |number: usize| {
+        if number % BATCHES_BETWEEN == BATCHES_BETWEEN - 1 {
+            taper_ops::allocator::collect();
+        }
+    };
+    let workers = workers.min(batches.len());
+    if workers <= 1 {
+        for (number, batch) in batches.iter().enumerate() {
+            finish(batch, work(batch)?);
+            tidy(number);
+        }
+        taper_ops::allocator::collect();
+        return Ok(());
+    }
+    let threads = rayon::current_num_threads();
+    let pools: Vec<rayon::ThreadPool> = (0..workers)
+        .map(|worker| (worker + 1) * threads / workers - worker * threads / workers)
+        .map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|error| DecodingError::model("start threads", error))?;
+    let next = AtomicUsize::new(0);
+    let take_batches = |found: Sender<(usize, Result<Vec<T>>)>| {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(batch) = batches.get(number) else { return };
+            let results = work(batch);
+            if results.is_err() {
+                // Nobody takes another; those that were taken before are finished, so that of
+                // several errors it is always the first that is told.
+                next.store(batches.len(), Ordering::Relaxed);
+            }
+            tidy(number);
+            if found.send((number, results)).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let (sender, found) = channel();
+        for pool in &pools {
+            let (sender, take_batches) = (sender.clone(), &take_batches);
+            scope.spawn(move || pool.install(|| take_batches(sender)));
+        }
+        drop(sender);
+        let (mut early, mut turn) = (BTreeMap::new(), 0);
+        for (number, results) in found {
+            early.insert(number, results);
+            while let Some(results) = early.remove(&turn) {
+                finish(&batches[turn], results?);
+                turn += 1;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Puts results back in input order and tells the caller of each batch.
@@ -255,7 +363,6 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
             sentences_total: self.total,
         });
         self.results.extend(indices.iter().copied().zip(results));
-        taper_ops::allocator::collect();
     }
 
     fn into_results(mut self) -> Vec<T> {

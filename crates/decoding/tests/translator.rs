@@ -121,6 +121,41 @@ fn progress_covers_each_sentence_once() {
     assert_eq!(seen, found);
 }
 
+/// What `work` gives on a pool of so many threads.
+fn on_threads<R: Send>(count: usize, work: impl FnOnce() -> R + Send) -> R {
+    rayon::ThreadPoolBuilder::new().num_threads(count).build().expect("a pool").install(work)
+}
+
+#[test]
+fn threads_with_batches_of_their_own_find_the_same() {
+    for beam_size in [1, 4] {
+        let mut model = HashModel::new(27);
+        let mut sources = random_sources(500, 27);
+        sources[4].clear();
+        let config = DecodingConfig { beam_size, batch_rows: 256, ..DecodingConfig::default() };
+        let mut translate = |apart, threads| {
+            model.apart = apart;
+            model.starts.store(0, Ordering::Relaxed);
+            let translator = Translator::new(&model, config.clone()).expect("valid");
+            let mut seen = Vec::new();
+            let found = on_threads(threads, || {
+                translator.translate_with(&sources, |chunk| seen.extend_from_slice(chunk.indices))
+            });
+            (found.expect("decodes"), seen, model.starts.load(Ordering::Relaxed))
+        };
+        let (found, order, together) = translate(false, 4);
+        for threads in [1, 2, 4, 16] {
+            let (same, same_order, starts) = translate(true, threads);
+            assert_eq!(found, same);
+            // News comes in the order of the batches, whoever is done first.
+            assert_eq!(order, same_order);
+            // All threads together hold no more rows than one would.
+            let shares = threads.min(256 / 32);
+            assert!(starts >= shares * (together - 1), "{starts} batches, {together} in one");
+        }
+    }
+}
+
 #[test]
 fn finished_sentences_leave_the_batch() {
     let mut model = HashModel::new(25);
@@ -149,6 +184,10 @@ impl StepModel for Diverged {
 
     fn longest_output(&self) -> Option<usize> {
         self.inner.longest_output()
+    }
+
+    fn steps_apart(&self) -> bool {
+        self.inner.apart
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<Vec<u64>> {
@@ -182,14 +221,15 @@ impl StepModel for Diverged {
 #[test]
 fn a_nan_is_reported_with_its_sentence() {
     let inner = HashModel::new(26);
-    let sources = random_sources(20, 26);
+    let sources = random_sources(200, 26);
     let source_history = inner.history_of_source(&sources[13]);
     let history = mix(source_history, u64::from(taper_decoding::START));
-    let model = Diverged { inner, history };
-    for beam_size in [1, 3] {
+    let mut model = Diverged { inner, history };
+    for (beam_size, apart) in [(1, false), (3, false), (1, true), (3, true)] {
+        model.inner.apart = apart;
         let config = DecodingConfig { beam_size, batch_tokens: 30, ..DecodingConfig::default() };
         let translator = Translator::new(&model, config).expect("valid");
-        let error = translator.translate(&sources).expect_err("NaN");
+        let error = on_threads(4, || translator.translate(&sources)).expect_err("NaN");
         assert!(
             matches!(error, DecodingError::NotADistribution { sentence: 13, position: 0 }),
             "{error}"

@@ -44,6 +44,10 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         self.models.first().map_or(crate::START, |model| model.first_input(source))
     }
 
+    fn steps_apart(&self) -> bool {
+        self.models.iter().all(StepModel::steps_apart)
+    }
+
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {
         self.models.iter().map(|model| model.start(sources)).collect()
     }

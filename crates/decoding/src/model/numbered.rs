@@ -23,7 +23,7 @@ impl<M: fmt::Debug, F> fmt::Debug for NumberedSources<'_, M, F> {
 impl<'m, M, F> NumberedSources<'m, M, F>
 where
     M: StepModel,
-    F: Fn(&[usize]) -> Result<Vec<Vec<u32>>>,
+    F: Fn(&[usize]) -> Result<Vec<Vec<u32>>> + Sync,
 {
     /// A model whose sources `read` gives by their numbers, in their order.
     pub fn new(model: &'m M, read: F) -> Self {
@@ -34,7 +34,7 @@ where
 impl<M, F> StepModel for NumberedSources<'_, M, F>
 where
     M: StepModel,
-    F: Fn(&[usize]) -> Result<Vec<Vec<u32>>>,
+    F: Fn(&[usize]) -> Result<Vec<Vec<u32>>> + Sync,
 {
     type State = M::State;
 
@@ -44,6 +44,10 @@ where
 
     fn longest_output(&self) -> Option<usize> {
         self.model.longest_output()
+    }
+
+    fn steps_apart(&self) -> bool {
+        self.model.steps_apart()
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {

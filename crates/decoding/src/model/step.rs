@@ -10,7 +10,7 @@ use crate::{DecodingError, Result, START};
 ///
 /// A state holds `R` rows; right after [`start`](StepModel::start) row `i` belongs to source `i`.
 /// Rows must be independent: what a row predicts may depend on its source and its own tokens only.
-pub trait StepModel {
+pub trait StepModel: Sync {
     /// What the model keeps between steps: encoded sources, cached keys and values.
     type State;
 
@@ -24,6 +24,12 @@ pub trait StepModel {
     /// The token that the first step of a row with this source is fed: what its output follows.
     fn first_input(&self, _source: &[u32]) -> u32 {
         START
+    }
+
+    /// Whether several threads, each with a state of its own, get further than one that shares out
+    /// every operation: on a CPU, and not on a device that does one thing after the other.
+    fn steps_apart(&self) -> bool {
+        true
     }
 
     /// Encodes `sources`, none of them empty, into a state with one row per source.

@@ -34,6 +34,10 @@ impl StepModel for Inference {
         lend(blocks, &mut read)
     }
 
+    fn steps_apart(&self) -> bool {
+        self.model().device().is_cpu()
+    }
+
     fn finds_likeliest(&self) -> bool {
         !self.model().device().is_cpu()
     }
@@ -90,6 +94,10 @@ impl StepModel for TextInference {
         let blocks = TextInference::step(self, state, tokens)
             .map_err(|error| DecodingError::model("step", error))?;
         lend(blocks, &mut read)
+    }
+
+    fn steps_apart(&self) -> bool {
+        self.model().device().is_cpu()
     }
 
     fn finds_likeliest(&self) -> bool {

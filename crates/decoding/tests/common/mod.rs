@@ -28,6 +28,8 @@ pub(crate) struct HashModel {
     pub(crate) levels: u64,
     /// The most output tokens that it takes.
     pub(crate) longest: Option<usize>,
+    /// Whether threads take batches of their own.
+    pub(crate) apart: bool,
     pub(crate) starts: AtomicUsize,
     pub(crate) rows_stepped: AtomicUsize,
 }
@@ -41,6 +43,7 @@ impl HashModel {
             end_bias: 0.0,
             levels: 1 << 20,
             longest: None,
+            apart: false,
             starts: AtomicUsize::new(0),
             rows_stepped: AtomicUsize::new(0),
         }
@@ -71,6 +74,10 @@ impl StepModel for HashModel {
 
     fn longest_output(&self) -> Option<usize> {
         self.longest
+    }
+
+    fn steps_apart(&self) -> bool {
+        self.apart
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<Vec<u64>> {

@@ -30,7 +30,7 @@ pub(crate) fn describe(
     model: &ImageCaptioner,
     tokenizers: &TokenizerPair,
     search: &DecodingConfig,
-    (count, read): (usize, impl Fn(&[usize]) -> Result<Vec<Vec<u32>>>),
+    (count, read): (usize, impl Fn(&[usize]) -> Result<Vec<Vec<u32>>> + Sync),
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Translation>> {
     let inference = model.translation().inference();
