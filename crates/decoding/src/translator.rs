@@ -261,7 +261,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
 const LEAST_ROWS: usize = 32;
 
 /// Batches after which memory is tidied.
-const BATCHES_BETWEEN: usize = 4;
+const BATCHES_BETWEEN: usize = 8;
 
 /// The budgets of one of `workers`, which together hold what the configuration allows, and share
 /// what there is.
