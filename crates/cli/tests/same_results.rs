@@ -54,6 +54,35 @@ fn the_number_of_threads_changes_nothing() {
     }
 }
 
+/// Threads take batches of their own where there are enough lines, which must not be seen: neither with
+/// a kernel whose rows know nothing of each other, nor with the one of which that is not known.
+#[test]
+fn threads_that_share_lines_translate_as_one() {
+    let workspace = Workspace::new();
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &SETTINGS[..]].concat());
+    let text = fs::read_to_string(workspace.path("data/train.aa")).expect("text");
+    let lines: String = text.lines().cycle().take(300).flat_map(|line| [line, "\n"]).collect();
+    workspace.write("lines.aa", &lines);
+    for kernel in ["", "gemm"] {
+        for beam in ["1", "3"] {
+            let translated = |threads: &str| {
+                let mut command = workspace.command(&["translate", "run", "--input", "lines.aa"]);
+                command.args(["--json", "--beam", beam, "--threads", threads]);
+                if !kernel.is_empty() {
+                    command.env("TAPER_KERNEL", kernel);
+                }
+                let output = command.output().expect("the binary runs");
+                assert!(output.status.success(), "{}", common::stderr(&output));
+                stdout(&output)
+            };
+            let one = translated("1");
+            for threads in ["2", "5", "16"] {
+                assert!(translated(threads) == one, "{kernel} {beam} {threads}");
+            }
+        }
+    }
+}
+
 #[test]
 fn reporting_as_json_changes_nothing() {
     let workspace = Workspace::new();

@@ -3,8 +3,15 @@
 use candle_core::{Device, Storage, Tensor};
 use taper_model::{DecodeState, Inference, Model, ModelError, Sequences, TextInference, TextState};
 use taper_ops::composed::{self, Likeliest};
+use taper_ops::{Kernel, Products};
 
 use crate::{DecodingError, Result, START, StepModel};
+
+/// Batches may follow the number of threads where that changes no bit: on a CPU with a kernel that
+/// packs, by which a row's result does not depend on how many there are.
+fn steps_apart(device: &Device) -> bool {
+    device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
+}
 
 impl StepModel for Inference {
     type State = DecodeState;
@@ -35,7 +42,7 @@ impl StepModel for Inference {
     }
 
     fn steps_apart(&self) -> bool {
-        self.model().device().is_cpu()
+        steps_apart(self.model().device())
     }
 
     fn finds_likeliest(&self) -> bool {
@@ -97,7 +104,7 @@ impl StepModel for TextInference {
     }
 
     fn steps_apart(&self) -> bool {
-        self.model().device().is_cpu()
+        steps_apart(self.model().device())
     }
 
     fn finds_likeliest(&self) -> bool {
