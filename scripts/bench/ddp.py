@@ -9,8 +9,8 @@ batch of its own. Rates are target tokens a second of all of them. Needs Linux.
 import argparse
 import json
 import os
-import socket
 import statistics
+import tempfile
 import time
 
 import torch
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 
-def train(rank, size, port, arguments, results):
+def train(rank, size, meeting, arguments, results):
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -31,7 +31,7 @@ def train(rank, size, port, arguments, results):
     count = sum(name.startswith("src.") for name in tensors)
     model = net = Translator(arguments.vocab, *SHAPES[arguments.preset]).train()
     if size > 1:
-        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+        dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
         model = DistributedDataParallel(net)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
@@ -59,12 +59,9 @@ def train(rank, size, port, arguments, results):
 
 def rate(size, arguments):
     """Target tokens a second of so many processes."""
-    with socket.socket() as free, mp.Manager() as manager:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    with tempfile.TemporaryDirectory() as folder, mp.Manager() as manager:
         results = manager.dict()
-        mp.spawn(train, (size, port, arguments, results), nprocs=size)
+        mp.spawn(train, (size, f"{folder}/meeting", arguments, results), nprocs=size)
         return sum(results.values())
 
 
