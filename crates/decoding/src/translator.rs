@@ -285,8 +285,8 @@ fn in_order<T: Send>(
     work: impl Fn(&Range<usize>) -> Result<Vec<T>> + Sync,
     mut finish: impl FnMut(&Range<usize>, Vec<T>),
 ) -> Result<()> {
-    // What was freed becomes ready for batches of other shapes now and then: each time its pages go
-    // back to the system, and come again one by one, which costs a tenth of a small model's time.
+    // After each batch this would cost a small model a tenth of its time: pages of freed memory go
+    // back to the system, and come again one by one.
     let tidy = |number: usize| {
         if number % BATCHES_BETWEEN == BATCHES_BETWEEN - 1 {
             taper_ops::allocator::collect();

@@ -29,7 +29,7 @@ pub trait StepModel: Sync {
     /// Whether several threads, each with a state of its own, get further than one that shares out
     /// every operation: on a CPU, and not on a device that does one thing after the other.
     fn steps_apart(&self) -> bool {
-        true
+        false
     }
 
     /// Encodes `sources`, none of them empty, into a state with one row per source.

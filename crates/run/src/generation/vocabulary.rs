@@ -64,6 +64,10 @@ impl StepModel for OwnVocabulary {
         self.model.first_input(source)
     }
 
+    fn steps_apart(&self) -> bool {
+        self.model.steps_apart()
+    }
+
     fn start(&self, sources: &[&[u32]]) -> Result<TextState> {
         let sources: Vec<Vec<u32>> = sources.iter().map(|source| self.all_theirs(source)).collect();
         StepModel::start(&self.model, &sources.iter().map(Vec::as_slice).collect::<Vec<_>>())
