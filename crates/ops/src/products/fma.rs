@@ -8,7 +8,7 @@
 //! bf16 products on processors without such instructions are the same, of values that were rounded
 //! when they were packed: a product of two bf16 values is exact in f32.
 
-use super::operand::{DEPTH, Line, Operand, PANEL, Results};
+use super::operand::{AHEAD, DEPTH, Line, Operand, PANEL, Results, fetch_once};
 use super::vector::Vector;
 
 /// `results ← [results +] a · b` of two panels that are `depth` deep.
@@ -40,6 +40,11 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
         }
         for k in 0..depth {
             let (a, b) = (a.add(k * PANEL), b.add(k * PANEL));
+            if ROWS == 1 {
+                for line in 0..PANEL * size_of::<f32>() / size_of::<Line>() {
+                    fetch_once(b.cast::<Line>().wrapping_add(AHEAD + line).cast());
+                }
+            }
             let columns: [V; VECTORS] = std::array::from_fn(|i| V::load(b.add(i * V::LANES)));
             for (row, sums) in sums.iter_mut().enumerate() {
                 let value = V::splat(*a.add(row));
@@ -165,6 +170,13 @@ macro_rules! kernel {
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn multiply(a: *const f32, b: *const f32, depth: usize, to: Results) {
                 const BLOCKS: usize = PANEL.div_ceil($rows);
+                if to.rows == 1 {
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        multiply_block::<$vector, 1, { PANEL / <$vector>::LANES }>(a, b, depth, to)
+                    };
+                    return;
+                }
                 for column in (0..PANEL).step_by($vectors * <$vector>::LANES) {
                     for block in 0..BLOCKS {
                         // Nearly equal shares of the rows.
