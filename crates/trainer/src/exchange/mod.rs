@@ -114,6 +114,9 @@ pub trait Exchange: Send {
     /// Begins to give `parts[r]` to process `r`, and does not wait: what the others have for this
     /// one comes with [`Exchange::end`]. Several may be begun before the first is ended.
     ///
+    /// Parts are not copied where that can be: what they are views of is not written to before all
+    /// processes have ended the exchange.
+    ///
     /// # Shapes
     /// Parts are flat and f32, `(length,)`; their lengths may differ, also 0.
     ///

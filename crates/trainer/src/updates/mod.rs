@@ -221,10 +221,12 @@ impl Updater {
         let before = sums.iter_mut().map(|sum| Ok(sum.flat()?.clone()));
         let before = before.collect::<CandleResult<_>>()?;
         let mut outbox = Outbox::new(&mut self.exchange, store, &self.pieces, before);
+        let is_told = roll.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
-            // The sum is told on the way, which takes a copy: worth it where others wait for it.
-            Some(node) if roll.is_shared() && store.device().is_cpu() => {
+            // The sum is told on the way, which takes a copy: worth it where others wait for it, and
+            // can have some of it before the rest.
+            Some(node) if is_told => {
                 let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
                 self.gradients.sum_told(store, node, &mut gradient, tell).map(Some)
             }

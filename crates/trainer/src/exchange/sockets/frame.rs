@@ -6,7 +6,7 @@
 //!
 //! Integers and floats are little-endian.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -104,8 +104,15 @@ impl Patience {
         let mut header = [0; HEADER];
         header[0] = KINDS.iter().position(|&one| one == kind).unwrap_or(0) as u8;
         header[1..].copy_from_slice(&(content.len() as u64).to_le_bytes());
-        self.write(stream, &header)?;
-        self.write(stream, content)
+        // Both at once: each write wakes the reader up.
+        let mut written = 0;
+        self.repeat(HEADER, |done| {
+            let both = [IoSlice::new(&header[done..]), IoSlice::new(content)];
+            let count = (&*stream).write_vectored(&both)?;
+            written += count;
+            Ok(count)
+        })?;
+        self.write(stream, &content[written - HEADER..])
     }
 
     /// Reads the beginning of a frame: its kind, and the bytes that follow.

@@ -12,6 +12,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use candle_core::{Storage, Tensor};
+
 use super::frame::{Kind, Patience, as_bytes};
 
 /// How long a process that ends waits until the others have heard it.
@@ -38,7 +40,8 @@ pub type OnLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
 /// What goes to another process.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    Part(Vec<f32>),
+    /// Flat, f32, and on the host.
+    Part(Tensor),
     Fact(Vec<u8>),
     /// This process ends: with this reason, and nothing after it.
     Leave(Vec<u8>),
@@ -125,18 +128,30 @@ impl Lines {
     fn write(&self, rank: usize, queue: &Receiver<Outgoing>) {
         let mut is_open = true;
         for what in queue {
-            let (kind, content) = match &what {
-                Outgoing::Part(values) => (Kind::Part, as_bytes(values)),
-                Outgoing::Fact(bytes) => (Kind::Fact, bytes.into()),
-                Outgoing::Leave(reason) => (Kind::Leave, reason.into()),
-            };
             // What cannot be sent is for those to find who wait for that process.
-            is_open = is_open && self.write_frame(rank, kind, &content).is_ok();
+            is_open = is_open && self.write_whole(rank, &what).is_ok();
             self.unsent.fetch_sub(1, Ordering::AcqRel);
-            if kind == Kind::Leave {
+            if matches!(what, Outgoing::Leave(_)) {
                 return;
             }
         }
+    }
+
+    fn write_whole(&self, rank: usize, what: &Outgoing) -> io::Result<()> {
+        let part = match what {
+            Outgoing::Fact(bytes) => return self.write_frame(rank, Kind::Fact, bytes),
+            Outgoing::Leave(reason) => return self.write_frame(rank, Kind::Leave, reason),
+            Outgoing::Part(part) => part,
+        };
+        let (storage, layout) = part.storage_and_layout();
+        let values = match (&*storage, layout.contiguous_offsets()) {
+            (Storage::Cpu(storage), Some((start, end))) => {
+                storage.as_slice::<f32>().ok().and_then(|values| values.get(start..end))
+            }
+            _ => None,
+        };
+        let values = values.ok_or(ErrorKind::InvalidData)?;
+        self.write_frame(rank, Kind::Part, &as_bytes(values))
     }
 
     fn write_frame(&self, rank: usize, kind: Kind, content: &[u8]) -> io::Result<()> {
