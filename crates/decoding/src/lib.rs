@@ -44,7 +44,12 @@
 //!         Ok(sources.iter().map(|source| source.to_vec()).collect())
 //!     }
 //!
-//!     fn step(&self, state: &mut Self::State, tokens: &[u32], mut read: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+//!     fn step(
+//!         &self,
+//!         state: &mut Self::State,
+//!         tokens: &[u32],
+//!         mut read: impl FnMut(&[f32]) -> Result<()>,
+//!     ) -> Result<()> {
 //!         let mut logits = vec![0.0; tokens.len() * 10];
 //!         for (rest, row) in state.iter_mut().zip(logits.chunks_mut(10)) {
 //!             if !rest.is_empty() {

@@ -157,7 +157,8 @@ impl Task {
         if is_part_of_train { config.train.name() } else { config.validation.name() }
     }
 
-    /// The files of a split that exist; none where its examples are drawn. A hub data set is fetched into the local hub cache.
+    /// The files of a split that exist; none where its examples are drawn. A hub data set is fetched
+    /// into the local hub cache.
     ///
     /// # Errors
     ///

@@ -21,8 +21,8 @@ pub struct Cost {
     pub encoder_flops_per_token: u64,
     /// Forward arithmetic for one target token, output layer included.
     pub decoder_flops_per_token: u64,
-    /// Forward and backward for one source token, where there are any, and one target token, in all passes that an update
-    /// makes of them.
+    /// Forward and backward for one source token, where there are any, and one target token, in all
+    /// passes that an update makes of them.
     pub training_flops_per_token_pair: u64,
     /// Weights, gradients, the optimizer's state and the moving average where there is one.
     pub training_state_bytes: u64,

@@ -1,9 +1,10 @@
 //! The weights of another run as the first ones of a new one: fine-tuning, transfer.
 //!
 //! A parameter takes the values of the tensor that has its name and shape, or of a table of tokens
-//! the rows of those that both vocabularies have; the others stay as they were drawn. The alternative, to refuse whatever does not fit in full, was rejected: a deeper
-//! model or another output layer is a reason to take weights over. What was taken and what was not
-//! is for the caller to show.
+//! the rows of those that both vocabularies have; the others stay as they were drawn. The
+//! alternative, to refuse whatever does not fit in full, was rejected: a deeper model or another
+//! output layer is a reason to take weights over. What was taken and what was not is for the caller
+//! to show.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -329,7 +329,8 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
 }
 
 /// The files of a split that exist: of each corpus source and target in text format, one file or
-/// more in the others, and that of its word links where it has them. A hub data set is fetched into the local hub cache.
+/// more in the others, and that of its word links where it has them. A hub data set is fetched into
+/// the local hub cache.
 ///
 /// # Errors
 ///
