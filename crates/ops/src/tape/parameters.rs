@@ -243,8 +243,8 @@ impl ParameterStore {
         });
         match parts.collect::<Result<Vec<_>>>()?.as_slice() {
             [] => Tensor::zeros(0, DType::F32, &self.device),
-            // Of one alone `cat` makes no copy.
-            [one] => one.copy(),
+            // Of one alone `cat` makes no copy, and `copy` one of all the storage under the view.
+            [one] => one.force_contiguous(),
             several => Tensor::cat(several, 0),
         }
     }

@@ -114,9 +114,10 @@ impl Exchange for InProcess {
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError> {
         for rank in self.ranks() {
             let part = parts.get(rank).ok_or(ExchangeError::Garbled { rank: self.rank })?;
-            // Parts may be views of buffers that are written to again before others read them.
             let bytes = part.elem_count() * size_of::<f32>();
-            self.send(rank, Content::Part(part.copy()?), bytes)?;
+            // What comes is the receiver's own, and the buffer under a view is written to again. Of
+            // that `copy` would take all.
+            self.send(rank, Content::Part(part.force_contiguous()?), bytes)?;
         }
         Ok(())
     }

@@ -126,7 +126,7 @@ impl Exchange for Sockets {
             return Err(ExchangeError::Garbled { rank: self.rank });
         }
         for rank in self.others() {
-            self.lines.send(rank, Outgoing::Part(parts[rank].to_device(&Device::Cpu)?));
+            self.lines.send(rank, Outgoing::Part(on_host(&parts[rank])?));
         }
         self.own.push_back(parts.swap_remove(self.rank));
         Ok(())
@@ -159,6 +159,15 @@ impl Exchange for Sockets {
         }
         all[self.rank] = message;
         Ok(all)
+    }
+}
+
+/// A flat tensor on the host, as it is where it is there. From elsewhere `to_device` would bring all
+/// of the storage under a view.
+fn on_host(part: &Tensor) -> candle_core::Result<Tensor> {
+    match part.device() {
+        Device::Cpu => Ok(part.clone()),
+        _ => Tensor::new(part.to_vec1::<f32>()?, &Device::Cpu),
     }
 }
 
