@@ -135,63 +135,50 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// Asks for the cache line of a value, on processors that can be asked.
-#[inline(always)]
-fn fetch(value: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 has the instruction, which reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(value.cast()) };
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above, of every ARMv8.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) value, options(nostack, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = value;
+/// A function that asks for the cache line of a value, on processors that can be asked: the hint of
+/// x86-64, and what ARMv8 calls it.
+macro_rules! fetch {
+    ($(#[$about:meta])* $visible:vis fn $name:ident: $x86:ident, $arm:literal) => {
+        $(#[$about])*
+        #[inline(always)]
+        $visible fn $name(value: *const f32) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use std::arch::x86_64::{$x86, _mm_prefetch};
+                // SAFETY: every x86-64 has the instruction, which reads nothing.
+                unsafe { _mm_prefetch::<$x86>(value.cast()) };
+            }
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above, of every ARMv8.
+            unsafe {
+                std::arch::asm!(
+                    concat!("prfm ", $arm, ", [{}]"),
+                    in(reg) value,
+                    options(nostack, readonly)
+                );
+            }
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+            let _ = value;
+        }
+    };
 }
 
-/// As [`fetch`], into the second-level cache.
-#[inline(always)]
-pub(super) fn fetch_later(value: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: every x86-64 has the instruction, which reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(value.cast()) };
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above, of every ARMv8.
-    unsafe {
-        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) value, options(nostack, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = value;
+fetch! {
+    /// Asks for a value that is wanted soon.
+    fn fetch: _MM_HINT_T0, "pldl1keep"
+}
+fetch! {
+    /// Asks for a value into the second-level cache.
+    pub(super) fn fetch_later: _MM_HINT_T1, "pldl2keep"
+}
+fetch! {
+    /// Asks for a value that is read once: it takes no room in the other caches.
+    pub(super) fn fetch_once: _MM_HINT_NTA, "pldl1strm"
 }
 
 /// Lines of the right operand by which a kernel asks ahead where there is one row, which waits for
 /// nothing but these: processors that see them coming stop at every page of 4 KiB.
 pub(super) const AHEAD: usize = 32;
-
-/// As [`fetch`], of what is read once: it takes no room in the other caches.
-#[inline(always)]
-pub(super) fn fetch_once(value: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
-        // SAFETY: every x86-64 has the instruction, which reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_NTA>(value.cast()) };
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above, of every ARMv8.
-    unsafe {
-        std::arch::asm!("prfm pldl1strm, [{}]", in(reg) value, options(nostack, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = value;
-}
 
 #[cfg(test)]
 impl Operand<'_> {
