@@ -104,6 +104,8 @@ impl<M: TaskModel> LoadedRun<M> {
         if is_int8 {
             model.round_to_int8().with_context(|| checkpoint.display().to_string())?;
         }
+        // What only loading took.
+        taper_ops::allocator::collect();
         Ok(Self { config, tokenizers, model, checkpoint, state, is_int8 })
     }
 

@@ -8,8 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::PackedWeights;
 
-/// Logits of a block, about: 4 MiB, which stay in cache until they have been read.
+/// Logits of a block at most, about: 4 MiB, which stay in cache until they have been read.
 const LOGITS: usize = 1 << 20;
+/// Logits of a block for each column of the hidden states: a block of a narrow model, whose few
+/// weights cost little to read again, stays in the cache of one core.
+const LOGITS_PER_COLUMN: usize = 1 << 11;
 /// Logits of a block on a device, 64 MiB: each block is a copy to the host of its own.
 const DEVICE_LOGITS: usize = 1 << 24;
 /// Rows of which a block has a multiple, as the matrix kernels like it.
@@ -81,7 +84,11 @@ pub(crate) fn in_blocks(
     vocabulary: usize,
     logits: impl Fn(&Tensor) -> Result<Tensor, ModelError> + Send + Sync,
 ) -> impl Iterator<Item = Result<Tensor, ModelError>> {
-    let most = if hidden.device().is_cpu() { LOGITS } else { DEVICE_LOGITS };
+    let width = hidden.elem_count() / rows.max(1);
+    let most = match hidden.device().is_cpu() {
+        true => LOGITS.min(width * LOGITS_PER_COLUMN),
+        false => DEVICE_LOGITS,
+    };
     let block = (most / vocabulary).max(1).next_multiple_of(ROWS);
     (0..rows).step_by(block).map(move |first| {
         let hidden = hidden.narrow(0, first, block.min(rows - first))?;
