@@ -32,7 +32,7 @@ pub(super) struct Destination {
 thread_local! {
     /// Scratch for packed operands, kept between products.
     static LEFT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    static RIGHT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    pub(super) static RIGHT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
 /// Lends a scratch vector of at least `lines`. Taken out of its cell, so that a task that runs

@@ -97,7 +97,7 @@ unsafe fn pack_step<V: Vector>(
                 // promise, and room for as many to be written.
                 unsafe {
                     let to = packed.as_mut_ptr().add(k * PANEL + i);
-                    V::transpose(from.add(i * stride + k), stride, to, PANEL);
+                    V::transpose(|row| from.add((i + row) * stride + k), to, PANEL);
                 }
             }
         }

@@ -36,6 +36,7 @@ mod operand;
 mod packed;
 mod packing;
 mod peak;
+mod small;
 #[cfg(target_arch = "x86_64")]
 mod tile;
 mod vector;
@@ -288,11 +289,15 @@ pub(crate) unsafe fn raw_product<T: Float>(
     unsafe {
         match (T::as_f32(a), T::as_f32(b), T::shared_f32(out)) {
             (Some(a), Some(b), Some(out)) => {
-                let kernel = match (products, threads) {
+                let mut kernel = Kernel::best(products);
+                if (products, threads) == (Products::F32, Threads::One) {
+                    if small::product(kernel, (m, k, n), (a, a_at), (b, b_at), (out, out_at), write)
+                    {
+                        return false;
+                    }
                     // Packing operands does not pay for small products.
-                    (Products::F32, Threads::One) => Kernel::Gemm,
-                    _ => Kernel::best(products),
-                };
+                    kernel = Kernel::Gemm;
+                }
                 let finish = finish.map(of_f32);
                 let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
                 product_f32(

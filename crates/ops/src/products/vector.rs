@@ -19,11 +19,15 @@ pub(super) trait Vector: Copy {
     /// `value` in every lane.
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
+    /// The first `count` lanes, fewer than there are; the others are any number.
+    unsafe fn load_some(from: *const f32, count: usize) -> Self;
     unsafe fn store(self, to: *mut f32);
+    /// The first `count` lanes, fewer than there are.
+    unsafe fn store_some(self, to: *mut f32, count: usize);
     /// `self + a · b`, rounded once.
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
-    /// `LANES` rows of as many values, `from_stride` apart, as columns of rows `to_stride` apart.
-    unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize);
+    /// `LANES` rows of as many values, where `from` says, as columns of rows `to_stride` apart.
+    unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -49,9 +53,21 @@ impl Vector for __m512 {
     }
 
     #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_maskz_loadu_ps((1 << count) - 1, from) }
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: as above.
         unsafe { _mm512_storeu_ps(to, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut f32, count: usize) {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_storeu_ps(to, (1 << count) - 1, self) }
     }
 
     #[inline(always)]
@@ -61,11 +77,11 @@ impl Vector for __m512 {
     }
 
     #[inline(always)]
-    unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+    unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above; vectors of floats and of integers are the same 64 bytes.
         unsafe {
             let mut rows: [__m512i; 16] =
-                std::array::from_fn(|row| _mm512_loadu_si512(from.add(row * from_stride).cast()));
+                std::array::from_fn(|row| _mm512_loadu_si512(from(row).cast()));
             transpose_16(&mut rows);
             for (row, values) in rows.into_iter().enumerate() {
                 _mm512_storeu_si512(to.add(row * to_stride).cast(), values);
@@ -127,9 +143,39 @@ impl Vector for __m256 {
     }
 
     #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> Self {
+        // SAFETY: as above; of the masks there are as many as of lanes and of what is left out.
+        unsafe {
+            let masks: [i32; 16] = std::array::from_fn(|lane| if lane < 8 { -1 } else { 0 });
+            let mask = _mm256_loadu_si256(masks.as_ptr().add(8 - count).cast());
+            _mm256_maskload_ps(from, mask)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: as above.
         unsafe { _mm256_storeu_ps(to, self) }
+    }
+
+    /// In halves: some processors take ten times as long for a masked store.
+    #[inline(always)]
+    unsafe fn store_some(self, mut to: *mut f32, count: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let mut rest = _mm256_castps256_ps128(self);
+            if count & 4 != 0 {
+                _mm_storeu_ps(to, rest);
+                (rest, to) = (_mm256_extractf128_ps::<1>(self), to.add(4));
+            }
+            if count & 2 != 0 {
+                _mm_storel_pd(to.cast(), _mm_castps_pd(rest));
+                (rest, to) = (_mm_movehl_ps(rest, rest), to.add(2));
+            }
+            if count & 1 != 0 {
+                _mm_store_ss(to, rest);
+            }
+        }
     }
 
     #[inline(always)]
@@ -141,13 +187,13 @@ impl Vector for __m256 {
     /// Four rows of a half register each are transposed in place; which half a row is loaded into
     /// does the rest.
     #[inline(always)]
-    unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+    unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above.
         unsafe {
             for column in [0, 4] {
                 // Rows r and r + 4, four columns of each.
                 let row = |r: usize| {
-                    let at = |r: usize| _mm_loadu_ps(from.add(r * from_stride + column));
+                    let at = |r: usize| _mm_loadu_ps(from(r).add(column));
                     _mm256_set_m128(at(r + 4), at(r))
                 };
                 let (low, high) = (
@@ -191,9 +237,29 @@ impl Vector for float32x4_t {
     }
 
     #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> Self {
+        let mut values = [0.0; 4];
+        // SAFETY: as above.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, values.as_mut_ptr(), count);
+            vld1q_f32(values.as_ptr())
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: as above.
         unsafe { vst1q_f32(to, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut f32, count: usize) {
+        let mut values = [0.0; 4];
+        // SAFETY: as above.
+        unsafe {
+            vst1q_f32(values.as_mut_ptr(), self);
+            std::ptr::copy_nonoverlapping(values.as_ptr(), to, count);
+        }
     }
 
     #[inline(always)]
@@ -203,10 +269,10 @@ impl Vector for float32x4_t {
     }
 
     #[inline(always)]
-    unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+    unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above; a register of four f32 is one of two f64.
         unsafe {
-            let row = |r: usize| vld1q_f32(from.add(r * from_stride));
+            let row = |r: usize| vld1q_f32(from(r));
             let pairs = [
                 vtrn1q_f32(row(0), row(1)),
                 vtrn2q_f32(row(0), row(1)),

@@ -1,0 +1,355 @@
+//! Products of a few rows and columns, as each head of a short sequence makes them: by multiply-adds,
+//! on operands that stay where they are.
+//!
+//! To pack both operands costs such a product more than its arithmetic. Values of the left one are
+//! read one by one, wherever they lie, and rows of the right one as they lie. Only where the right
+//! one is the transpose of what is in memory, or its columns fill no whole registers, is it put in
+//! order first. Every result is summed in order, as by the other kernels of multiply-adds.
+
+use super::blocked::{RIGHT, with_scratch};
+use super::operand::Line;
+use super::vector::Vector;
+use super::{Kernel, Matrix};
+use crate::shared::{Shared, Write};
+
+/// Values of the right operand at most: half of a first-level cache.
+const MOST: usize = 4 * 1024;
+
+/// A matrix from its first value on: element `(i, j)` is at `first + i·row + j·column`.
+#[derive(Clone, Copy)]
+struct Source {
+    first: *const f32,
+    row: usize,
+    column: usize,
+}
+
+impl Source {
+    /// # Safety
+    /// The element is there.
+    #[inline(always)]
+    unsafe fn at(self, i: usize, j: usize) -> *const f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.first.add(i * self.row + j * self.column) }
+    }
+}
+
+/// Row-major results: what a product writes, or adds to.
+#[derive(Clone, Copy)]
+struct Target {
+    first: *mut f32,
+    stride: usize,
+    add: bool,
+}
+
+/// `to ← [to +] a (m, k) · b (k, n)`; `b` is contiguous along one of its dimensions, and `scratch`
+/// has room for its rows, each a whole number of registers wide.
+///
+/// The processor has the kernel's instructions, and the matrices are there.
+type Multiply =
+    unsafe fn(shape: (usize, usize, usize), a: Source, b: Source, to: Target, scratch: *mut f32);
+
+/// Multiplies by `kernel`, or what it has for small products; returns whether it did: where the
+/// right operand is small enough, and all of it is laid out so that registers can be read.
+///
+/// # Safety
+/// The operands and the destination are in bounds, nobody else reads or writes that meanwhile, and
+/// where it is added to, it is initialised.
+pub(super) unsafe fn product(
+    kernel: Kernel,
+    (m, k, n): (usize, usize, usize),
+    (a, a_at): (&[f32], Matrix),
+    (b, b_at): (&[f32], Matrix),
+    (out, out_at): (Shared<f32>, Matrix),
+    write: Write,
+) -> bool {
+    let values = k * n.next_multiple_of(LANES);
+    let is_readable = b_at.column == 1 || b_at.row == 1;
+    let Some(multiply) = of_kernel(kernel)
+        .filter(|_| values <= MOST && is_readable && out_at.column == 1 && m > 0 && n > 0 && k > 0)
+    else {
+        return false;
+    };
+    let source = |values: &[f32], at: Matrix| Source {
+        first: values[at.offset..].as_ptr(),
+        row: at.row,
+        column: at.column,
+    };
+    // SAFETY: the caller's promise.
+    let first = unsafe { out.pointer(out_at.offset..out_at.end(m, n)) };
+    let to = Target { first, stride: out_at.row, add: write == Write::Add };
+    with_scratch(&RIGHT, (values * size_of::<f32>()).div_ceil(size_of::<Line>()), |scratch| {
+        // SAFETY: the kernel is here, and the rest is the caller's promise.
+        unsafe {
+            multiply((m, k, n), source(a, a_at), source(b, b_at), to, scratch.as_mut_ptr().cast())
+        };
+    });
+    true
+}
+
+/// Lanes of the widest register.
+const LANES: usize = 16;
+
+/// What multiplies where this is the kernel of f32 products.
+fn of_kernel(kernel: Kernel) -> Option<Multiply> {
+    if !kernel.is_here() {
+        return None;
+    }
+    match kernel {
+        // Processors with the instructions for bf16 have all of AVX-512F.
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Tiles | Kernel::Dots | Kernel::Fma512 => Some(avx512::multiply),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Fma256 => Some(avx2::multiply),
+        #[cfg(target_arch = "aarch64")]
+        Kernel::Neon => Some(neon::multiply),
+        _ => None,
+    }
+}
+
+/// The right operand `(k, n)` with contiguous rows of whole registers: itself, or in `scratch`.
+/// What is beyond its columns there is any number.
+///
+/// # Safety
+/// As [`Multiply`].
+#[inline(always)]
+unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f32) -> Source {
+    if b.column == 1 && n.is_multiple_of(V::LANES) {
+        return b;
+    }
+    let row = n.next_multiple_of(V::LANES);
+    // SAFETY: the caller's promise.
+    unsafe {
+        for j in (0..n).step_by(V::LANES) {
+            let count = (n - j).min(V::LANES);
+            if b.column == 1 {
+                for i in 0..k {
+                    let whole = count == V::LANES;
+                    let from = b.at(i, j);
+                    let values = if whole { V::load(from) } else { V::load_some(from, count) };
+                    values.store(scratch.add(i * row + j));
+                }
+                continue;
+            }
+            // Beyond the last column it is read again.
+            let column = |c: usize| j + c.min(count - 1);
+            let whole = k - k % V::LANES;
+            for i in (0..whole).step_by(V::LANES) {
+                V::transpose(|c| b.at(i, column(c)), scratch.add(i * row + j), row);
+            }
+            for i in whole..k {
+                for c in 0..V::LANES {
+                    *scratch.add(i * row + j + c) = *b.at(i, column(c));
+                }
+            }
+        }
+    }
+    Source { first: scratch, row, column: 1 }
+}
+
+/// `ROWS` rows by `VECTORS` registers of columns, of the last of which `last` columns are wanted.
+///
+/// # Safety
+/// As [`Multiply`], for the rows and columns from the pointers on; `b` has contiguous rows of whole
+/// registers.
+#[inline(always)]
+unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    k: usize,
+    a: Source,
+    b: Source,
+    to: Target,
+    last: usize,
+) {
+    let is_part = |i: usize| i + 1 == VECTORS && last < V::LANES;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [[V::zero(); VECTORS]; ROWS];
+        if to.add {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    let from = to.first.add(row * to.stride + i * V::LANES);
+                    *sum = if is_part(i) { V::load_some(from, last) } else { V::load(from) };
+                }
+            }
+        }
+        let rows: [*const f32; ROWS] = std::array::from_fn(|row| a.at(row, 0));
+        for p in 0..k {
+            let columns: [V; VECTORS] =
+                std::array::from_fn(|i| V::load(b.at(p, 0).add(i * V::LANES)));
+            for (row, sums) in rows.iter().zip(&mut sums) {
+                let value = V::splat(*row.add(p * a.column));
+                for (sum, columns) in sums.iter_mut().zip(columns) {
+                    *sum = sum.plus_product(value, columns);
+                }
+            }
+        }
+        for (row, sums) in sums.into_iter().enumerate() {
+            for (i, sum) in sums.into_iter().enumerate() {
+                let to = to.first.add(row * to.stride + i * V::LANES);
+                if is_part(i) {
+                    sum.store_some(to, last)
+                } else {
+                    sum.store(to)
+                };
+            }
+        }
+    }
+}
+
+/// The kernel for one width of register, with blocks of so many rows at most.
+macro_rules! kernel {
+    ($name:ident, $feature:literal, $vector:ty, $most:literal: $($rows:literal)*) => {
+        mod $name {
+            use super::*;
+
+            /// # Safety
+            /// As [`Multiply`](super::Multiply).
+            #[target_feature(enable = $feature)]
+            pub(super) unsafe fn multiply(
+                (m, k, n): (usize, usize, usize),
+                a: Source,
+                b: Source,
+                to: Target,
+                scratch: *mut f32,
+            ) {
+                const LANES: usize = <$vector>::LANES;
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let b = in_rows::<$vector>((k, n), b, scratch);
+                    for column in (0..n).step_by(2 * LANES) {
+                        let b = Source { first: b.first.add(column), ..b };
+                        let to = Target { first: to.first.add(column), ..to };
+                        match n - column {
+                            count @ ..=LANES => columns::<1>((m, k), a, b, to, count),
+                            count => columns::<2>((m, k), a, b, to, (count - LANES).min(LANES)),
+                        }
+                    }
+                }
+            }
+
+            /// Some registers of columns, for all rows.
+            #[inline]
+            #[target_feature(enable = $feature)]
+            unsafe fn columns<const VECTORS: usize>(
+                (m, k): (usize, usize),
+                a: Source,
+                b: Source,
+                to: Target,
+                last: usize,
+            ) {
+                // Blocks of nearly as many rows each.
+                let blocks = m.div_ceil($most);
+                let mut row = 0;
+                for block in 1..=blocks {
+                    let end = block * m / blocks;
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        let a = Source { first: a.at(row, 0), ..a };
+                        let to = Target { first: to.first.add(row * to.stride), ..to };
+                        match end - row {
+                            $($rows => multiply_block::<$vector, $rows, VECTORS>(k, a, b, to, last),)*
+                            _ => unreachable!("blocks have {} rows at most", $most),
+                        }
+                    }
+                    row = end;
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+kernel!(avx512, "avx512f", std::arch::x86_64::__m512, 8: 1 2 3 4 5 6 7 8);
+#[cfg(target_arch = "x86_64")]
+kernel!(avx2, "avx2,fma", std::arch::x86_64::__m256, 6: 1 2 3 4 5 6);
+#[cfg(target_arch = "aarch64")]
+kernel!(neon, "neon", std::arch::aarch64::float32x4_t, 8: 1 2 3 4 5 6 7 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Counter;
+
+    fn random(key: u64, count: usize) -> Vec<f32> {
+        let counter = Counter::new(key);
+        (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
+    }
+
+    /// The bits of a loop over one result after the other, whatever lies around the operands and
+    /// whichever way they lie; and nothing is written beside the results.
+    #[test]
+    fn results_are_summed_in_order_and_nothing_else_is_touched() {
+        const GAP: usize = 3;
+        let shapes = [1, 2, 7, 8, 9, 14, 16, 17, 31, 32, 33, 40];
+        let kernels = Kernel::ALL.into_iter().filter(|&kernel| of_kernel(kernel).is_some());
+        for kernel in kernels {
+            for (m, k, n) in shapes.into_iter().flat_map(|m| {
+                shapes.into_iter().flat_map(move |k| shapes.into_iter().map(move |n| (m, k, n)))
+            }) {
+                // No value lies before the first of an operand or behind its last.
+                let wide = |rows: usize, columns: usize| (rows - 1) * (columns + GAP) + columns;
+                for (a_turned, b_turned, write) in [
+                    (false, false, Write::Replace),
+                    (true, false, Write::Add),
+                    (false, true, Write::Add),
+                    (true, true, Write::Replace),
+                ] {
+                    let operand = |key, turned: bool, rows: usize, columns: usize| {
+                        let (rows, columns) =
+                            if turned { (columns, rows) } else { (rows, columns) };
+                        let at = Matrix::rows(columns + GAP);
+                        (
+                            random(key, wide(rows, columns)),
+                            if turned { at.transposed() } else { at },
+                        )
+                    };
+                    let ((a, a_at), (b, b_at)) =
+                        (operand(1, a_turned, m, k), operand(2, b_turned, k, n));
+                    let start = random(3, wide(m, n) + GAP);
+                    let mut out = start.clone();
+                    let to = (Shared::new(&mut out), Matrix::rows(n + GAP));
+                    // SAFETY: the operands are as large as their shapes, and `out` is ours.
+                    let is_done =
+                        unsafe { product(kernel, (m, k, n), (&a, a_at), (&b, b_at), to, write) };
+                    assert!(is_done, "{kernel:?} {m}×{k}×{n}");
+                    for (at, (&found, &before)) in out.iter().zip(&start).enumerate() {
+                        let (i, j) = (at / (n + GAP), at % (n + GAP));
+                        let first = if j >= n || write == Write::Add { before } else { 0.0 };
+                        let places = if j < n && i < m { 0..k } else { 0..0 };
+                        let sum = places.fold(first, |sum, p| {
+                            let a = a[i * a_at.row + p * a_at.column];
+                            a.mul_add(b[p * b_at.row + j * b_at.column], sum)
+                        });
+                        assert!(
+                            found.to_bits() == sum.to_bits(),
+                            "{kernel:?} {m}×{k}×{n} {a_turned} {b_turned} {write:?}: {found} at \
+                             {i}, {j}, in order {sum}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_large_or_lies_apart_is_left_to_others() {
+        let (a, b) = (random(1, 400), random(2, 100 * 100));
+        let mut out = vec![0.0; 400];
+        let mut multiplies = |shape: (usize, usize, usize), b_at: Matrix, out_at: Matrix| {
+            let (a, to) = ((a.as_slice(), Matrix::rows(shape.1)), (Shared::new(&mut out), out_at));
+            // SAFETY: all is in bounds, and `out` is ours.
+            unsafe {
+                product(
+                    Kernel::best(crate::Products::F32),
+                    shape,
+                    a,
+                    (&b, b_at),
+                    to,
+                    Write::Replace,
+                )
+            }
+        };
+        assert!(!multiplies((4, 100, 100), Matrix::rows(100), Matrix::rows(100)));
+        assert!(!multiplies((4, 4, 4), Matrix { offset: 0, row: 8, column: 2 }, Matrix::rows(4)));
+        assert!(!multiplies((4, 4, 4), Matrix::rows(4), Matrix::rows(4).transposed()));
+    }
+}
