@@ -198,3 +198,70 @@ fn out_of_memory(size: usize) -> ! {
     #[cfg(not(unix))]
     std::process::exit(2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::System;
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+
+    /// The system's, which remembers with which layout each block was asked for.
+    #[derive(Default)]
+    struct Strict(Mutex<HashMap<usize, Layout>>);
+
+    impl Strict {
+        fn gave(&self, memory: *mut u8, layout: Layout) -> *mut u8 {
+            assert!(self.0.lock().unwrap().insert(memory as usize, layout).is_none());
+            memory
+        }
+
+        fn takes(&self, memory: *mut u8, layout: Layout) {
+            assert_eq!(self.0.lock().unwrap().remove(&(memory as usize)), Some(layout));
+        }
+    }
+
+    // SAFETY: the system's allocator, which fills what it gives.
+    unsafe impl GlobalAlloc for Strict {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let memory = System.alloc(layout);
+                memory.write_bytes(7, layout.size());
+                self.gave(memory, layout)
+            }
+        }
+
+        unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+            self.takes(memory, layout);
+            // SAFETY: as the caller promises.
+            unsafe { System.dealloc(memory, layout) }
+        }
+    }
+
+    #[test]
+    fn blocks_are_rounded_and_the_allocator_inside_is_told_the_same_at_both_ends() {
+        let strict = Explaining(Strict::default());
+        let sizes = [1, 8191, 8192, 8193, 100_000, 262_144, 300_000, 524_287, 524_288, 600_000];
+        for align in [4, 64] {
+            for (size, next) in sizes.into_iter().flat_map(|size| sizes.map(|next| (size, next))) {
+                let [layout, after] =
+                    [size, next].map(|size| Layout::from_size_align(size, align).unwrap());
+                // SAFETY: blocks are used within their sizes, and freed once with their layouts.
+                unsafe {
+                    let memory = strict.alloc_zeroed(layout);
+                    assert!(std::slice::from_raw_parts(memory, size).iter().all(|&byte| byte == 0));
+                    memory.write_bytes(3, size);
+                    let memory = strict.realloc(memory, layout, next);
+                    let kept = std::slice::from_raw_parts(memory, size.min(next));
+                    assert!(kept.iter().all(|&byte| byte == 3), "{size} to {next}");
+                    strict.dealloc(memory, after);
+                }
+            }
+        }
+        assert!(strict.0.0.lock().unwrap().is_empty());
+        let layout = |size| Layout::from_size_align(size, 4).unwrap();
+        let rounded = |size| super::rounded(layout(size)).size();
+        assert_eq!([8191, 8193, 524_287, 524_289].map(rounded), [8191, 16_384, 524_288, 524_289]);
+    }
+}

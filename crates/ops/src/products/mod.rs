@@ -10,7 +10,8 @@
 //! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors that have none of these, and as
 //!   the others' oracle.
 //!
-//! All but the last pack their operands and share the rest: [`blocked`]. Products of weights that are
+//! All but the last pack their operands and share the rest: [`blocked`]. Products too small for that
+//! are multiplied where they lie, by the same instructions: [`small`]. Products of weights that are
 //! held in int8, for decoding, have kernels of their own: [`int8`].
 //!
 //! Results do not depend on the number of threads: rows and columns are split between them, and the
@@ -295,7 +296,7 @@ pub(crate) unsafe fn raw_product<T: Float>(
                     {
                         return false;
                     }
-                    // Packing operands does not pay for small products.
+                    // Packing operands would not pay for one of the others either.
                     kernel = Kernel::Gemm;
                 }
                 let finish = finish.map(of_f32);
