@@ -108,7 +108,7 @@ fn set_purge_delay(milliseconds: std::ffi::c_long) {
 /// memory left, in place of an abort without a word: the figures of a recipe or an option may ask
 /// for any amount, and it is their writer who has to know.
 ///
-/// Sizes between [`UNEVEN`] it asks for as powers of two.
+/// Sizes from 8 KiB up to 512 KiB it asks for as powers of two.
 #[derive(Debug, Clone, Copy)]
 pub struct Explaining<A>(pub A);
 
