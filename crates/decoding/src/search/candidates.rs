@@ -38,21 +38,52 @@ pub(crate) fn best_tokens(
             weighed.possible(token).then(|| weighed.candidate(token)).into_iter().collect(),
         );
     }
-    let mut best = Best::new(count.min(logits.len()));
-    let row = weighed.ranked();
+    let (row, count) = (weighed.ranked(), count.min(logits.len()));
+    // So many blocks have a logit of at least this, which leaves nearly all others out at once.
+    let mut best = best_from(row, nth_largest(&row.maxima, count), count, constraints);
+    if best.len() < count {
+        // Some of those are not admitted.
+        best = best_from(row, f32::NEG_INFINITY, count, constraints);
+    }
+    Some(best.into_iter().map(|(_, token)| weighed.candidate(token)).collect())
+}
+
+/// The at most `count` largest logits of at least `least` that are admitted, largest first, and
+/// their tokens.
+fn best_from(
+    row: &Row<'_>,
+    least: f32,
+    count: usize,
+    constraints: &Constraints,
+) -> Vec<(f32, u32)> {
+    let mut best = Best::new(count);
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
         // None of a block is a candidate where its largest is not.
-        if best.beats(largest) {
+        if largest < least || best.beats(largest) {
             continue;
         }
         for (token, &logit) in (block * BLOCK..).zip(values) {
-            if logit != f32::NEG_INFINITY && !best.beats(logit) && constraints.admits(token as u32)
-            {
+            let is_candidate = logit >= least && logit != f32::NEG_INFINITY && !best.beats(logit);
+            if is_candidate && constraints.admits(token as u32) {
                 best.insert(logit, token as u32);
             }
         }
     }
-    Some(best.sorted.into_iter().map(|(_, token)| weighed.candidate(token)).collect())
+    best.sorted
+}
+
+/// The `count`-th largest of the values; −∞ where there are fewer.
+fn nth_largest(values: &[f32], count: usize) -> f32 {
+    let mut largest = Best::new(count);
+    for &value in values {
+        if !largest.beats(value) {
+            largest.insert(value, 0);
+        }
+    }
+    match largest.sorted.last() {
+        Some(&(least, _)) if largest.sorted.len() == count => least,
+        _ => f32::NEG_INFINITY,
+    }
 }
 
 /// The tokens that `constraints` admit, likeliest first, of those that were asked for. `None` where
@@ -209,6 +240,16 @@ mod tests {
                 assert_eq!(tokens, expected[..count]);
             }
         }
+    }
+
+    #[test]
+    fn a_special_token_takes_no_place_of_another() {
+        // Of each of three blocks, the largest: a special token, and two that may come.
+        let mut logits = [0.0_f32; 3 * BLOCK];
+        (logits[0], logits[BLOCK], logits[2 * BLOCK], logits[7]) = (9.0, 8.0, 7.0, 6.0);
+        let best = best_tokens(Logits::All(&logits), 3, &anything()).expect("finite");
+        let tokens: Vec<usize> = best.iter().map(|candidate| candidate.token as usize).collect();
+        assert_eq!(tokens, [BLOCK, 2 * BLOCK, 7]);
     }
 
     #[test]

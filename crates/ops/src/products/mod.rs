@@ -50,7 +50,7 @@ use candle_core::{DType, Device};
 use fallback::matmul;
 pub use kernel::{Kernel, KernelError};
 use operand::Operand;
-pub(crate) use operand::{DEPTH, PANEL};
+pub(crate) use operand::{DEPTH, PANEL, fetch};
 pub(crate) use packed::{Packed, PackedProducts};
 pub(crate) use packing::Packing;
 pub use peak::multiply_adds_on_registers;

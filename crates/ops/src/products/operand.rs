@@ -165,7 +165,7 @@ macro_rules! fetch {
 
 fetch! {
     /// Asks for a value that is wanted soon.
-    fn fetch: _MM_HINT_T0, "pldl1keep"
+    pub(crate) fn fetch: _MM_HINT_T0, "pldl1keep"
 }
 fetch! {
     /// Asks for a value into the second-level cache.

@@ -13,6 +13,7 @@
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
+use crate::products::fetch;
 use crate::spec::{ABSENT, Kept, Seen, Sight, Sparse, merge};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
@@ -114,6 +115,15 @@ type Bias<'a, T> = (&'a [T], (usize, usize, usize));
 /// Queries of a task.
 const QUERIES: usize = 8;
 
+/// Values that are summed side by side.
+const LANES: usize = 16;
+
+/// Keys by which memory is asked ahead: those of a past lie wherever its tokens were written.
+const AHEAD: usize = 2;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 fn fused<T: Float>(
     query: &Tensor,
     (whole, blocks): (Option<&Tensor>, &[Tensor]),
@@ -147,9 +157,10 @@ fn fused<T: Float>(
                 pairs.clear();
                 gather(pairs, seen, query, (whole, &blocks), 2 * width, chosen);
                 weights.clear();
-                weights.resize(heads * pairs.len(), T::default());
+                weights.resize(heads * pairs.len().next_multiple_of(LANES), T::NEGATIVE_INFINITY);
                 attend(
                     &queries[query * width..(query + 1) * width],
+                    heads,
                     pairs,
                     weights,
                     bias,
@@ -246,11 +257,21 @@ fn gather<'a, T>(
     }));
 }
 
+/// Asks for all that is in a row.
+#[inline(always)]
+fn fetch_all<T: Float>(row: &[T]) {
+    for line in (0..row.len()).step_by(LINE / size_of::<T>()) {
+        fetch(row[line..].as_ptr().cast());
+    }
+}
+
 vectorised! {
-    /// One query, `pairs` being the key and value of each token that is chosen; `weights (H,
-    /// pairs)` is scratch, and `out` is zero.
+    /// One query, `pairs` being the key and value of each token that is chosen. `weights` is
+    /// scratch, with a whole number of [`LANES`] for each head, all −∞, whose exponentials are
+    /// computed side by side too; and `out` is zero.
     fn attend<T>(
         query: &[T],
+        heads: usize,
         pairs: &[&[T]],
         weights: &mut [T],
         bias: Option<Bias<'_, T>>,
@@ -262,19 +283,22 @@ vectorised! {
         if keys == 0 {
             return;
         }
-        let heads = weights.len() / keys;
-        let head_width = width / heads;
+        let (head_width, row) = (width / heads, keys.next_multiple_of(LANES));
         let scale = T::of(1.0 / (head_width as f64).sqrt());
+        pairs.iter().take(AHEAD).for_each(|pair| fetch_all(pair));
         for (j, pair) in pairs.iter().enumerate() {
-            for head in 0..heads {
-                let at = head * head_width..(head + 1) * head_width;
-                let slices = [&query[at.clone()], &pair[at]];
-                weights[head * keys + j] = scale * blocked_sum(slices, |[query, key]| query * key);
+            if let Some(next) = pairs.get(j + AHEAD) {
+                fetch_all(next);
+            }
+            let keys = pair.chunks_exact(head_width);
+            for (head, (query, key)) in query.chunks_exact(head_width).zip(keys).enumerate() {
+                weights[head * row + j] =
+                    scale * blocked_sum([query, key], |[query, key]| query * key);
             }
         }
-        for (head, weights) in weights.chunks_exact_mut(keys).enumerate() {
+        for (head, weights) in weights.chunks_exact_mut(row).enumerate() {
             if let Some(slopes) = slopes {
-                for (j, weight) in weights.iter_mut().enumerate() {
+                for (j, weight) in weights[..keys].iter_mut().enumerate() {
                     let distance = chosen.keys - 1 - chosen.position(j);
                     *weight -= slopes[head] * T::of(distance as f64);
                 }
@@ -282,7 +306,7 @@ vectorised! {
             if let Some((bias, (_, queries, columns))) = bias {
                 let first = head * queries * columns + columns - chosen.keys;
                 if chosen.positions.is_empty() {
-                    for (weight, bias) in weights.iter_mut().zip(&bias[first..]) {
+                    for (weight, bias) in weights[..keys].iter_mut().zip(&bias[first..]) {
                         *weight += *bias;
                     }
                 } else {
@@ -307,12 +331,26 @@ vectorised! {
                 *weight *= total;
             }
         }
-        for (j, pair) in pairs.iter().enumerate() {
-            for head in 0..heads {
-                let at = head * head_width..(head + 1) * head_width;
-                let weight = weights[head * keys + j];
-                for (out, value) in out[at.clone()].iter_mut().zip(&pair[width..][at]) {
-                    *out += weight * *value;
+        for (head, (weights, out)) in
+            weights.chunks_exact(row).zip(out.chunks_exact_mut(head_width)).enumerate()
+        {
+            let first = width + head * head_width;
+            let (blocks, rest) = out.as_chunks_mut::<LANES>();
+            for (block, out) in blocks.iter_mut().enumerate() {
+                let first = first + block * LANES;
+                // Sums stay in registers.
+                let mut sums = [T::default(); LANES];
+                for (weight, pair) in weights.iter().zip(pairs) {
+                    for (sum, value) in sums.iter_mut().zip(&pair[first..first + LANES]) {
+                        *sum += *weight * *value;
+                    }
+                }
+                *out = sums;
+            }
+            let first = first + blocks.len() * LANES;
+            for (weight, pair) in weights.iter().zip(pairs) {
+                for (out, value) in rest.iter_mut().zip(&pair[first..]) {
+                    *out += *weight * *value;
                 }
             }
         }
