@@ -26,12 +26,14 @@
 //! # Example
 //!
 //! ```no_run
-//! use taper_data::{DataConfig, Position, Prefetcher, Task};
+//! use std::sync::Arc;
+//! use taper_data::{DataConfig, Epochs, Position, Prefetcher, Task};
 //!
 //! # fn main() -> Result<(), taper_data::Error> {
 //! let config = DataConfig { dir: "data/everyday-en-zh".into(), ..DataConfig::default() };
 //! let prepared = Task::Translation.prepare(&config, "runs/first".as_ref())?;
-//! let batches = Prefetcher::new(prepared.train, &config.batching, 7, Position::default());
+//! let epochs = Arc::new(Epochs::new(prepared.train, &config.batching, 7));
+//! let batches = Prefetcher::new(&epochs, epochs.positions(Position::default()));
 //! for item in batches.take(10) {
 //!     let batch = item?.batch;
 //!     assert_eq!(batch.streams[1].ids.len(), batch.answers.len());
@@ -45,6 +47,7 @@ mod batch;
 mod config;
 mod corpora;
 mod draws;
+mod epochs;
 mod error;
 mod files;
 mod images;
@@ -59,6 +62,7 @@ pub use config::{
 };
 pub use corpora::{Corpora, Corpus, FileList};
 pub use draws::Draws;
+pub use epochs::{Epochs, Positions};
 pub use error::{Error, Result};
 pub use files::{not_a_file, read_regular, write_whole};
 pub use images::{Pixels, write_png};

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use taper_data::{
-    BatchingConfig, END, PairDataset, PairPlan, Position, Prefetcher, START, prepare_pairs,
+    BatchingConfig, END, Epochs, PairDataset, PairPlan, Position, Prefetcher, START, prepare_pairs,
 };
 
 struct Fixture {
@@ -133,20 +133,38 @@ fn rows_are_packed_with_their_marks() {
 fn any_position_resumes_exactly() {
     let fixture = fixture();
     let config = BatchingConfig { max_tokens: 900, ..fixture.config.clone() };
-    let start = |position| Prefetcher::new(fixture.dataset.clone(), &config, 4, position);
+    let epochs = || Arc::new(Epochs::new(fixture.dataset.clone(), &config, 4));
+    let start = |position| {
+        let epochs = epochs();
+        Prefetcher::new(&epochs, epochs.positions(position))
+    };
     let epoch = PairPlan::new(&fixture.dataset, &config, 4, 0).len();
     let whole: Vec<_> =
         start(Position::default()).take(2 * epoch + 3).map(Result::unwrap).collect();
     assert!(whole.last().unwrap().position.epoch >= 1);
     for (index, item) in whole.iter().enumerate().take(whole.len() - 2) {
-        let mut resumed = start(item.next);
+        let Position { epoch, batch } = item.position;
+        let mut resumed = start(Position { epoch, batch: batch + 1 });
         assert_eq!(resumed.next().unwrap().unwrap(), whole[index + 1]);
         assert_eq!(resumed.next().unwrap().unwrap(), whole[index + 2]);
     }
-    // What the thread yields is what the plan says.
+    // What the thread yields is what the plan says, in whichever order epochs are asked for.
+    let epochs = epochs();
     for item in &whole {
         let plan = PairPlan::new(&fixture.dataset, &config, 4, item.position.epoch);
-        assert_eq!(item.epoch_batches, plan.len());
+        assert_eq!(epochs.plan(item.position.epoch).batches(), plan.len());
         assert_eq!(item.batch, plan.batch(&fixture.dataset, item.position.batch).unwrap());
     }
+    for item in whole.iter().rev().step_by(7).chain(&whole[..1]) {
+        assert_eq!(item.batch, epochs.batch(item.position).unwrap());
+        // What it costs: rows of both sides, and answers.
+        let tokens = item.batch.streams.iter().map(|stream| stream.ids.len()).sum::<usize>();
+        let cost = epochs.plan(item.position.epoch).cost(item.position.batch);
+        assert_eq!(cost, (tokens + item.batch.answers.len()) as u64);
+    }
+    // Any places will do.
+    let places = [(1, 3), (0, 2), (1, 0)].map(|(epoch, batch)| Position { epoch, batch });
+    let found: Vec<_> =
+        Prefetcher::new(&epochs, places.into_iter()).map(|item| item.unwrap().position).collect();
+    assert_eq!(found, places);
 }

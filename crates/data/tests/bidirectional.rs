@@ -5,7 +5,11 @@ mod common;
 
 use std::path::Path;
 
-use taper_data::{Batch, DataConfig, PairDataset, PairPlan, Position, Prefetcher, prepare_pairs};
+use std::sync::Arc;
+
+use taper_data::{
+    Batch, DataConfig, Epochs, PairDataset, PairPlan, Position, Prefetcher, prepare_pairs,
+};
 
 /// Prepared pairs.
 type Prepared = taper_data::Prepared<PairDataset>;
@@ -109,13 +113,12 @@ fn the_epochs_that_follow_and_the_validation_are_as_ever() {
 fn the_batches_can_be_had_from_any_place_on() {
     let directory = tempfile::tempdir().unwrap();
     let (config, both, _) = prepared(directory.path(), |_| ());
-    let from = |position| {
-        Prefetcher::new(both.train.clone(), &config.batching, SEED, position).map(Result::unwrap)
-    };
+    let epochs = Arc::new(Epochs::new(both.train.clone(), &config.batching, SEED));
+    let from = |position| Prefetcher::new(&epochs, epochs.positions(position)).map(Result::unwrap);
     let (first, other) = (epoch(&both, &config, 0).len(), epoch(&both, &config, EPOCHS).len());
     let all: Vec<_> = from(Position::default()).take(2 * first + other + 3).collect();
     assert_eq!(all[2 * first].position, Position { epoch: EPOCHS, batch: 0 });
-    assert_eq!((all[0].epoch_batches, all[2 * first].epoch_batches), (first, other));
+    assert_eq!([0, EPOCHS].map(|epoch| epochs.plan(epoch).batches()), [first, other]);
     for start in [first / 2, 2 * first - 1, 2 * first, 2 * first + other - 1] {
         let resumed: Vec<_> = from(all[start].position).take(all.len() - start).collect();
         assert_eq!(resumed, all[start..], "from {start}");

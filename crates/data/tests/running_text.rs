@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, Position, Prefetcher, Prepared,
-    Result, Task, TextBlocks, TextDataset, Tokenizer, TokenizerKind, UNKNOWN, prepare_text,
+    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, Epochs, Position, Prefetcher,
+    Prepared, Result, Task, TextBlocks, TextDataset, Tokenizer, TokenizerKind, UNKNOWN,
+    prepare_text,
 };
 
 /// Text of words by a small grammar, of so many lines.
@@ -107,7 +108,8 @@ fn blocks_are_drawn_for_training_and_follow_one_another_for_validation() {
     // A function of the seed and the place: a prefetcher that begins there gives the same.
     assert_ne!(batches(train, &config.batching, 2), drawn);
     let place = Position { epoch: 3, batch: 5 };
-    let mut ahead = Prefetcher::new(train.clone(), &config.batching, 1, place);
+    let epochs = Arc::new(Epochs::new(train.clone(), &config.batching, 1));
+    let mut ahead = Prefetcher::new(&epochs, epochs.positions(place));
     assert_eq!(ahead.next().unwrap().unwrap().batch, drawn[5]);
 
     let in_order = BatchingConfig { shuffle: false, ..config.batching.clone() };

@@ -6,9 +6,11 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use std::sync::Arc;
+
 use taper_data::{
-    Batch, DataConfig, Dataset, PairDataset, PairPlan, Position, Prefetcher, Task, Tokenizer,
-    TokenizerKind, prepare_pairs,
+    Batch, DataConfig, Dataset, Epochs, PairDataset, PairPlan, Position, Prefetcher, Task,
+    Tokenizer, TokenizerKind, prepare_pairs,
 };
 
 /// Prepared pairs.
@@ -241,7 +243,8 @@ fn epochs_and_seeds_differ_and_nothing_else_matters() {
         // And resuming in the middle of an epoch goes on with the same tokens.
         let plan = PairPlan::new(&with.train, &config.batching, SEED, 2);
         let middle = Position { epoch: 2, batch: plan.len() / 2 };
-        let resumed = Prefetcher::new(with.train.clone(), &config.batching, SEED, middle);
+        let epochs = Arc::new(Epochs::new(with.train.clone(), &config.batching, SEED));
+        let resumed = Prefetcher::new(&epochs, epochs.positions(middle));
         let expected = epoch(&with, &config, SEED, 2);
         for (item, expected) in
             resumed.take(plan.len() - middle.batch).zip(&expected[middle.batch..])

@@ -47,7 +47,7 @@ pub use exchange::Mpi;
 pub use exchange::Nccl;
 pub use exchange::{
     Alone, Exchange, ExchangeError, Farewell, InProcess, Meeting, Network, OnLoss, Sockets,
-    everyone, in_process, in_process_over, machine, require_same,
+    balanced, everyone, in_process, in_process_over, machine, require_same,
 };
 pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Step};
 pub use process_time::ProcessTime;

@@ -1,5 +1,7 @@
 //! What the loop trains on: micro-batches, fetched by position.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use taper_model::Batch;
 
@@ -25,6 +27,21 @@ pub trait Source {
     /// # Errors
     /// Whatever keeps the data from being read.
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError>;
+
+    /// Puts the micro-batches at `places`, which are an update, into the order in which they are its
+    /// leaves. This process asks for those in `own` next, and in the next update for as many more.
+    ///
+    /// What comes of it depends on the places and the data alone. A source that knows what they
+    /// cost puts them so that processes have as much to do as each other, as [`balanced`] does;
+    /// otherwise they stay as they are.
+    ///
+    /// [`balanced`]: crate::balanced
+    ///
+    /// # Errors
+    /// Whatever keeps the data from being read.
+    fn arrange(&mut self, _places: &mut [Position], _own: Range<usize>) -> Result<(), BoxError> {
+        Ok(())
+    }
 
     /// The micro-batch at `position`.
     ///

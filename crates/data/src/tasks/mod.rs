@@ -417,9 +417,19 @@ pub trait Dataset: fmt::Debug + Send + Sync {
 
 /// The batches of one epoch: a function of the data set, the settings, the seed and the epoch, so
 /// that any batch can be asked for without those before it.
-pub trait EpochPlan: Send {
+pub trait EpochPlan: Send + Sync {
     /// The number of batches.
     fn batches(&self) -> usize;
+
+    /// About what a batch costs, beside others of the same data: the rows that a model computes for
+    /// it. 0 where all are alike.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such batch.
+    fn cost(&self, _batch: usize) -> u64 {
+        0
+    }
 
     /// Assembles a batch.
     ///

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, BatchingConfig, DataConfig, Dataset, ImageDataset, ImageFormat, Position, Prefetcher,
-    Prepared, Task, prepare_images,
+    Batch, BatchingConfig, DataConfig, Dataset, Epochs, ImageDataset, ImageFormat, Position,
+    Prefetcher, Prepared, Task, prepare_images,
 };
 
 const SIZE: usize = 6;
@@ -233,9 +233,10 @@ fn training_varies_its_images_and_validation_none() {
     // Any batch can be asked for without those before it.
     let position = Position { epoch: 2, batch: 3 };
     let data: Arc<dyn Dataset> = train.clone();
-    let item = Prefetcher::new(data, &config.batching, 1, position).next().unwrap().unwrap();
+    let epochs = Arc::new(Epochs::new(data, &config.batching, 1));
+    let item = Prefetcher::new(&epochs, epochs.positions(position)).next().unwrap().unwrap();
     assert_eq!(item.batch, batches(&train, &config.batching, 2)[3]);
-    assert_eq!(item.epoch_batches, 8);
+    assert_eq!(epochs.plan(2).batches(), 8);
     config.batching.max_sentences = 3;
     let threes = batches(&train, &config.batching, 0);
     assert_eq!(threes.len(), 10);

@@ -1,87 +1,113 @@
 //! The corpus as the trainer sees it: micro-batches by position, read ahead.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use taper_data::{BatchingConfig, Dataset, Prefetched, Prefetcher};
+use taper_data::{BatchingConfig, Dataset, Epochs, Positions, Prefetcher};
 use taper_model::{Batch, Sequences};
-use taper_trainer::{BoxError, Position, Source};
+use taper_trainer::{BoxError, Position, Source, balanced};
 
-/// Training batches, prefetched on a thread as long as they are asked for in
-/// order; a jump (a resumed run) starts the thread anew at that place.
+/// Training batches, made on a thread before they are asked for, as long as one update is like the
+/// other; those of an update that is not are made when they are asked for.
 pub(crate) struct TrainingBatches {
-    dataset: Arc<dyn Dataset>,
-    batching: BatchingConfig,
-    seed: u64,
+    epochs: Arc<Epochs>,
+    /// Where the update begins that was arranged last, its micro-batches, and which of them are
+    /// asked for.
+    update: (Position, usize, Range<usize>),
     ahead: Option<Prefetcher>,
-    /// The batch that the thread has given and nobody has asked for yet.
-    item: Option<Prefetched>,
-    next: taper_data::Position,
-    /// The last epoch that was asked about and the number of its batches.
-    counted: Option<(u64, u64)>,
 }
 
 impl TrainingBatches {
     /// Batches of `dataset` in the order that `seed` gives.
-    pub(crate) fn new(dataset: Arc<dyn Dataset>, batching: BatchingConfig, seed: u64) -> Self {
+    pub(crate) fn new(dataset: Arc<dyn Dataset>, batching: &BatchingConfig, seed: u64) -> Self {
         Self {
-            dataset,
-            batching,
-            seed,
+            epochs: Arc::new(Epochs::new(dataset, batching, seed)),
+            update: (Position::default(), 1, 0..1),
             ahead: None,
-            item: None,
-            next: taper_data::Position::default(),
-            counted: None,
         }
-    }
-
-    /// The batch at `wanted`, from the thread that reads ahead.
-    fn fetch(&mut self, wanted: taper_data::Position) -> Result<Prefetched, BoxError> {
-        if self.ahead.is_none() || self.next != wanted {
-            // The old thread ends before the new one starts.
-            drop((self.ahead.take(), self.item.take()));
-        }
-        let item = match self.item.take() {
-            Some(item) => item,
-            None => {
-                let begin = || {
-                    Prefetcher::new(Arc::clone(&self.dataset), &self.batching, self.seed, wanted)
-                };
-                self.ahead
-                    .get_or_insert_with(begin)
-                    .next()
-                    .ok_or("the thread that prepares batches ended early")??
-            }
-        };
-        if item.position != wanted {
-            return Err(format!("asked for batch {wanted:?}, got {:?}", item.position).into());
-        }
-        self.next = wanted;
-        Ok(item)
     }
 }
 
 impl Source for TrainingBatches {
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError> {
-        if let Some((counted, batches)) = self.counted
-            && counted == epoch
-        {
-            return Ok(batches);
+        Ok(self.epochs.plan(epoch).batches() as u64)
+    }
+
+    fn arrange(&mut self, places: &mut [Position], own: Range<usize>) -> Result<(), BoxError> {
+        if let Some(&begin) = places.first() {
+            self.update = (begin, places.len(), own);
         }
-        // The thread has planned the epoch already, which takes a sort of the corpus.
-        let item = self.fetch(taper_data::Position { epoch, batch: 0 })?;
-        let batches = item.epoch_batches as u64;
-        self.item = Some(item);
-        self.counted = Some((epoch, batches));
-        Ok(batches)
+        let mut at = places.iter().map(|&place| in_data(place)).collect::<Result<Vec<_>, _>>()?;
+        arrange(&self.epochs, &mut at);
+        for (place, at) in places.iter_mut().zip(at) {
+            *place = Position { epoch: at.epoch, index: at.batch as u64 };
+        }
+        Ok(())
     }
 
     fn batch(&mut self, position: Position) -> Result<Batch, BoxError> {
-        let item = self.fetch(taper_data::Position {
-            epoch: position.epoch,
-            batch: usize::try_from(position.index)?,
-        })?;
-        self.next = item.next;
-        Ok(packed(item.batch))
+        let wanted = in_data(position)?;
+        let ahead = match &mut self.ahead {
+            Some(ahead) => ahead,
+            None => {
+                let (begin, count, own) = self.update.clone();
+                let all = self.epochs.positions(in_data(begin)?);
+                let places = OwnPlaces {
+                    epochs: Arc::clone(&self.epochs),
+                    all,
+                    count,
+                    own,
+                    next: Vec::new(),
+                };
+                self.ahead.insert(Prefetcher::new(&self.epochs, places))
+            }
+        };
+        match ahead.next().transpose()? {
+            Some(item) if item.position == wanted => Ok(packed(item.batch)),
+            _ => {
+                self.ahead = None;
+                Ok(packed(self.epochs.batch(wanted)?))
+            }
+        }
+    }
+}
+
+/// The place as the data has it.
+fn in_data(place: Position) -> Result<taper_data::Position, BoxError> {
+    Ok(taper_data::Position { epoch: place.epoch, batch: usize::try_from(place.index)? })
+}
+
+/// Puts the micro-batches of an update into the order in which they are its leaves.
+fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
+    if places.len() > 2 {
+        let cost = |place: &taper_data::Position| epochs.plan(place.epoch).cost(place.batch);
+        let order = balanced(&places.iter().map(cost).collect::<Vec<_>>());
+        places.clone_from_slice(&order.into_iter().map(|place| places[place]).collect::<Vec<_>>());
+    }
+}
+
+/// The places of the micro-batches that a process asks for, update after update of `count`.
+#[derive(Clone)]
+struct OwnPlaces {
+    epochs: Arc<Epochs>,
+    all: Positions,
+    count: usize,
+    own: Range<usize>,
+    /// Those of this update, the last first.
+    next: Vec<taper_data::Position>,
+}
+
+impl Iterator for OwnPlaces {
+    type Item = taper_data::Position;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next.is_empty() {
+            let mut places: Vec<_> = self.all.by_ref().take(self.count).collect();
+            arrange(&self.epochs, &mut places);
+            self.next = places.get(self.own.clone())?.to_vec();
+            self.next.reverse();
+        }
+        self.next.pop()
     }
 }
 
@@ -105,4 +131,120 @@ pub(crate) fn in_order(
     let batching = BatchingConfig { shuffle: false, ..batching.clone() };
     let plan = Arc::clone(dataset).plan(&batching, 0, 0);
     (0..plan.batches()).map(move |index| Ok(packed(plan.batch(index)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use taper_data::{BatchingReport, EpochPlan, Report};
+
+    /// More of an epoch than threads read ahead, of four processes.
+    const BATCHES: usize = 40;
+
+    /// Batches that say which they are, and how often each epoch was planned.
+    #[derive(Debug, Default)]
+    struct Numbers {
+        report: BatchingReport,
+        planned: Mutex<Vec<u64>>,
+    }
+
+    struct Plan(u64);
+
+    impl Dataset for Numbers {
+        fn plan(self: Arc<Self>, _: &BatchingConfig, _: u64, epoch: u64) -> Box<dyn EpochPlan> {
+            self.planned.lock().unwrap().push(epoch);
+            Box::new(Plan(epoch))
+        }
+
+        fn batching(&self) -> &BatchingReport {
+            &self.report
+        }
+
+        fn report(&self) -> Report<'_> {
+            unreachable!("nobody asks")
+        }
+
+        fn longest_row(&self) -> usize {
+            1
+        }
+
+        fn largest_batch(&self, _: usize) -> taper_data::Batch {
+            taper_data::Batch::default()
+        }
+    }
+
+    impl EpochPlan for Plan {
+        fn batches(&self) -> usize {
+            BATCHES
+        }
+
+        fn cost(&self, batch: usize) -> u64 {
+            100 + (self.0 * 31 + batch as u64 * 17) % 10
+        }
+
+        fn batch(&self, batch: usize) -> taper_data::Result<taper_data::Batch> {
+            Ok(taper_data::Batch {
+                answers: vec![self.0 as u32, batch as u32],
+                ..taper_data::Batch::default()
+            })
+        }
+    }
+
+    /// The next update's places, in the order of the data.
+    fn update(source: &mut TrainingBatches, next: &mut Position, count: usize) -> Vec<Position> {
+        let mut places = Vec::new();
+        while places.len() < count {
+            places.push(*next);
+            next.index += 1;
+            if next.index == source.batches(next.epoch).unwrap() {
+                *next = Position { epoch: next.epoch + 1, index: 0 };
+            }
+        }
+        places
+    }
+
+    /// However many processes share the updates, and wherever they resume: together each has the
+    /// micro-batches of one, nobody plans an epoch twice, and the last update may be smaller.
+    #[test]
+    fn processes_share_updates_and_plan_each_epoch_once() {
+        let updates = [[4; 25].as_slice(), &[2]].concat();
+        let batching = BatchingConfig::default();
+        let begin = Position { epoch: 0, index: 30 };
+        let mut of_one = Vec::new();
+        for size in [1, 2, 4] {
+            let mut of_all = vec![Vec::new(); updates.len()];
+            for rank in 0..size {
+                let data = Arc::new(Numbers::default());
+                let mut source = TrainingBatches::new(data.clone(), &batching, 1);
+                let mut next = begin;
+                for (number, count) in updates.iter().copied().enumerate() {
+                    let mut places = update(&mut source, &mut next, count);
+                    let mut sorted = places.clone();
+                    let own = rank * count / size..(rank + 1) * count / size;
+                    source.arrange(&mut places, own.clone()).unwrap();
+                    for &place in &places[own] {
+                        let found = source.batch(place).unwrap().answers;
+                        assert_eq!(found, [place.epoch as u32, place.index as u32]);
+                        of_all[number].push(place);
+                    }
+                    places.sort_unstable();
+                    sorted.sort_unstable();
+                    assert_eq!(places, sorted, "the same micro-batches");
+                }
+                // The thread may have asked for those after the last.
+                drop(source);
+                let planned = data.planned.lock().unwrap();
+                let mut once = planned.clone();
+                once.dedup();
+                assert_eq!(*planned, once, "process {rank} of {size}");
+                assert!(planned.len() <= 2 + next.epoch as usize, "{planned:?}");
+            }
+            if size == 1 {
+                of_one.clone_from(&of_all);
+                assert!(of_one.iter().any(|update| !update.is_sorted()), "{of_one:?}");
+            }
+            assert_eq!(of_all, of_one, "{size} processes");
+        }
+    }
 }

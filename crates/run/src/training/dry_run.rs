@@ -92,7 +92,7 @@ fn dry_run_with<M: TaskModel>(
     taper_ops::allocator::keep_freed_pages();
     let mut batches = TrainingBatches::new(
         ready.prepared.train.clone(),
-        config.data.batching.clone(),
+        &config.data.batching,
         config.training.seed,
     );
     let mut updates = TimedUpdates::new(&ready.model, &config.training, 0.0)?;
@@ -134,16 +134,17 @@ fn gather(
     position: &mut Position,
     accumulation: usize,
 ) -> Result<Vec<taper_model::Batch>, taper_trainer::BoxError> {
-    let mut gathered = Vec::with_capacity(accumulation);
-    while gathered.len() < accumulation {
+    let mut places = Vec::with_capacity(accumulation);
+    while places.len() < accumulation {
         if position.index >= source.batches(position.epoch)? {
             *position = Position { epoch: position.epoch + 1, index: 0 };
             continue;
         }
-        gathered.push(source.batch(*position)?);
+        places.push(*position);
         position.index += 1;
     }
-    Ok(gathered)
+    source.arrange(&mut places, 0..accumulation)?;
+    places.into_iter().map(|place| source.batch(place)).collect()
 }
 
 /// A folder that is removed when it is dropped.

@@ -191,11 +191,8 @@ fn train<M: TaskModel>(
         false => None,
     };
     let limits = TrainingLimits::of(&config.training, batching);
-    let mut batches = TrainingBatches::new(
-        prepared.train.clone(),
-        config.data.batching.clone(),
-        config.training.seed,
-    );
+    let mut batches =
+        TrainingBatches::new(prepared.train.clone(), &config.data.batching, config.training.seed);
     let mut validation: Box<dyn Validate<M>> = match &prepared.validation {
         Some(dataset) if is_first => M::validation(config, dataset.clone(), tokenizers)?,
         _ => Box::new(NoValidation),

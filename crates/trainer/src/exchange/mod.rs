@@ -31,6 +31,7 @@ pub use in_process::{InProcess, Network, in_process, in_process_over};
 pub use mpi::Mpi;
 #[cfg(feature = "nccl")]
 pub use nccl::Nccl;
+pub use share::balanced;
 pub(crate) use share::{Piece, buckets, halves, leaves_of, nodes_of};
 pub use sockets::{Farewell, Meeting, OnLoss, Sockets};
 pub(crate) use timed::Timed;

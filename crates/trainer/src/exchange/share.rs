@@ -1,5 +1,6 @@
 //! Who has which micro-batches, and which pieces of the flat layout.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use taper_ops::NORM_CHUNK;
@@ -78,6 +79,40 @@ pub(crate) fn nodes_of(tree: Range<usize>, own: &Range<usize>) -> Vec<Range<usiz
     halves(&tree).into_iter().flat_map(|half| nodes_of(half, own)).collect()
 }
 
+/// The order in which micro-batches of these costs are the leaves of an update: of each subtree both
+/// halves cost about the same, so that processes, which have whole subtrees, have as much to do as
+/// each other. It does not depend on their number. Where all cost the same, the order is as it was.
+///
+/// The costliest first, each joins the half that has cost less so far (Graham 1969, "Bounds on
+/// Multiprocessing Timing Anomalies", section 5: the longest processing time first); then the same
+/// in each half.
+#[must_use]
+pub fn balanced(costs: &[u64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..costs.len()).collect();
+    balance(costs, &mut order);
+    order
+}
+
+fn balance(costs: &[u64], leaves: &mut [usize]) {
+    leaves.sort_unstable();
+    if leaves.len() <= 2 || leaves.iter().all(|&leaf| costs[leaf] == costs[leaves[0]]) {
+        return;
+    }
+    leaves.sort_by_key(|&leaf| Reverse(costs[leaf]));
+    let room = halves(&(0..leaves.len())).map(|half| half.len());
+    let (mut of_half, mut cost) = ([Vec::new(), Vec::new()], [0, 0]);
+    for &leaf in &*leaves {
+        let has_room = [0, 1].map(|half| of_half[half].len() < room[half]);
+        let half = usize::from(!has_room[0] || (has_room[1] && cost[1] < cost[0]));
+        of_half[half].push(leaf);
+        cost[half] += costs[leaf];
+    }
+    leaves.copy_from_slice(&of_half.concat());
+    let (left, right) = leaves.split_at_mut(room[0]);
+    balance(costs, left);
+    balance(costs, right);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +137,32 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn processes_get_micro_batches_that_cost_about_the_same() {
+        assert_eq!(balanced(&[5; 7]), [0, 1, 2, 3, 4, 5, 6], "in their order where all are alike");
+        assert!(balanced(&[]).is_empty());
+        assert_eq!(balanced(&[3, 9]), [0, 1]);
+        assert_eq!(balanced(&[10, 11, 14, 13]), [0, 2, 1, 3]);
+        let mut imbalance = [0.0, 0.0];
+        for update in 0..100_u64 {
+            let cost = |leaf: u64| 1_900 + (update * 7_919 + leaf * 104_729) * 31 % 211;
+            let costs: Vec<u64> = (0..8).map(cost).collect();
+            let order = balanced(&costs);
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4, 5, 6, 7]);
+            for (order, imbalance) in [&sorted, &order].into_iter().zip(&mut imbalance) {
+                for size in [2, 4] {
+                    let of = |rank| leaves_of(8, rank, size).map(|leaf| costs[order[leaf]]).sum();
+                    let shares: Vec<u64> = (0..size).map(of).collect();
+                    let mean = shares.iter().sum::<u64>() as f64 / size as f64;
+                    *imbalance += *shares.iter().max().unwrap() as f64 / mean - 1.0;
+                }
+            }
+        }
+        assert!(imbalance[1] < 0.3 * imbalance[0], "{imbalance:?}");
     }
 
     #[test]

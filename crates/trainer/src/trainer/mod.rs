@@ -302,6 +302,8 @@ impl<M: Model> Trainer<M> {
         let count = places.len();
         let exchange = self.updater.exchange();
         let own = leaves_of(count, exchange.rank(), exchange.size());
+        let begin = self.state.position;
+        source.arrange(&mut places, own.clone()).map_err(cannot_fetch(begin))?;
         let mut batches = Vec::new();
         for &at in &places[own] {
             if stop.load(Ordering::Relaxed) {

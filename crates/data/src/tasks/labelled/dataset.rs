@@ -337,6 +337,10 @@ impl EpochPlan for Plan {
         self.batches.len()
     }
 
+    fn cost(&self, batch: usize) -> u64 {
+        self.batches[batch].iter().map(|&row| self.data.rows[row].ids.len() as u64).sum()
+    }
+
     fn batch(&self, batch: usize) -> Result<Batch> {
         Ok(self.data.batch(&self.batches[batch]))
     }

@@ -331,6 +331,12 @@ impl EpochPlan for PlannedPairs {
         self.plan.len()
     }
 
+    /// The tokens of both sides, and the answers, of which there are as many as of the target.
+    fn cost(&self, batch: usize) -> u64 {
+        let (source, target) = self.plan.tokens(&self.dataset, batch);
+        (source + 2 * target) as u64
+    }
+
     fn batch(&self, batch: usize) -> Result<Batch> {
         self.plan.batch(&self.dataset, batch)
     }

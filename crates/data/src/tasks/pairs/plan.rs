@@ -94,6 +94,20 @@ impl PairPlan {
         dataset.batch(self.members(batch), self.epoch)
     }
 
+    /// The source and the target tokens of a batch, with one mark for each sentence.
+    ///
+    /// # Panics
+    ///
+    /// If `batch` is not below [`PairPlan::len`].
+    pub(crate) fn tokens(&self, dataset: &PairDataset, batch: usize) -> (usize, usize) {
+        self.members(batch)
+            .iter()
+            .map(|&pair| lengths(dataset, pair))
+            .fold((0, 0), |(sources, targets), (source, target)| {
+                (sources + source, targets + target)
+            })
+    }
+
     /// What the batches of this epoch are like.
     pub(crate) fn report(&self, dataset: &PairDataset) -> BatchingReport {
         let mut report = BatchingReport { batches: self.len(), ..BatchingReport::default() };

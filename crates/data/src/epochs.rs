@@ -1,0 +1,90 @@
+//! Plans of epochs, for all who ask for batches by their place in a run.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::{Batch, BatchingConfig, Dataset, EpochPlan, Position, Result};
+
+/// The epochs of a data set, one after the other without end.
+///
+/// An epoch is planned when it is first asked for, by whichever thread, and the plans of the last two
+/// are kept: to plan one may take a sort of all of the text.
+pub struct Epochs {
+    dataset: Arc<dyn Dataset>,
+    batching: BatchingConfig,
+    seed: u64,
+    /// The epochs that were asked for last, the latest one last.
+    plans: Mutex<Vec<(u64, Arc<OnceLock<Arc<dyn EpochPlan>>>)>>,
+}
+
+impl Epochs {
+    /// Epochs of `dataset` in the order that `seed` gives.
+    pub fn new(dataset: Arc<dyn Dataset>, batching: &BatchingConfig, seed: u64) -> Self {
+        Self { dataset, batching: batching.clone(), seed, plans: Mutex::default() }
+    }
+
+    /// How its batches are made.
+    pub fn batching(&self) -> &BatchingConfig {
+        &self.batching
+    }
+
+    /// The plan of an epoch.
+    pub fn plan(&self, epoch: u64) -> Arc<dyn EpochPlan> {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = match plans.iter().position(|(kept, _)| *kept == epoch) {
+            Some(place) => plans.remove(place).1,
+            None => {
+                // Before the new one is made, which takes the most memory.
+                let surplus = plans.len().saturating_sub(1);
+                plans.drain(..surplus);
+                Arc::default()
+            }
+        };
+        plans.push((epoch, Arc::clone(&plan)));
+        // Whoever asks for the other epoch does not wait for this one.
+        drop(plans);
+        let make = || Arc::clone(&self.dataset).plan(&self.batching, self.seed, epoch).into();
+        Arc::clone(plan.get_or_init(make))
+    }
+
+    /// The batch at a position.
+    ///
+    /// # Errors
+    ///
+    /// If the data cannot be read any more.
+    ///
+    /// # Panics
+    ///
+    /// If the epoch has no such batch.
+    pub fn batch(&self, position: Position) -> Result<Batch> {
+        self.plan(position.epoch).batch(position.batch)
+    }
+
+    /// The positions from `first` on, without end unless there is no data. One past the last batch
+    /// of an epoch means the first of the next.
+    pub fn positions(self: &Arc<Self>, first: Position) -> Positions {
+        Positions { epochs: Arc::clone(self), next: first }
+    }
+}
+
+/// See [`Epochs::positions`].
+#[derive(Clone)]
+pub struct Positions {
+    epochs: Arc<Epochs>,
+    next: Position,
+}
+
+impl Iterator for Positions {
+    type Item = Position;
+
+    fn next(&mut self) -> Option<Position> {
+        if self.next.batch >= self.epochs.plan(self.next.epoch).batches() {
+            self.next = Position { epoch: self.next.epoch + 1, batch: 0 };
+            if self.epochs.plan(self.next.epoch).batches() == 0 {
+                return None;
+            }
+        }
+        let position = self.next;
+        self.next.batch += 1;
+        Some(position)
+    }
+}
