@@ -4,6 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::{Batch, BatchingConfig, Dataset, EpochPlan, Position, Result};
 
+/// A plan, once it is made.
+type Planned = OnceLock<Arc<dyn EpochPlan>>;
+
 /// The epochs of a data set, one after the other without end.
 ///
 /// An epoch is planned when it is first asked for, by whichever thread, and the plans of the last two
@@ -13,7 +16,7 @@ pub struct Epochs {
     batching: BatchingConfig,
     seed: u64,
     /// The epochs that were asked for last, the latest one last.
-    plans: Mutex<Vec<(u64, Arc<OnceLock<Arc<dyn EpochPlan>>>)>>,
+    plans: Mutex<Vec<(u64, Arc<Planned>)>>,
 }
 
 impl Epochs {
@@ -44,6 +47,12 @@ impl Epochs {
         drop(plans);
         let make = || Arc::clone(&self.dataset).plan(&self.batching, self.seed, epoch).into();
         Arc::clone(plan.get_or_init(make))
+    }
+
+    /// Lets go of the plans of epochs before `epoch`.
+    pub fn forget_before(&self, epoch: u64) {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.retain(|(kept, _)| *kept >= epoch);
     }
 
     /// The batch at a position.

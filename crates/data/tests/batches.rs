@@ -162,6 +162,9 @@ fn any_position_resumes_exactly() {
         let cost = epochs.plan(item.position.epoch).cost(item.position.batch);
         assert_eq!(cost, (tokens + item.batch.answers.len()) as u64);
     }
+    let plans = [0, 1].map(|epoch| epochs.plan(epoch));
+    epochs.forget_before(1);
+    assert_eq!(plans.map(|plan| Arc::strong_count(&plan)), [1, 2], "one is held here alone");
     // Any places will do.
     let places = [(1, 3), (0, 2), (1, 0)].map(|(epoch, batch)| Position { epoch, batch });
     let found: Vec<_> =

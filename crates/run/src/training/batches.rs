@@ -36,6 +36,7 @@ impl Source for TrainingBatches {
     fn arrange(&mut self, places: &mut [Position], own: Range<usize>) -> Result<(), BoxError> {
         if let Some(&begin) = places.first() {
             self.update = (begin, places.len(), own);
+            self.epochs.forget_before(begin.epoch);
         }
         let mut at = places.iter().map(|&place| in_data(place)).collect::<Result<Vec<_>, _>>()?;
         arrange(&self.epochs, &mut at);
