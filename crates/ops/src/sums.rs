@@ -102,35 +102,29 @@ fn halved<T: Copy>(lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
 mod halves {
     use super::LANES;
     use std::arch::x86_64::*;
-    use std::array::from_fn;
 
     #[inline(always)]
     pub(super) fn total(lanes: &[f32]) -> f32 {
-        let [a, b, c, d] = quarters(lanes);
-        // SAFETY: every x86-64 has these instructions.
-        unsafe {
-            let four = _mm_add_ps(_mm_add_ps(a, c), _mm_add_ps(b, d));
-            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
-        }
+        // SAFETY: every x86-64 has the instruction.
+        halved(lanes, |a, b| unsafe { _mm_add_ps(a, b) })
     }
 
     #[inline(always)]
     pub(super) fn largest(lanes: &[f32]) -> f32 {
-        let [a, b, c, d] = quarters(lanes);
         // SAFETY: as above.
-        unsafe {
-            let four = _mm_max_ps(_mm_max_ps(a, c), _mm_max_ps(b, d));
-            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
-        }
+        halved(lanes, |a, b| unsafe { _mm_max_ps(a, b) })
     }
 
     #[inline(always)]
-    fn quarters(lanes: &[f32]) -> [__m128; 4] {
+    fn halved(lanes: &[f32], f: impl Fn(__m128, __m128) -> __m128) -> f32 {
         let lanes = &lanes[..LANES];
-        // SAFETY: as above, and there are four quarters of four lanes.
-        from_fn(|quarter| unsafe { _mm_loadu_ps(lanes.as_ptr().add(4 * quarter)) })
+        // SAFETY: every x86-64 has these instructions, and there are four quarters of four lanes.
+        unsafe {
+            let quarter = |quarter: usize| _mm_loadu_ps(lanes.as_ptr().add(4 * quarter));
+            let four = f(f(quarter(0), quarter(2)), f(quarter(1), quarter(3)));
+            let two = f(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(f(two, _mm_shuffle_ps::<1>(two, two)))
+        }
     }
 }
 

@@ -65,6 +65,7 @@ impl Source for TrainingBatches {
         };
         match ahead.next().transpose()? {
             Some(item) if item.position == wanted => Ok(packed(item.batch)),
+            // As in the last update, which may be smaller.
             _ => {
                 self.ahead = None;
                 Ok(packed(self.epochs.batch(wanted)?))
@@ -80,6 +81,7 @@ fn in_data(place: Position) -> Result<taper_data::Position, BoxError> {
 
 /// Puts the micro-batches of an update into the order in which they are its leaves.
 fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
+    // Two have one each, whichever is first.
     if places.len() > 2 {
         let cost = |place: &taper_data::Position| epochs.plan(place.epoch).cost(place.batch);
         let order = balanced(&places.iter().map(cost).collect::<Vec<_>>());
