@@ -45,7 +45,11 @@ fn main() -> ExitCode {
     };
     match error::ending(&error) {
         Ending::Silent => ExitCode::SUCCESS,
-        Ending::Interrupted(code) | Ending::ToldElsewhere(code) => ExitCode::from(code),
+        Ending::Interrupted(code) => ExitCode::from(code),
+        Ending::ToldElsewhere(code) => {
+            processes::let_another_speak();
+            ExitCode::from(code)
+        }
         Ending::Fail(code) => {
             text::say(&format!("error: {}", taper_run::one_line(&error)));
             ExitCode::from(code)

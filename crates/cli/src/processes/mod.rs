@@ -21,6 +21,8 @@ use children::{Children, watch_parent};
 
 /// How long a process that is busy goes on after another one is gone. One that waits ends at once.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long a process that has failed leaves the one that tells why.
+const HEARING: Duration = Duration::from_secs(2);
 /// Processes that one call may start.
 const MOST_PROCESSES: usize = 1024;
 
@@ -46,6 +48,16 @@ pub(crate) fn say_farewell() {
         && let Some(farewell) = farewell.as_ref()
     {
         farewell.say();
+    }
+}
+
+/// Waits where another process tells what is wrong, and a launcher has started both: mpirun ends all
+/// of them as soon as one has failed, which must not be before that one has spoken.
+pub(crate) fn let_another_speak() {
+    let get = |name: &str| std::env::var(name).ok();
+    let is_launched = Place::of_environment(&get).is_ok_and(|place| place.is_some());
+    if is_launched && get(children::VARIABLE).is_none() {
+        std::thread::sleep(HEARING);
     }
 }
 
