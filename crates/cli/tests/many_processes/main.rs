@@ -130,6 +130,12 @@ fn ended_soon(child: Child, others: &[u32]) -> Output {
     output
 }
 
+/// Whether all updates of `run`, which end with `step`, are made and saved.
+fn is_trained(run: &Path, step: u32) -> bool {
+    let last = fs::read_to_string(run.join("checkpoints/last")).unwrap_or_default();
+    last.trim() == format!("step-{step:08}")
+}
+
 /// SplitMix64 (Steele, Lea and Flood, 2014).
 struct Random(u64);
 
@@ -185,8 +191,12 @@ fn kill_again_and_again(kills: usize) {
             assert!(is_killed, "{}", stderr(&output));
             let said = stderr(&output);
             let errors = said.lines().filter(|line| line.starts_with("error:")).count();
-            assert_eq!(errors, 1, "killed {victim}: {said}");
-            assert!(said.contains(&format!("process {victim} ")), "killed {victim}: {said}");
+            // The test is made by process 0 alone, after the others have ended: no one is left to
+            // tell of its end.
+            if errors > 0 || victim > 0 || !is_trained(&workspace.path(&run), 80) {
+                assert_eq!(errors, 1, "killed {victim}: {said}");
+                assert!(said.contains(&format!("process {victim} ")), "killed {victim}: {said}");
+            }
             if victim > 0 {
                 assert_eq!(output.status.code(), Some(2), "{said}");
             }

@@ -313,6 +313,15 @@ impl ParameterStore {
         for (parameter, within) in self.within(&range).filter(|(parameter, _)| is_set(parameter)) {
             let from = parameter.offset + within.start - start;
             let part = values.narrow(0, from, within.len())?;
+            if self.device.is_cpu() {
+                let part = crate::host::Host::new(&part)?;
+                let part = part.elements::<f32>()?;
+                crate::host::update_elements(parameter.var.as_tensor(), |all| {
+                    all[within.clone()].copy_from_slice(part);
+                    Ok(())
+                })?;
+                continue;
+            }
             let whole = if within.len() == parameter.len() {
                 part
             } else {

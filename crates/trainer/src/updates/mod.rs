@@ -147,14 +147,16 @@ impl Updater {
             self.sum_leaves(model, config, step, &roll, batches, stop)
         });
         let stopped = summed.as_ref().is_err_and(|error| error.is::<Stopped>());
-        let (sums, losses) = match summed {
+        let (mut sums, losses) = match summed {
             Err(_) if stopped => (Vec::new(), Vec::new()),
             summed => summed?,
         };
         let received =
             self.pieces.iter().rev().map(|_| self.exchange.end()).collect::<Result<Vec<_>, _>>();
+        let own = sums.iter_mut().map(|sum| Ok(sum.flat()?.clone()));
+        let own = own.collect::<CandleResult<Vec<_>>>();
         self.gradients.free(sums);
-        let received = received?;
+        let (received, own) = (received?, own?);
         // What one process was asked, all of them do.
         if everyone(&mut self.exchange, stopped)?.contains(&true) {
             return Ok(Outcome::Stopped);
@@ -163,7 +165,7 @@ impl Updater {
             Ok(measured) => measured,
             Err(fault) => return Ok(Outcome::Skipped(fault)),
         };
-        let gradients = self.add_up(store, &roll, received)?;
+        let gradients = self.add_up(store, &roll, &own, received)?;
         let gradient_norm = self.norm(store, &gradients)?;
         let outcome = Measured { gradient_norm, ..measured }.judged(loss_limit);
         if config.log_layers && step.is_multiple_of(config.log_every) {
@@ -246,24 +248,29 @@ impl Updater {
         Ok((sums, losses))
     }
 
-    /// The gradients of this process's pieces, of what it has `received` from each process for each
-    /// bucket, the last first: the sums of all of them are added up in the order of the tree.
+    /// The gradients of this process's pieces, of its `own` sums and of what it has `received` from
+    /// each process for each bucket, the last first: they are added up in the order of the tree.
     ///
     /// # Shapes
-    /// → `(length of the piece,)`, for each.
+    /// `own (total,)`, for each subtree → `(length of the piece,)`, for each.
     fn add_up(
         &self,
         store: &ParameterStore,
         roll: &Roll,
+        own: &[Tensor],
         received: Vec<Vec<Tensor>>,
     ) -> Result<Vec<Tensor>, BoxError> {
         let mut gradients = Vec::with_capacity(self.pieces.len());
         for (piece, of_all) in self.pieces.iter().zip(received.into_iter().rev()) {
-            let length = piece.own().len();
+            let (start, length) = (piece.own().start, piece.own().len());
             let mut nodes = HashMap::new();
             for (rank, sums) in of_all.iter().enumerate() {
                 for (number, node) in roll.nodes(rank).into_iter().enumerate() {
-                    nodes.insert(node, sums.narrow(0, number * length, length)?);
+                    let sum = match (rank == roll.rank, own.get(number)) {
+                        (true, Some(sum)) => sum.narrow(0, start, length)?,
+                        _ => sums.narrow(0, number * length, length)?,
+                    };
+                    nodes.insert(node, sum);
                 }
             }
             let gradient = tree_sum(0..roll.leaves, &mut nodes)?;
@@ -295,18 +302,22 @@ impl Updater {
         gradients: &[Tensor],
         step: &Step,
     ) -> Result<(), BoxError> {
-        let size = self.exchange.size();
+        let (rank, size) = (self.exchange.rank(), self.exchange.size());
         for ((piece, gradient), state) in self.pieces.iter().zip(gradients).zip(&mut self.state) {
             in_waking_pool(store.device(), || {
                 self.optimizer.step(store, piece.own(), gradient, state, step)
             })?;
             if size > 1 {
-                self.exchange.begin(vec![store.part(piece.own())?; size])?;
+                let mut parts = vec![store.part(piece.own())?; size];
+                parts[rank] = Tensor::zeros(0, DType::F32, store.device())?;
+                self.exchange.begin(parts)?;
             }
         }
         for piece in self.pieces.iter().filter(|_| size > 1) {
-            for (range, weights) in piece.all().zip(self.exchange.end()?) {
-                store.set_part(range.start, &weights)?;
+            for (of, (range, weights)) in piece.all().zip(self.exchange.end()?).enumerate() {
+                if of != rank {
+                    store.set_part(range.start, &weights)?;
+                }
             }
         }
         Ok(())

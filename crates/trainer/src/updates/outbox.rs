@@ -9,7 +9,7 @@ use taper_ops::ParameterStore;
 use crate::exchange::{ExchangeError, Piece};
 use crate::{BoxError, Exchange};
 
-/// The buckets that are still to be given away.
+/// The buckets that are still to be given away. Of each, this process keeps its own piece.
 pub(super) struct Outbox<'a> {
     exchange: &'a mut dyn Exchange,
     store: &'a ParameterStore,
@@ -42,13 +42,19 @@ impl<'a> Outbox<'a> {
                 candle_core::bail!("gradients beyond the first parameter");
             };
             if self.parts.is_empty() {
-                self.parts = piece.all().map(|range| vec![0.0; range.len()]).collect();
+                let own = self.exchange.rank();
+                let length = |(rank, range): (usize, Range<usize>)| match rank == own {
+                    true => 0,
+                    false => range.len(),
+                };
+                let lengths = piece.all().enumerate().map(length);
+                self.parts = lengths.map(|length| vec![0.0; length]).collect();
             }
             let bucket = piece.bucket();
             let from = start.max(bucket.start);
             for (part, range) in self.parts.iter_mut().zip(piece.all()) {
                 let common = from.max(range.start)..end.min(range.end);
-                if common.start < common.end {
+                if common.start < common.end && !part.is_empty() {
                     part[common.start - range.start..common.end - range.start]
                         .copy_from_slice(&values[common.start - start..common.end - start]);
                 }
@@ -97,7 +103,11 @@ impl<'a> Outbox<'a> {
     ) -> CandleResult<()> {
         let Some((piece, rest)) = self.pieces.split_last() else { return Ok(()) };
         self.pieces = rest;
+        let own = self.exchange.rank();
         let of_all = |(rank, range): (usize, Range<usize>)| {
+            if rank == own {
+                return Tensor::zeros(0, DType::F32, self.store.device());
+            }
             let before = self.before.iter().map(|sum| sum.narrow(0, range.start, range.len()));
             let mut sums = before.collect::<CandleResult<Vec<_>>>()?;
             sums.push(part(rank, range)?);
