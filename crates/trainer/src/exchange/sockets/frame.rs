@@ -27,10 +27,23 @@ pub(super) enum Kind {
     Addresses,
     /// Nothing: the process is connected to all others; from the first, that all of them are.
     Ready,
+    /// Where a neighbour can be reached without TCP; nothing where it cannot.
+    Offer,
+    /// Whether it was reached there: a byte.
+    Taken,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Part, Kind::Fact, Kind::Alive, Kind::Leave, Kind::Heard, Kind::Addresses, Kind::Ready];
+const KINDS: [Kind; 9] = [
+    Kind::Part,
+    Kind::Fact,
+    Kind::Alive,
+    Kind::Leave,
+    Kind::Heard,
+    Kind::Addresses,
+    Kind::Ready,
+    Kind::Offer,
+    Kind::Taken,
+];
 
 /// The bytes before the content.
 const HEADER: usize = 9;
@@ -86,18 +99,18 @@ impl Patience {
         Ok(())
     }
 
-    pub(super) fn read(self, mut stream: &TcpStream, bytes: &mut [u8]) -> io::Result<()> {
+    pub(super) fn read(self, mut stream: impl Read, bytes: &mut [u8]) -> io::Result<()> {
         self.repeat(bytes.len(), |done| stream.read(&mut bytes[done..]))
     }
 
-    pub(super) fn write(self, mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn write(self, mut stream: impl Write, bytes: &[u8]) -> io::Result<()> {
         self.repeat(bytes.len(), |done| stream.write(&bytes[done..]))
     }
 
     /// Writes a frame.
     pub(super) fn write_frame(
         self,
-        stream: &TcpStream,
+        mut stream: impl Write,
         kind: Kind,
         content: &[u8],
     ) -> io::Result<()> {
@@ -108,7 +121,7 @@ impl Patience {
         let mut written = 0;
         self.repeat(HEADER, |done| {
             let both = [IoSlice::new(&header[done..]), IoSlice::new(content)];
-            let count = (&*stream).write_vectored(&both)?;
+            let count = stream.write_vectored(&both)?;
             written += count;
             Ok(count)
         })?;
@@ -116,7 +129,7 @@ impl Patience {
     }
 
     /// Reads the beginning of a frame: its kind, and the bytes that follow.
-    pub(super) fn read_header(self, stream: &TcpStream) -> io::Result<(Kind, u64)> {
+    pub(super) fn read_header(self, stream: impl Read) -> io::Result<(Kind, u64)> {
         let mut header = [0; HEADER];
         self.read(stream, &mut header)?;
         let [kind, length @ ..] = header;
@@ -138,7 +151,7 @@ impl Patience {
     }
 
     /// Reads the content of a frame of bytes.
-    pub(super) fn read_bytes(self, stream: &TcpStream, length: u64) -> io::Result<Vec<u8>> {
+    pub(super) fn read_bytes(self, mut stream: impl Read, length: u64) -> io::Result<Vec<u8>> {
         if length > MOST_BYTES {
             return Err(ErrorKind::InvalidData.into());
         }
@@ -148,14 +161,14 @@ impl Patience {
             let begin = bytes.len();
             let count = rest.min(4 * VALUES_AT_ONCE);
             bytes.resize(begin + count, 0);
-            self.read(stream, &mut bytes[begin..])?;
+            self.read(&mut stream, &mut bytes[begin..])?;
             rest -= count;
         }
         Ok(bytes)
     }
 
     /// Reads the content of a frame of values.
-    pub(super) fn read_values(self, stream: &TcpStream, length: u64) -> io::Result<Vec<f32>> {
+    pub(super) fn read_values(self, mut stream: impl Read, length: u64) -> io::Result<Vec<f32>> {
         let length = usize::try_from(length).map_err(|_| ErrorKind::InvalidData)?;
         if !length.is_multiple_of(size_of::<f32>()) {
             return Err(ErrorKind::InvalidData.into());
@@ -166,7 +179,7 @@ impl Patience {
             let begin = values.len();
             let count = rest.min(VALUES_AT_ONCE);
             values.resize(begin + count, 0.0);
-            self.read(stream, bytemuck::cast_slice_mut(&mut values[begin..]))?;
+            self.read(&mut stream, bytemuck::cast_slice_mut(&mut values[begin..]))?;
             rest -= count;
         }
         if cfg!(target_endian = "big") {

@@ -6,7 +6,6 @@
 //! while the process computes; another one sends a sign of life every second.
 
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,6 +14,7 @@ use std::time::{Duration, Instant};
 use candle_core::{Storage, Tensor};
 
 use super::frame::{Kind, Patience, as_bytes};
+use super::stream::Stream;
 
 /// How long a process that ends waits until the others have heard it.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ pub(super) enum Outgoing {
 }
 
 struct Line {
-    stream: TcpStream,
+    stream: Stream,
     /// Held while a frame is written.
     writing: Mutex<()>,
     /// What is to be sent, in this order.
@@ -74,17 +74,17 @@ pub(super) struct Lines {
 impl Lines {
     /// Takes `streams` into use, and hands everything that comes to `incoming`.
     pub(super) fn open(
-        streams: Vec<Option<TcpStream>>,
+        streams: Vec<Option<Stream>>,
         patience: Patience,
         incoming: &Sender<(usize, Incoming)>,
         on_loss: OnLoss,
     ) -> io::Result<Arc<Self>> {
         let mut queues: Vec<Option<Receiver<Outgoing>>> = Vec::new();
-        let line = |stream: Option<TcpStream>| {
+        let line = |stream: Option<Stream>| {
             let (outgoing, queue) = channel();
             queues.push(stream.is_some().then_some(queue));
             let Some(stream) = stream else { return Ok(None) };
-            patience.apply(&stream)?;
+            stream.apply(patience)?;
             Ok(Some(Line { stream, writing: Mutex::new(()), outgoing }))
         };
         let lines = streams.into_iter().map(line).collect::<io::Result<Vec<_>>>()?;
@@ -179,7 +179,9 @@ impl Lines {
                         None
                     }
                     Kind::Alive => None,
-                    Kind::Addresses | Kind::Ready => return Err(ErrorKind::InvalidData.into()),
+                    Kind::Addresses | Kind::Ready | Kind::Offer | Kind::Taken => {
+                        return Err(ErrorKind::InvalidData.into());
+                    }
                 })
             });
             match next {
@@ -269,7 +271,7 @@ impl Lines {
         }
         drop(quiet);
         for line in self.lines.iter().flatten() {
-            let _ = line.stream.shutdown(Shutdown::Both);
+            let _ = line.stream.shutdown();
         }
     }
 }

@@ -9,12 +9,14 @@ use sha2::{Digest, Sha256};
 
 use super::frame::{Kind, Patience};
 use super::lines::Loss;
+use super::neighbour::{self, Offer};
+use super::stream::Stream;
 use crate::ExchangeError;
 
 /// What a connection of this program begins with.
 const MAGIC: &[u8; 8] = b"TAPERNET";
 /// Changes with what is sent.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The bytes of a greeting.
 const GREETING: usize = 8 + 3 * 4 + 2 + 32;
 /// How long a new connection may take to greet. Anything may connect, and need not say a word.
@@ -93,7 +95,7 @@ impl Meeting {
         &self,
         listener: Option<TcpListener>,
         watch: &mut Watch<'_>,
-    ) -> Result<Vec<Option<TcpStream>>, ExchangeError> {
+    ) -> Result<Vec<Option<Stream>>, ExchangeError> {
         let deadline = Instant::now() + self.patience;
         let mut all: Vec<Option<TcpStream>> = (0..self.size).map(|_| None).collect();
         let met = if self.rank == 0 {
@@ -101,7 +103,15 @@ impl Meeting {
         } else {
             self.join_all(&mut all, deadline, watch)
         };
-        let Err(error) = met else { return Ok(all) };
+        let error = match met.and_then(|()| self.neighbours(&all, deadline, watch)) {
+            Ok(neighbours) => {
+                let nearest = |(near, far): (Option<Stream>, Option<TcpStream>)| {
+                    near.or_else(|| far.map(Stream::Tcp))
+                };
+                return Ok(neighbours.into_iter().zip(all).map(nearest).collect());
+            }
+            Err(error) => error,
+        };
         // Nobody is left waiting.
         let loss: Option<Loss> = match &error {
             ExchangeError::Lost { rank, why, .. } => Some((*rank, why.clone())),
@@ -191,10 +201,61 @@ impl Meeting {
                 .write_frame(first, Kind::Ready, &[])
                 .map_err(|error| ExchangeError::lost(0, self.rank, &error))?;
         }
-        match self.await_first(all, deadline, watch)? {
+        match self.heard(all, 0, deadline, watch)? {
             (Kind::Ready, _) => Ok(()),
             _ => Err(ExchangeError::Garbled { rank: 0 }),
         }
+    }
+
+    /// Connections without TCP to those that are on the same machine and can be reached so. Each
+    /// offers one to those after it.
+    fn neighbours(
+        &self,
+        all: &[Option<TcpStream>],
+        deadline: Instant,
+        watch: &mut Watch<'_>,
+    ) -> Result<Vec<Option<Stream>>, ExchangeError> {
+        let lost = |rank| move |error| ExchangeError::lost(rank, self.rank, &error);
+        let mut near: Vec<Option<Stream>> = (0..self.size).map(|_| None).collect();
+        let mut offers = Vec::new();
+        for (rank, stream) in all.iter().enumerate().skip(self.rank + 1) {
+            let Some(stream) = stream else { continue };
+            let offer = Offer::to(stream);
+            let secret = offer.as_ref().map_or(&[][..], Offer::secret);
+            Patience::USUAL.write_frame(stream, Kind::Offer, secret).map_err(lost(rank))?;
+            offers.push((rank, offer));
+        }
+        for (rank, stream) in all.iter().enumerate().take(self.rank) {
+            let Some(stream) = stream else { continue };
+            let secret = self.content(all, rank, Kind::Offer, deadline, watch)?;
+            near[rank] = neighbour::take(&secret);
+            let taken = [u8::from(near[rank].is_some())];
+            Patience::USUAL.write_frame(stream, Kind::Taken, &taken).map_err(lost(rank))?;
+        }
+        for (rank, offer) in offers {
+            let taken = self.content(all, rank, Kind::Taken, deadline, watch)?;
+            if let (Some(offer), [1]) = (offer, &taken[..]) {
+                near[rank] = Some(offer.accept().map_err(lost(rank))?);
+            }
+        }
+        Ok(near)
+    }
+
+    /// The content of what process `rank` sends next, of this kind.
+    fn content(
+        &self,
+        all: &[Option<TcpStream>],
+        rank: usize,
+        kind: Kind,
+        deadline: Instant,
+        watch: &mut Watch<'_>,
+    ) -> Result<Vec<u8>, ExchangeError> {
+        let (of, length) = self.heard(all, rank, deadline, watch)?;
+        let Some(stream) = all[rank].as_ref().filter(|_| of == kind) else {
+            return Err(ExchangeError::Garbled { rank });
+        };
+        let read = Patience::USUAL.read_bytes(stream, length);
+        read.map_err(|error| ExchangeError::lost(rank, self.rank, &error))
     }
 
     /// Sends a frame to each that has come.
@@ -234,19 +295,20 @@ impl Meeting {
         }
     }
 
-    /// What process 0 sends next.
-    fn await_first(
+    /// What process `rank` sends next, and the bytes that follow.
+    fn heard(
         &self,
         all: &[Option<TcpStream>],
+        rank: usize,
         deadline: Instant,
         watch: &mut Watch<'_>,
     ) -> Result<(Kind, u64), ExchangeError> {
         loop {
             watch()?;
-            if let Some(heard) = self.heard_of(all, 0)? {
+            if let Some(heard) = self.heard_of(all, rank)? {
                 return Ok(heard);
             }
-            self.pause(deadline, &[0])?;
+            self.pause(deadline, &[rank])?;
         }
     }
 
@@ -380,14 +442,7 @@ impl Meeting {
         watch: &mut Watch<'_>,
     ) -> Result<Vec<SocketAddr>, ExchangeError> {
         let garbled = || ExchangeError::Garbled { rank: 0 };
-        let ((Kind::Addresses, length), Some(first)) =
-            (self.await_first(all, deadline, watch)?, &all[0])
-        else {
-            return Err(garbled());
-        };
-        let text = Patience::USUAL
-            .read_bytes(first, length)
-            .map_err(|error| ExchangeError::lost(0, self.rank, &error))?;
+        let text = self.content(all, 0, Kind::Addresses, deadline, watch)?;
         let text = String::from_utf8(text).map_err(|_| garbled())?;
         let none = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         let parse = |(rank, line): (usize, &str)| match rank {

@@ -1,4 +1,5 @@
-//! Processes on one machine or several, each connected to each other by TCP.
+//! Processes on one machine or several, each connected to each other: by TCP, or within a machine by
+//! what costs less.
 //!
 //! What is sent is read at once by a thread of the receiver, so that no process waits for another
 //! one to read. A process that is killed closes its connections, one whose machine is gone falls
@@ -8,6 +9,8 @@
 mod frame;
 mod lines;
 mod meeting;
+mod neighbour;
+mod stream;
 
 use std::collections::VecDeque;
 use std::net::TcpListener;
@@ -23,7 +26,7 @@ use lines::{Incoming, Lines, Outgoing};
 pub use lines::OnLoss;
 pub use meeting::Meeting;
 
-/// One of several processes that are connected by TCP.
+/// One of several processes that are connected by sockets.
 pub struct Sockets {
     rank: usize,
     size: usize,
