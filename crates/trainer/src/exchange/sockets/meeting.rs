@@ -103,22 +103,20 @@ impl Meeting {
         } else {
             self.join_all(&mut all, deadline, watch)
         };
-        let error = match met.and_then(|()| self.neighbours(&all, deadline, watch)) {
-            Ok(neighbours) => {
-                let nearest = |(near, far): (Option<Stream>, Option<TcpStream>)| {
-                    near.or_else(|| far.map(Stream::Tcp))
-                };
-                return Ok(neighbours.into_iter().zip(all).map(nearest).collect());
-            }
-            Err(error) => error,
+        let mut near: Vec<Option<Stream>> = (0..self.size).map(|_| None).collect();
+        let met = met.and_then(|()| self.neighbours(&all, &mut near, deadline, watch));
+        let nearest = |(near, far): (Option<Stream>, Option<TcpStream>)| {
+            near.or_else(|| far.map(Stream::Tcp))
         };
+        let nearest: Vec<Option<Stream>> = near.into_iter().zip(all).map(nearest).collect();
+        let Err(error) = met else { return Ok(nearest) };
         // Nobody is left waiting.
         let loss: Option<Loss> = match &error {
             ExchangeError::Lost { rank, why, .. } => Some((*rank, why.clone())),
             _ => None,
         };
         let reason = serde_json::to_vec(&loss).unwrap_or_default();
-        for stream in all.iter().flatten() {
+        for stream in nearest.iter().flatten() {
             let _ = Patience::USUAL.write_frame(stream, Kind::Leave, &reason);
         }
         Err(error)
@@ -207,16 +205,16 @@ impl Meeting {
         }
     }
 
-    /// Connections without TCP to those that are on the same machine and can be reached so. Each
-    /// offers one to those after it.
+    /// Makes connections without TCP to those that are on the same machine and can be reached so.
+    /// Each offers one to those after it.
     fn neighbours(
         &self,
         all: &[Option<TcpStream>],
+        near: &mut [Option<Stream>],
         deadline: Instant,
         watch: &mut Watch<'_>,
-    ) -> Result<Vec<Option<Stream>>, ExchangeError> {
+    ) -> Result<(), ExchangeError> {
         let lost = |rank| move |error| ExchangeError::lost(rank, self.rank, &error);
-        let mut near: Vec<Option<Stream>> = (0..self.size).map(|_| None).collect();
         let mut offers = Vec::new();
         for (rank, stream) in all.iter().enumerate().skip(self.rank + 1) {
             let Some(stream) = stream else { continue };
@@ -238,7 +236,7 @@ impl Meeting {
                 near[rank] = Some(offer.accept().map_err(lost(rank))?);
             }
         }
-        Ok(near)
+        Ok(())
     }
 
     /// The content of what process `rank` sends next, of this kind.
