@@ -21,7 +21,7 @@ use children::{Children, watch_parent};
 
 /// How long a process that is busy goes on after another one is gone. One that waits ends at once.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a process that has failed leaves the one that tells why.
+/// How long a process that has failed waits for the one that says why.
 const HEARING: Duration = Duration::from_secs(2);
 /// Processes that one call may start.
 const MOST_PROCESSES: usize = 1024;

@@ -313,6 +313,7 @@ impl ParameterStore {
         for (parameter, within) in self.within(&range).filter(|(parameter, _)| is_set(parameter)) {
             let from = parameter.offset + within.start - start;
             let part = values.narrow(0, from, within.len())?;
+            // On the host a part is written in place; elsewhere the whole parameter is made again.
             if self.device.is_cpu() {
                 let part = crate::host::Host::new(&part)?;
                 let part = part.elements::<f32>()?;
