@@ -232,6 +232,8 @@ fn results_do_not_depend_on_threads() {
     let kinds = [
         Kind { causal: true, rate: 0.1, ..Kind::new("causal", &[560, 20, 300]) },
         Kind { bias: true, ..Kind::new("bias", &[530, 520]) },
+        // Sequences of unlike lengths add to the gradient of one bias.
+        Kind { bias: true, ..Kind::new("unlike lengths, bias", &[1100, 700, 900, 1100]) },
         Kind { bias: true, ..Kind::new("sparse", &[530, 820]) }.sparse(Sparse {
             block: 40,
             random: 2,

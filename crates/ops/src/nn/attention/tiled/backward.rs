@@ -87,6 +87,9 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
     let most = spans.iter().map(|span| chunks(span.keys)).max().unwrap_or(0);
     let groups = if to.bias.is_some() { 1 } else { spans.len() };
+    // Sequences that add to the gradient of one bias are divided alike: where a key belonged to
+    // several tasks, these would add to the same elements at once.
+    let chunks_of = |span: &Span| if to.bias.is_some() { most } else { chunks(span.keys) };
     let tasks: Vec<Task> = (0..groups * heads * most)
         .map(|i| {
             let (group, head, chunk) = (i / most / heads, i / most % heads, i % most);
@@ -110,9 +113,9 @@ pub(super) unsafe fn run<P: TileProducts>(
         let of_sequence = |sequence: usize| {
             let (span, ready) = (spans[sequence], &ready[sequence * heads + task.head]);
             let pass = Pass { products, layout, operands, to, span, head: task.head, ready };
-            // SAFETY: a task has keys of its own in the columns of its head, in all sequences
-            // that share a bias.
-            unsafe { pass.keys_of_chunk(worker, task.chunk) }
+            // SAFETY: a task has keys of its own in the columns of its head, the same in all
+            // sequences that share a bias.
+            unsafe { pass.keys_of_chunk(worker, task.chunk, chunks_of(span)) }
         };
         task.sequences.clone().map(of_sequence).collect()
     };
@@ -129,8 +132,9 @@ pub(super) unsafe fn run<P: TileProducts>(
         for query in 0..span.queries {
             let row = query * stride(dh)..query * stride(dh) + dh;
             let mut sum = part(sequence, head, 0)[row.clone()].to_vec();
-            for chunk in 1..chunks(span.keys) {
-                add(&mut sum, &part(sequence, head, chunk)[row.clone()]);
+            let others = (1..most).map(|chunk| part(sequence, head, chunk));
+            for part in others.filter(|part| !part.is_empty()) {
+                add(&mut sum, &part[row.clone()]);
             }
             let at = operands.at[QUERY];
             // SAFETY: each head of each sequence has elements of its own.
@@ -181,14 +185,18 @@ struct Pass<'a, 'b, P: TileProducts> {
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Writes the gradients of the keys and values of a chunk's blocks, and returns what these
-    /// blocks add to those of the queries.
+    /// Writes the gradients of the keys and values of a chunk's blocks, one of so many chunks, and
+    /// returns what these blocks add to those of the queries; nothing where it has no block.
     ///
     /// # Safety
     /// Nobody else reads or writes them meanwhile, nor their part of the bias's gradient.
-    unsafe fn keys_of_chunk(&self, worker: &mut Worker<P>, chunk: usize) -> Vec<P::Value> {
-        let chunks = chunks(self.span.keys);
-        if chunk >= chunks {
+    unsafe fn keys_of_chunk(
+        &self,
+        worker: &mut Worker<P>,
+        chunk: usize,
+        chunks: usize,
+    ) -> Vec<P::Value> {
+        if chunk >= chunks || chunk * BLOCK >= self.span.keys {
             return Vec::new();
         }
         let rows = self.span.queries.next_multiple_of(PANEL);
