@@ -19,6 +19,7 @@
 //! system and of CUDA that no library makes safe.
 
 pub mod allocator;
+mod claims;
 pub mod composed;
 #[cfg(feature = "cuda")]
 mod cuda;

@@ -1,5 +1,7 @@
 //! Memory that several threads write to, each to a part of its own.
 
+use crate::claims::{claim, disclaim};
+
 /// What a result does to the memory that it is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
@@ -33,6 +35,7 @@ unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
     pub(crate) fn new(slice: &mut [T]) -> Self {
+        disclaim(slice.as_ptr(), slice.len());
         Self(slice.as_mut_ptr(), slice.len())
     }
 
@@ -41,6 +44,7 @@ impl<T> Shared<T> {
     pub(crate) fn spare(vector: &mut Vec<T>, count: usize) -> Self {
         let spare = vector.spare_capacity_mut();
         assert!(count <= spare.len());
+        disclaim(spare.as_ptr(), count);
         Self(spare.as_mut_ptr().cast(), count)
     }
 
@@ -53,6 +57,7 @@ impl<T> Shared<T> {
         T: Copy,
     {
         assert!(start <= self.1 && values.len() <= self.1 - start);
+        claim(self.address(start), values.len());
         // SAFETY: in bounds by the assertion; no overlap by the caller's promise.
         unsafe { self.0.add(start).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
     }
@@ -88,6 +93,7 @@ impl<T> Shared<T> {
     )]
     pub(crate) unsafe fn range(&self, range: std::ops::Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.1);
+        claim(self.address(range.start), range.len());
         // SAFETY: in bounds by the assertion; disjointness is the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
     }

@@ -42,6 +42,7 @@ mod small;
 mod tile;
 mod vector;
 
+use crate::claims::claim;
 use crate::float::Float;
 use crate::parallel::CHUNK;
 use crate::profile::{even, region};
@@ -98,6 +99,13 @@ impl Matrix {
     /// The transpose, without moving anything.
     pub(crate) const fn transposed(self) -> Self {
         Self { row: self.column, column: self.row, ..self }
+    }
+
+    /// Where each element is.
+    fn elements(self, rows: usize, columns: usize) -> impl Iterator<Item = usize> {
+        let of_row =
+            move |i| (0..columns).map(move |j| self.offset + i * self.row + j * self.column);
+        (0..rows).flat_map(of_row)
     }
 
     const fn end(&self, rows: usize, columns: usize) -> usize {
@@ -286,6 +294,9 @@ pub(crate) unsafe fn raw_product<T: Float>(
         return false;
     }
     crate::profile::count_product(m, k, n);
+    if cfg!(feature = "claims") {
+        out_at.elements(m, n).for_each(|element| claim(out.address(element), 1));
+    }
     // SAFETY: the caller's promise.
     unsafe {
         match (T::as_f32(a), T::as_f32(b), T::shared_f32(out)) {

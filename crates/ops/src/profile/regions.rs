@@ -73,6 +73,7 @@ pub(super) fn within<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
 /// Runs the loop `work`, whose tasks threads share. `longest` gives, for a number of threads, the
 /// share of all its work that falls to the thread with the most.
 pub(crate) fn region<R>(longest: impl Fn(usize) -> f64, work: impl FnOnce() -> R) -> R {
+    crate::claims::begin();
     if !ENABLED.load(Ordering::Relaxed) || IS_INSIDE.replace(true) {
         return work();
     }
