@@ -5,9 +5,9 @@
 //! p_v`, as PyTorch's `CrossEntropyLoss(label_smoothing=ε)` has it, and its gradient by the logits
 //! is `p - target`.
 //!
-//! Where products are cheap, logits are computed again when they are needed ([`tiled`]). Elsewhere
-//! the forward pass computes the gradient, which is known as soon as the softmax is, row chunk by
-//! row chunk, and keeps that of `h` and `W` alone; this is the oracle of the other.
+//! Where products cost next to nothing, logits are computed again when they are needed ([`tiled`]).
+//! Elsewhere the forward pass computes the gradient, which is known as soon as the softmax is, row
+//! chunk by row chunk, and keeps that of `h` and `W` alone; this is the oracle of the other.
 
 mod online;
 mod pairs;
@@ -176,8 +176,16 @@ fn tiled_cross_entropy(
     Ok((loss, sums))
 }
 
-/// Rows of a chunk, where each packs all weights again and adds to all of their gradient.
-const PACKED_ROWS: usize = 4 * BLOCK_ROWS;
+/// Rows of logits that exist at a time. Where operands are packed, each chunk packs all weights again
+/// and adds to all of their gradient: the more rows, the less often, and the more memory. The faster
+/// a kernel multiplies, the sooner a chunk that is in no cache holds it up.
+fn rows_of_chunk(packing: Option<Packing>) -> usize {
+    match packing {
+        None => BLOCK_ROWS,
+        Some(packing) if packing.is_bf16() => 2 * BLOCK_ROWS,
+        Some(_) => 4 * BLOCK_ROWS,
+    }
+}
 
 type HiddenAndWeight<T> = (Vec<T>, Vec<T>);
 
@@ -194,8 +202,8 @@ fn compute<T: Float>(
         true => (vec![T::default(); hidden.len()], vec![T::default(); weight.len()]),
         false => (Vec::new(), Vec::new()),
     };
-    let packs = T::as_f32(hidden).is_some() && Packing::best(spec.products).is_some();
-    let chunk_rows = if packs { PACKED_ROWS } else { BLOCK_ROWS };
+    let packing = T::as_f32(hidden).and_then(|_| Packing::best(spec.products));
+    let chunk_rows = rows_of_chunk(packing);
     let mut logits = vec![T::default(); chunk_rows.min(rows) * classes];
     let mut sums = LossSums::default();
     let how = (spec.products, Threads::All);
@@ -294,6 +302,55 @@ vectorised! {
             nll,
             correct: usize::from(true_logit == largest && first_largest),
             divergence: 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::products::{Kernel, Products};
+    use crate::rng::Counter;
+
+    /// Kernels that pack and that this machine has, whichever is the fastest.
+    #[test]
+    fn logits_computed_again_give_what_kept_ones_give() {
+        let (rows, width, classes) = (300, 40, 1100);
+        let random = |count: usize, key| -> Vec<f32> {
+            let counter = Counter::new(key);
+            (0..count as u64).map(|i| counter.normal_at(i) as f32 * 0.5).collect()
+        };
+        let (hidden, weight) = (random(rows * width, 1), random(classes * width, 2));
+        let targets: Vec<u32> = (0..rows as u32).map(|row| row * 7919 % classes as u32).collect();
+        let distance = |ours: &[f32], theirs: &[f32]| {
+            let square = |values: &mut dyn Iterator<Item = f32>| {
+                values.map(|value| f64::from(value).powi(2)).sum::<f64>()
+            };
+            let apart = square(&mut ours.iter().zip(theirs).map(|(a, b)| a - b));
+            (apart / square(&mut theirs.iter().copied())).sqrt()
+        };
+        let packings =
+            Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()).flat_map(|kernel| {
+                [Products::F32, Products::Bf16].map(|products| Packing::of(kernel, products))
+            });
+        for (packing, r_drop) in packings.flatten().flat_map(|it| [(it, 0.0), (it, 0.7)]) {
+            let exact = Products::F32;
+            let spec = CrossEntropySpec { smoothing: 0.1, r_drop, scale: 0.3, products: exact };
+            let (kept, gradients) = compute(&hidden, &weight, &targets, &spec, true);
+            let (of_hidden, of_weight) = gradients.unwrap();
+            let tiled = Tiled::new(packing, &spec, &hidden, &weight, &targets);
+            let (again, softmaxes) = tiled.forward();
+            let (mut to_hidden, mut to_weight) = (vec![0.0; hidden.len()], vec![1.0; weight.len()]);
+            tiled.add_hidden_gradient(&weight, &softmaxes, 0.3, &mut to_hidden, Write::Replace);
+            tiled.add_weight_gradient(&hidden, &softmaxes, 0.3, &mut to_weight, Write::Add);
+            to_weight.iter_mut().for_each(|value| *value -= 1.0);
+            let bound = if packing.rounds() { 2e-2 } else { 1e-5 };
+            let found = [
+                (spec.total(&again) / spec.total(&kept) - 1.0).abs(),
+                distance(&to_hidden, &of_hidden),
+                distance(&to_weight, &of_weight),
+            ];
+            assert!(found.iter().all(|it| *it < bound), "{packing:?}, R-Drop {r_drop}: {found:?}");
         }
     }
 }
