@@ -1,10 +1,9 @@
-//! The loss in segments of the vocabulary that stay in cache, for kernels on packed operands.
+//! The loss in segments of the vocabulary that stay in cache, for AMX.
 //!
-//! Products cost such a kernel less than the memory that logits need, so that none are kept: the
-//! forward pass keeps the logarithm of each token's softmax denominator, computed online over the
-//! segments (Milakov and Gimelshein 2018, section 3), and the backward pass computes the logits
-//! again, once by tokens for the gradient of the hidden states and once by classes for that of the
-//! weights.
+//! Products cost it less than the memory that logits need, so that none are kept: the forward pass
+//! keeps the logarithm of each token's softmax denominator, computed online over the segments
+//! (Milakov and Gimelshein 2018, section 3), and the backward pass computes the logits again, once
+//! by tokens for the gradient of the hidden states and once by classes for that of the weights.
 
 use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};

@@ -40,8 +40,8 @@ const BLOCK: usize = 256;
 const STEP: usize = 128;
 
 /// Tasks of the backward pass for each head of a sequence of so many keys: at most four, each with
-/// a block at least. They take the blocks in turn, so that a causal mask leaves all of them nearly
-/// as much to do.
+/// a block at least; the shorter of sequences that share a bias have as many as the longest. They
+/// take the blocks in turn, so that a causal mask leaves all of them nearly as much to do.
 fn chunks(keys: usize) -> usize {
     (keys / BLOCK).clamp(1, 4)
 }
