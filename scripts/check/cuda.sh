@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles the CUDA kernels and type-checks everything with the `cuda` and `nccl` features, tests and
-# benches included, without a GPU. It takes six to nine minutes, most of them for Candle's own kernels.
+# benches included, without a GPU: six to nine minutes, most of them for Candle's own kernels.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts/check/cuda_toolkit.sh target/cuda-toolkit
