@@ -45,11 +45,22 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
                     fetch_once(b.cast::<Line>().wrapping_add(AHEAD + line).cast());
                 }
             }
-            let columns: [V; VECTORS] = std::array::from_fn(|i| V::load(b.add(i * V::LANES)));
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let value = V::splat(*a.add(row));
-                for (sum, columns) in sums.iter_mut().zip(columns) {
-                    *sum = sum.plus_product(value, columns);
+            // What there are fewer of stays in registers while the others pass by.
+            if ROWS < VECTORS {
+                let values: [V; ROWS] = std::array::from_fn(|row| V::splat(*a.add(row)));
+                for i in 0..VECTORS {
+                    let columns = V::load(b.add(i * V::LANES));
+                    for (sums, value) in sums.iter_mut().zip(values) {
+                        sums[i] = sums[i].plus_product(value, columns);
+                    }
+                }
+            } else {
+                let columns: [V; VECTORS] = std::array::from_fn(|i| V::load(b.add(i * V::LANES)));
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let value = V::splat(*a.add(row));
+                    for (sum, columns) in sums.iter_mut().zip(columns) {
+                        *sum = sum.plus_product(value, columns);
+                    }
                 }
             }
         }
@@ -159,7 +170,9 @@ unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usi
     SUMS * V::LANES
 }
 
-/// The kernel for one width of register, with blocks of at most `$rows` rows.
+/// The kernel for one width of register, with blocks of at most `$rows` rows by `$vectors` registers
+/// of columns: as many sums as registers hold beside what is multiplied. Blocks of the whole width
+/// of a panel leave over the fewest rows, which have too few sums to keep both multipliers busy.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
         pub(super) mod $name {
@@ -228,7 +241,7 @@ macro_rules! kernel {
 #[cfg(target_arch = "x86_64")]
 kernel!(avx512, "avx512f", std::arch::x86_64::__m512, 8 by 2);
 #[cfg(target_arch = "x86_64")]
-kernel!(avx2, "avx2,fma", std::arch::x86_64::__m256, 6 by 2);
+kernel!(avx2, "avx2,fma", std::arch::x86_64::__m256, 3 by 4);
 #[cfg(target_arch = "aarch64")]
 kernel!(neon, "neon", std::arch::aarch64::float32x4_t, 6 by 4);
 
