@@ -2,9 +2,13 @@
 //!
 //! Training runs in `f32`; `f64` exists so that finite differences can check every backward pass.
 
+#[cfg(target_arch = "x86_64")]
+use crate::products::Kernel;
 use crate::shared::Shared;
 use candle_core::WithDType;
 use std::ops::{AddAssign, MulAssign, SubAssign};
+#[cfg(target_arch = "x86_64")]
+use std::sync::OnceLock;
 
 /// A floating-point type with fused kernels: `f32` or `f64`.
 pub(crate) trait Float:
@@ -183,6 +187,43 @@ impl Float for f64 {
     }
 }
 
+/// Registers for which loops are compiled.
+#[cfg(target_arch = "x86_64")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Registers {
+    Avx512,
+    Avx2,
+    Baseline,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Registers {
+    /// Those that loops use: the widest ones of this processor, but for a user who
+    /// [chose](Kernel::chosen) less for the matrix products.
+    pub(crate) fn widest() -> Self {
+        static WIDEST: OnceLock<Registers> = OnceLock::new();
+        *WIDEST.get_or_init(|| Self::within(Kernel::chosen().ok().flatten()))
+    }
+
+    /// The widest ones that such a kernel has too.
+    fn within(chosen: Option<Kernel>) -> Self {
+        let has_fma = std::arch::is_x86_feature_detected!("fma");
+        if chosen != Some(Kernel::Fma256)
+            && has_fma
+            && std::arch::is_x86_feature_detected!("avx512f")
+            && std::arch::is_x86_feature_detected!("avx512vl")
+            && std::arch::is_x86_feature_detected!("avx512bw")
+            && std::arch::is_x86_feature_detected!("avx512dq")
+        {
+            Self::Avx512
+        } else if has_fma && std::arch::is_x86_feature_detected!("avx2") {
+            Self::Avx2
+        } else {
+            Self::Baseline
+        }
+    }
+}
+
 /// Defines a function whose body is compiled for AVX-512, AVX2 and the baseline, chosen at run
 /// time.
 macro_rules! vectorised {
@@ -210,21 +251,13 @@ macro_rules! vectorised {
                 fn avx2<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? {
                     portable::<$T>($($arg),*)
                 }
-                if std::arch::is_x86_feature_detected!("avx512f")
-                    && std::arch::is_x86_feature_detected!("avx512vl")
-                    && std::arch::is_x86_feature_detected!("avx512bw")
-                    && std::arch::is_x86_feature_detected!("avx512dq")
-                    && std::arch::is_x86_feature_detected!("fma")
-                {
-                    // SAFETY: the processor has just been found to have every feature that the
-                    // function enables.
-                    return unsafe { avx512::<$T>($($arg),*) };
-                }
-                if std::arch::is_x86_feature_detected!("avx2")
-                    && std::arch::is_x86_feature_detected!("fma")
-                {
+                match $crate::float::Registers::widest() {
+                    // SAFETY: the processor has every feature that the function enables, here and
+                    // below.
+                    $crate::float::Registers::Avx512 => return unsafe { avx512::<$T>($($arg),*) },
                     // SAFETY: as above.
-                    return unsafe { avx2::<$T>($($arg),*) };
+                    $crate::float::Registers::Avx2 => return unsafe { avx2::<$T>($($arg),*) },
+                    $crate::float::Registers::Baseline => {}
                 }
             }
             portable::<$T>($($arg),*)
@@ -236,6 +269,16 @@ pub(crate) use vectorised;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A processor that is held to AVX2 does not use more in its loops either.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_registers_of_loops_are_no_wider_than_those_of_the_chosen_kernel() {
+        assert_ne!(Registers::within(Some(Kernel::Fma256)), Registers::Avx512);
+        for kernel in [Kernel::Tiles, Kernel::Dots, Kernel::Fma512] {
+            assert_eq!(Registers::within(Some(kernel)), Registers::within(None));
+        }
+    }
 
     #[test]
     fn exp_is_close_to_libm() {
