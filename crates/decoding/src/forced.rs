@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::model::step::{Few, Logits, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Row, candidate_of};
 use crate::tokens::{END, START};
-use crate::{DecodingConfig, DecodingError, Result, StepModel};
+use crate::{Control, DecodingConfig, DecodingError, Result, StepModel};
 
 /// How likely the model finds a given translation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,6 +55,17 @@ pub fn forced_scores<M: StepModel>(
     targets: &[&[u32]],
     config: &DecodingConfig,
 ) -> Result<Vec<ForcedScore>> {
+    scores_of(model, sources, targets, config, &())
+}
+
+/// [`forced_scores`]; of a sentence that `control` cancels only the tokens until then are scored.
+pub(crate) fn scores_of<M: StepModel>(
+    model: &M,
+    sources: &[&[u32]],
+    targets: &[&[u32]],
+    config: &DecodingConfig,
+    control: &dyn Control,
+) -> Result<Vec<ForcedScore>> {
     if sources.len() != targets.len() {
         return Err(DecodingError::UnequalCounts {
             sources: sources.len(),
@@ -64,17 +75,22 @@ pub fn forced_scores<M: StepModel>(
     for (sentence, target) in targets.iter().enumerate() {
         check_target(sentence, target, model.vocabulary_size())?;
     }
-    if sources.is_empty() {
-        return Ok(Vec::new());
-    }
-
     let mut scores: Vec<Vec<f64>> =
         targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
     // The sentence that each model row belongs to.
-    let mut active: Vec<usize> = (0..sources.len()).collect();
-    let mut state = model.start(sources)?;
+    let mut active = wanted(control, sources.len());
+    let score = |token_scores| ForcedScore::new(token_scores, config);
+    if active.is_empty() {
+        return Ok(scores.into_iter().map(score).collect());
+    }
+    let begun: Vec<&[u32]> = active.iter().map(|&sentence| sources[sentence]).collect();
+    let mut state = model.start(&begun)?;
     let mut position = 0;
-    while !active.is_empty() {
+    loop {
+        drop_cancelled(model, &mut state, control, &mut active, |&sentence| (sentence, 1))?;
+        if active.is_empty() {
+            break;
+        }
         let inputs: Vec<u32> = active
             .iter()
             .map(|&sentence| match position {
@@ -110,7 +126,7 @@ pub fn forced_scores<M: StepModel>(
         }
         position += 1;
     }
-    Ok(scores.into_iter().map(|token_scores| ForcedScore::new(token_scores, config)).collect())
+    Ok(scores.into_iter().map(score).collect())
 }
 
 /// Refuses ids that cannot stand inside a translation.

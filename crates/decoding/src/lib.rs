@@ -7,6 +7,9 @@
 //! makes ties depend on the device's sort, and saves only the copy of one logit row per hypothesis
 //! and step.
 //!
+//! Between two steps a search asks a [`Control`] whether to go on with each sentence, and lets it
+//! do other work: that is how a server shares time and drops what nobody waits for.
+//!
 //! Four promises hold throughout:
 //! - The outcome for a sentence does not depend on which sentences share its batch, as far as the
 //!   model's own rows do not: every decision here is taken per sentence, in `f64`, with ties broken
@@ -75,6 +78,7 @@
 
 mod alignment;
 mod config;
+mod control;
 mod error;
 mod forced;
 mod model;
@@ -85,6 +89,7 @@ mod translator;
 
 pub use alignment::{AlignedAttention, Alignment, align, align_with};
 pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig};
+pub use control::{Control, Renumbered};
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
 pub use model::{Ensemble, NumberedSources, StepModel};

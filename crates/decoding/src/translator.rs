@@ -5,14 +5,14 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-use crate::forced::check_target;
+use crate::forced::{check_target, scores_of};
 use crate::search::beam::{beam, beam_under};
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
 use crate::tokens::END;
 use crate::{
-    DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, Sentence, StepModel,
-    forced_scores,
+    Control, DecodingConfig, DecodingError, ForcedScore, Hypothesis, Renumbered, Result, Sentence,
+    StepModel,
 };
 
 /// The source that the model sees for an empty line with a translation to score or to go on with.
@@ -27,6 +27,7 @@ const ONLY_END: &[u32] = &[END];
 pub struct Translator<'m, M> {
     model: &'m M,
     config: DecodingConfig,
+    control: &'m dyn Control,
 }
 
 /// News of a finished batch, for progress reports and for showing translations as they come.
@@ -54,7 +55,14 @@ impl<'m, M: StepModel> Translator<'m, M> {
         if size <= END as usize {
             return Err(DecodingError::Vocabulary { size });
         }
-        Ok(Self { model, config })
+        Ok(Self { model, config, control: &() })
+    }
+
+    /// The same under `control`, which knows sentences by their indices in a call. There is nothing
+    /// in the results for a sentence that it cancels.
+    #[must_use]
+    pub fn controlled(self, control: &'m dyn Control) -> Self {
+        Self { control, ..self }
     }
 
     /// Translates `sources`, each ending with `</s>`: per source, in order, its best hypotheses,
@@ -91,7 +99,9 @@ impl<'m, M: StepModel> Translator<'m, M> {
         on_chunk: impl FnMut(FinishedChunk<'_, Vec<Hypothesis>>),
     ) -> Result<Vec<Vec<Hypothesis>>> {
         let of_empty = vec![Hypothesis::empty()];
-        self.in_batches(sentences, of_empty, |chunk| self.translate_chunk(chunk), on_chunk)
+        let chunk =
+            |chunk: &[Sentence<'_>], control: &dyn Control| self.translate_chunk(chunk, control);
+        self.in_batches(sentences, of_empty, chunk, on_chunk)
     }
 
     /// The tokens of the best translation of each source under each of `lengths`, a length penalty
@@ -113,17 +123,17 @@ impl<'m, M: StepModel> Translator<'m, M> {
             config.validate().map(|()| config)
         };
         let settings: Vec<DecodingConfig> = lengths.iter().map(under).collect::<Result<_>>()?;
-        let chunk = |chunk: &[Sentence<'_>]| -> Result<Vec<Vec<Vec<u32>>>> {
+        let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| -> Result<Vec<Vec<Vec<u32>>>> {
             if self.config.beam_size == 1 || self.config.sampling.is_active() {
                 // Neither compares outputs of different lengths.
-                let found = self.translate_chunk(chunk)?.into_iter();
+                let found = self.translate_chunk(chunk, control)?.into_iter();
                 let best = found.map(|list| list.into_iter().next().map(|best| best.tokens));
                 return Ok(best
                     .map(|tokens| vec![tokens.unwrap_or_default(); lengths.len()])
                     .collect());
             }
             let best = |list: Vec<Hypothesis>| list.into_iter().next().map(|best| best.tokens);
-            let found = beam_under(self.model, chunk, &settings)?.into_iter();
+            let found = beam_under(self.model, chunk, &settings, control)?.into_iter();
             Ok(found
                 .map(|lists| lists.into_iter().map(|list| best(list).unwrap_or_default()).collect())
                 .collect())
@@ -137,7 +147,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         &self,
         sentences: &[Sentence<'_>],
         of_empty: T,
-        chunk_results: impl Fn(&[Sentence<'_>]) -> Result<Vec<T>> + Sync,
+        chunk_results: impl Fn(&[Sentence<'_>], &dyn Control) -> Result<Vec<T>> + Sync,
         on_chunk: impl FnMut(FinishedChunk<'_, T>),
     ) -> Result<Vec<T>> {
         check_sources(sentences.iter().map(|sentence| sentence.source))?;
@@ -170,7 +180,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
                     ..sentences[index]
                 })
                 .collect();
-            let found = || chunk_results(&chunk);
+            let control = Renumbered::new(self.control, indices);
+            let found = || chunk_results(&chunk, &control);
             // Within the pool from here on: no operation has to be handed over to it.
             let found = if self.model.steps_apart() { rayon::scope(|_| found()) } else { found() };
             found.map_err(|error| error.in_batch(indices))
@@ -198,7 +209,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// other target of an empty source is scored against a source of only `</s>`.
     ///
     /// # Errors
-    /// [`DecodingError::SourceWithoutEnd`], and the errors of [`forced_scores`].
+    /// [`DecodingError::SourceWithoutEnd`], and the errors of
+    /// [`forced_scores`](crate::forced_scores).
     pub fn score(&self, sources: &[Vec<u32>], targets: &[Vec<u32>]) -> Result<Vec<ForcedScore>> {
         self.score_with(sources, targets, |_| {})
     }
@@ -238,7 +250,9 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 indices.iter().map(|&index| or_only_end(&sources[index])).collect();
             let chunk_targets: Vec<&[u32]> =
                 indices.iter().map(|&i| targets[i].as_slice()).collect();
-            let results = forced_scores(self.model, &chunk_sources, &chunk_targets, &self.config)
+            let control = Renumbered::new(self.control, indices);
+            let (model, config) = (self.model, &self.config);
+            let results = scores_of(model, &chunk_sources, &chunk_targets, config, &control)
                 .map_err(|error| error.in_batch(indices))?;
             collector.finish(indices, results);
             taper_ops::allocator::collect();
@@ -246,13 +260,19 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(collector.into_results())
     }
 
-    fn translate_chunk(&self, sentences: &[Sentence<'_>]) -> Result<Vec<Vec<Hypothesis>>> {
-        match self.config.beam_size {
-            _ if self.config.sampling.is_active() => {
-                sample(self.model, sentences, &self.config, &mut |_| ControlFlow::Continue(()))
+    fn translate_chunk(
+        &self,
+        sentences: &[Sentence<'_>],
+        control: &dyn Control,
+    ) -> Result<Vec<Vec<Hypothesis>>> {
+        let (model, config) = (self.model, &self.config);
+        let to_the_end = &mut |_| ControlFlow::Continue(());
+        match config.beam_size {
+            _ if config.sampling.is_active() => {
+                sample(model, sentences, config, control, to_the_end)
             }
-            1 => greedy(self.model, sentences, &self.config, &mut |_| ControlFlow::Continue(())),
-            _ => beam(self.model, sentences, &self.config),
+            1 => greedy(model, sentences, config, control, to_the_end),
+            _ => beam(model, sentences, config, control),
         }
     }
 }

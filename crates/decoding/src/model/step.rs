@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use taper_ops::composed::Likeliest;
 
 use crate::search::constraints::Constraints;
-use crate::{DecodingError, Result, START};
+use crate::{Control, DecodingError, Result, START};
 
 /// An autoregressive model seen from a search: rows that advance by one token at a time.
 ///
@@ -172,6 +172,33 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
         Ok(())
     })?;
     if found.len() == rows { Ok(found) } else { Err(wrong(found.len() * vocabulary)) }
+}
+
+/// Sentences of `count` that are wanted when a search begins.
+pub(crate) fn wanted(control: &dyn Control, count: usize) -> Vec<usize> {
+    control.between_steps();
+    (0..count).filter(|&sentence| !control.is_cancelled(sentence)).collect()
+}
+
+/// Lets other work go first, and drops what is cancelled from `active` and its rows from the state.
+/// `place` tells the sentence of an entry and how many rows it has, which follow each other.
+pub(crate) fn drop_cancelled<M: StepModel, T>(
+    model: &M,
+    state: &mut M::State,
+    control: &dyn Control,
+    active: &mut Vec<T>,
+    place: impl Fn(&T) -> (usize, usize),
+) -> Result<()> {
+    control.between_steps();
+    let (mut all, mut kept) = (0, Vec::new());
+    active.retain(|entry| {
+        let (sentence, rows) = place(entry);
+        let is_wanted = !control.is_cancelled(sentence);
+        kept.extend((all..all + rows).filter(|_| is_wanted));
+        all += rows;
+        is_wanted
+    });
+    if active.is_empty() { Ok(()) } else { select_if_changed(model, state, all, &kept) }
 }
 
 /// Selects `rows` unless that would leave the state of `old_rows` rows as it is.

@@ -17,11 +17,13 @@
 //! best, and when that is settled. So one search can find the lists under several of them: it goes
 //! on until each is settled.
 
-use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::model::step::{Few, Logits, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::constraints::{Constraints, looks_back};
 use crate::tokens::END;
-use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
+use crate::{
+    Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel,
+};
 
 /// The parent of a hypothesis' first token.
 const ROOT: usize = usize::MAX;
@@ -248,15 +250,16 @@ pub fn beam_search<M: StepModel>(
     sources: &[&[u32]],
     config: &DecodingConfig,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    beam(model, &Sentence::plain(sources), config)
+    beam(model, &Sentence::plain(sources), config, &())
 }
 
 pub(crate) fn beam<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
     config: &DecodingConfig,
+    control: &dyn Control,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    let found = beam_under(model, sentences, std::slice::from_ref(config))?;
+    let found = beam_under(model, sentences, std::slice::from_ref(config), control)?;
     Ok(found.into_iter().flatten().collect())
 }
 
@@ -274,18 +277,19 @@ pub fn beam_tree<M: StepModel>(
     let sentences = Sentence::plain(&sources);
     let mut nodes = Vec::new();
     let settings = std::slice::from_ref(config);
-    let found = beam_traced(model, &sentences, settings, Some(&mut nodes))?;
+    let found = beam_traced(model, &sentences, settings, &(), Some(&mut nodes))?;
     Ok((found.into_iter().flatten().flatten().collect(), nodes))
 }
 
 /// The n-best lists of each sentence under each of `settings`, which differ in length penalty and
-/// reward only, by one search.
+/// reward only, by one search. Those of a sentence that `control` cancels are empty.
 pub(crate) fn beam_under<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
     settings: &[DecodingConfig],
+    control: &dyn Control,
 ) -> Result<Vec<Vec<Vec<Hypothesis>>>> {
-    beam_traced(model, sentences, settings, None)
+    beam_traced(model, sentences, settings, control, None)
 }
 
 /// [`beam_under`], and in `traced` what the search of the last sentence to end looked at.
@@ -293,27 +297,35 @@ fn beam_traced<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
     settings: &[DecodingConfig],
+    control: &dyn Control,
     mut traced: Option<&mut Vec<BeamNode>>,
 ) -> Result<Vec<Vec<Vec<Hypothesis>>>> {
-    let mut results: Vec<Vec<Vec<Hypothesis>>> = vec![Vec::new(); sentences.len()];
-    let Some(config) = settings.first().filter(|_| !sentences.is_empty()) else {
+    let mut results: Vec<Vec<Vec<Hypothesis>>> =
+        vec![vec![Vec::new(); settings.len()]; sentences.len()];
+    let begun = wanted(control, sentences.len());
+    let Some(config) = settings.first().filter(|_| !begun.is_empty()) else {
         return Ok(results);
     };
     let longest = model.longest_output();
-    let mut active: Vec<Search<'_>> = sentences
+    let mut active: Vec<Search<'_>> = begun
         .iter()
-        .enumerate()
-        .map(|(index, sentence)| {
+        .map(|&index| {
+            let sentence = sentences[index];
             let first = model.first_input(sentence.source);
             let limits = sentence.limits(config, longest);
             let trace = traced.as_ref().map(|_| Trace::default());
-            Search { trace, ..Search::new(index, *sentence, first, limits, settings.len()) }
+            Search { trace, ..Search::new(index, sentence, first, limits, settings.len()) }
         })
         .collect();
-    let sources: Vec<&[u32]> = sentences.iter().map(|sentence| sentence.source).collect();
+    let sources: Vec<&[u32]> = begun.iter().map(|&index| sentences[index].source).collect();
     let mut state = model.start(&sources)?;
     let mut position = 0;
-    while !active.is_empty() {
+    loop {
+        let place = |search: &Search<'_>| (search.index, search.live.len());
+        drop_cancelled(model, &mut state, control, &mut active, place)?;
+        if active.is_empty() {
+            break;
+        }
         let inputs: Vec<u32> =
             active.iter().flat_map(|search| search.live.iter().map(|live| live.token)).collect();
         let rows: Vec<(&Search<'_>, usize)> = active

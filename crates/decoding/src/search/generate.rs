@@ -5,7 +5,10 @@ use std::ops::ControlFlow;
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
 use crate::translator::batches;
-use crate::{DecodingConfig, DecodingError, Hypothesis, NewToken, Result, Sentence, StepModel};
+use crate::{
+    Control, DecodingConfig, DecodingError, Hypothesis, NewToken, Renumbered, Result, Sentence,
+    StepModel,
+};
 
 /// Goes on with each prompt, the source of a sentence, `config.n_best` times where tokens are drawn
 /// and otherwise once with the likeliest tokens, and tells `on_token` of each token as it comes. An
@@ -13,7 +16,8 @@ use crate::{DecodingConfig, DecodingError, Hypothesis, NewToken, Result, Sentenc
 /// forced. A repetition penalty and a ban of repeated runs look at the output alone.
 ///
 /// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
-/// allow; which ones are together changes no output. Outputs of a prompt come best score first.
+/// allow; which ones are together changes no output. Outputs of a prompt come best score first;
+/// there are none of one that `control` cancels.
 ///
 /// # Errors
 /// For an unusable configuration or an empty prompt, and whatever the model reports.
@@ -21,6 +25,7 @@ pub fn generate<M: StepModel>(
     model: &M,
     prompts: &[Sentence<'_>],
     config: &DecodingConfig,
+    control: &dyn Control,
     mut on_token: impl FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     config.validate()?;
@@ -34,11 +39,12 @@ pub fn generate<M: StepModel>(
         let first = batch.start;
         let mut observe =
             |new: NewToken| on_token(NewToken { sentence: first + new.sentence, ..new });
+        let indices: Vec<usize> = batch.clone().collect();
+        let control = Renumbered::new(control, &indices);
         let found = match draws {
-            true => sample(model, &prompts[batch.clone()], config, &mut observe),
-            false => greedy(model, &prompts[batch.clone()], config, &mut observe),
+            true => sample(model, &prompts[batch], config, &control, &mut observe),
+            false => greedy(model, &prompts[batch], config, &control, &mut observe),
         };
-        let indices: Vec<usize> = batch.collect();
         outputs.extend(found.map_err(|error| error.in_batch(&indices))?);
     }
     Ok(outputs)

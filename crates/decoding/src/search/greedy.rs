@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use crate::model::step::Logits;
 use crate::search::candidates::best_tokens;
 use crate::search::constraints::Constraints;
-use crate::search::stepwise::{Growing, NewToken, decode_stepwise};
-use crate::{DecodingConfig, Hypothesis, Result, Sentence, StepModel};
+use crate::search::stepwise::{Growing, Growth, NewToken, decode_stepwise};
+use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 
 /// Translates one batch by taking the likeliest allowed token at each position, the lowest id
 /// among equals.
@@ -27,8 +27,8 @@ pub fn greedy_search<M: StepModel>(
     sources: &[&[u32]],
     config: &DecodingConfig,
 ) -> Result<Vec<Hypothesis>> {
-    let mut found =
-        greedy(model, &Sentence::plain(sources), config, &mut |_| ControlFlow::Continue(()))?;
+    let to_the_end = &mut |_| ControlFlow::Continue(());
+    let mut found = greedy(model, &Sentence::plain(sources), config, &(), to_the_end)?;
     Ok(found.drain(..).flatten().collect())
 }
 
@@ -36,10 +36,12 @@ pub(crate) fn greedy<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
     config: &DecodingConfig,
+    control: &dyn Control,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let likeliest = |logits: Logits<'_>, constraints: &Constraints, _: &Growing<'_>| {
         Some(best_tokens(logits, 1, constraints)?.first().copied())
     };
-    decode_stepwise(model, sentences, 1, config, 1, likeliest, observe)
+    let growth = Growth { copies: 1, enough: 1, choose: likeliest };
+    decode_stepwise(model, sentences, config, growth, control, observe)
 }

@@ -13,14 +13,15 @@ use taper_ops::rng::{Counter, mix};
 use crate::model::step::Logits;
 use crate::search::candidates::{Candidate, Weighed, admitted, candidate_of};
 use crate::search::constraints::Constraints;
-use crate::search::stepwise::{Growing, NewToken, decode_stepwise};
-use crate::{DecodingConfig, Hypothesis, Result, SamplingConfig, Sentence, StepModel};
+use crate::search::stepwise::{Growing, Growth, NewToken, decode_stepwise};
+use crate::{Control, DecodingConfig, Hypothesis, Result, SamplingConfig, Sentence, StepModel};
 
 /// Draws `n_best` translations of each sentence, best score first.
 pub(crate) fn sample<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
     config: &DecodingConfig,
+    control: &dyn Control,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
     let sampling = &config.sampling;
@@ -30,7 +31,8 @@ pub(crate) fn sample<M: StepModel>(
     };
     // Without a number of tokens that may be drawn, any may.
     let enough = if sampling.top_k > 0 { sampling.top_k } else { usize::MAX };
-    decode_stepwise(model, sentences, config.n_best, config, enough, drawn, observe)
+    let growth = Growth { copies: config.n_best, enough, choose: drawn };
+    decode_stepwise(model, sentences, config, growth, control, observe)
 }
 
 /// The token at which the probability cumulated over rising ids passes `uniform`, which is in `[0,

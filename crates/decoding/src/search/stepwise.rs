@@ -1,10 +1,12 @@
 //! Following one token after another without looking back: what greedy search and sampling share.
 
-use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::model::step::{Few, Logits, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::Candidate;
 use crate::search::constraints::Constraints;
 use crate::tokens::END;
-use crate::{DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel};
+use crate::{
+    Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel,
+};
 
 use std::ops::ControlFlow;
 
@@ -39,35 +41,46 @@ pub struct NewToken {
     pub token: u32,
 }
 
-/// Grows `copies` outputs for each sentence until all have ended, taking the token that `choose`
-/// picks from a row of logits at each position, and telling `observe` of each, which may break an
-/// output off. Returns the outputs of each sentence, best score first. The `enough` likeliest
-/// tokens that may come are all that `choose` needs.
-///
-/// `choose` answers `None` where the row is no distribution, and `Some(None)` where nothing is
-/// possible.
-pub(crate) fn decode_stepwise<M: StepModel>(
+/// How outputs grow.
+pub(crate) struct Growth<F> {
+    /// Outputs of each sentence.
+    pub(crate) copies: usize,
+    /// The likeliest tokens that may come, as many as `choose` needs.
+    pub(crate) enough: usize,
+    /// Picks a token from a row of logits: `None` where the row is no distribution, and `Some(None)`
+    /// where nothing is possible.
+    pub(crate) choose: F,
+}
+
+/// Grows outputs of each sentence until all have ended, and tells `observe` of each token, which may
+/// break an output off. Returns the outputs of each sentence, best score first; none of one that
+/// `control` cancels.
+pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     sentences: &[Sentence<'_>],
-    copies: usize,
     config: &DecodingConfig,
-    enough: usize,
-    choose: impl Fn(Logits<'_>, &Constraints, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
+    growth: Growth<F>,
+    control: &dyn Control,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
-) -> Result<Vec<Vec<Hypothesis>>> {
+) -> Result<Vec<Vec<Hypothesis>>>
+where
+    F: Fn(Logits<'_>, &Constraints, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
+{
+    let Growth { copies, enough, choose } = growth;
     let mut finished: Vec<Vec<Hypothesis>> = vec![Vec::with_capacity(copies); sentences.len()];
-    if sentences.is_empty() {
+    let begun = wanted(control, sentences.len());
+    if begun.is_empty() {
         return Ok(finished);
     }
     let longest = model.longest_output();
-    let mut active: Vec<Growing<'_>> = sentences
+    let mut active: Vec<Growing<'_>> = begun
         .iter()
-        .enumerate()
-        .flat_map(|(index, sentence)| {
+        .flat_map(|&index| {
+            let sentence = sentences[index];
             (0..copies).map(move |copy| Growing {
                 index,
                 copy,
-                sentence: *sentence,
+                sentence,
                 limits: sentence.limits(config, longest),
                 tokens: Vec::new(),
                 log_probability: 0.0,
@@ -75,11 +88,15 @@ pub(crate) fn decode_stepwise<M: StepModel>(
             })
         })
         .collect();
-    let sources: Vec<&[u32]> = sentences.iter().map(|sentence| sentence.source).collect();
+    let sources: Vec<&[u32]> = begun.iter().map(|&index| sentences[index].source).collect();
     let mut state = model.start(&sources)?;
-    let rows: Vec<usize> = active.iter().map(|row| row.index).collect();
-    select_if_changed(model, &mut state, sentences.len(), &rows)?;
-    while !active.is_empty() {
+    let rows: Vec<usize> = (0..begun.len()).flat_map(|row| vec![row; copies]).collect();
+    select_if_changed(model, &mut state, begun.len(), &rows)?;
+    loop {
+        drop_cancelled(model, &mut state, control, &mut active, |row| (row.index, 1))?;
+        if active.is_empty() {
+            break;
+        }
         let input = |row: &Growing<'_>| match row.tokens.last() {
             Some(&token) => token,
             None => model.first_input(row.sentence.source),

@@ -17,6 +17,7 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 }
 
 /// Logits drawn by hash from the source, the prefix and the token.
+#[derive(Debug)]
 pub(crate) struct HashModel {
     pub(crate) vocabulary: usize,
     pub(crate) seed: u64,

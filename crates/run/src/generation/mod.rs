@@ -5,11 +5,12 @@ mod scoring;
 mod vocabulary;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use taper_data::{Documents, Tokenizer};
-use taper_decoding::{DecodingConfig, Sentence, generate};
+use taper_decoding::{Control, DecodingConfig, Sentence, generate};
 use taper_model::LanguageModel;
 
 use crate::LoadedRun;
@@ -89,11 +90,12 @@ pub struct Prompt<'a> {
 #[derive(Debug)]
 pub struct Generator<'a> {
     run: &'a LoadedRun<LanguageModel>,
-    model: OwnVocabulary,
+    model: Arc<OwnVocabulary>,
     context: usize,
     tokenizer: &'a Tokenizer,
     documents: Documents,
     decoding: DecodingConfig,
+    control: &'a dyn Control,
 }
 
 impl<'a> Generator<'a> {
@@ -106,26 +108,34 @@ impl<'a> Generator<'a> {
         let tokenizer = run.tokenizers.target();
         Ok(Self {
             run,
-            model: OwnVocabulary::new(run.model.inference(settings.context), tokenizer),
+            model: Arc::new(OwnVocabulary::new(run.model.inference(settings.context), tokenizer)),
             context: settings.context,
             tokenizer,
             documents: run.config.data.text.documents,
             decoding,
+            control: &(),
         })
     }
 
-    /// Goes on with other settings from now on, by the same model.
+    /// A generator with other settings by the same model, which `control` interrupts and ends. It
+    /// knows prompts by their indices in a call; one that it cancels has no texts.
     ///
     /// # Errors
     /// For settings that cannot work.
-    pub fn set(&mut self, settings: &GenerationSettings) -> Result<()> {
-        self.decoding = checked(settings)?;
-        if self.context != settings.context {
-            let inference = self.run.model.inference(settings.context);
-            self.model = OwnVocabulary::new(inference, self.tokenizer);
-            self.context = settings.context;
-        }
-        Ok(())
+    pub fn under<'s>(
+        &'s self,
+        settings: &GenerationSettings,
+        control: &'s dyn Control,
+    ) -> Result<Generator<'s>> {
+        let (decoding, context) = (checked(settings)?, settings.context);
+        let model = match self.context == context {
+            true => Arc::clone(&self.model),
+            false => {
+                let inference = self.run.model.inference(context);
+                Arc::new(OwnVocabulary::new(inference, self.tokenizer))
+            }
+        };
+        Ok(Generator { model, context, decoding, control, ..*self })
     }
 
     /// Goes on with each prompt, and tells `on_piece` of the text as it comes. Without prompts
@@ -179,7 +189,7 @@ impl<'a> Generator<'a> {
         for (sentence, prompt) in sentences.iter_mut().zip(prompts) {
             sentence.number = prompt.number;
         }
-        let outputs = generate(&self.model, &sentences, &self.decoding, |new| {
+        let outputs = generate(&*self.model, &sentences, &self.decoding, self.control, |new| {
             let (prompt, sample) = (new.sentence, new.copy);
             match pieces[prompt][sample].push(self.model.theirs(new.token), self.tokenizer) {
                 Ok(text) if text.is_empty() => ControlFlow::Continue(()),

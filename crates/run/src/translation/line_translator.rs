@@ -1,10 +1,14 @@
 //! Lines of text in, their translations out: overlong lines, prefixes, ensembles and alignments
 //! around the search.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::{END, Tokenizer, TokenizerPair};
-use taper_decoding::{AlignedAttention, Alignment, DecodingConfig, Ensemble, align_with};
+use taper_decoding::{
+    AlignedAttention, Alignment, Control, DecodingConfig, Ensemble, Renumbered, align_with,
+};
 use taper_model::{Inference, TranslationModel};
 
 use super::alignment::{AlignedTokens, MOST_WEIGHTS, SearchedLine, by_weight, token_positions};
@@ -53,11 +57,12 @@ pub struct LineTranslator<'a> {
     /// What aligns.
     model: &'a TranslationModel,
     /// What searches.
-    members: Vec<Inference>,
+    members: Arc<[Inference]>,
     decoding: DecodingConfig,
     limit: LineLimit,
     aligned_by: AlignedAttention,
     detail: Detail,
+    control: &'a dyn Control,
 }
 
 impl<'a> LineTranslator<'a> {
@@ -67,19 +72,31 @@ impl<'a> LineTranslator<'a> {
     /// When a member cannot be loaded, or has another tokenizer.
     pub fn new(run: &'a LoadedRun, settings: &TranslationSettings) -> Result<Self> {
         let mut translator = Self::of(&run.model, &run.tokenizers, settings);
+        let mut members = vec![run.model.inference()];
         for member in &settings.ensemble {
             let member = run.load_member(member)?;
             translator.limit = translator.limit.within(member.config());
-            translator.members.push(member.inference());
+            members.push(member.inference());
         }
-        Ok(translator)
+        Ok(Self { members: members.into(), ..translator })
     }
 
-    /// Translates with other settings from now on, by the same models and within the same limit.
-    pub fn set(&mut self, settings: &TranslationSettings) {
-        self.decoding = decoding(settings);
-        self.aligned_by = settings.aligned_by;
-        self.detail = settings.detail;
+    /// A translator with other settings, by the same models and within the same limit, which
+    /// `control` interrupts and ends. It knows lines by their indices in a call.
+    #[must_use]
+    pub fn under<'s>(
+        &'s self,
+        settings: &TranslationSettings,
+        control: &'s dyn Control,
+    ) -> LineTranslator<'s> {
+        LineTranslator {
+            members: Arc::clone(&self.members),
+            decoding: decoding(settings),
+            aligned_by: settings.aligned_by,
+            detail: settings.detail,
+            control,
+            ..*self
+        }
     }
 
     /// A translator by `model` alone.
@@ -93,11 +110,12 @@ impl<'a> LineTranslator<'a> {
         Self {
             tokenizers,
             model,
-            members: vec![model.inference()],
+            members: Arc::new([model.inference()]),
             decoding: decoding(settings),
             limit,
             aligned_by: *aligned_by,
             detail: *detail,
+            control: &(),
         }
     }
 
@@ -136,7 +154,7 @@ impl<'a> LineTranslator<'a> {
     ) -> Result<Vec<Vec<String>>> {
         let (texts, cuts) = self.parts(lines, &[], 1)?;
         let config = DecodingConfig { beam_size, n_best: 1, ..self.decoding.clone() };
-        let found = match self.members.as_slice() {
+        let found = match &*self.members {
             [one] => translate_under(one, self.tokenizers, &config, lengths, &texts, progress)?,
             several => {
                 let ensemble = Ensemble::new(several)?;
@@ -158,7 +176,7 @@ impl<'a> LineTranslator<'a> {
     /// Translates `lines`, which are numbered from `first`; each begins with its entry of
     /// `prefixes`, where there are any. `progress` is called with the sentences done so far.
     /// Alignments are made as the answer is taken, in the order of the lines, so that those of
-    /// few lines are held at a time.
+    /// few lines are held at a time. A line that is cancelled has no translations.
     ///
     /// # Errors
     /// For an overlong line, where the rule is to refuse them; when the search or the tokenizer
@@ -171,7 +189,7 @@ impl<'a> LineTranslator<'a> {
         progress: impl FnMut(usize),
     ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
         let (texts, cuts) = self.parts(lines, prefixes, first)?;
-        let mut found = self.search(&texts, progress)?.into_iter();
+        let mut found = self.search(&texts, first, progress)?.into_iter();
         let to_align: Vec<&str> =
             texts.iter().filter(|_| self.detail.alignments).map(|text| text.source).collect();
         let mut sources = encode_sources(self.tokenizers, &to_align)?.into_iter();
@@ -204,8 +222,9 @@ impl<'a> LineTranslator<'a> {
         let mut texts = Vec::with_capacity(lines.len());
         let mut cuts = Vec::with_capacity(lines.len());
         for (index, line) in lines.iter().enumerate() {
+            let control = Renumbered::new(self.control, std::slice::from_ref(&index));
             let (parts, overlong) =
-                self.limit.apply(self.tokenizers.source(), line, first + index)?;
+                self.limit.apply(self.tokenizers.source(), line, first + index, &control)?;
             for (source, part) in parts.iter().zip(0..) {
                 let prefix =
                     if part == 0 { prefixes.get(index).map_or("", String::as_str) } else { "" };
@@ -219,12 +238,17 @@ impl<'a> LineTranslator<'a> {
     fn search(
         &self,
         texts: &[TextPart<'_>],
+        first: usize,
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<Translation>>> {
         let (tokenizers, config) = (self.tokenizers, &self.decoding);
-        match self.members.as_slice() {
-            [one] => translate(one, tokenizers, config, texts, progress),
-            several => translate(&Ensemble::new(several)?, tokenizers, config, texts, progress),
+        let lines: Vec<usize> = texts.iter().map(|text| text.line - first).collect();
+        let control = &Renumbered::new(self.control, &lines);
+        match &*self.members {
+            [one] => translate(one, tokenizers, config, texts, control, progress),
+            several => {
+                translate(&Ensemble::new(several)?, tokenizers, config, texts, control, progress)
+            }
         }
     }
 
@@ -255,6 +279,8 @@ impl<'a> LineTranslator<'a> {
             && lines.iter().map(SearchedLine::weights).sum::<usize>() <= MOST_WEIGHTS;
         let mut aligned = Vec::with_capacity(sources.len());
         let keep = |alignment: Alignment| {
+            // An alignment is no part of a search, but long lines have many.
+            self.control.between_steps();
             aligned.push(if weights {
                 alignment
             } else {
@@ -274,6 +300,9 @@ impl<'a> LineTranslator<'a> {
         line: &SearchedLine<'_>,
         alignments: &mut impl Iterator<Item = Alignment>,
     ) -> Result<Vec<AlignedTokens>> {
+        if line.translations.iter().all(Vec::is_empty) {
+            return Ok(Vec::new());
+        }
         let (source_ids, places) = self.places(line)?;
         let names = |tokenizer: &Tokenizer, ids: &[u32]| -> Vec<String> {
             ids.iter()

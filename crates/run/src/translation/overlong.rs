@@ -1,8 +1,9 @@
 //! Lines with more tokens than training saw: refused, cut, or translated in parts.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use taper_data::Tokenizer;
+use taper_decoding::Control;
 use taper_model::ModelConfig;
 
 use super::punctuation::{ends_phrase, ends_sentence};
@@ -64,6 +65,8 @@ impl LineLimit {
     }
 
     /// The parts of line `number` that are to be translated, and what was done if it was too long.
+    /// `control` knows the line by 0, and is asked between its parts; a line that it cancels has
+    /// only the parts until then.
     ///
     /// # Errors
     /// For an overlong line, when the rule is to refuse; and when the tokenizer fails.
@@ -72,26 +75,34 @@ impl LineLimit {
         tokenizer: &Tokenizer,
         line: &'a str,
         number: usize,
+        control: &dyn Control,
     ) -> Result<(Vec<&'a str>, Option<Overlong>)> {
+        let in_line = || format!("line {number}");
         // A token spells at least a byte, and normalisation makes at most eleven of one (NFKC, of
         // U+FDFA).
         if line.len().saturating_mul(11) < self.tokens {
             return Ok((vec![line], None));
         }
-        if count(tokenizer, line)? <= self.tokens {
+        control.between_steps();
+        if count(tokenizer, line).with_context(in_line)? <= self.tokens {
             return Ok((vec![line], None));
         }
         // Blanks around it are no part of it.
         let mut rest = line.trim();
-        let tokens = count(tokenizer, rest)?;
+        let tokens = count(tokenizer, rest).with_context(in_line)?;
         if tokens <= self.tokens {
             return Ok((vec![rest], None));
         }
         let mut parts = Vec::new();
         while !rest.is_empty() {
-            let (part, after) = rest.split_at(self.divide(tokenizer, rest)?);
+            let at = self.divide(tokenizer, rest).with_context(in_line)?;
+            let (part, after) = rest.split_at(at);
             parts.push(part.trim());
             rest = after.trim_start();
+            control.between_steps();
+            if control.is_cancelled(0) {
+                break;
+            }
             match self.rule {
                 OverlongRule::Split => {}
                 OverlongRule::Cut => break,
@@ -237,7 +248,7 @@ mod tests {
     }
 
     fn parts(text: &str, rule: OverlongRule, tokens: usize) -> Vec<&str> {
-        limit(rule, tokens).apply(&tokenizer(), text, 1).expect("not refused").0
+        limit(rule, tokens).apply(&tokenizer(), text, 1, &()).expect("not refused").0
     }
 
     #[test]
@@ -286,7 +297,7 @@ mod tests {
             for (text, expected) in [("", ""), ("one two", "one two")] {
                 let line = format!("{blanks}{text}{blanks}");
                 let (parts, overlong) =
-                    limit(rule, 20).apply(&tokenizer(), &line, 1).expect("fits");
+                    limit(rule, 20).apply(&tokenizer(), &line, 1, &()).expect("fits");
                 assert_eq!((parts, overlong.is_some()), (vec![expected], false));
             }
         }
@@ -300,7 +311,7 @@ mod tests {
     fn a_refusal_names_the_line() {
         let refusal = |limit: LineLimit| {
             let error = limit
-                .apply(&tokenizer(), "one two three four five six", 7)
+                .apply(&tokenizer(), "one two three four five six", 7, &())
                 .expect_err("too long")
                 .to_string();
             assert!(error.starts_with("line 7 has "), "{error}");

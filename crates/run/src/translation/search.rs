@@ -2,7 +2,9 @@
 
 use anyhow::{Result, bail};
 use taper_data::{END, TokenizerPair, UNKNOWN};
-use taper_decoding::{DecodingConfig, DecodingError, Hypothesis, Sentence, StepModel, Translator};
+use taper_decoding::{
+    Control, DecodingConfig, DecodingError, Hypothesis, Sentence, StepModel, Translator,
+};
 
 use super::{Translation, single_line};
 
@@ -54,8 +56,8 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
 }
 
 /// Translates `texts`; the answer has their order, best translation first.
-/// An empty text gives one empty translation. `progress` is called with the
-/// sentences done so far.
+/// An empty text gives one empty translation, and one that `control` cancels none. `progress` is
+/// called with the sentences done so far.
 ///
 /// # Errors
 /// For a prefix that the target vocabulary cannot spell; when the search or the tokenizer fails.
@@ -64,6 +66,7 @@ pub(crate) fn translate<M: StepModel>(
     tokenizers: &TokenizerPair,
     config: &DecodingConfig,
     texts: &[TextPart<'_>],
+    control: &dyn Control,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Vec<Translation>>> {
     let lines: Vec<&str> = texts.iter().map(|text| text.source).collect();
@@ -87,7 +90,7 @@ pub(crate) fn translate<M: StepModel>(
         .zip(texts)
         .map(|((source, prefix), text)| Sentence { source, prefix, number: text.number() })
         .collect();
-    let translator = Translator::new(model, config.clone())?;
+    let translator = Translator::new(model, config.clone())?.controlled(control);
     // Lines may have several parts.
     let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
     let found = translator

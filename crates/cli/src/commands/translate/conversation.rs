@@ -63,7 +63,7 @@ impl Request {
 /// no reason to end.
 pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Form) -> Result<()> {
     let data = &run.config.data;
-    let mut translator = LineTranslator::new(run, settings)?;
+    let translator = LineTranslator::new(run, settings)?;
     say(&format!(
         "{} → {}, weights of step {}; one sentence a line, :help tells more, Ctrl-D ends",
         data.source_language, data.target_language, run.state.step
@@ -103,7 +103,8 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
             say("there is no sentence yet");
             continue;
         };
-        translator.set(&asked.map_or_else(|| settings.clone(), |asked| wider(settings, asked)));
+        let asked_for = asked.map_or_else(|| settings.clone(), |asked| wider(settings, asked));
+        let translator = translator.under(&asked_for, &());
         // The next sentence may be another matter.
         match translate(&translator, sentence, number) {
             Ok(translated) => show(sentence, number, &translated, asked, form)?,
