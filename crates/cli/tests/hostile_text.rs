@@ -135,3 +135,39 @@ fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
     let scores = workspace.succeed(&[&score[..], &["--max-tokens", "5000"]].concat());
     assert_eq!(scores.lines().count(), 2);
 }
+
+/// A pattern that tries to divide a row of letters in every way, with which regular expressions give
+/// up.
+#[test]
+fn a_text_at_which_the_tokenizer_gives_up_is_an_error_with_the_text() {
+    let workspace = Workspace::of_text();
+    let short = ["--set", "training.max_updates=2", "--set", "training.validate_every=2"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "first"], &short[..]].concat());
+    let file = std::fs::read(workspace.path("first/tokenizer.json")).expect("a tokenizer");
+    let mut file: Value = serde_json::from_slice(&file).expect("JSON");
+    let mut parts = vec![serde_json::json!({
+        "type": "Split", "pattern": { "Regex": "(a+)+$" }, "behavior": "Isolated", "invert": false,
+    })];
+    parts.extend(Some(file["pre_tokenizer"].clone()).filter(|own| !own.is_null()));
+    file["pre_tokenizer"] = serde_json::json!({ "type": "Sequence", "pretokenizers": parts });
+    workspace.write("endless.json", file.to_string());
+    let path = format!("data.tokenizer.path={}", workspace.path("endless.json").display());
+    let of_path = ["--set", path.as_str()];
+    let train = |run| [&["train", "tiny.toml", "--run", run], &short[..], &of_path[..]].concat();
+    workspace.succeed(&train("run"));
+
+    let endless = format!("{}.", "a".repeat(60));
+    workspace.write("texts", format!("red cat\n{endless}\n"));
+    let given_up = "retry-limit-in-match over";
+    for (arguments, place) in [
+        (vec!["generate", "run", "--prompt", &endless], "the prompt"),
+        (vec!["score", "run", "--text", "texts"], "line 2"),
+    ] {
+        let message = workspace.fail(&arguments, &[given_up, place, "\"aaaaaaaa"]);
+        assert!(!message.contains("panicked"), "{message}");
+    }
+    let text = std::fs::read_to_string(workspace.path("data/text.txt")).expect("a text");
+    workspace.write("data/text.txt", format!("{text}{endless}\n"));
+    let message = workspace.fail(&train("other"), &[given_up]);
+    assert!(!message.contains("panicked"), "{message}");
+}

@@ -7,6 +7,7 @@ pub(crate) mod fingerprint;
 pub(crate) mod hub;
 pub(crate) mod lines;
 pub(crate) mod links;
+pub(crate) mod panics;
 pub(crate) mod segmentation;
 pub(crate) mod shards;
 pub(crate) mod special;

@@ -16,6 +16,7 @@ use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer};
 
 use crate::files::{read_regular, write_atomically};
 use crate::text::links::words_of_tokens;
+use crate::text::panics::{caught, of_text};
 use crate::text::segmentation::Layout;
 use crate::text::special::{MARKS, Marks, SpecialTokens};
 use crate::text::tokenizer_training::train;
@@ -172,8 +173,8 @@ impl Tokenizer {
         // of refusing the file.
         serde_json::from_str::<serde::de::IgnoredAny>(json)
             .map_err(|error| malformed(error.to_string()))?;
-        let mut inner: tokenizers::Tokenizer = std::panic::catch_unwind(|| json.parse())
-            .map_err(|_| malformed("the library gave up on it".to_owned()))?
+        let mut inner: tokenizers::Tokenizer = caught(|| json.parse())
+            .map_err(|said| malformed(format!("the library gave up on it: {said}")))?
             .map_err(|error: tokenizers::Error| malformed(error.to_string()))?;
         let special = SpecialTokens::of(&inner);
         if special.are_ours() {
@@ -223,7 +224,7 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, false).map_err(fault("encode a text"))?;
+        let encoding = of_text("encode", text, || self.inner.encode_fast(text, false))?;
         Ok(self.plain(encoding.get_ids()))
     }
 
@@ -236,7 +237,7 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn encode_words(&self, text: &str) -> Result<(Vec<u32>, Vec<u32>)> {
-        let encoding = self.inner.encode(text, false).map_err(fault("encode a text"))?;
+        let encoding = of_text("encode", text, || self.inner.encode(text, false))?;
         let words = words_of_tokens(text, encoding.get_offsets());
         Ok((self.plain(encoding.get_ids()), words))
     }
@@ -249,7 +250,7 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn encode_bytes(&self, text: &str) -> Result<(Vec<u32>, Vec<Range<usize>>)> {
-        let encoding = self.inner.encode(text, false).map_err(fault("encode a text"))?;
+        let encoding = of_text("encode", text, || self.inner.encode(text, false))?;
         let whole = |&(start, end): &(usize, usize)| {
             let start = text.floor_char_boundary(start);
             start..text.ceil_char_boundary(end).max(start)
@@ -294,7 +295,7 @@ impl Tokenizer {
             .copied()
             .filter(|&id| !self.special.contains(id) || self.is_unknown(id))
             .collect();
-        self.inner.decode(&plain, true).map_err(fault("decode ids"))
+        of_text("decode ids", "", || self.inner.decode(&plain, true))
     }
 
     /// The texts of many rows of ids, in parallel, in the order given.
@@ -314,7 +315,7 @@ impl Tokenizer {
     pub fn normalize(&self, text: &str) -> Result<String> {
         let mut normalized = NormalizedString::from(text);
         if let Some(normalizer) = self.inner.get_normalizer() {
-            normalizer.normalize(&mut normalized).map_err(fault("normalise a text"))?;
+            of_text("normalise", text, || normalizer.normalize(&mut normalized))?;
         }
         Ok(normalized.get().to_owned())
     }

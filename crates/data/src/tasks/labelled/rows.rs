@@ -44,8 +44,11 @@ pub fn rows_of(
     let row = |(index, line): (usize, &String)| -> Result<Row> {
         let (first, second) = texts_of(line, config.pairs)
             .map_err(|message| Error::Line { line: index as u64 + 1, message })?;
-        let (mut ids, second) =
-            (tokenizer.encode(first)?, second.map(|text| tokenizer.encode(text)).transpose()?);
+        let encode = |text: &str| {
+            let ids = tokenizer.encode(text);
+            ids.map_err(|error| Error::Line { line: index as u64 + 1, message: error.to_string() })
+        };
+        let (mut ids, second) = (encode(first)?, second.map(encode).transpose()?);
         let Some(mut second) = second else {
             ids.truncate(config.max_tokens.saturating_sub(2));
             ids.insert(0, class);

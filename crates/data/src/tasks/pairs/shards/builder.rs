@@ -1,10 +1,12 @@
 //! Pairs on their way to a shard: cleaned, and tokenised many at a time.
 
+use rayon::prelude::*;
+
 use super::{PairShards, ShardReport, code};
 use crate::tasks::pairs::cache::record;
 use crate::tasks::pairs::hold_out::fingerprint;
 use crate::text::cache::CacheWriter;
-use crate::{Cleaner, PairLinks, RawPair, Result};
+use crate::{Cleaner, Error, PairLinks, RawPair, Result, Tokenizer};
 
 /// Pairs that are read before they are tokenised together, in parallel.
 const CHUNK: usize = 16_384;
@@ -58,10 +60,8 @@ impl<'a> Builder<'a> {
         let bytes = std::mem::take(&mut self.chunk_bytes) as u64;
         let mut chunk = std::mem::take(&mut self.chunk);
         let tokenizers = self.of.tokenizers;
-        let sources: Vec<&str> = chunk.iter().map(|pair| pair.source.as_str()).collect();
-        let targets: Vec<&str> = chunk.iter().map(|pair| pair.target.as_str()).collect();
-        let sources = tokenizers.source().encode_batch(&sources)?;
-        let targets = tokenizers.target().encode_batch(&targets)?;
+        let sources = encoded(&chunk, tokenizers.source(), |pair| &pair.source)?;
+        let targets = encoded(&chunk, tokenizers.target(), |pair| &pair.target)?;
         for ((source, target), pair) in sources.iter().zip(&targets).zip(&chunk) {
             let checked = self.cleaner.check_tokens(source.len(), target.len());
             let links = match self.has_links && checked.is_ok() {
@@ -103,4 +103,21 @@ impl<'a> Builder<'a> {
         let links = pair.links.iter().map(|link| (link.source, link.target)).collect();
         Ok(PairLinks::new(source_words, target_words, links))
     }
+}
+
+/// The ids of one side of pairs, in parallel.
+///
+/// # Errors
+///
+/// If the tokenizer refuses a text, with its line.
+fn encoded(
+    pairs: &[RawPair],
+    tokenizer: &Tokenizer,
+    side: fn(&RawPair) -> &String,
+) -> Result<Vec<Vec<u32>>> {
+    let ids = |pair: &RawPair| {
+        let ids = tokenizer.encode(side(pair));
+        ids.map_err(|error| Error::Line { line: pair.line, message: error.to_string() })
+    };
+    pairs.par_iter().map(ids).collect()
 }

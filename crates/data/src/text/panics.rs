@@ -1,0 +1,138 @@
+//! Panics of the tokenizers library, as errors.
+//!
+//! It panics where its regular expressions give up on a text, as those do that backtrack without
+//! end, and on some files instead of refusing them. Whoever gave the text or the file is told what
+//! is wrong with it; nothing is printed.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+use crate::{Error, Result};
+
+/// Characters of a text by which an error names it.
+const EXCERPT: usize = 24;
+
+thread_local! {
+    /// Whether a panic of this thread will be caught here.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `work` gives, or what its panic says.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    static HOOK: Once = Once::new();
+    // The hook of whoever came before prints all other panics.
+    HOOK.call_once(|| {
+        let others = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !IS_CAUGHT.get() {
+                others(panic);
+            }
+        }));
+    });
+    let outer = IS_CAUGHT.replace(true);
+    let found = catch_unwind(AssertUnwindSafe(work));
+    IS_CAUGHT.set(outer);
+    found.map_err(|panic| said_by(&*panic))
+}
+
+fn said_by(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+    said.unwrap_or("it gives no reason").to_owned()
+}
+
+/// What the library makes of `text`.
+///
+/// # Errors
+///
+/// If it refuses the text, or panics: the error has the beginning of the text.
+pub(crate) fn of_text<T>(
+    action: &'static str,
+    text: &str,
+    work: impl FnOnce() -> tokenizers::Result<T>,
+) -> Result<T> {
+    let message = match caught(work) {
+        Ok(Ok(made)) => return Ok(made),
+        Ok(Err(refusal)) => refusal.to_string(),
+        Err(said) => format!(
+            "{said}; a pattern of tokenizer.json does not come to an end with it: leave this text \
+             out, shorten it, or use another tokenizer"
+        ),
+    };
+    if text.is_empty() {
+        return Err(Error::Tokenizer { action, message });
+    }
+    let mut excerpt: String = text.chars().take(EXCERPT).collect();
+    if excerpt.len() < text.len() {
+        excerpt.push('…');
+    }
+    let message = format!("{excerpt:?} ({} bytes): {message}", text.len());
+    Err(Error::Tokenizer { action, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{Tokenizer, TokenizerConfig};
+
+    /// A tokenizer with one part of its file changed.
+    fn tokenizer(part: &str, value: &Value) -> Tokenizer {
+        let config = TokenizerConfig { vocabulary_size: 300, ..TokenizerConfig::default() };
+        let texts = ["aa b aaa", "b! aaaa!"].map(|text| Ok(text.to_owned()));
+        let trained = Tokenizer::train(&config, false, false, texts.into_iter()).expect("trained");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokenizer.json");
+        let mut file: Value = serde_json::from_str(trained.json()).expect("JSON");
+        file[part] = value.clone();
+        std::fs::write(&path, file.to_string()).expect("written");
+        Tokenizer::load(&path).expect("loaded")
+    }
+
+    /// A pattern that tries to divide a row of letters in every way before it gives up.
+    fn endless() -> Value {
+        json!({ "Regex": "(a+)+$" })
+    }
+
+    #[test]
+    fn a_pattern_without_end_refuses_its_text_and_no_other() {
+        let text = format!("{}!", "a".repeat(60));
+        let refused = |result: Result<()>| {
+            let error = result.expect_err("refused").to_string();
+            assert!(error.contains("\"aaaaaaaaaaaaaaaaaaaaaaaa…\" (61 bytes)"), "{error}");
+            assert!(error.contains("retry-limit-in-match over"), "{error}");
+            assert!(error.contains("leave this text out"), "{error}");
+        };
+        let split = json!({
+            "type": "Split", "pattern": endless(), "behavior": "Isolated", "invert": false,
+        });
+        let divides = tokenizer("pre_tokenizer", &split);
+        refused(divides.encode(&text).map(drop));
+        refused(divides.encode_words(&text).map(drop));
+        refused(divides.encode_bytes(&text).map(drop));
+        refused(divides.tokens(&text).map(drop));
+        refused(divides.encode_batch(&["b", text.as_str(), "aa"]).map(drop));
+        assert!(!divides.encode("b! aa").expect("encoded").is_empty());
+        let replace = json!({ "type": "Replace", "pattern": endless(), "content": "b" });
+        let replaces = tokenizer("normalizer", &replace);
+        refused(replaces.normalize(&text).map(drop));
+        refused(replaces.encode(&text).map(drop));
+        assert_eq!(replaces.normalize("ba").expect("normalised"), "bb");
+    }
+
+    #[test]
+    fn a_panic_is_an_error_that_names_the_text() {
+        let text = "a line\nand ".repeat(20);
+        let error = of_text("encode", &text, || -> tokenizers::Result<()> {
+            panic!("Onig: Regex search error: {}", "over")
+        });
+        let error = error.expect_err("caught").to_string();
+        assert!(error.contains(r#""a line\nand a line\nand a …" (220 bytes): Onig"#), "{error}");
+        assert_eq!(of_text("encode", "a", || Ok(7)).expect("made"), 7);
+        assert_eq!(caught(|| std::panic::panic_any(7)).expect_err("caught"), "it gives no reason");
+        assert!(!IS_CAUGHT.get());
+    }
+}
