@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde_json::{Value, json};
 use taper_data::Task;
 
 use crate::engine::{Answer, Engine, Work};
@@ -61,8 +62,20 @@ impl App {
         let answer = engine.submit(work)?;
         match tokio::time::timeout(self.limits().answer, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Refusal::Failed("the run's thread has ended".to_owned())),
+            Ok(Err(_)) => Err(engine.is_loaded_again()),
             Err(_) => Err(Refusal::Late),
+        }
+    }
+
+    /// Whether all runs answer, as a status, and which do not.
+    pub(crate) fn health(&self) -> (u16, Value) {
+        let down = |engine: &Engine| {
+            engine.down().map(|reason| json!({ "run": engine.info.name, "reason": reason }))
+        };
+        let down: Vec<Value> = self.engines.iter().filter_map(down).collect();
+        match down.is_empty() {
+            true => (200, json!({ "status": "ok" })),
+            false => (503, json!({ "status": "down", "down": down })),
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) enum Refusal {
     Failed(String),
     /// Too much is waiting already, or the server stops; worth trying again after a while: 503.
     Busy(Duration),
+    /// The run has failed and is loaded again, which is worth waiting for: 503.
+    Down(String, Duration),
     /// It took too long: 504.
     Late,
 }
@@ -46,7 +48,7 @@ impl Refusal {
             Self::Kind(_) => 415,
             Self::Unfit(_) => 422,
             Self::Failed(_) => 500,
-            Self::Busy(_) => 503,
+            Self::Busy(_) | Self::Down(..) => 503,
             Self::Late => 504,
         }
     }
@@ -70,6 +72,9 @@ impl Refusal {
             Self::Slow => "the request did not arrive in time".to_owned(),
             Self::Kind(wanted) => format!("the body must be {wanted}"),
             Self::Busy(_) => "too much is waiting: try again later".to_owned(),
+            Self::Down(run, _) => {
+                format!("the run {run} has failed and is loaded again: try again later")
+            }
             Self::Late => "the answer would have come too late; ask for less".to_owned(),
         }
     }

@@ -17,6 +17,22 @@ pub enum ServeEvent<'a> {
         /// How long it took.
         seconds: f64,
     },
+    /// A run is no longer answered for: it has failed, and is loaded again.
+    Down {
+        /// Its name.
+        run: &'a str,
+        /// Why.
+        reason: &'a str,
+    },
+    /// Work was dropped because its client had left, or had waited for too long.
+    Abandoned {
+        /// The run.
+        run: &'a str,
+        /// Its lines.
+        lines: usize,
+        /// Whether it was being computed.
+        begun: bool,
+    },
     /// Clients can connect.
     Listening {
         /// Where.

@@ -43,7 +43,10 @@ pub(crate) struct Metrics {
     waiting: Family<OfRun, Gauge>,
     refused: Family<OfRun, Counter>,
     abandoned: Family<OfRun, Counter>,
+    cut_short: Family<OfRun, Counter>,
     panics: Family<OfRun, Counter>,
+    restarts: Family<OfRun, Counter>,
+    up: Family<OfRun, Gauge>,
     connections: Gauge,
 }
 
@@ -70,7 +73,10 @@ impl Metrics {
             waiting: Family::default(),
             refused: Family::default(),
             abandoned: Family::default(),
+            cut_short: Family::default(),
             panics: Family::default(),
+            restarts: Family::default(),
+            up: Family::default(),
             connections: Gauge::default(),
         };
         metrics.register();
@@ -92,8 +98,13 @@ impl Metrics {
         registry.register("waiting_lines", "Lines that wait now", self.waiting.clone());
         let help = "Requests refused because too much waited";
         registry.register("refused", help, self.refused.clone());
-        let help = "Requests dropped because their client had left";
+        let help = "Requests dropped because their client had left or their time was over";
         registry.register("abandoned", help, self.abandoned.clone());
+        let help = "Those of them that were being computed";
+        registry.register("cut_short", help, self.cut_short.clone());
+        let help = "Times that a run has failed and was loaded again";
+        registry.register("restarts", help, self.restarts.clone());
+        registry.register("up", "Whether a run answers", self.up.clone());
         registry.register("panics", "Batches that failed in the program", self.panics.clone());
         registry.register("connections", "Open connections", self.connections.clone());
     }
@@ -118,8 +129,16 @@ impl Metrics {
         self.refused.get_or_create(&of(run)).inc();
     }
 
-    pub(crate) fn abandoned(&self, run: &str) {
+    /// A request was dropped, in the middle of its computation where that had `begun`.
+    pub(crate) fn abandoned(&self, run: &str, begun: bool) {
         self.abandoned.get_or_create(&of(run)).inc();
+        self.cut_short.get_or_create(&of(run)).inc_by(u64::from(begun));
+    }
+
+    /// A run begins to answer, or ceases to.
+    pub(crate) fn is_up(&self, run: &str, is_up: bool) {
+        self.up.get_or_create(&of(run)).set(i64::from(is_up));
+        self.restarts.get_or_create(&of(run)).inc_by(u64::from(!is_up));
     }
 
     pub(crate) fn panicked(&self, run: &str) {

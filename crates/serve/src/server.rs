@@ -78,7 +78,7 @@ impl Server {
         let mut engines = Vec::with_capacity(names.len());
         for (root, name) in settings.runs.iter().zip(&names) {
             let begun = Instant::now();
-            let engine = Engine::start(root, name, &settings.load, settings.limits, &metrics)?;
+            let engine = Engine::start(root, name, &settings, &metrics, &observer)?;
             let seconds = begun.elapsed().as_secs_f64();
             observer(&ServeEvent::Loaded { run: &engine.info, seconds });
             engines.push(engine);

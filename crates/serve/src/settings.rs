@@ -57,13 +57,14 @@ pub struct Limits {
     pub new_tokens: usize,
     /// The most hypotheses of a search, and alternatives and samples of an answer.
     pub beam: usize,
-    /// The most lines that wait for one run, all clients together.
+    /// The most work that waits for one run, all clients together: in lines of about 32 tokens that
+    /// are searched with the run's own beam. Work is not counted against lighter work.
     pub queue: usize,
-    /// The most lines of a batch.
+    /// The most work of a batch, in such lines; work that is more is done by itself.
     pub batch: usize,
     /// The most connections at a time.
     pub connections: usize,
-    /// How long a request may wait and be worked on.
+    /// How long a request may wait and be worked on; then its work is given up.
     pub answer: Duration,
     /// How long a client may take to send a request, and may leave an answer unread.
     pub transfer: Duration,

@@ -3,6 +3,7 @@
 translation.
 
     scripts/check/serve/load.py RUN --source FILE [--requests 20000] [--clients 64] [--taper TAPER]
+    scripts/check/serve/load.py RUN --source FILE --hostile [--clients 64] [--taper TAPER]
 
 FILE is the source side of a test set, of which lines are asked for, one to three at a time. First
 one client asks for line after line, then so many clients at once: most of them patient, some that
@@ -12,6 +13,12 @@ median and the 95th percentile of the time of an answer, and the server's memory
 Fails on an answer that is not the single translation, on any status of a valid request but 200 and
 503, on a panic in the server, where many clients at once are not three times as fast as one, and
 where memory grows by more than a tenth over the second half.
+
+With --hostile so many clients ask again and again for a line of 16,000 characters with a beam of 16
+and all its hypotheses, while one asks for short lines; then as many ask for that and leave after a
+second. Fails where the 95th percentile of a short line is more than five times as long beside them
+as alone, where a short line is not the single translation, and where the work of those that have
+left is not given up within a second.
 
 Needs Python 3.11, and nothing else.
 """
@@ -143,6 +150,7 @@ def main():
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--alone", type=int, default=300)
+    parser.add_argument("--hostile", action="store_true")
     parser.add_argument("--taper", type=Path, default=TAPER)
     arguments = parser.parse_args()
     lines = [line for line in arguments.source.read_text().splitlines() if line.strip()][:500]
@@ -151,11 +159,97 @@ def main():
                             check=True).stdout.splitlines()
     server = Serving(arguments.taper, [arguments.run])
     try:
-        run(arguments, server, lines, single)
+        (hostile if arguments.hostile else run)(arguments, server, lines, single)
     finally:
         code = server.end()
     check(code == 0, "the server ends when it is asked to")
     sys.exit(1 if check.failed else 0)
+
+
+def long_request(server, number):
+    body = json.dumps({"text": [f"c{number} " + "a" * 16_000], "beam": 16, "alternatives": 16})
+    head = (f"POST /api/translate HTTP/1.1\r\nHost: {server.address}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            "Connection: close\r\n\r\n")
+    return (head + body).encode()
+
+
+def percentile(times):
+    """The 95th."""
+    return statistics.quantiles(times, n=20)[-1]
+
+
+def one_by_one(server, lines, single, count):
+    """What came of so many short lines, one after the other."""
+    load = Load(server, lines, single)
+    connection = http.client.HTTPConnection(server.address, timeout=120)
+    draw = random.Random(1)
+    for _ in range(count):
+        load.ask(connection, draw, 1)
+    connection.close()
+    return load
+
+
+def hostile(arguments, server, lines, single):
+    one_by_one(server, lines, single, 20)
+    alone = one_by_one(server, lines, single, arguments.alone)
+    bound = 5 * percentile(alone.times)
+    print(f"alone: median {statistics.median(alone.times):.4f} s, 95th percentile "
+          f"{percentile(alone.times):.4f} s")
+
+    statuses, lock, going = {}, threading.Lock(), threading.Event()
+    going.set()
+    def long_lines(number):
+        while going.is_set():
+            with Load(server, lines, single).connect() as stream:
+                stream.sendall(long_request(server, number))
+                answer = b""
+                while part := stream.recv(1 << 16):
+                    answer += part
+            status = int(answer.split(b" ", 2)[1]) if answer else 0
+            with lock:
+                statuses[status] = statuses.get(status, 0) + 1
+            if status != 200:
+                time.sleep(0.5)
+    threads = [threading.Thread(target=long_lines, args=(number,), daemon=True)
+               for number in range(arguments.clients)]
+    for thread in threads:
+        thread.start()
+    time.sleep(2)
+    beside = one_by_one(server, lines, single, arguments.alone)
+    going.clear()
+    print(f"beside {arguments.clients} clients with long lines: median "
+          f"{statistics.median(beside.times):.4f} s, 95th percentile "
+          f"{percentile(beside.times):.4f} s; theirs {statuses}")
+    check(alone.wrong == beside.wrong == 0, "each short line is the single translation")
+    check(set(beside.statuses) == {200}, f"statuses of short lines {beside.statuses}")
+    check(percentile(beside.times) <= bound,
+          f"{percentile(beside.times) * 5 / bound:.1f} times as long as alone")
+    for thread in threads:
+        thread.join()
+
+    streams = [Load(server, lines, single).connect() for _ in range(arguments.clients)]
+    for number, stream in enumerate(streams):
+        stream.sendall(long_request(server, number))
+    time.sleep(1)
+    for stream in streams:
+        stream.close()
+    begun = time.perf_counter()
+    after = one_by_one(server, lines, single, 20)
+    while time.perf_counter() - begun < 60 and waiting(server) > 0:
+        time.sleep(0.01)
+    given_up = time.perf_counter() - begun - sum(after.times)
+    print(f"after {arguments.clients} that left: longest {max(after.times):.4f} s, "
+          f"their work given up after {given_up:.2f} s")
+    check(after.wrong == 0 and max(after.times) <= max(bound, 0.5), "nobody waits for them")
+    check(given_up <= 1, "their work is given up")
+
+
+def waiting(server):
+    """Lines that wait or are worked on."""
+    line = next(line for line in server.metrics().splitlines()
+                if line.startswith("taper_waiting_lines{"))
+    return int(float(line.rsplit(" ", 1)[1]))
 
 
 def run(arguments, server, lines, single):

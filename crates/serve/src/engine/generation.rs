@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Result;
+use taper_decoding::{Control, Renumbered};
 use taper_model::LanguageModel;
 use taper_run::attention::AttentionMap;
 use taper_run::generation::{GeneratedText, GenerationSettings, Generator, Prompt};
@@ -56,17 +57,18 @@ impl Generates<'_> {
         load: &LoadSettings,
         name: &str,
         limits: Limits,
-        serve: impl FnOnce(&mut dyn Service, RunInfo),
+        serve: impl FnOnce(&dyn Service, RunInfo),
     ) -> Result<()> {
         let run: LoadedRun<LanguageModel> = LoadedRun::open(root, load)?;
         let settings = GenerationSettings::of(&run.config);
         let generator = Generator::new(&run, &settings)?;
         let info = RunInfo { context: Some(settings.context), ..RunInfo::of(&run, name) };
-        serve(&mut Generates { run: &run, generator, settings, limits }, info);
+        serve(&Generates { run: &run, generator, settings, limits }, info);
         Ok(())
     }
 
-    fn set(&mut self, options: &GenerateOptions) -> Result<()> {
+    /// The settings that `options` come to.
+    fn settings(&self, options: &GenerateOptions) -> Result<GenerationSettings> {
         let mut settings = self.settings.clone();
         settings.max_tokens = options.max_tokens;
         let decoding = &mut settings.decoding;
@@ -84,19 +86,19 @@ impl Generates<'_> {
                  one, or for a temperature above 0"
             );
         }
-        self.generator.set(&settings)
+        Ok(settings)
     }
 
-    fn generate(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+    fn generate(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
         let Some(Work::Generate { options, .. }) = works.first() else { return Ok(Vec::new()) };
-        self.set(options)?;
         let samples = if self.settings_draw(options) { options.samples } else { 1 };
-        let mut prompts = Vec::new();
+        let (mut prompts, mut numbers) = (Vec::new(), Vec::new());
         let mut tellers: Vec<Vec<Teller<'_>>> = Vec::new();
-        for work in works {
+        for (number, work) in works.iter().enumerate() {
             let Work::Generate { prompts: own, options, pieces } = work else { continue };
             for prompt in own {
                 prompts.push(read(prompt));
+                numbers.push(number);
                 let teller = |sample| Teller {
                     sample,
                     stop: &options.stop,
@@ -107,7 +109,9 @@ impl Generates<'_> {
                 tellers.push((0..samples).map(teller).collect());
             }
         }
-        let found = self.generator.generate_until(&prompts, |new| {
+        let control = Renumbered::new(control, &numbers);
+        let generator = self.generator.under(&self.settings(options)?, &control)?;
+        let found = generator.generate_until(&prompts, |new| {
             let teller = tellers.get_mut(new.prompt).and_then(|own| own.get_mut(new.sample));
             teller.map_or(ControlFlow::Break(()), |teller| teller.push(new.text))
         })?;
@@ -218,13 +222,13 @@ impl Service for Generates<'_> {
         }
     }
 
-    fn answer(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
         match works {
             [Work::Attend { text, .. }] => {
                 let map = AttentionMap::of_text(self.run, text)?;
                 Ok(vec![Answer::Attention(Box::new(map))])
             }
-            works => self.generate(works),
+            works => self.generate(works, control),
         }
     }
 }

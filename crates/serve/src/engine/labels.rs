@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use taper_data::{ImagesConfig, Pixels};
+use taper_decoding::Control;
 use taper_model::{ImageClassifier, TextClassifier};
 use taper_run::attention::AttentionMap;
 use taper_run::prediction::{predict, predict_pixels};
@@ -32,7 +33,7 @@ impl LabelsTexts<'_> {
         load: &LoadSettings,
         name: &str,
         limits: Limits,
-        serve: impl FnOnce(&mut dyn Service, RunInfo),
+        serve: impl FnOnce(&dyn Service, RunInfo),
     ) -> Result<()> {
         let run: LoadedRun<TextClassifier> = LoadedRun::open(root, load)?;
         let settings = &run.config.data.labelled;
@@ -41,7 +42,7 @@ impl LabelsTexts<'_> {
             pairs: settings.pairs,
             ..RunInfo::of(&run, name)
         };
-        serve(&mut LabelsTexts { run: &run, limits }, info);
+        serve(&LabelsTexts { run: &run, limits }, info);
         Ok(())
     }
 }
@@ -62,7 +63,7 @@ impl Service for LabelsTexts<'_> {
         matches!((one, other), (Work::LabelTexts { .. }, Work::LabelTexts { .. }))
     }
 
-    fn answer(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
         if let [Work::Attend { text, .. }] = works {
             let map = AttentionMap::of_labelled(self.run, text)?;
             return Ok(vec![Answer::Attention(Box::new(map))]);
@@ -72,7 +73,8 @@ impl Service for LabelsTexts<'_> {
             _ => Vec::new(),
         };
         let texts: Vec<Vec<String>> = works.iter().map(|work| texts_of(work)).collect();
-        let mut found = predict(self.run, &texts.concat(), |_| {})?.into_iter();
+        let mut found =
+            predict(self.run, &texts.concat(), |_| control.between_steps())?.into_iter();
         let of_work =
             |own: &Vec<String>| Answer::Labelled(found.by_ref().take(own.len()).collect());
         Ok(texts.iter().map(of_work).collect())
@@ -94,12 +96,12 @@ impl LabelsImages<'_> {
         root: &Path,
         load: &LoadSettings,
         name: &str,
-        serve: impl FnOnce(&mut dyn Service, RunInfo),
+        serve: impl FnOnce(&dyn Service, RunInfo),
     ) -> Result<()> {
         let run: LoadedRun<ImageClassifier> = LoadedRun::open(root, load)?;
         let settings = &run.config.data.images;
         let info = RunInfo { labels: settings.labels.clone(), ..RunInfo::of(&run, name) };
-        serve(&mut LabelsImages { run: &run, settings }, info);
+        serve(&LabelsImages { run: &run, settings }, info);
         Ok(())
     }
 }
@@ -116,7 +118,7 @@ impl Service for LabelsImages<'_> {
         matches!((one, other), (Work::LabelImage { .. }, Work::LabelImage { .. }))
     }
 
-    fn answer(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+    fn answer(&self, works: &[&Work], _: &dyn Control) -> Result<Vec<Answer>> {
         let read = |work: &&Work| match work {
             Work::LabelImage { file } => Pixels::of_bytes(file, self.settings),
             _ => Pixels::of_bytes(&[], self.settings),

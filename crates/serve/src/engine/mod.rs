@@ -1,15 +1,20 @@
 //! A loaded run, and the requests of all clients that wait for it.
 //!
-//! **Decision.** One thread owns a run and works through its queue: it takes all that waits, up to
-//! a bound, and gives what can be searched together to one search. While a batch is computed the
-//! next one gathers, so that batches grow with the load. Clients that were answered together ask
-//! again a moment after each other: the first of them waits for the others, up to an eighth of the
-//! time of the batch before. A lone request waits for nobody. A row's result does not depend on the
-//! rows beside it, so clients cannot tell with whom they shared a batch.
+//! **Decision.** One thread owns a run and works through its queue: it takes all that waits in a
+//! [lane](queue), up to a bound, and gives what can be searched together to one search. While a
+//! batch is computed the next one gathers, so that batches grow with the load. Clients that were
+//! answered together ask again a moment after each other: the first of them waits for the others, up
+//! to an eighth of the time of the batch before. A lone request waits for nobody. A row's result does
+//! not depend on the rows beside it, so clients cannot tell with whom they shared a batch.
+//!
+//! Between two steps of a search [lighter work goes first](turn), and what nobody waits for any more
+//! is dropped. Whatever fails is one request's failure; a run whose thread fails is loaded again.
 
 mod generation;
 mod labels;
+mod queue;
 mod translation;
+mod turn;
 mod work;
 mod worker;
 
@@ -23,18 +28,20 @@ use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use taper_run::LoadedRun;
 use taper_run::tasks::TaskModel;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::error::Refusal;
+use crate::event::Observer;
 use crate::metrics::Metrics;
-use crate::settings::Limits;
+use crate::settings::{Limits, ServeSettings};
 pub(crate) use generation::GenerateOptions;
+use queue::{LANES, Queue, lane_of};
 pub(crate) use translation::{LineAnswer, TranslateOptions, rounded};
 use work::Job;
 pub(crate) use work::{Answer, Piece, PromptText, Work};
 
 /// What clients are told of a run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunInfo {
     /// Its name: that of its folder.
     pub name: String,
@@ -55,6 +62,9 @@ pub struct RunInfo {
     pub parameters: usize,
     /// Seconds since 1970 at which its weights were saved.
     pub created: u64,
+    /// Whether the CPU computes.
+    #[serde(skip)]
+    pub(crate) is_on_cpu: bool,
 }
 
 impl RunInfo {
@@ -71,12 +81,18 @@ impl RunInfo {
             context: None,
             parameters: run.model.parameters().len(),
             created: created.map_or(0, |time| time.as_secs()),
+            is_on_cpu: run.model.parameters().device().is_cpu(),
         }
+    }
+
+    /// Whether it is the same run, perhaps with other weights.
+    fn is_same(&self, other: &Self) -> bool {
+        *self == Self { created: self.created, ..other.clone() }
     }
 }
 
 /// What clients are told of a translation model.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TranslationInfo {
     /// The code of the language that it reads.
     pub source: String,
@@ -93,48 +109,75 @@ pub struct TranslationInfo {
 pub(crate) struct Engine {
     pub(crate) info: RunInfo,
     limits: Limits,
-    /// Gone once no more is taken.
-    queue: Mutex<Option<mpsc::UnboundedSender<Job>>>,
+    queue: Arc<Queue>,
     load: Arc<Load>,
     metrics: Arc<Metrics>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How much there is to do.
+/// How much there is to do, and whether it is done.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     /// Lines that wait or are worked on.
-    waiting: AtomicUsize,
-    /// Microseconds that a line has taken lately.
+    lines: AtomicUsize,
+    /// Their weight, lane by lane.
+    weights: [AtomicUsize; LANES],
+    /// Microseconds that a unit of weight has taken lately.
     pace: AtomicU64,
+    /// Why nothing is answered; none where all is well.
+    down: Mutex<Option<String>>,
 }
 
 impl Load {
-    /// Notes that `lines` were done in `time`.
-    fn done(&self, lines: usize, time: Duration) {
-        let one = u64::try_from(time.as_micros()).unwrap_or(u64::MAX) / lines.max(1) as u64;
+    /// Notes that work of this weight was done in `time`.
+    fn done(&self, weight: usize, time: Duration) {
+        let one = u64::try_from(time.as_micros()).unwrap_or(u64::MAX) / weight.max(1) as u64;
         let before = self.pace.load(Ordering::Relaxed);
         let pace = if before == 0 { one } else { before - before / 8 + one / 8 };
         self.pace.store(pace, Ordering::Relaxed);
     }
 
-    /// How long what waits will take.
-    fn wait(&self) -> Duration {
-        let lines = self.waiting.load(Ordering::Relaxed) as u64;
-        Duration::from_micros(lines.saturating_mul(self.pace.load(Ordering::Relaxed)))
+    /// The weight in a lane and all lighter ones.
+    fn weight(&self, lane: usize) -> usize {
+        self.weights[..=lane].iter().map(|weight| weight.load(Ordering::SeqCst)).sum()
+    }
+
+    /// How long what waits in a lane and all lighter ones will take.
+    fn wait(&self, lane: usize) -> Duration {
+        let pace = self.pace.load(Ordering::Relaxed);
+        Duration::from_micros((self.weight(lane) as u64).saturating_mul(pace))
+    }
+
+    /// Notes why nothing is answered, or that it is; whether it was until now.
+    fn set_down(&self, reason: Option<String>) -> bool {
+        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *down, reason).is_none()
     }
 }
 
-/// Counts lines as waiting until it is dropped.
+/// Counts work as waiting until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     lines: usize,
+    weight: usize,
+    lane: usize,
     load: Arc<Load>,
+}
+
+impl Waiting {
+    fn new(work: &Work, beam: usize, load: &Arc<Load>) -> Self {
+        let (lines, weight) = (work.lines(), work.weight(beam));
+        let lane = lane_of(weight);
+        load.lines.fetch_add(lines, Ordering::SeqCst);
+        load.weights[lane].fetch_add(weight, Ordering::SeqCst);
+        Self { lines, weight, lane, load: Arc::clone(load) }
+    }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.load.waiting.fetch_sub(self.lines, Ordering::SeqCst);
+        self.load.lines.fetch_sub(self.lines, Ordering::SeqCst);
+        self.load.weights[self.lane].fetch_sub(self.weight, Ordering::SeqCst);
     }
 }
 
@@ -146,23 +189,26 @@ impl Engine {
     pub(crate) fn start(
         root: &Path,
         name: &str,
-        load: &taper_run::LoadSettings,
-        limits: Limits,
+        settings: &ServeSettings,
         metrics: &Arc<Metrics>,
+        observer: &Observer,
     ) -> Result<Self> {
         let (ready, loaded) = std::sync::mpsc::channel();
-        let (queue, jobs) = mpsc::unbounded_channel();
-        let shared = Arc::new(Load::default());
+        let (queue, shared) = (Arc::<Queue>::default(), Arc::<Load>::default());
         let worker = worker::Worker {
             name: name.to_owned(),
-            limits,
+            limits: settings.limits,
+            queue: Arc::clone(&queue),
             load: Arc::clone(&shared),
             metrics: Arc::clone(metrics),
+            observer: Arc::clone(observer),
+            has_others: settings.runs.len() > 1,
+            panics: AtomicUsize::new(0),
         };
-        let (root, load) = (root.to_owned(), load.clone());
+        let (root, load) = (root.to_owned(), settings.load.clone());
         let thread = std::thread::Builder::new()
             .name(format!("run {name}"))
-            .spawn(move || worker.work(&root, &load, ready, jobs))
+            .spawn(move || worker.work(&root, &load, ready))
             .context("cannot start a thread; is memory limited?")?;
         let info = match loaded.recv() {
             Ok(info) => info?,
@@ -170,49 +216,61 @@ impl Engine {
         };
         Ok(Self {
             info,
-            limits,
-            queue: Mutex::new(Some(queue)),
+            limits: settings.limits,
+            queue,
             load: shared,
             metrics: Arc::clone(metrics),
             thread: Mutex::new(Some(thread)),
         })
     }
 
-    /// Queues `work`; the receiver gets its answer. Work whose receiver is gone before it is begun
-    /// is never done.
+    /// Queues `work`; the receiver gets its answer. Work whose receiver is gone is not begun, and
+    /// ends before its next step where it was.
     ///
     /// # Errors
-    /// When as much waits as may, or the server stops.
+    /// When as much waits as may, the run has failed, or the server stops.
     pub(crate) fn submit(
         &self,
         work: Work,
     ) -> Result<oneshot::Receiver<Result<Answer, Refusal>>, Refusal> {
-        let lines = work.lines();
-        let before = self.load.waiting.fetch_add(lines, Ordering::SeqCst);
-        let waiting = Waiting { lines, load: Arc::clone(&self.load) };
+        if self.down().is_some() {
+            return Err(self.is_loaded_again());
+        }
+        let beam = self.info.translation.as_ref().map_or(1, |info| info.beam);
+        let waiting = Waiting::new(&work, beam, &self.load);
+        let lane = waiting.lane;
         let busy = || {
             self.metrics.refused(&self.info.name);
-            Refusal::Busy(self.load.wait().max(Duration::from_secs(1)))
+            Refusal::Busy(self.load.wait(lane).max(Duration::from_secs(1)))
         };
-        // A request may be larger than the queue where nothing else waits.
-        if before > 0 && before + lines > self.limits.queue {
+        // A request may be larger than the queue where nothing else waits that goes before it.
+        let all = self.load.weight(lane);
+        if all > waiting.weight && all > self.limits.queue {
             return Err(busy());
         }
         let (reply, answer) = oneshot::channel();
         let job = Job { work, reply, waiting, since: Instant::now() };
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_sent = queue.as_ref().is_some_and(|queue| queue.send(job).is_ok());
-        if is_sent { Ok(answer) } else { Err(busy()) }
+        if self.queue.push(job) { Ok(answer) } else { Err(busy()) }
     }
 
     /// Lines that wait or are worked on.
     pub(crate) fn waiting(&self) -> usize {
-        self.load.waiting.load(Ordering::SeqCst)
+        self.load.lines.load(Ordering::SeqCst)
+    }
+
+    /// Why the run answers nothing; none where it does.
+    pub(crate) fn down(&self) -> Option<String> {
+        self.load.down.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What a client is told while the run is down.
+    pub(crate) fn is_loaded_again(&self) -> Refusal {
+        Refusal::Down(self.info.name.clone(), Duration::from_secs(1))
     }
 
     /// Takes no more, and waits until what was taken is done.
     pub(crate) fn finish(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A worker catches what panics in its work.

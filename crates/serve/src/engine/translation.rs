@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use taper_data::{Tokenizer, TokenizerPair};
-use taper_decoding::AlignedAttention;
+use taper_decoding::{AlignedAttention, Control, Renumbered};
 use taper_run::attention::AttentionMap;
 use taper_run::generation::pieces_of;
 use taper_run::translation::{
@@ -17,7 +17,7 @@ use taper_run::{LoadSettings, LoadedRun};
 use super::work::{Answer, Work};
 use super::worker::Service;
 use super::{RunInfo, TranslationInfo};
-use crate::error::Refusal;
+use crate::error::{Refusal, refusal};
 use crate::settings::Limits;
 
 /// How a client wants lines to be translated.
@@ -87,7 +87,7 @@ impl Translates<'_> {
         load: &LoadSettings,
         name: &str,
         limits: Limits,
-        serve: impl FnOnce(&mut dyn Service, RunInfo),
+        serve: impl FnOnce(&dyn Service, RunInfo),
     ) -> Result<()> {
         let run: LoadedRun = LoadedRun::open(root, load)?;
         let settings = TranslationSettings::of(&run.config);
@@ -103,12 +103,12 @@ impl Translates<'_> {
             }),
             ..RunInfo::of(&run, name)
         };
-        serve(&mut Translates { run: &run, translator, settings, limits, aligns }, info);
+        serve(&Translates { run: &run, translator, settings, limits, aligns }, info);
         Ok(())
     }
 
     /// The settings that `options` come to.
-    fn set(&mut self, options: &TranslateOptions) -> Result<()> {
+    fn settings(&self, options: &TranslateOptions) -> Result<TranslationSettings> {
         let mut settings = self.settings.clone();
         let decoding = &mut settings.decoding;
         if let Some(beam) = options.beam {
@@ -124,15 +124,18 @@ impl Translates<'_> {
         decoding.validate()?;
         settings.detail =
             Detail { all: true, alignments: options.alignment, weights: options.alignment };
-        self.translator.set(&settings);
-        Ok(())
+        Ok(settings)
     }
 
-    fn translate(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+    fn translate(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
         let Some(Work::Translate { options, .. }) = works.first() else { return Ok(Vec::new()) };
-        self.set(options)?;
         let lines: Vec<String> = works.iter().flat_map(|work| lines_of(work)).cloned().collect();
-        let mut found = self.translator.translate(&lines, &[], 1, |_| {})?;
+        let numbers = works.iter().enumerate();
+        let numbers = numbers.flat_map(|(number, work)| lines_of(work).iter().map(move |_| number));
+        let numbers: Vec<usize> = numbers.collect();
+        let control = Renumbered::new(control, &numbers);
+        let translator = self.translator.under(&self.settings(options)?, &control);
+        let mut found = translator.translate(&lines, &[], 1, |_| {})?;
         let mut answers = Vec::with_capacity(works.len());
         for work in works {
             let mut answer = Vec::new();
@@ -145,7 +148,7 @@ impl Translates<'_> {
         Ok(answers)
     }
 
-    fn attend(&mut self, text: &str, target: Option<&str>) -> Result<Answer> {
+    fn attend(&self, text: &str, target: Option<&str>, control: &dyn Control) -> Result<Answer> {
         let found = match target {
             Some(target) => target.to_owned(),
             None => {
@@ -155,9 +158,9 @@ impl Translates<'_> {
                     length_penalty: None,
                     alignment: false,
                 };
-                self.set(&options)?;
+                let translator = self.translator.under(&self.settings(&options)?, control);
                 let line = [text.to_owned()];
-                let found = self.translator.translate(&line, &[], 1, |_| {})?.next();
+                let found = translator.translate(&line, &[], 1, |_| {})?.next();
                 let best = found.context("no translation")??.translations.into_iter().next();
                 best.context("no translation")?.text
             }
@@ -199,10 +202,12 @@ impl Service for Translates<'_> {
         }
     }
 
-    fn answer(&mut self, works: &[&Work]) -> Result<Vec<Answer>> {
+    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
         match works {
-            [Work::Attend { text, target }] => Ok(vec![self.attend(text, target.as_deref())?]),
-            works => self.translate(works),
+            [Work::Attend { text, target }] => {
+                Ok(vec![self.attend(text, target.as_deref(), control)?])
+            }
+            works => self.translate(works, control),
         }
     }
 }
@@ -216,10 +221,9 @@ fn lines_of(work: &Work) -> &[String] {
 
 /// Refuses texts that have more tokens together than `most`.
 pub(super) fn within(tokenizer: &Tokenizer, texts: &[String], most: usize) -> Result<(), Refusal> {
-    let failed = |error: anyhow::Error| Refusal::Failed(taper_run::one_line(&error));
     let mut tokens = 0;
     for text in texts {
-        tokens += count_tokens(tokenizer, text).map_err(failed)?;
+        tokens += count_tokens(tokenizer, text).map_err(|error| refusal(&error))?;
     }
     if tokens > most {
         return Err(Refusal::Large(format!("{tokens} tokens: at most {most} are taken at once")));

@@ -10,6 +10,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::{GenerateOptions, LineAnswer, TranslateOptions, Waiting};
 use crate::error::Refusal;
 
+/// Bytes of a text that count as one line: about 32 tokens.
+const LINE_BYTES: usize = 128;
+
+/// Bytes of a token, about.
+const TOKEN_BYTES: usize = 4;
+
 /// What a run is asked.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -65,6 +71,32 @@ impl Work {
             Self::Generate { prompts, options, .. } => prompts.len() * options.samples,
             Self::LabelTexts { texts } => texts.len(),
             Self::Attend { .. } | Self::LabelImage { .. } => 1,
+        }
+        .max(1)
+    }
+
+    /// How much it is to compute, in lines of about 32 tokens that are searched with `beam`
+    /// hypotheses, the run's own number. It is told from bytes, since nothing is tokenised before
+    /// the turn of the work has come.
+    pub(super) fn weight(&self, beam: usize) -> usize {
+        let of = |bytes: usize| bytes.div_ceil(LINE_BYTES).max(1);
+        match self {
+            Self::Translate { lines, options } => {
+                let hypotheses = options.beam.unwrap_or(beam).max(options.alternatives);
+                let weight: usize = lines.iter().map(|line| of(line.len())).sum();
+                weight * hypotheses.div_ceil(beam.max(1))
+            }
+            Self::Generate { prompts, options, .. } => {
+                let text = |prompt: &PromptText| prompt.text.as_ref().map_or(0, String::len);
+                let added = options.max_tokens.saturating_mul(TOKEN_BYTES);
+                let weight = |prompt| of(added.saturating_add(text(prompt)));
+                prompts.iter().map(weight).sum::<usize>().saturating_mul(options.samples)
+            }
+            Self::LabelTexts { texts } => texts.iter().map(|text| of(text.len())).sum(),
+            Self::Attend { text, target } => {
+                of(text.len() + target.as_ref().map_or(0, String::len))
+            }
+            Self::LabelImage { .. } => 1,
         }
         .max(1)
     }

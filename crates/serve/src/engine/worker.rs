@@ -1,31 +1,49 @@
-//! The thread of a run: gathers what waits into batches and answers it.
+//! The thread of a run: gathers what waits into batches and answers it, and loads the run again
+//! where it has failed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use taper_data::Task;
+use taper_decoding::Control;
 use taper_run::{LoadSettings, RunFolder};
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::mpsc::error::TryRecvError;
 
 use super::generation::Generates;
 use super::labels::{LabelsImages, LabelsTexts};
+use super::queue::Queue;
 use super::translation::Translates;
+use super::turn::{Pauses, Turn};
 use super::work::{Answer, Job, Work};
 use super::{Load, RunInfo};
 use crate::error::{Refusal, refusal};
+use crate::event::{Observer, ServeEvent};
 use crate::metrics::Metrics;
 use crate::settings::Limits;
 
 /// How long a worker that gathers looks away from its queue.
 const BREATH: Duration = Duration::from_micros(200);
 
+/// Computations that panic, none between them that does not, after which the run is loaded again:
+/// what it has in memory may be what is wrong.
+const MOST_PANICS: usize = 3;
+
+/// How long a run is left alone that has failed twice; each further time it is twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest of these times.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How long a run must have answered for what comes then to count as its first failure.
+const SOUND: Duration = Duration::from_secs(60);
+
 /// What a task does with requests.
-pub(super) trait Service {
+pub(super) trait Service: Sync {
     /// Refuses what is too much, or is for another task.
     ///
     /// # Errors
@@ -36,49 +54,113 @@ pub(super) trait Service {
     fn goes_with(&self, one: &Work, other: &Work) -> bool;
 
     /// Answers works that go with each other, in their order. Each answer is what the work would
-    /// get alone.
+    /// get alone. `control`, which knows works by their places, is asked between steps; what is
+    /// answered to a work that it cancels does not matter.
     ///
     /// # Errors
     /// When one of them cannot be answered.
-    fn answer(&mut self, works: &[&Work]) -> Result<Vec<Answer>>;
+    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>>;
 }
 
 /// What a worker needs beside its run.
 pub(super) struct Worker {
     pub(super) name: String,
     pub(super) limits: Limits,
+    pub(super) queue: Arc<Queue>,
     pub(super) load: Arc<Load>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) observer: Observer,
+    /// Whether other runs are served beside this one.
+    pub(super) has_others: bool,
+    /// Computations in a row that have panicked.
+    pub(super) panics: AtomicUsize,
 }
 
 impl Worker {
-    /// Loads the run, tells `ready`, and works until the queue is closed and empty.
-    pub(super) fn work(
-        self,
-        root: &Path,
-        load: &LoadSettings,
-        ready: Sender<Result<RunInfo>>,
-        jobs: UnboundedReceiver<Job>,
-    ) {
-        if let Err(error) = self.load_and_serve(root, load, &ready, jobs) {
-            // Nobody listens any more where the run had been loaded.
-            let _ = ready.send(Err(error));
+    /// Loads the run, tells `ready`, and works until the queue is closed and empty. A run that fails
+    /// after it was loaded is loaded again; until then all that comes is refused.
+    pub(super) fn work(self, root: &Path, load: &LoadSettings, ready: Sender<Result<RunInfo>>) {
+        let mut first = Some(ready);
+        let (mut known, mut pause) = (None, Duration::ZERO);
+        loop {
+            let begun = Instant::now();
+            let served = || self.load_and_serve(root, load, &mut first, &mut known);
+            let reason = match catch_unwind(AssertUnwindSafe(served)) {
+                Ok(Ok(())) if self.panics.swap(0, Ordering::Relaxed) < MOST_PANICS => return,
+                Ok(Ok(())) => "its computations failed in the program".to_owned(),
+                Ok(Err(error)) => match first.take() {
+                    None => taper_run::one_line(&error),
+                    Some(ready) => {
+                        // Nobody listens any more where the server has ended meanwhile.
+                        let _ = ready.send(Err(error));
+                        return;
+                    }
+                },
+                // Whoever waits learns it from the sender that is gone.
+                Err(_) if first.is_some() => return,
+                Err(_) => "its thread failed in the program".to_owned(),
+            };
+            if begun.elapsed() > SOUND {
+                pause = Duration::ZERO;
+            }
+            self.goes_down(&reason, pause);
+            if self.queue.sleep(pause) {
+                return self.refuse_all(pause);
+            }
+            pause = (2 * pause).clamp(PAUSE, LONGEST_PAUSE);
         }
+    }
+
+    /// Tells that the run does not answer, and refuses what waits.
+    fn goes_down(&self, reason: &str, pause: Duration) {
+        if self.load.set_down(Some(reason.to_owned())) {
+            self.metrics.is_up(&self.name, false);
+        }
+        self.refuse_all(pause);
+        self.tell(&ServeEvent::Down { run: &self.name, reason });
+    }
+
+    fn refuse_all(&self, pause: Duration) {
+        for job in self.queue.drain() {
+            reply(job, Err(Refusal::Down(self.name.clone(), pause)));
+        }
+    }
+
+    /// Tells the observer, whose own failure is no reason to stay down.
+    fn tell(&self, event: &ServeEvent<'_>) {
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.observer)(event)));
     }
 
     fn load_and_serve(
         &self,
         root: &Path,
         load: &LoadSettings,
-        ready: &Sender<Result<RunInfo>>,
-        jobs: UnboundedReceiver<Job>,
+        first: &mut Option<Sender<Result<RunInfo>>>,
+        known: &mut Option<RunInfo>,
     ) -> Result<()> {
         let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
-        let serve = |service: &mut dyn Service, info: RunInfo| {
-            // The receiver is there until it has been told.
-            let _ = ready.send(Ok(info));
-            self.serve(service, jobs);
+        let begun = Instant::now();
+        let mut outcome = Ok(());
+        let serve = |service: &dyn Service, info: RunInfo| {
+            let seconds = begun.elapsed().as_secs_f64();
+            outcome = self.enter(first, known, info, seconds).and_then(|info| {
+                let pool = self.pool(info)?;
+                self.serve(service, pool.as_ref());
+                Ok(())
+            });
         };
+        self.open(task, root, load, serve)?;
+        outcome
+    }
+
+    /// Loads the run for its task, and calls `serve`.
+    fn open(
+        &self,
+        task: Task,
+        root: &Path,
+        load: &LoadSettings,
+        serve: impl FnOnce(&dyn Service, RunInfo),
+    ) -> Result<()> {
         match task {
             Task::Translation => Translates::open(root, load, &self.name, self.limits, serve),
             Task::LanguageModel => Generates::open(root, load, &self.name, self.limits, serve),
@@ -101,43 +183,85 @@ impl Worker {
         }
     }
 
-    fn serve(&self, service: &mut dyn Service, mut jobs: UnboundedReceiver<Job>) {
-        let (mut last_lines, mut last_time) = (0, Duration::ZERO);
-        loop {
+    /// Notes that the run is loaded; what it is.
+    ///
+    /// # Errors
+    /// When it is not the run that it was.
+    fn enter<'k>(
+        &self,
+        first: &mut Option<Sender<Result<RunInfo>>>,
+        known: &'k mut Option<RunInfo>,
+        info: RunInfo,
+        seconds: f64,
+    ) -> Result<&'k RunInfo> {
+        // Clients were told of its labels and languages.
+        if known.as_ref().is_some_and(|known| !known.is_same(&info)) {
+            bail!("{}: the folder has another run now: start the server again", self.name);
+        }
+        let info = known.insert(info);
+        self.load.set_down(None);
+        self.metrics.is_up(&self.name, true);
+        if let Some(ready) = first.take() {
+            // The receiver is there until it has been told.
+            let _ = ready.send(Ok(info.clone()));
+        } else {
+            self.tell(&ServeEvent::Loaded { run: info, seconds });
+        }
+        Ok(info)
+    }
+
+    /// Threads of its own where other runs compute on the common ones: a thread that waits there for
+    /// a part of a step may take up the whole search of another run meanwhile.
+    fn pool(&self, info: &RunInfo) -> Result<Option<ThreadPool>> {
+        if !self.has_others || !info.is_on_cpu {
+            return Ok(None);
+        }
+        let threads = rayon::current_num_threads();
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.map(Some).context("cannot start threads; is memory limited?")
+    }
+
+    /// Answers what waits until the queue is closed and empty, or the run has failed. The heaviest
+    /// work begins, since it lets what is lighter go first.
+    fn serve(&self, service: &dyn Service, pool: Option<&ThreadPool>) {
+        let service = &Pooled { service, pool };
+        let (mut last_weight, mut last_time) = (0, Duration::ZERO);
+        while self.panics.load(Ordering::Relaxed) < MOST_PANICS {
             let idle_since = Instant::now();
-            let Some(first) = jobs.blocking_recv() else { return };
+            if !self.queue.wait() {
+                return;
+            }
             // Whoever asks after a pause is not one of those that were answered together.
             let wait =
                 if idle_since.elapsed() < last_time { last_time / 8 } else { Duration::ZERO };
-            let wanted = last_lines.min(self.limits.batch);
             let begun = Instant::now();
-            let mut lines = first.work.lines();
-            let mut batch = vec![first];
-            while lines < self.limits.batch {
-                match jobs.try_recv() {
-                    Ok(job) => {
-                        lines += job.work.lines();
-                        batch.push(job);
-                    }
-                    Err(TryRecvError::Empty) if lines < wanted && begun.elapsed() < wait => {
-                        std::thread::sleep(BREATH);
-                    }
-                    Err(_) => break,
-                }
+            while self.queue.heaviest() == Some(0)
+                && self.queue.weight(0) < last_weight
+                && begun.elapsed() < wait
+            {
+                std::thread::sleep(BREATH);
             }
+            let Some(lane) = self.queue.heaviest() else { continue };
+            let batch = self.queue.take(lane, self.limits.batch);
+            let weight: usize = batch.iter().map(|job| job.waiting.weight).sum();
             let begun = Instant::now();
-            self.answer(service, batch);
-            (last_lines, last_time) = (lines, begun.elapsed());
+            self.answer(service, lane, batch);
+            (last_weight, last_time) = match lane {
+                0 => (weight.min(self.limits.batch), begun.elapsed()),
+                _ => (0, Duration::ZERO),
+            };
         }
     }
 
-    /// Answers jobs, those together that go with each other.
-    fn answer(&self, service: &mut dyn Service, jobs: Vec<Job>) {
+    /// Answers jobs of a lane, those together that go with each other.
+    pub(super) fn answer(&self, service: &dyn Service, lane: usize, jobs: Vec<Job>) {
+        let pauses = Pauses::new(self, service, lane);
         let mut rest: Vec<Job> = Vec::with_capacity(jobs.len());
         for job in self.wanted(jobs) {
-            match service.check(&job.work) {
-                Ok(()) => rest.push(job),
-                Err(refusal) => reply(job, Err(refusal)),
+            pauses.pause();
+            match self.guarded(|| service.check(&job.work)) {
+                Ok(Ok(())) => rest.push(job),
+                Ok(Err(refusal)) | Err(refusal) => reply(job, Err(refusal)),
             }
         }
         while !rest.is_empty() {
@@ -146,7 +270,7 @@ impl Worker {
                 rest.into_iter().partition(|job| service.goes_with(&leader.work, &job.work));
             group.insert(0, leader);
             rest = others;
-            self.answer_group(service, group);
+            self.answer_group(service, &pauses, group);
         }
     }
 
@@ -155,14 +279,20 @@ impl Worker {
         jobs.retain(|job| {
             let is_abandoned = job.is_abandoned();
             if is_abandoned {
-                self.metrics.abandoned(&self.name);
+                self.abandoned(job, false);
             }
             !is_abandoned
         });
         jobs
     }
 
-    fn answer_group(&self, service: &mut dyn Service, group: Vec<Job>) {
+    fn abandoned(&self, job: &Job, begun: bool) {
+        self.metrics.abandoned(&self.name, begun);
+        let lines = job.work.lines();
+        (self.observer)(&ServeEvent::Abandoned { run: &self.name, lines, begun });
+    }
+
+    fn answer_group(&self, service: &dyn Service, pauses: &Pauses<'_>, group: Vec<Job>) {
         // Some may have left while others were answered.
         let group = self.wanted(group);
         if group.is_empty() {
@@ -172,35 +302,69 @@ impl Worker {
         for job in &group {
             self.metrics.waited(&self.name, begun - job.since);
         }
-        let lines = group.iter().map(|job| job.work.lines()).sum();
+        let given = pauses.given();
         let works: Vec<&Work> = group.iter().map(|job| &job.work).collect();
-        match self.attempt(service, &works) {
-            Ok(answers) => {
-                let time = begun.elapsed();
-                self.load.done(lines, time);
-                self.metrics.computed(&self.name, lines, time);
-                group.into_iter().zip(answers).for_each(|(job, answer)| reply(job, Ok(answer)));
-            }
-            // What is wrong with one of them must not be the others' loss.
-            Err(_) if group.len() > 1 => {
-                for job in group {
-                    self.answer_group(service, vec![job]);
+        let turn = Turn::new(pauses, &group);
+        let found = self.guarded(|| service.answer(&works, &turn));
+        let dropped = turn.dropped();
+        match found {
+            Ok(Ok(answers)) => {
+                self.panics.store(0, Ordering::Relaxed);
+                let time = begun.elapsed().saturating_sub(pauses.given() - given);
+                let done = group.iter().zip(&dropped).filter(|(_, dropped)| !**dropped);
+                let weight = done.clone().map(|(job, _)| job.waiting.weight).sum();
+                let lines = done.map(|(job, _)| job.work.lines()).sum();
+                if lines > 0 {
+                    self.load.done(weight, time);
+                    self.metrics.computed(&self.name, lines, time);
+                }
+                for ((job, answer), dropped) in group.into_iter().zip(answers).zip(dropped) {
+                    match dropped {
+                        true => self.abandoned(&job, true),
+                        false => reply(job, Ok(answer)),
+                    }
                 }
             }
-            Err(refusal) => {
-                group.into_iter().for_each(|job| reply(job, Err(refusal.clone())));
+            // What is wrong with one of them must not be the others' loss.
+            _ if group.len() > 1 => {
+                for job in group {
+                    self.answer_group(service, pauses, vec![job]);
+                }
             }
+            Ok(Err(error)) => group.into_iter().for_each(|job| reply(job, Err(refusal(&error)))),
+            Err(refusal) => group.into_iter().for_each(|job| reply(job, Err(refusal.clone()))),
         }
     }
 
-    fn attempt(&self, service: &mut dyn Service, works: &[&Work]) -> Result<Vec<Answer>, Refusal> {
-        match catch_unwind(AssertUnwindSafe(|| service.answer(works))) {
-            Ok(Ok(answers)) => Ok(answers),
-            Ok(Err(error)) => Err(refusal(&error)),
-            Err(_) => {
-                self.metrics.panicked(&self.name);
-                Err(Refusal::Failed("the computation failed; the server goes on".to_owned()))
-            }
+    /// What `work` gives, or a refusal where it panics.
+    fn guarded<T>(&self, work: impl FnOnce() -> T) -> Result<T, Refusal> {
+        catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            self.metrics.panicked(&self.name);
+            Refusal::Failed("the computation failed; the server goes on".to_owned())
+        })
+    }
+}
+
+/// A service that computes on threads of its own, where it has any.
+struct Pooled<'s> {
+    service: &'s dyn Service,
+    pool: Option<&'s ThreadPool>,
+}
+
+impl Service for Pooled<'_> {
+    fn check(&self, work: &Work) -> Result<(), Refusal> {
+        self.service.check(work)
+    }
+
+    fn goes_with(&self, one: &Work, other: &Work) -> bool {
+        self.service.goes_with(one, other)
+    }
+
+    fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
+        match self.pool {
+            Some(pool) => pool.install(|| self.service.answer(works, control)),
+            None => self.service.answer(works, control),
         }
     }
 }

@@ -84,7 +84,7 @@ impl IntoResponse for Refusal {
 /// Adds the headers of a refusal.
 fn refused(refusal: &Refusal, headers: &mut HeaderMap) {
     match refusal {
-        Refusal::Busy(wait) => {
+        Refusal::Busy(wait) | Refusal::Down(_, wait) => {
             let seconds = wait.as_secs_f64().ceil().clamp(1.0, 60.0) as u64;
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }

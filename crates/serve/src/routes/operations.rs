@@ -24,9 +24,10 @@ pub(super) async fn page(State(app): State<Arc<App>>, request: Request) -> Respo
     html(page.to_owned(), policy)
 }
 
-/// Whether the server lives.
-pub(super) async fn health() -> Response {
-    json(200, &json!({ "status": "ok" }))
+/// Whether the server lives and all its runs answer.
+pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
+    let (status, health) = app.health();
+    json(status, &health)
 }
 
 /// Its counters.

@@ -13,7 +13,7 @@ use taper_run::{
     LineTranslator, LoadSettings, LoadedRun, RunConfig, RunFolder, TrainSettings,
     TranslationSettings, training,
 };
-use taper_serve::{ServeSettings, Server, Stop};
+use taper_serve::{Observer, ServeEvent, ServeSettings, Server, Stop};
 
 /// The run of translations that earlier versions have left for tests.
 pub(crate) fn frozen() -> PathBuf {
@@ -73,30 +73,26 @@ pub(crate) fn trained() -> &'static Trained {
         labels.extend((0..32).map(|image| (image % 2) as u8));
         std::fs::write(data.join("shapes-images-idx3-ubyte"), images).expect("written");
         std::fs::write(data.join("shapes-labels-idx1-ubyte"), labels).expect("written");
-        let common = include_str!("common.toml");
         for (name, own) in [
             ("text", include_str!("text.toml")),
             ("reviews", include_str!("reviews.toml")),
             ("shapes", include_str!("shapes.toml")),
         ] {
-            let recipe = trained.path(&format!("{name}.toml"));
-            let text = common.replace("# OWN", own).replace("DIR", &data.to_string_lossy());
-            std::fs::write(&recipe, text).expect("written");
-            let config = RunConfig::load(&recipe, &[]).expect("a recipe");
-            let folder = RunFolder::new(&trained.path(name));
-            let stop = AtomicBool::new(false);
-            let settings = TrainSettings::default();
-            training::start(
-                &folder,
-                &config,
-                &settings,
-                &mut |_: &taper_run::RunEvent<'_>| Ok(()),
-                &stop,
-            )
-            .expect("trained");
+            train(own, &data, &trained.path(name));
         }
         trained
     })
+}
+
+/// Trains a run for a moment by its `own` part of a recipe.
+pub(crate) fn train(own: &str, data: &Path, run: &Path) {
+    let recipe = run.with_extension("toml");
+    let text = include_str!("common.toml").replace("# OWN", own);
+    std::fs::write(&recipe, text.replace("DIR", &data.to_string_lossy())).expect("written");
+    let config = RunConfig::load(&recipe, &[]).expect("a recipe");
+    let (stop, settings) = (AtomicBool::new(false), TrainSettings::default());
+    let silent = &mut |_: &taper_run::RunEvent<'_>| Ok(());
+    training::start(&RunFolder::new(run), &config, &settings, silent, &stop).expect("trained");
 }
 
 /// A server on a thread, which ends with it.
@@ -112,14 +108,19 @@ impl Running {
     pub(crate) fn with(settings: ServeSettings) -> Self {
         let events: Arc<Mutex<Vec<Value>>> = Arc::default();
         let kept = Arc::clone(&events);
-        let server = Server::start(
-            settings,
-            Arc::new(move |event| {
-                let event = serde_json::to_value(event).expect("JSON");
-                kept.lock().expect("events").push(event);
-            }),
-        );
-        let server = server.expect("a server");
+        let keeping = Arc::new(move |event: &ServeEvent<'_>| {
+            let event = serde_json::to_value(event).expect("JSON");
+            kept.lock().expect("events").push(event);
+        });
+        let mut running = Self::observed(settings, keeping);
+        running.events = events;
+        running
+    }
+
+    /// A server that tells an observer of events, and keeps none.
+    pub(crate) fn observed(settings: ServeSettings, observer: Observer) -> Self {
+        let events = Arc::default();
+        let server = Server::start(settings, observer).expect("a server");
         let (address, stop) = (server.address(), server.stop());
         let thread = std::thread::spawn(move || server.serve().expect("served"));
         Self { address, stop, events, thread: Some(thread) }

@@ -5,3 +5,4 @@ mod common;
 mod compatible;
 mod limits;
 mod load;
+mod survival;

@@ -30,7 +30,8 @@ pub(crate) struct Serve {
     /// proxy before it; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
-    /// The most lines that wait for a run; what comes then is told to come again
+    /// The most lines that wait for a run, of about 32 tokens under its own beam: longer ones and
+    /// wider beams count for several. What comes then is told to come again
     #[arg(long, value_name = "LINES", default_value_t = Limits::default().queue)]
     pub(crate) queue: usize,
     /// The most lines of a request
@@ -42,10 +43,10 @@ pub(crate) struct Serve {
     /// The most tokens that are added to a prompt
     #[arg(long, value_name = "N", default_value_t = Limits::default().new_tokens)]
     pub(crate) max_new_tokens: usize,
-    /// The most lines that are computed together
+    /// The most lines that are computed together, counted in the same way
     #[arg(long, value_name = "LINES", default_value_t = Limits::default().batch)]
     pub(crate) batch: usize,
-    /// Seconds that a request may take
+    /// Seconds that a request may take; then its work is given up
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     pub(crate) timeout: f64,
     #[command(flatten)]

@@ -44,6 +44,13 @@ fn report(event: &ServeEvent<'_>, is_json: bool) {
             "loaded {} ({}, {} parameters) in {seconds:.1} s",
             run.name, run.task, run.parameters
         ),
+        ServeEvent::Down { run, reason } => {
+            format!("{run} has failed and is loaded again: {reason}")
+        }
+        ServeEvent::Abandoned { run, lines, begun } => {
+            let when = if *begun { "in the middle" } else { "before they were begun" };
+            format!("dropped {lines} lines of {run} {when}: nobody waits for them")
+        }
         ServeEvent::Listening { address } => {
             format!("open http://{address}/ in a browser; Ctrl-C ends the server")
         }

@@ -1,0 +1,236 @@
+//! What ends nothing but itself: texts that cannot be read, clients that leave, long work, threads
+//! that fail.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use taper_serve::{Limits, ServeEvent, ServeSettings};
+
+use crate::common::{Reply, Running, frozen, lines, singly, train, trained};
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+/// Work that takes far longer than all tests together, unless it is given up.
+fn endless() -> Value {
+    let text = (0..8).map(|line| format!("{line} {}", "big cat ".repeat(240))).collect::<Vec<_>>();
+    json!({ "text": text, "beam": 16, "alternatives": 16 })
+}
+
+fn settings(change: impl FnOnce(&mut Limits)) -> ServeSettings {
+    let mut settings = ServeSettings::of(vec![frozen()]);
+    change(&mut settings.limits);
+    settings
+}
+
+/// Sends a request, whose answer is not read yet.
+fn begin(server: &Running, value: &Value) -> TcpStream {
+    let mut stream = server.connect();
+    let body = value.to_string();
+    stream.write_all(&server.bytes("POST", "/api/translate", JSON, body.as_bytes())).expect("sent");
+    stream
+}
+
+/// Sends a request, and waits until it is being computed.
+fn begin_and_wait(server: &Running, value: &Value) -> TcpStream {
+    let before = server.counter("taper_queue_seconds_count");
+    let stream = begin(server, value);
+    until(|| server.counter("taper_queue_seconds_count") > before);
+    stream
+}
+
+/// Waits until something has come to pass, which it does unless the server is broken.
+fn until(has_come: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !has_come() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "it does not come to pass");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Demands that the server translates as `taper translate` does.
+fn translates(server: &Running, line: &str) {
+    let found = server.post("/api/translate", &json!({ "text": [line] })).expect(200);
+    let text = found["translations"][0]["translations"][0]["text"].as_str().expect("text");
+    assert_eq!(text, singly(&[line.to_owned()])[0]);
+}
+
+#[test]
+fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
+    let server = Running::of(vec![frozen()]);
+    let long = begin_and_wait(&server, &endless());
+    for line in lines().iter().take(8) {
+        translates(&server, line);
+    }
+    // All of that while the long work went on.
+    assert_eq!(server.counter("taper_waiting_lines"), 8.0);
+    drop(long);
+    until(|| server.counter("taper_waiting_lines") == 0.0);
+    // Work of a middling weight, in the middle of which others are answered.
+    let middling: Vec<String> = lines().into_iter().cycle().take(120).collect();
+    let stream = begin_and_wait(&server, &json!({ "text": middling, "beam": 3 }));
+    for line in lines().iter().take(8) {
+        translates(&server, line);
+    }
+    let mut stream = stream;
+    let found = Reply::read(&mut stream).expect(200);
+    for (answer, line) in found["translations"].as_array().expect("a list").iter().zip(&middling) {
+        assert_eq!(answer["source"], json!(line));
+    }
+    let expected = singly(&middling);
+    let texts: Vec<&str> = found["translations"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|answer| answer["translations"][0]["text"].as_str().expect("text"))
+        .collect();
+    assert_eq!(texts, expected);
+}
+
+#[test]
+fn work_of_clients_that_leave_ends_between_two_steps() {
+    let server = Running::of(vec![frozen()]);
+    let leavers: Vec<TcpStream> = (0..2).map(|_| begin(&server, &endless())).collect();
+    until(|| server.counter("taper_queue_seconds_count") > 0.0);
+    drop(leavers);
+    until(|| server.counter("taper_abandoned_total") == 2.0);
+    // One of them was being computed, and perhaps the other with it.
+    assert!(server.counter("taper_cut_short_total") >= 1.0);
+    assert_eq!(server.counter("taper_waiting_lines"), 0.0);
+    assert_eq!(server.counter("taper_lines_total"), 0.0, "no line of theirs was finished");
+    translates(&server, &lines()[0]);
+}
+
+#[test]
+fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
+    let server = Running::with(settings(|limits| limits.answer = Duration::from_millis(700)));
+    server.post("/api/translate", &endless()).expect(504);
+    until(|| server.counter("taper_cut_short_total") == 1.0);
+    assert_eq!(server.counter("taper_lines_total"), 0.0);
+    // A language model too, whose client asks for no stream.
+    let mut settings = ServeSettings::of(vec![trained().path("text")]);
+    settings.limits.answer = Duration::from_millis(700);
+    settings.limits.new_tokens = 10_000_000;
+    let server = Running::with(settings);
+    let asked = json!({ "prompt": "the", "max_tokens": 10_000_000, "temperature": 5.0 });
+    server.post("/api/generate", &asked).expect(504);
+    until(|| server.counter("taper_cut_short_total") == 1.0);
+}
+
+#[test]
+fn long_work_takes_no_place_from_short_work_in_the_queue() {
+    let server = Running::with(settings(|limits| limits.queue = 20));
+    let long = begin_and_wait(&server, &endless());
+    let refused = server.post("/api/translate", &endless());
+    assert_eq!(refused.status, 503);
+    assert!(refused.head.contains("retry-after: "), "{}", refused.head);
+    translates(&server, &lines()[0]);
+    drop(long);
+    until(|| server.counter("taper_waiting_lines") == 0.0);
+}
+
+#[test]
+fn a_text_that_the_tokenizer_cannot_read_is_refused_and_ends_nothing() {
+    // The recipe's own tokenizer, with a pattern that backtracks without end.
+    let folder = tempfile::tempdir().expect("a folder");
+    let from = trained().path("text").join("tokenizer.json");
+    let mut file: Value =
+        serde_json::from_slice(&std::fs::read(from).expect("read")).expect("JSON");
+    let split = json!({
+        "type": "Split", "pattern": { "Regex": "(a+)+$" }, "behavior": "Isolated", "invert": false,
+    });
+    let mut parts = vec![split];
+    parts.extend(Some(file["pre_tokenizer"].clone()).filter(|own| !own.is_null()));
+    file["pre_tokenizer"] = json!({ "type": "Sequence", "pretokenizers": parts });
+    let path = folder.path().join("tokenizer.json");
+    std::fs::write(&path, file.to_string()).expect("written");
+    let own = include_str!("text.toml")
+        .replace("kind = \"char\"", &format!("path = {:?}", path.to_string_lossy()));
+    let run = folder.path().join("endless");
+    train(&own, &trained().path("data"), &run);
+    let server = Running::of(vec![run]);
+    for text in [format!("{}!", "a".repeat(60)), format!("the {}7", "a".repeat(16_000))] {
+        let asked = json!({ "prompt": text, "max_tokens": 4 });
+        let error = server.post("/api/generate", &asked).expect(422);
+        let error = error["error"].as_str().expect("text");
+        assert!(error.contains("retry-limit-in-match over"), "{error}");
+    }
+    let asked = json!({ "prompt": "the lazy dogs", "max_tokens": 4 });
+    server.post("/api/generate", &asked).expect(200);
+    server.get("/health").expect(200);
+    assert_eq!(server.counter("taper_panics_total"), 0.0);
+    assert_eq!(server.counter("taper_restarts_total"), 0.0);
+}
+
+/// A server of a copy of the frozen run at `folder`, whose thread ends by a panic when work is
+/// first given up.
+fn failing(folder: &Path) -> Running {
+    let copy = folder.join("run");
+    copy_all(&frozen(), &copy);
+    let has_failed = AtomicBool::new(false);
+    Running::observed(
+        ServeSettings::of(vec![copy]),
+        Arc::new(move |event: &ServeEvent<'_>| {
+            let is_abandoned = matches!(event, ServeEvent::Abandoned { .. });
+            assert!(!is_abandoned || has_failed.swap(true, Ordering::SeqCst), "the observer fails");
+        }),
+    )
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("a type").is_dir() {
+            true => copy_all(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).expect("copied")),
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_thread_has_failed_is_loaded_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = failing(folder.path());
+    translates(&server, &lines()[0]);
+    server.get("/health").expect(200);
+    assert_eq!(server.counter("taper_up{"), 1.0);
+    drop(begin_and_wait(&server, &endless()));
+    until(|| server.counter("taper_restarts_total") == 1.0);
+    until(|| server.get("/health").status == 200);
+    translates(&server, &lines()[0]);
+    assert_eq!(server.counter("taper_up{"), 1.0);
+    // Once is enough: what is given up later ends nothing.
+    drop(begin_and_wait(&server, &endless()));
+    until(|| server.counter("taper_abandoned_total") == 2.0);
+    translates(&server, &lines()[0]);
+    assert_eq!(server.counter("taper_restarts_total"), 1.0);
+}
+
+#[test]
+fn while_a_run_cannot_be_loaded_its_clients_are_told_and_health_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = failing(folder.path());
+    let (here, away) = (folder.path().join("run"), folder.path().join("away"));
+    let long = begin_and_wait(&server, &endless());
+    std::fs::rename(&here, &away).expect("moved");
+    drop(long);
+    until(|| server.get("/health").status == 503);
+    let health = server.get("/health").expect(503);
+    assert_eq!(health["status"], "down");
+    assert_eq!(health["down"][0]["run"], "run");
+    let refused = server.post("/api/translate", &json!({ "text": "red cat" }));
+    let error = refused.expect(503)["error"].as_str().expect("text").to_owned();
+    assert!(error.contains("the run run has failed and is loaded again"), "{error}");
+    assert!(refused.head.contains("retry-after: "), "{}", refused.head);
+    assert_eq!(server.counter("taper_up{"), 0.0);
+    std::fs::rename(&away, &here).expect("moved back");
+    until(|| server.get("/health").status == 200);
+    translates(&server, &lines()[0]);
+    assert_eq!(server.counter("taper_restarts_total"), 1.0);
+}
