@@ -12,8 +12,9 @@ pub trait Control: Sync + fmt::Debug {
     fn between_steps(&self) {}
 
     /// Whether the outputs of a sentence, which is known by its index, are no longer wanted. Its
-    /// rows then leave the batch before the next step; what is found for the others is what it
-    /// would be with them. The answer stays `true` once it was.
+    /// rows then leave the batch before the next step, and only outputs that had ended are told;
+    /// what is found for the others is what it would be with them. The answer stays `true` once it
+    /// was.
     fn is_cancelled(&self, _sentence: usize) -> bool {
         false
     }

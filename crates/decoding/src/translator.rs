@@ -58,8 +58,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(Self { model, config, control: &() })
     }
 
-    /// The same under `control`, which knows sentences by their indices in a call. There is nothing
-    /// in the results for a sentence that it cancels.
+    /// The same under `control`, which knows sentences by their indices in a call. A sentence
+    /// that it cancels has no outputs in the results, or those that had ended.
     #[must_use]
     pub fn controlled(self, control: &'m dyn Control) -> Self {
         Self { control, ..self }

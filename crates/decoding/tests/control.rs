@@ -52,13 +52,20 @@ fn searches() -> [DecodingConfig; 3] {
     ]
 }
 
-/// Demands that all but every third are as they would be without a control, and those cut short.
+/// Demands that all but every third are as they would be without a control, and that of those there
+/// is at most what had ended before they were cancelled.
 fn only_those_that_left_are_missing(found: &[Vec<Hypothesis>], whole: &[Vec<Hypothesis>]) {
     assert_eq!(found.len(), whole.len());
+    let mut missing = 0;
     for (sentence, (found, whole)) in found.iter().zip(whole).enumerate() {
-        let expected = if sentence % 3 == 1 { &[] } else { whole.as_slice() };
-        assert_eq!(found, expected, "sentence {sentence}");
+        if sentence % 3 == 1 {
+            assert!(found.iter().all(|one| whole.contains(one)), "sentence {sentence}");
+            missing += usize::from(found.is_empty());
+        } else {
+            assert_eq!(found, whole, "sentence {sentence}");
+        }
     }
+    assert!(missing > 0, "every sentence has an output");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{
 ///
 /// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
 /// allow; which ones are together changes no output. Outputs of a prompt come best score first;
-/// there are none of one that `control` cancels.
+/// of one that `control` cancels there are those that had ended.
 ///
 /// # Errors
 /// For an unusable configuration or an empty prompt, and whatever the model reports.

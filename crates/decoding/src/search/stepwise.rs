@@ -53,8 +53,8 @@ pub(crate) struct Growth<F> {
 }
 
 /// Grows outputs of each sentence until all have ended, and tells `observe` of each token, which may
-/// break an output off. Returns the outputs of each sentence, best score first; none of one that
-/// `control` cancels.
+/// break an output off. Returns the outputs of each sentence, best score first; of one that `control`
+/// cancels those that had ended.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     sentences: &[Sentence<'_>],
