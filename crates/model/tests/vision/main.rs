@@ -1,6 +1,6 @@
 //! Classifiers of images: a ViT of the parts that the library Transformers has, and what holds
 //! whatever the numbers are. Golden files of `scripts/golden/images/vit.py`, whose class tokens are
-//! compared where folders of Transformers are read (`run/tests/hugging_face/vit.rs`).
+//! compared where folders of Transformers are read (`run/tests/folders/vit.rs`).
 
 #[path = "../common/mod.rs"]
 mod common;
