@@ -1,4 +1,4 @@
-//! What decoding uses, against the composed operations: attention of single queries, and linear
+//! Operations of decoding compared with the composed ones: attention of single queries, and linear
 //! layers with packed weights.
 
 mod common;
@@ -31,7 +31,7 @@ const HEADS: usize = 2;
 
 #[test]
 fn queries_see_their_source() -> Result<()> {
-    // Rows that share a source, in any order, and one that sees nothing but a single key.
+    // Rows that share a source, in any order, and one that sees a single key.
     let rows: [Range<usize>; 5] = [3..9, 0..3, 3..9, 9..10, 0..3];
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
         let (query, key_value) = (random(&[5, 34], 1, dtype), random(&[10, 68], 2, dtype));
@@ -57,7 +57,7 @@ fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
     Ok(cache)
 }
 
-/// What queries see where all rows are in one tensor.
+/// Keys that queries see, with all rows in one tensor.
 fn in_one<'a>(seen: Seen<'a>, cache: &'a Cache) -> Seen<'a> {
     match seen {
         Seen::Past { text, history, bias, slopes, sparse, .. } => {
@@ -101,8 +101,8 @@ fn queries_see_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Texts of different lengths that were read as a whole, and the tokens after them: what a query
-/// gets is what it would get if it had all been stepped.
+/// Texts of different lengths that were read as a whole, and the tokens after them, give the same
+/// results as if all tokens had been stepped.
 #[test]
 fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     let slopes: Arc<[f64]> = [0.5, 0.25].into();
@@ -129,7 +129,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             let cache = joined(Some(&text), &blocks)?;
             let in_one = decoding_attention(&query, in_one(seen, &cache), HEADS)?;
             assert_eq!(values(&in_one), values(&composed), "to the bit");
-            // The first query alone, each of its tokens a block of its own.
+            // The first query alone, with each of its tokens in a block of its own.
             let rows = [2, 3, 4, 5].map(|row| text.narrow(0, row, 1));
             let stepped = [blocks[0].narrow(0, 2, 1), blocks[1].narrow(0, 1, 1)];
             let stepped: Vec<Tensor> = rows.into_iter().chain(stepped).collect::<Result<_>>()?;
@@ -145,8 +145,8 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     Ok(())
 }
 
-/// A query that sees a part of its past: by the composed operation, and as the last query of a whole
-/// sequence.
+/// A query that sees a part of its past: compared with the composed operation, and with the last
+/// query of a whole sequence.
 #[test]
 fn queries_see_a_part_of_their_past() -> Result<()> {
     let window = Sparse::window(3);
@@ -216,7 +216,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Rows with ties across and within blocks, a row of equals, and rows of few or no possible tokens.
+/// Rows with ties across and within blocks, a row of equal values, and rows with few or no possible
+/// tokens.
 fn rows_of_logits(vocabulary: usize) -> Vec<Vec<f32>> {
     let drawn = values(&random(&[vocabulary], 5, DType::F32));
     let drawn: Vec<f32> = drawn.into_iter().map(|value| value as f32).collect();
@@ -239,7 +240,7 @@ fn the_likeliest_are_those_of_a_sort_on_the_host() -> Result<()> {
                 let logit = |token: u32| values[token as usize];
                 order.sort_by(|&a, &b| logit(b).total_cmp(&logit(a)).then(a.cmp(&b)));
                 let order = order.into_iter().take(count).map(|token| (token, logit(token)));
-                // Tokens that are impossible follow in any order.
+                // Impossible tokens follow in any order.
                 let possible = |&(_, logit): &(u32, f32)| logit != f32::NEG_INFINITY;
                 let ours = found.tokens.iter().copied().filter(possible);
                 assert!(ours.eq(order.filter(possible)), "{vocabulary}, {count}, row {row}");
@@ -326,7 +327,7 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     Ok(())
 }
 
-/// What the operation does in int8 is what it does in f32 on operands that were rounded before.
+/// In int8 the operation gives the same as in f32 on operands that were rounded before.
 #[test]
 fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     let rounded = |x: &Tensor| -> Result<Tensor> {
@@ -359,7 +360,7 @@ fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     Ok(())
 }
 
-/// A row's result is the same to the bit, whatever rows are beside it: where a kernel packs.
+/// If a kernel packs, a row's result is the same to the bit, whatever the other rows.
 #[test]
 fn rows_do_not_see_each_other() -> Result<()> {
     let int8 = [(Products::F32, true)];

@@ -1,6 +1,6 @@
-//! What a Linformer is made of: sums over the tokens of sequences, and attention to those from
-//! queries that lie beside keys and values. Fused against composed and finite differences, on any
-//! number of threads and through every matrix kernel.
+//! Operations of a Linformer: sums over the tokens of sequences, and attention to them from queries
+//! stored beside keys and values. Fused compared with composed and finite differences, on any
+//! number of threads and with every matrix kernel.
 
 mod common;
 
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use taper_ops::{AttentionSpec, Dropout, Products, Tape, composed, cross_attention, sequence_sums};
 
 const HEADS: usize = 2;
-/// Elements of all heads.
+/// Width of all heads together.
 const WIDTH: usize = 6;
 const RANK: usize = 3;
 
-/// Query, key and value, and E and F, for sequences of at most so many tokens.
+/// Query, key and value, and E and F, for sequences of at most `longest` tokens.
 fn inputs(tokens: usize, longest: usize, rank: usize) -> [Var; 3] {
     [random(&[tokens, 3 * WIDTH], 1), random(&[rank, longest], 2), random(&[rank, longest], 3)]
 }
@@ -75,12 +75,12 @@ fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     (square(&(&ours - &theirs).unwrap()) / square(&theirs)).sqrt()
 }
 
-/// Long enough for tiles, and for several pieces of a sum: f64, f32 and products in bf16, and in f32
-/// on three threads as on one.
+/// Long enough for tiles, and for several pieces of a sum: in f64, f32 and with bf16 products, and
+/// in f32 on three threads as on one.
 #[test]
 fn long_sequences_are_those_of_the_composed_operation() -> Result<()> {
     let (lengths, rank) = ([2050, 5, 300], 130);
-    // Larger sums would make a softmax that rounding moves.
+    // With larger sums, rounding would change the softmax.
     let of = inputs(lengths.iter().sum(), 2100, rank);
     let of = of.map(|x| Var::from_tensor(&(x.as_tensor() * 0.1).unwrap()).unwrap());
     let spec = to_sums(&lengths, rank, Dropout::none());

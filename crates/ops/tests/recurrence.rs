@@ -1,5 +1,5 @@
-//! Recurrent layers, and what stands beside them: fused against composed and finite differences, in
-//! every matrix kernel, on any number of threads.
+//! Recurrent layers and related operations: fused compared with composed and finite differences,
+//! with every matrix kernel, on any number of threads.
 
 mod common;
 
@@ -44,7 +44,7 @@ fn tensors(cell: Cell, width: usize) -> Vec<Var> {
     ]
 }
 
-/// The layer on the first of such tensors: four of them, or all nine.
+/// Runs the layer on the first of these tensors: four of them, or all nine.
 fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
     let of = |at: usize| v.get(at).map(AsRef::as_ref);
     Recurrence {
@@ -62,7 +62,7 @@ fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
     }
 }
 
-/// A tensor, as `given` takes it.
+/// A tensor in the form that `given` takes.
 struct Held(Tensor);
 
 impl AsRef<Tensor> for Held {
@@ -117,7 +117,7 @@ fn last_states_and_weights_are_the_composed_ones() {
     }
 }
 
-/// One step after the other, each from the last state, is the whole.
+/// Single steps, each from the last state, equal the whole pass.
 #[test]
 fn steps_are_the_whole() {
     for cell in [Cell::Gru, Cell::Lstm] {
@@ -152,7 +152,8 @@ fn steps_are_the_whole() {
     }
 }
 
-/// The gradient by a state is what moving it changes, which bias of the last gate of one row shows.
+/// The gradient by a state is the effect of moving it, measured with the bias of the last gate in
+/// one row.
 #[test]
 fn gradients_by_states_are_noted() {
     let inputs = tensors(Cell::Gru, WIDTH);
@@ -163,7 +164,7 @@ fn gradients_by_states_are_noted() {
     let adjoints = tape.differentiate(&out, &common::adjoint(&out)).unwrap();
     let norms = noted.norms();
     assert_eq!(norms.len(), 11);
-    // The last row of a sequence has nothing behind it: its gradient is the adjoint itself.
+    // Nothing follows the last row of a sequence: its gradient is the adjoint itself.
     let own = values(&common::adjoint(&out));
     for last in [2, 3, 8, 10] {
         let square: f64 = own[last * WIDTH..(last + 1) * WIDTH].iter().map(|x| x * x).sum();

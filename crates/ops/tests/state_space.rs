@@ -1,4 +1,4 @@
-//! The operations of state-space layers: fused against composed and finite differences, against the
+//! Operations of state-space layers: fused compared with composed and finite differences, with the
 //! recurrence, in parts, as a convolution, and on any number of threads.
 
 mod common;
@@ -24,7 +24,7 @@ fn inputs<T: std::ops::Deref<Target = Tensor>>(of: &[T]) -> ScanInputs<'_> {
     }
 }
 
-/// The tensors of a scan over so many tokens.
+/// Tensors of a scan over `tokens` tokens.
 fn variables(tokens: usize, channels: usize, states: usize, selective: bool) -> [Var; 6] {
     let rows = if selective { tokens } else { channels };
     let steps: &[usize] = if selective { &[tokens, channels] } else { &[channels] };
@@ -73,7 +73,7 @@ fn scans_have_their_gradients() {
     }
 }
 
-/// Token by token, number by number.
+/// Computes the scan token by token, number by number.
 fn recurrence(of: &[Var; 6], channels: usize, states: usize, spec: &ScanSpec) -> Vec<f64> {
     let of: Vec<Vec<f64>> = of.iter().map(|x| values(x)).collect();
     let softplus = |x: f64| x.exp().ln_1p();
@@ -126,7 +126,7 @@ fn scans_are_the_recurrence() -> Result<()> {
     Ok(())
 }
 
-/// Two sequences in two parts, the second from what the first left behind.
+/// Two sequences in two parts, the second continuing from the state after the first.
 #[test]
 fn parts_are_the_whole() -> Result<()> {
     let (channels, states, taps) = (18, 3, 4);
@@ -176,8 +176,8 @@ fn parts_are_the_whole() -> Result<()> {
     Ok(())
 }
 
-/// `y = K * u` with `K_l = Σ_s C_s exp(l Δ A_s) Δ B_s` (Gu and Dao 2023, equation 3), D and the
-/// gate beside it.
+/// Compares with `y = K * u`, `K_l = Σ_s C_s exp(l Δ A_s) Δ B_s` (Gu and Dao 2023, equation 3),
+/// with D and the gate in addition.
 #[test]
 fn a_scan_that_does_not_select_is_a_convolution() -> Result<()> {
     let (tokens, channels, states) = (50, 5, 4);
@@ -209,7 +209,7 @@ fn a_scan_that_does_not_select_is_a_convolution() -> Result<()> {
     Ok(())
 }
 
-/// In f32, results and all gradients on one thread and on three.
+/// In f32, results and all gradients are the same on one thread and on three.
 #[test]
 fn threads_change_no_bit() -> Result<()> {
     let lengths: Arc<[usize]> = [300, 40, 517, 1].into();

@@ -1,4 +1,4 @@
-//! Attention of single queries in Candle's primitives, for what decodes on a GPU.
+//! Attention of single queries in Candle's primitives, for decoding on a GPU.
 
 use super::attention::HIDDEN;
 use super::recent::Recent;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 /// See [`crate::decoding_attention()`].
 ///
-/// What each query sees is gathered, once, into as many columns as the longest past has. The last
-/// column is the last key of every query, so that what counts from there, such as a distance, is
-/// the same for all; columns before a query's first key are hidden.
+/// The keys of each query are gathered once, into as many columns as the longest past has. The last
+/// column holds the last key of every query, so that distances from there are the same for all;
+/// columns before a query's first key are hidden.
 ///
 /// # Shapes
 /// As [`crate::decoding_attention()`].
@@ -64,8 +64,8 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     Ok(out)
 }
 
-/// A tensor in which all keys and values are, and the row there of each column of each query: of a
-/// column that is hidden, that of the query's own last key, which is finite if the query's are.
+/// A tensor of all keys and values, and the row in it for each column of each query. A hidden
+/// column has the row of the query's own last key, which is finite if the query's keys are.
 fn places(seen: Seen<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, Vec<u32>)> {
     let mut index = Vec::with_capacity(lengths.len() * longest);
     let mut add = |length: usize, rows: &mut dyn Iterator<Item = u32>| {
@@ -93,7 +93,7 @@ fn places(seen: Seen<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, 
     Ok((all, index))
 }
 
-/// What a mask is made of, beside its device.
+/// Key of a mask, beside its device.
 #[derive(PartialEq)]
 struct MaskKey {
     lengths: Vec<usize>,
@@ -102,7 +102,7 @@ struct MaskKey {
     dtype: DType,
 }
 
-/// `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; none where all see all.
+/// Mask `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; `None` if all see all.
 fn mask(
     seen: Seen<'_>,
     lengths: Vec<usize>,
@@ -118,7 +118,7 @@ fn mask(
     if sparse.is_none() && lengths.iter().all(|&length| length == longest) {
         return Ok(None);
     }
-    // Heads differ in what is drawn.
+    // Heads differ in their random blocks.
     let heads = if sparse.is_some_and(|rule| rule.random > 0) { heads } else { 1 };
     static MASKS: Recent<MaskKey> = Recent::new();
     let key = MaskKey { lengths: lengths.clone(), sparse, heads, dtype };
@@ -141,7 +141,7 @@ fn mask(
     MASKS.get(key, device, make).map(Some)
 }
 
-/// `(1, H, 1, T)`: ALiBi's distances to the last column (Press et al. 2022).
+/// ALiBi's distances to the last column, `(1, H, 1, T)` (Press et al. 2022).
 fn distances(slopes: Arc<[f64]>, longest: usize, dtype: DType, device: &Device) -> Result<Tensor> {
     static DISTANCES: Recent<(Arc<[f64]>, usize, DType)> = Recent::new();
     DISTANCES.get((slopes.clone(), longest, dtype), device, || {

@@ -1,5 +1,5 @@
-//! Attention of packed sequences as one operation of Candle's graph: its products are those of the
-//! library, and what lies between them are kernels.
+//! Attention of packed sequences as one operation of Candle's graph: the products are the
+//! library's, with kernels of our own between them.
 
 use super::launch::{
     Argument, address, address_of, computes, empty, launch, no_host, room, suffix, walking, word,
@@ -14,23 +14,23 @@ use candle_core::{
 };
 use std::sync::OnceLock;
 
-/// What attention of a batch is computed by.
+/// Data for the attention of a batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequences {
     pub(crate) heads: usize,
-    /// The longest of the queries, and of the keys.
+    /// Lengths of the longest queries and keys.
     pub(crate) longest: [usize; 2],
-    /// Packed rows of queries, and of keys.
+    /// Numbers of packed rows of queries and keys.
     pub(crate) rows: [usize; 2],
-    /// `(B + 1,)` each, in u32: where sequences start in the packed rows of queries and of keys,
-    /// and how many rows there are.
+    /// Starts of sequences in the packed rows of queries and of keys, followed by the number of
+    /// rows: `(B + 1,)` each, in u32.
     pub(crate) starts: [Tensor; 2],
-    /// `(B, H or 1, Tq, Tk)` in f32: what is added to a score.
+    /// Numbers added to scores: `(B, H or 1, Tq, Tk)` in f32.
     pub(crate) mask: Tensor,
     pub(crate) dropout: Dropout,
 }
 
-/// As [`crate::composed::self_attention`] without a bias; none in a type without a kernel.
+/// See [`crate::composed::self_attention`]; without a bias, and `None` for types without a kernel.
 ///
 /// # Shapes
 /// `qkv (N, 3D)` → `(N, D)`.
@@ -39,7 +39,7 @@ pub(crate) fn self_attention(qkv: &Tensor, sequences: Sequences) -> Option<Resul
     computes(qkv.dtype()).then(computed)
 }
 
-/// As [`crate::composed::cross_attention`] without a bias; none in a type without a kernel.
+/// See [`crate::composed::cross_attention`]; without a bias, and `None` for types without a kernel.
 ///
 /// # Shapes
 /// `query (N, D)`, `key_value (M, 2D)` → `(N, D)`.
@@ -58,12 +58,12 @@ pub(crate) fn cross_attention(
 struct Attention {
     sequences: Sequences,
     dtype: DType,
-    /// For the way back.
+    /// Tensors for the backward pass.
     kept: OnceLock<Kept>,
 }
 
-/// `(B, H, T, Dh)` each of queries, which are scaled, keys and values; `(B, H, Tq, Tk)` of scores,
-/// and of weights after dropout.
+/// Queries (scaled), keys and values, `(B, H, T, Dh)` each; scores, and weights after dropout,
+/// `(B, H, Tq, Tk)` each.
 struct Kept {
     query: Tensor,
     key: Tensor,
@@ -72,7 +72,7 @@ struct Kept {
     weights: Tensor,
 }
 
-/// Some columns of packed rows: where their first element lies, and how long a row is.
+/// Some columns of packed rows: address of their first element, and length of a row.
 #[derive(Clone, Copy)]
 struct Columns {
     address: u64,
@@ -80,7 +80,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Those from `first` on of rows that are `row` long.
+    /// Makes the columns from `first` on, of rows with length `row`.
     fn of(address: u64, dtype: DType, row: usize, first: usize) -> Self {
         Self { address: address + (first * dtype.size_in_bytes()) as u64, row }
     }
@@ -105,8 +105,8 @@ impl Attention {
         self.sequences.starts[0].elem_count() - 1
     }
 
-    /// The arguments of what takes apart or puts together heads, from the address of one and of the
-    /// other: of queries, 0, or of keys, 1.
+    /// Arguments of the kernels that split and merge heads: the addresses of both sides, for
+    /// queries (0) or keys (1).
     fn heads(
         &self,
         side: usize,
@@ -131,7 +131,7 @@ impl Attention {
         Ok((count, arguments))
     }
 
-    /// `width` columns of packed rows as `(B, H, T, Dh)`.
+    /// Splits `width` columns of packed rows into `(B, H, T, Dh)`.
     fn split(
         &self,
         device: &CudaDevice,
@@ -151,14 +151,14 @@ impl Attention {
         Ok(out)
     }
 
-    /// `x (B, H, T, Dh)` into columns of packed rows.
+    /// Merges `x (B, H, T, Dh)` into columns of packed rows.
     fn merge(&self, side: usize, x: &Tensor, columns: Columns, scale: f64) -> Result<()> {
         let x = x.contiguous()?;
         let (_, heads, _, width) = x.dims4()?;
         let addresses = [address_of(&x)?, columns.address];
         let (count, arguments) = self.heads(side, addresses, columns.row, heads * width, scale)?;
         let name = format!("merge_heads_{}", suffix(self.dtype)?);
-        // SAFETY: as when they were taken apart.
+        // SAFETY: as for splitting.
         unsafe { launch(x.device().as_cuda_device()?, &name, walking(count), &arguments) }
     }
 
@@ -171,7 +171,7 @@ impl Attention {
         ((width / self.sequences.heads.max(1)) as f64).powf(-0.5)
     }
 
-    /// What the queries get of the values: `(N, D)`, and what is kept.
+    /// Attends: `(N, D)`, and tensors for the backward pass.
     fn forward(
         &self,
         device: &CudaDevice,
@@ -197,12 +197,12 @@ impl Attention {
         let out = room(device, self.dtype, rows * width)?;
         let address = address(&out, &Layout::contiguous(rows * width))?;
         self.merge(0, &mixed, Columns::of(address, self.dtype, width, 0), 1.0)?;
-        // Kept once: an operation computes once.
+        // Set once, since an operation computes once.
         let _ = self.kept.set(Kept { query, key, value, scores, weights });
         Ok((out, (rows, width).into()))
     }
 
-    /// The gradients of queries, keys and values into columns.
+    /// Writes the gradients of queries, keys and values into columns.
     fn back(&self, gradient: &Tensor, [query, key, value]: [Columns; 3]) -> Result<()> {
         let Some(kept) = self.kept.get() else {
             bail!("attention was never computed");

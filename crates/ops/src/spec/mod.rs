@@ -1,5 +1,5 @@
-//! What each operation computes, beside its tensors: shared by the fused operations and their
-//! composed oracles, which know nothing else of each other.
+//! Settings of each operation, beside its tensors: shared by the fused operations and their
+//! composed oracles, which share nothing else.
 
 mod adam;
 mod attention;

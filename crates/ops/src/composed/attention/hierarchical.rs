@@ -5,7 +5,7 @@ use crate::composed::drop;
 use crate::spec::{HierarchicalSpec, Hierarchy};
 use candle_core::{D, Result, Tensor};
 
-/// Chunks of padded sequences: `n` of `C` tokens each.
+/// Padded sequences, cut into `n` chunks of `C` tokens each.
 struct Chunks {
     /// `(B, H, n, C, Dh)` each.
     query: Tensor,
@@ -54,7 +54,8 @@ pub fn hierarchical_attention(qkv: &Tensor, spec: &HierarchicalSpec) -> Result<T
     unpad(&out, &spec.lengths, count * chunk)?.to_dtype(qkv.dtype())
 }
 
-/// The weight of each token for each query: that of a summary is shared by its tokens.
+/// Computes the weight of each token for each query; the weight of a summary is divided among its
+/// tokens.
 ///
 /// # Shapes
 /// As [`crate::hierarchical_attention`] → `(B, H, T, T)`, each sequence padded to the longest.
@@ -68,7 +69,7 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     let weights = chunks.weights(spec, &hierarchy)?; // (B, H, n, C, P)
     let (batch, heads, count, chunk, _) = chunks.query.dims5()?;
     let (all, longest) = (count * chunk, spec.lengths.iter().copied().max().unwrap_or(0));
-    // For each chunk, how much of what is at a place is each token's.
+    // Share of each token in each place of each chunk.
     let mut shares = vec![0.0_f64; batch * count * hierarchy.places() * all];
     for (row, &length) in spec.lengths.iter().enumerate() {
         let counts = hierarchy.counts(length);
@@ -100,11 +101,11 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     weights.narrow(2, 0, longest)?.narrow(3, 0, longest)?.contiguous()
 }
 
-/// One query for each of B sequences, the last of its tokens.
+/// Attends from one query in each of B sequences, its last token.
 ///
 /// # Shapes
-/// `query (B, D)`, `key_value (B, T, 2·D)`: key and value of all tokens side by side, zero behind the
-/// last → `(B, D)`.
+/// `query (B, D)`, `key_value (B, T, 2·D)`: key and value of all tokens side by side, zero after
+/// the last → `(B, D)`.
 ///
 /// # Errors
 /// When the shapes disagree.
@@ -162,7 +163,7 @@ pub fn hierarchical_attention_step(
 }
 
 impl Chunks {
-    /// `(N, 3·D)` → chunks, in f32 at least.
+    /// Splits `(N, 3·D)` into chunks, in f32 or wider.
     fn new(qkv: &Tensor, spec: &HierarchicalSpec, hierarchy: &Hierarchy) -> Result<Self> {
         let padded = wide(&pad(qkv, &spec.lengths)?)?; // (B, T, 3·D)
         let (batch, longest, width) = padded.dims3()?;
@@ -182,7 +183,7 @@ impl Chunks {
         Ok(Self { query: part(0)?, key: part(1)?, value: part(2)? })
     }
 
-    /// The weights of what is at each place of a query: `(B, H, n, C, P)`.
+    /// Computes the weights of all places for each query: `(B, H, n, C, P)`.
     fn weights(&self, spec: &HierarchicalSpec, hierarchy: &Hierarchy) -> Result<Tensor> {
         let (batch, heads, count, chunk, head) = self.query.dims5()?;
         let scale = (head as f64).powf(-0.5);
@@ -231,8 +232,8 @@ impl Chunks {
     }
 }
 
-/// The means of the chunks of each level: `(B, H, n, C, Dh)`, zero behind a sequence →
-/// `(B, H, m, Dh)` each.
+/// Computes the means of the chunks of each level: `(B, H, n, C, Dh)`, zero after the end of a
+/// sequence → `(B, H, m, Dh)` each.
 fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Tensor>> {
     let (batch, heads, _, chunk, head) = x.dims5()?;
     let mut sums = x.sum(3)?;
@@ -254,9 +255,9 @@ fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Ten
     Ok(found)
 }
 
-/// The chunks of a level that are in one of the level above with each of `count` chunks of the first
-/// level: `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. Where there are fewer, the last one stands for the
-/// others.
+/// Gathers, for each of `count` chunks of the first level, the chunks of a level that share its
+/// chunk of the next level: `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. If there are fewer, the last one is
+/// repeated.
 fn siblings(means: &Tensor, level: usize, count: usize, hierarchy: &Hierarchy) -> Result<Tensor> {
     let (batch, heads, last, head) = means.dims4()?;
     let chunk = hierarchy.chunk;
@@ -269,7 +270,7 @@ fn siblings(means: &Tensor, level: usize, count: usize, hierarchy: &Hierarchy) -
     means.index_select(&index, 2)?.reshape((batch * heads * count, chunk, head))
 }
 
-/// Over the last dimension.
+/// Softmax over the last dimension.
 fn softmax(scores: &Tensor) -> Result<Tensor> {
     let largest = scores.detach().max_keepdim(D::Minus1)?;
     let weights = scores.broadcast_sub(&largest)?.exp()?;

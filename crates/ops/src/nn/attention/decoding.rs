@@ -1,15 +1,14 @@
-//! Attention of single queries, as decoding token by token asks for it (Vaswani et al. 2017,
-//! section 3.2).
+//! Attention of single queries, for decoding token by token (Vaswani et al. 2017, section 3.2).
 //!
-//! **Decision.** The keys and values of a token are written once and never move. Which of them a
-//! hypothesis has for its past is told by a table of rows, so that reordering hypotheses reorders
-//! small integers. The alternative, a cache that is copied when hypotheses branch and when it
-//! grows, took a third of a beam search.
+//! **Decision.** The keys and values of a token are written once and never move. A table of rows
+//! says which of them are the past of a hypothesis, so that reordering hypotheses reorders small
+//! integers. The alternative, a cache that is copied when hypotheses branch and when it grows, took
+//! a third of a beam search.
 //!
-//! Of a past of which a rule lets a query see a part, the rest is kept, but not read.
+//! If a sparse pattern lets a query see only a part of its past, the rest is kept, but not read.
 //!
-//! What a query gets depends on nothing but itself and what it sees: not on the other queries, nor
-//! on their number.
+//! The result of a query depends only on itself and the keys and values that it sees, not on other
+//! queries or their number.
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
@@ -21,7 +20,7 @@ use candle_core::{Error, Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// `softmax(q Kᵀ / √Dh + biases) V` of each query and head, without gradients.
+/// Computes `softmax(q Kᵀ / √Dh + biases) V` for each query and head, without gradients.
 ///
 /// # Shapes
 /// `query (R, D)` → `(R, D)`.
@@ -109,16 +108,16 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
     Ok(())
 }
 
-/// What is added to scores, and its shape `(H, queries, keys)`.
+/// Numbers added to scores, and their shape `(H, queries, keys)`.
 type Bias<'a, T> = (&'a [T], (usize, usize, usize));
 
-/// Queries of a task.
+/// Number of queries in a task.
 const QUERIES: usize = 8;
 
-/// Values that are summed side by side.
+/// Number of values that are summed side by side.
 const LANES: usize = 16;
 
-/// Keys by which memory is asked ahead: those of a past lie wherever its tokens were written.
+/// Number of keys that are prefetched: those of a past are scattered in memory.
 const AHEAD: usize = 2;
 
 /// Bytes of a cache line.
@@ -174,16 +173,16 @@ fn fused<T: Float>(
     Tensor::from_vec(out, (rows, width), query.device())
 }
 
-/// The keys that a query sees, of those that there are.
+/// Keys that a query sees.
 #[derive(Default)]
 pub(super) struct Chosen {
-    /// Keys that there are: the query is that of the last one.
+    /// Number of all keys; the query belongs to the last one.
     keys: usize,
-    /// What some head sees of them, ascending.
+    /// Ranges of keys that some head sees, ascending.
     ranges: Vec<Range<usize>>,
-    /// The positions of those, where they are not all.
+    /// Positions of these keys, unless they are all.
     positions: Vec<usize>,
-    /// `(H, positions)`: what a head does not see of them, where heads differ.
+    /// Keys that a head does not see, `(H, positions)`, if heads differ.
     hidden: Vec<bool>,
 }
 
@@ -197,7 +196,7 @@ impl Chosen {
             self.ranges.push(0..keys);
             return;
         };
-        // Heads differ in what is drawn.
+        // Heads differ in their random blocks.
         let heads = if rule.random > 0 { heads } else { 1 };
         let of_head = |head| {
             let mut ranges = Vec::new();
@@ -219,15 +218,15 @@ impl Chosen {
         }
     }
 
-    /// The position of the key that is gathered as number `index`.
+    /// Position of the key that is gathered as number `index`.
     #[inline(always)]
     fn position(&self, index: usize) -> usize {
         self.positions.get(index).copied().unwrap_or(index)
     }
 }
 
-/// Collects the key and value of each token that is chosen: first of the text that was read as a
-/// whole, then of the tokens that were stepped. What is not chosen is not read.
+/// Collects the key and value of each chosen token: first of the text that was read as a whole,
+/// then of the tokens that were stepped. Other tokens are not read.
 fn gather<'a, T>(
     pairs: &mut Vec<&'a [T]>,
     seen: Seen<'_>,
@@ -257,7 +256,7 @@ fn gather<'a, T>(
     }));
 }
 
-/// Asks for all that is in a row.
+/// Prefetches a whole row.
 #[inline(always)]
 fn fetch_all<T: Float>(row: &[T]) {
     for line in (0..row.len()).step_by(LINE / size_of::<T>()) {
@@ -266,9 +265,9 @@ fn fetch_all<T: Float>(row: &[T]) {
 }
 
 vectorised! {
-    /// One query, `pairs` being the key and value of each token that is chosen. `weights` is
-    /// scratch, with a whole number of [`LANES`] for each head, all −∞, whose exponentials are
-    /// computed side by side too; and `out` is zero.
+    /// Attends from one query; `pairs` has the key and value of each chosen token. `weights` is
+    /// scratch, filled with −∞, with a whole number of [`LANES`] for each head, whose exponentials
+    /// are computed side by side; `out` is zero.
     fn attend<T>(
         query: &[T],
         heads: usize,

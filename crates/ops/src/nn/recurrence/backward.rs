@@ -1,4 +1,4 @@
-//! The way back through time (Werbos 1990).
+//! Backpropagation through time (Werbos 1990).
 
 use super::attending::attend_backward;
 use super::cells::{gru_backward, lstm_backward};
@@ -15,7 +15,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Notes on the tape how to go back.
+/// Records the backward pass on the tape.
 pub(super) fn record<T: Float>(
     tape: &Tape,
     inputs: &[&Tensor],
@@ -75,7 +75,7 @@ impl OwnedAttention {
     }
 }
 
-/// What the tape keeps of a layer.
+/// Data of a layer that the tape keeps.
 struct Back {
     inputs: Slot,
     weight: Tensor,
@@ -86,16 +86,17 @@ struct Back {
     spec: RecurrenceSpec,
 }
 
-/// Gradients that the steps fill, rows in the order of steps.
+/// Gradients that the steps compute, with rows in the order of steps.
 struct Found<T> {
-    /// By what the gates take from inputs: `(N, G·H)`.
+    /// Gradient by the gates' inputs from the layer's inputs: `(N, G·H)`.
     by_inputs: Vec<T>,
-    /// By what they take from the product; of LSTMs the same, and empty here.
+    /// Gradient by the gates' inputs from the product; empty for LSTMs, where it is the same.
     by_product: Vec<T>,
-    /// By the states by place, of h and of c: `(B, H)`.
+    /// Gradients by the states by place, of h and of c: `(B, H)`.
     carried: Vec<T>,
     carried_cells: Vec<T>,
-    /// By queries, `(N, A)`, energies a sequence, `(B, A)`, keys, `(M, A)`, and values, `(M, V)`.
+    /// Gradients by queries, `(N, A)`, energies per sequence, `(B, A)`, keys, `(M, A)`, and values,
+    /// `(M, V)`.
     by_queries: Vec<T>,
     by_energies: Vec<T>,
     by_keys: Vec<T>,
@@ -201,7 +202,8 @@ impl Back {
         Ok(found)
     }
 
-    /// The gates of a step: from the gradients by its states to those by what the gates take.
+    /// Runs the gates of a step backward: from the gradients by its states to those by the gates'
+    /// inputs.
     fn cells<T: Float>(
         &self,
         step: usize,
@@ -261,8 +263,8 @@ impl Back {
         });
     }
 
-    /// The contexts of a step: from the gradients by what the gates take, and by the contexts that
-    /// were given, to those by queries, keys, values and energies.
+    /// Runs the attention of a step backward: from the gradients by the gates' inputs, and by the
+    /// returned contexts, to those by queries, keys, values and energies.
     fn attention<T: Float>(
         &self,
         step: usize,
@@ -320,7 +322,7 @@ impl Back {
         });
     }
 
-    /// Gradients to where they belong.
+    /// Adds gradients to the adjoints of their tensors.
     fn give<T: Float>(
         &self,
         steps: &TimeSteps,
@@ -381,7 +383,7 @@ impl Back {
     }
 }
 
-/// Attention on the way back.
+/// Attention in the backward pass.
 struct Attended<'a, T> {
     context: Repeated<'a, T>,
     query: Repeated<'a, T>,
@@ -390,7 +392,7 @@ struct Attended<'a, T> {
     values: &'a [T],
 }
 
-/// The state that each row goes on from: `(N, H)`, in the order of steps.
+/// State before each row: `(N, H)`, in the order of steps.
 fn states_before<T: Float>(states: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
     let mut before = Vec::with_capacity(steps.rows() * width);
     for step in 0..steps.count() {
@@ -400,7 +402,7 @@ fn states_before<T: Float>(states: &[T], steps: &TimeSteps, width: usize) -> Vec
     before
 }
 
-/// Rows in the order of steps, put in the order of the packed rows.
+/// Reorders rows from the order of steps to that of the packed rows.
 fn packed<T: Float>(rows: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
     let mut out = vec![T::default(); rows.len()];
     for (to, row) in steps.packed_rows().into_iter().zip(rows.chunks_exact(width.max(1))) {

@@ -1,8 +1,8 @@
-//! The scan's way back: states are computed again from those that were kept, thirty-two tokens at a
-//! time.
+//! The backward pass of the scan, which recomputes states from the kept ones, thirty-two tokens at
+//! a time.
 //!
-//! With g_t the adjoint of h_t, which is what follows it has given, `g_t = C_t dy_t +
-//! exp(Δ_(t+1) A) g_(t+1)`, those of the inputs are sums of its products with h_(t−1), Δ_t and u_t.
+//! Let g_t be the adjoint of h_t, `g_t = C_t dy_t + exp(Δ_(t+1) A) g_(t+1)`. The adjoints of the
+//! inputs are sums of products of g_t with h_(t−1), Δ_t and u_t.
 
 use super::forward::{Operands, TIME, from_blocks};
 use super::lanes::{LANES, Lanes, load, map, sigmoid, softplus, sum};
@@ -16,13 +16,13 @@ use crate::tape::{Adjoints, Kept, Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Tokens of one task, at least: each has sums of its own for the parameters.
+/// Smallest number of tokens of one task: each has its own sums for the parameters.
 const TOKENS: usize = 256;
 
-/// Blocks of channels of one task, which share sums over channels.
+/// Number of blocks of channels in one task; they share sums over channels.
 const BLOCKS: usize = 4;
 
-/// Notes how to go back from `out`; `states` are those that were kept.
+/// Records the backward pass from `out`; `states` are the kept ones.
 pub(super) fn record<T: Float>(
     tape: &Tape,
     inputs: ScanInputs<'_>,
@@ -83,25 +83,25 @@ fn go_back<T: Float>(
     })
 }
 
-/// The adjoints of the inputs.
+/// Adjoints of the inputs.
 struct Found<T> {
     x: Vec<T>,
     delta: Vec<T>,
     in_out: Vec<T>,
     log_decay: Vec<T>,
     skip: Vec<T>,
-    /// Of z, `(N, E)`.
+    /// Adjoint of z, `(N, E)`.
     gate: Vec<T>,
 }
 
-/// Sums over tokens of a block of channels.
+/// Sums over tokens for a block of channels.
 pub(super) struct Sums<T> {
-    /// Of A, `(S, LANES)`.
+    /// Sums for A, `(S, LANES)`.
     decay: Vec<T>,
     skip: Vec<T>,
-    /// Of Δ, where it is each channel's.
+    /// Sums for Δ, if each channel has its own.
     delta: Vec<T>,
-    /// Of B and C, where they are each channel's: `(2·S, LANES)`.
+    /// Sums for B and C, if each channel has its own: `(2·S, LANES)`.
     in_out: Vec<T>,
 }
 
@@ -121,13 +121,13 @@ impl<T: Float> Sums<T> {
     }
 }
 
-/// Where a task writes what is each token's own.
+/// Destinations of adjoints that each token has for itself.
 #[derive(Clone, Copy)]
 pub(super) struct Outputs<T> {
     x: Shared<T>,
     delta: Shared<T>,
     gate: Shared<T>,
-    /// Of B and C, those of each group of blocks by itself: `(groups, N, 2·S)`.
+    /// Adjoints of B and C, for each group of blocks by itself: `(groups, N, 2·S)`.
     in_out: Shared<T>,
 }
 
@@ -160,7 +160,7 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Fou
             tasks.into_par_iter().with_max_len(1).map(of_task).collect::<Vec<Vec<T>>>()
         })
     };
-    // SAFETY: tasks write all channels of all tokens, and steps where each token has its own.
+    // SAFETY: tasks write all channels of all tokens, and the steps if each token has its own.
     let (x, (delta, (gate, of_tasks))) = unsafe {
         filled(tokens * channels, |x| {
             filled(steps, |delta| filled(tokens * channels, |gate| scan(x, delta, gate)))
@@ -194,7 +194,7 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Fou
     Found { x, delta, in_out, log_decay, skip, gate }
 }
 
-/// What the steps between two kept states compute again.
+/// Recomputed values of the steps between two kept states.
 struct Again<T> {
     /// States before each step, and the one after the last: `(TIME + 1, S, LANES)`.
     states: Vec<T>,
@@ -205,7 +205,7 @@ struct Again<T> {
 }
 
 vectorised! {
-    /// One sequence of a block of channels, from its last step to its first.
+    /// Processes one sequence of a block of channels, from its last step to its first.
     fn back_block<T>(
         operands: &Operands<'_, T>,
         sequence: usize,

@@ -1,4 +1,4 @@
-//! Every kernel that this machine has, against the plain loop and against f64.
+//! Every kernel of this machine, compared with the plain loop and with f64.
 
 use super::kernel::{Block, Parts};
 use super::sums::Sum;
@@ -11,8 +11,8 @@ fn random(key: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
 }
 
-/// `vpdpbusd` as its definition reads, on any processor: what the loops, the layout and the shifted
-/// activations do around it is tested where the instruction is not.
+/// `vpdpbusd` emulated from its definition, on any processor: so loops, layout and shifted
+/// activations are tested even without the instruction.
 #[derive(Clone, Copy)]
 struct Emulated([i32; 16]);
 
@@ -58,7 +58,7 @@ impl Sum for Emulated {
 
 loops::kernel!(emulated, Emulated, 12 by 2);
 
-/// The parts of every kernel that is here, with its name.
+/// Parts of every kernel of this machine, with its name.
 fn kernels() -> impl Iterator<Item = (&'static str, Parts)> {
     let here = Int8Kernel::ALL.into_iter().filter(|kernel| kernel.is_here());
     here.map(|kernel| (kernel.name(), kernel.parts())).chain([("emulated", emulated::PARTS)])
@@ -84,8 +84,8 @@ fn multiply(x: &[f32], rows: usize, weights: &PackedInt8) -> Vec<f32> {
     product_then((rows, inputs, outputs), left, Right::Int8(weights), Products::F32, None)
 }
 
-/// The sums themselves, on whole numbers that each kernel stores in its own way; those of the
-/// largest values are beyond what 16 bits, or f32, can hold.
+/// Compares the sums of integers, which each kernel stores in its own way; those of the largest
+/// values exceed 16 bits, and the exact integers of f32.
 #[test]
 fn sums_are_exact() {
     for (rows, depth, columns) in SHAPES {
@@ -101,7 +101,7 @@ fn sums_are_exact() {
             let left: Vec<i8> = (0..rows * depth).map(|i| number(1, i)).collect();
             let right: Vec<i8> = (0..columns * depth).map(|i| number(2, i)).collect();
             let weights = Int8Matrix::from_parts(right.clone(), vec![1.0; columns], depth).unwrap();
-            // A row that has 127 somewhere is rounded to itself.
+            // A row with the value 127 is rounded to itself.
             let as_f32 = |row: &[i8]| -> Vec<f32> { row.iter().map(|&x| f32::from(x)).collect() };
             for (kernel, parts) in kernels() {
                 let packed = PackedInt8::of_parts(&weights, parts).unwrap();
@@ -128,10 +128,10 @@ fn sums_are_exact() {
                         to: found.as_mut_ptr().cast(),
                         to_stride: width,
                     };
-                    // SAFETY: the kernel is here, and all rows, quads and sums have their room.
+                    // SAFETY: the kernel is here, and there is memory for all rows, quads and sums.
                     unsafe { sums(&all) };
                     for (row, found) in found.chunks(width).enumerate() {
-                        // What the row was rounded to, one value at a time.
+                        // The rounded row, one value at a time.
                         let numbers = Int8Matrix::of(&as_f32(&left[row * depth..][..depth]), depth);
                         assert_eq!(numbers.scales()[0].to_bits(), scales[row].to_bits());
                         for (column, &found) in found.iter().enumerate() {
@@ -155,7 +155,7 @@ fn sums_are_exact() {
     }
 }
 
-/// From f32 to f32, to the bit.
+/// Compares results from f32 to f32, to the bit.
 #[test]
 fn every_kernel_gives_what_the_plain_loop_does() {
     for (rows, depth, columns) in SHAPES {
@@ -170,8 +170,8 @@ fn every_kernel_gives_what_the_plain_loop_does() {
     }
 }
 
-/// The error is that of rounding both operands: for values of a normal distribution a scale is
-/// about 3.5 / 127, and a rounded value off by 0.29 scales.
+/// The error is that of rounding both operands: for normally distributed values a scale is about
+/// 3.5 / 127, and the error of a rounded value 0.29 scales.
 #[test]
 fn products_are_close_to_those_of_f64() {
     let (rows, depth, columns) = (50, 512, 40);
@@ -190,7 +190,7 @@ fn products_are_close_to_those_of_f64() {
     assert!((0.005..0.015).contains(&error), "{error} for each of the values that are summed");
 }
 
-/// Neither threads nor neighbours change a bit.
+/// Neither threads nor other rows change a bit.
 #[test]
 fn results_depend_on_their_row_alone() {
     for (rows, depth, columns) in [(300, 257, 130), (70, 300, 2000), (9, 65, 12_000)] {
@@ -211,7 +211,7 @@ fn results_depend_on_their_row_alone() {
     }
 }
 
-/// Whatever the way of sharing the work, each row is finished once, after it is whole.
+/// However the work is divided, each row is finished once, when it is complete.
 #[test]
 fn every_row_is_finished_once() {
     for (rows, depth, columns) in [(3, 8, 5), (500, 256, 40), (40, 256, 3000)] {

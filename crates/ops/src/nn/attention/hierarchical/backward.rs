@@ -1,6 +1,6 @@
-//! The backward pass: weights are computed again. What falls to summaries goes to their tokens when
-//! all that see them have passed: under a causal mask, where chunks go from the last to the first,
-//! with what falls to these tokens themselves, and otherwise at the end.
+//! The backward pass, which recomputes weights. The adjoints of summaries pass to their tokens once
+//! all chunks that see them are done: under a causal mask, where chunks go from the last to the
+//! first, together with the adjoints of the tokens themselves, and otherwise at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
 use super::layout::{Layout, QUERIES, Seen, Sequence};
@@ -16,12 +16,12 @@ use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What the backward pass reads beside its inputs.
+/// Inputs of the backward pass, beside those of the forward pass.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
-    /// The adjoint of the result.
+    /// Adjoint of the result.
     pub(super) adjoint: &'a [T],
-    /// The result.
+    /// Result of the forward pass.
     pub(super) out: &'a [T],
     pub(super) log_sums: &'a [T],
 }
@@ -36,7 +36,7 @@ impl<'a, T: Float> Known<'a, T> {
     }
 }
 
-/// What a thread needs for itself.
+/// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
     key: Vec<P::Value>,
@@ -44,10 +44,10 @@ struct Worker<P: TileProducts> {
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
     of_query: Vec<P::Value>,
-    /// Of all that a chunk sees.
+    /// Adjoints of all keys that a chunk sees.
     of_key: Vec<P::Value>,
     of_value: Vec<P::Value>,
-    /// `dO·O` and the logarithms of denominators of some queries.
+    /// `dO·O`, and the logarithms of denominators, of some queries.
     numbers: [Vec<P::Value>; 2],
 }
 
@@ -59,8 +59,10 @@ struct Pass<'a, P: TileProducts> {
     to: (Shared<P::Value>, Write),
 }
 
+/// Computes the gradient of all sequences.
+///
 /// # Safety
-/// Nobody else reads or writes the gradient meanwhile, and where it is added to, it is initialised.
+/// Nobody else reads or writes the gradient meanwhile; if it is added to, it is initialised.
 /// Afterwards it is.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
@@ -88,19 +90,21 @@ pub(super) unsafe fn run<P: TileProducts>(
     let pass = Pass { products, layout, inputs, known, to };
     region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {
         tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
-            // SAFETY: a task has heads of a sequence of its own.
+            // SAFETY: each task has its own heads of a sequence.
             unsafe { pass.sequence(worker, sequence, heads) };
         });
     });
 }
 
 impl<P: TileProducts> Pass<'_, P> {
+    /// Computes the gradients of some heads of a sequence.
+    ///
     /// # Safety
     /// Nobody else reads or writes the gradients of these heads.
     unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
         let (layout, causal) = (self.layout, self.layout.spec.causal);
         let room = || vec![P::Value::default(); sequence.summaries() * layout.head];
-        // Of keys, and of values.
+        // Adjoints of the keys, and of the values, of summaries.
         let mut of_summaries: Vec<_> = heads.clone().map(|_| [room(), room()]).collect();
         let chunks = 0..sequence.counts[0];
         for chunk in chunks.clone().rev() {
@@ -125,6 +129,8 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
+    /// Computes the gradients of a chunk of one head.
+    ///
     /// # Safety
     /// As [`Self::sequence`].
     unsafe fn chunk(
@@ -201,7 +207,7 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
-    /// `dO·O`, and the logarithm of the denominator, of each query.
+    /// Computes `dO·O`, and the logarithm of the denominator, for each query.
     fn numbers(&self, to: &mut [Vec<P::Value>; 2], head: usize, rows: &Range<usize>) {
         let (adjoint, out) = (
             self.of_result(self.known.adjoint, head, rows),
@@ -214,7 +220,7 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
-    /// Some rows of a head of the result, or of its adjoint.
+    /// Rows of a head in the result, or in its adjoint.
     fn of_result<'a>(
         &self,
         values: &'a [P::Value],
@@ -226,8 +232,10 @@ impl<P: TileProducts> Pass<'_, P> {
         Rows { values, at, count: rows.len(), width }
     }
 
+    /// Writes the gradient of one row.
+    ///
     /// # Safety
-    /// As [`Self::sequence`]; what is added to is initialised.
+    /// As [`Self::sequence`]; memory that is added to is initialised.
     unsafe fn put(
         &self,
         part: usize,

@@ -11,11 +11,11 @@ use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What both passes read.
+/// Inputs of both passes.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a, T> {
     pub(super) qkv: &'a [T],
-    /// As [`super::summaries::of_chunks`] gives them.
+    /// Summaries as returned by [`super::summaries::of_chunks`].
     pub(super) summaries: &'a [T],
 }
 
@@ -24,7 +24,8 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Inputs { qkv: T::as_f32(self.qkv)?, summaries: T::as_f32(self.summaries)? })
     }
 
-    /// Keys (1) or values (2) of all that is seen, one after the other: `(S, Dh)`.
+    /// Gathers keys (1) or values (2) of all seen tokens and summaries, one after the other:
+    /// `(S, Dh)`.
     pub(super) fn gather(
         &self,
         layout: &Layout,
@@ -49,17 +50,17 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 }
 
-/// `(S, Dh)`, gathered.
+/// Gathered rows, `(S, Dh)`.
 pub(super) fn gathered<T>(values: &[T], count: usize, width: usize) -> Rows<'_, T> {
     Rows { values, at: Matrix::rows(width), count, width }
 }
 
-/// The same across: `(Dh, S)`.
+/// Gathered rows, transposed: `(Dh, S)`.
 pub(super) fn across<T>(rows: Rows<'_, T>) -> Rows<'_, T> {
     Rows { at: rows.at.transposed(), count: rows.width, width: rows.count, ..rows }
 }
 
-/// What goes into the scores of some queries, of which `first` is the first of its chunk.
+/// Terms of the scores of some queries, the first of which is number `first` in its chunk.
 pub(super) fn terms<'a, T: Float>(
     layout: &Layout,
     (sequence, head): (&Sequence, usize),
@@ -78,7 +79,7 @@ pub(super) fn terms<'a, T: Float>(
     }
 }
 
-/// What a thread needs for itself.
+/// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
     key: Vec<P::Value>,
@@ -92,10 +93,12 @@ struct Pass<'a, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
     inputs: Inputs<'a, P::Value>,
-    /// The result, and `ln Σ exp(score)` of each query and head where it is kept.
+    /// Result, and `ln Σ exp(score)` for each query and head, if it is kept.
     to: (Shared<P::Value>, Option<Shared<P::Value>>),
 }
 
+/// Computes the results of all sequences.
+///
 /// # Safety
 /// Nobody else reads or writes the outputs meanwhile. Afterwards they are initialised.
 pub(super) unsafe fn run<P: TileProducts>(
@@ -122,7 +125,7 @@ pub(super) unsafe fn run<P: TileProducts>(
             for chunk in 0..sequence.counts[0] {
                 let seen = layout.seen(sequence, chunk);
                 for head in heads.clone() {
-                    // SAFETY: a task has heads of a sequence of its own.
+                    // SAFETY: each task has its own heads of a sequence.
                     unsafe { pass.chunk(worker, (sequence, head), (chunk, &seen)) };
                 }
             }
@@ -131,6 +134,8 @@ pub(super) unsafe fn run<P: TileProducts>(
 }
 
 impl<P: TileProducts> Pass<'_, P> {
+    /// Computes the results of a chunk of one head.
+    ///
     /// # Safety
     /// Nobody else reads or writes the results of this head.
     unsafe fn chunk(
@@ -165,6 +170,8 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
+    /// Writes the results of some rows of a head.
+    ///
     /// # Safety
     /// As [`Self::chunk`].
     unsafe fn put(&self, worker: &Worker<P>, head: usize, rows: &Range<usize>) {

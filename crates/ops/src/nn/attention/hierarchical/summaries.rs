@@ -1,4 +1,4 @@
-//! Summaries, the means of keys and values of chunks, and the way back from them to tokens.
+//! Summaries, the means of keys and values of chunks, and their adjoints.
 
 use super::layout::{Layout, Sequence};
 use crate::float::{Float, vectorised};
@@ -6,8 +6,8 @@ use crate::profile::{even, region};
 use crate::shared::Shared;
 use rayon::prelude::*;
 
-/// The summaries of each sequence, those of one head after those of the other: all keys, and then
-/// all values, level by level, `(B, H, 2, M, Dh)`.
+/// Computes the summaries of each sequence, one head after the other: all keys, and then all
+/// values, level by level, `(B, H, 2, M, Dh)`.
 pub(super) fn of_chunks<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     let (width, head_width, size) = (layout.width(), layout.head, layout.hierarchy.chunk);
     let mut all = vec![T::default(); layout.summaries() * 2 * width];
@@ -45,7 +45,7 @@ pub(super) fn of_chunks<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     all
 }
 
-/// The keys or values of a head of a sequence, from the first level up.
+/// Computes the means of the keys or values of a head of a sequence, from the first level up.
 fn of_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]) {
     let (hierarchy, width) = (layout.hierarchy, layout.head);
     let tokens = |level, index| hierarchy.tokens(level, index, sequence.length) as f64;
@@ -60,7 +60,8 @@ fn of_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]) {
     }
 }
 
-/// The adjoint of each token of a chunk, from those of the summaries that it is in, `(M, Dh)`.
+/// Computes the adjoint of each token of a chunk from those of the summaries that contain it,
+/// `(M, Dh)`.
 pub(super) fn of_token<T: Float>(
     layout: &Layout,
     (sequence, chunk): (&Sequence, usize),
@@ -78,7 +79,7 @@ pub(super) fn of_token<T: Float>(
 }
 
 vectorised! {
-    /// `total += factor · values`.
+    /// Computes `total += factor · values`.
     fn add_scaled<T>(total: &mut [T], values: &[T], factor: T) {
         for (total, &value) in total.iter_mut().zip(values) {
             *total += value * factor;

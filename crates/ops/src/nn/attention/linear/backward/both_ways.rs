@@ -1,4 +1,4 @@
-//! Where a token sees all of its sequence.
+//! Gradients if each token sees its whole sequence.
 
 use super::super::layout::Sequence;
 use super::super::{KEY, QUERY, VALUE};
@@ -8,7 +8,7 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// All queries, and then all keys, with their sums between them.
+    /// Processes all queries, and then all keys, with their sums between them.
     ///
     /// # Safety
     /// As [`Self::causal`].

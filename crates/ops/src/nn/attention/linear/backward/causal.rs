@@ -1,4 +1,4 @@
-//! Under a causal mask: chunks from the last to the first.
+//! Gradients under a causal mask: chunks from the last to the first.
 
 use super::super::layout::{CHUNK, Sequence};
 use super::super::state::{State, add_to_past, clear_future};
@@ -11,6 +11,8 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
+    /// Processes some heads of a sequence.
+    ///
     /// # Safety
     /// Nobody else reads or writes the gradients of these heads.
     pub(super) unsafe fn causal(
@@ -33,8 +35,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// The features of a group's tokens, and the state before each of its chunks, with as much left
-    /// out as of the chunk's keys.
+    /// Computes the features of a group's tokens, and the state before each of its chunks, with the
+    /// same exponent factored out as of the chunk's keys.
     fn states_of_group(
         &self,
         worker: &mut Worker<P>,
@@ -73,6 +75,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
+    /// Processes one chunk of a head.
+    ///
     /// # Safety
     /// As [`Self::causal`].
     unsafe fn causal_chunk(
@@ -86,7 +90,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let (rows, index) = (sequence.rows_of(chunk), chunk - first);
         let (count, panel) = (rows.len(), CHUNK * stride(features));
         let is_last = rows.end == sequence.first + sequence.length;
-        // Of later queries less is left out of their keys' products here than there.
+        // For later queries, a smaller exponent is factored out of the keys here than there.
         let exponent = self.exponent(sequence, chunk, head);
         if !is_last {
             behind.scale((exponent - behind.left_out).exp());
@@ -133,7 +137,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// The products of a chunk's features, which begin at `at`, and their adjoints, of the past alone.
+    /// Computes the products of a chunk's features, which begin at `at`, and their adjoints, for
+    /// past tokens only.
     fn scores(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>, at: usize) {
         let (products, features, count) = (self.products, self.features.count, rows.len());
         let Worker { products: own, query, key, scores, of_scores, adjoint, .. } = worker;
