@@ -17,7 +17,7 @@
 
 use super::super::positions::PreparedPositions;
 use super::past::padded_rows;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{Result, Tensor};
@@ -73,7 +73,7 @@ impl Hierarchical {
     }
 }
 
-impl Kind for Hierarchical {
+impl Mechanism for Hierarchical {
     fn attend(
         &self,
         qkv: &Tensor,

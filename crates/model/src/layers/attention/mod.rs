@@ -1,10 +1,10 @@
 //! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
 //!
-//! The computation between the projections of self-attention is a [`Kind`]: a file in this folder,
+//! The computation between the projections of self-attention is a [`Mechanism`]: a file in this folder,
 //! which [`choose`] names. It may be written in plain Candle, on the tape through
 //! [`composed::on_tape`](taper_ops::composed::on_tape), as [`recurrent_segments`] is.
 //!
-//! **Decision.** A kind sees packed projections and the past that its layer keeps. None but
+//! **Decision.** A mechanism sees packed projections and the past that its layer keeps. None but
 //! Linformer has parameters of its own, so that weights trained with one kind can be tried with
 //! another.
 
@@ -70,7 +70,7 @@ impl Site<'_> {
 /// `qkv (N, 3·D)` has query, key and value of each token side by side, each `(H, Dh)`. With two
 /// projections, `(N, 2·D)` has the query, which is also the key, and the value. With rotary
 /// positions, queries and keys are rotated already.
-pub(crate) trait Kind: Debug + Send + Sync {
+pub(crate) trait Mechanism: Debug + Send + Sync {
     /// Whether tokens are also seen as a memory, without a gradient to the states below: then `qkv`
     /// has a second key and value after the others.
     fn remembers(&self) -> bool {
@@ -137,8 +137,8 @@ pub(crate) trait Kind: Debug + Send + Sync {
     ) -> Result<Tensor>;
 }
 
-/// Chooses the kind that the recipe names for this layer.
-fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Kind>> {
+/// Chooses the mechanism that the recipe names for this layer.
+fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Mechanism>> {
     Ok(match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Arc::new(Softmax::new(site)),
         AttentionKind::Linear => Arc::new(linear(site)),
@@ -163,7 +163,7 @@ fn performer(site: &Site<'_>) -> LinearAttention {
 }
 
 /// Cost of a token between the projections.
-fn cost_of_kind(site: &Site<'_>) -> PartCost {
+fn cost_of_mechanism(site: &Site<'_>) -> PartCost {
     let width = site.config.d_model;
     match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Softmax::cost(site),
@@ -188,7 +188,7 @@ pub struct UnprojectedAttention {
 #[derive(Debug, Clone)]
 enum Unprojected {
     /// The mechanism, with its number of projections.
-    Attention(Arc<dyn Kind>, usize),
+    Attention(Arc<dyn Mechanism>, usize),
     StateSpace(Core),
 }
 
@@ -243,8 +243,8 @@ impl UnprojectedAttention {
         pass: &Pass,
     ) -> std::result::Result<Tensor, ModelError> {
         Ok(match &self.kind {
-            Unprojected::Attention(kind, _) => {
-                kind.attend(inputs, lengths, &PreparedPositions::default(), pass)?
+            Unprojected::Attention(mechanism, _) => {
+                mechanism.attend(inputs, lengths, &PreparedPositions::default(), pass)?
             }
             Unprojected::StateSpace(core) => core.run(inputs, lengths, pass)?,
         })
@@ -256,7 +256,7 @@ impl UnprojectedAttention {
     #[must_use]
     pub fn kept_bytes(&self, length: usize) -> f64 {
         let kept = match &self.kind {
-            Unprojected::Attention(kind, _) => kind.kept(self.width, length),
+            Unprojected::Attention(mechanism, _) => mechanism.kept(self.width, length),
             Unprojected::StateSpace(core) => core.kept(length),
         };
         size_of::<f32>() as f64 * kept
@@ -270,7 +270,7 @@ impl UnprojectedAttention {
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
         match &self.kind {
-            Unprojected::Attention(kind, _) => kind.flops(self.width, length),
+            Unprojected::Attention(mechanism, _) => mechanism.flops(self.width, length),
             Unprojected::StateSpace(core) => core.flops(length),
         }
     }
@@ -285,7 +285,7 @@ pub(crate) struct SelfAttention {
     heads: usize,
     /// Number of projections in `qkv`; the last is the value's.
     parts: usize,
-    kind: Arc<dyn Kind>,
+    mechanism: Arc<dyn Mechanism>,
 }
 
 impl SelfAttention {
@@ -310,7 +310,7 @@ impl SelfAttention {
             out,
             heads: config.heads,
             parts,
-            kind: choose(build, &site)?,
+            mechanism: choose(build, &site)?,
             name: name.to_owned(),
         })
     }
@@ -320,13 +320,13 @@ impl SelfAttention {
         let width = config.d_model;
         let site = Site { config, name: "", layer, causal, products: Products::F32 };
         let linear = PartCost::linear(width, width, config.has_attention_biases());
-        linear * site.parts() + cost_of_kind(&site) + linear
+        linear * site.parts() + cost_of_mechanism(&site) + linear
     }
 
     /// Projects, and rotates query and key if positions are rotary: `(N, D)` → `(N, 3·D)`.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let mut qkv = self.qkv.forward(x, pass)?;
-        if pass.is_training() && self.kind.remembers() {
+        if pass.is_training() && self.mechanism.remembers() {
             // The projection's weights get their gradient, and the layers below do not.
             let seen_again = self.qkv.forward(&x.detach().copy()?, pass)?;
             qkv = composed::on_tape(pass.tape(), "memory", &[&qkv, &seen_again], |inputs| {
@@ -354,9 +354,9 @@ impl SelfAttention {
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions, pass)?;
         if pass.records_attention(&self.name) {
-            pass.record(&self.name, self.kind.weights(&qkv, lengths, positions, pass)?);
+            pass.record(&self.name, self.mechanism.weights(&qkv, lengths, positions, pass)?);
         }
-        let attended = self.kind.attend(&qkv, lengths, positions, pass)?;
+        let attended = self.mechanism.attend(&qkv, lengths, positions, pass)?;
         self.out.onto(&pass.unmasked(&self.name, attended, self.heads)?, residual, pass)
     }
 
@@ -371,7 +371,7 @@ impl SelfAttention {
         pass: &Pass,
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions, pass)?;
-        self.out.onto(&self.kind.step(&qkv, past, rows, positions)?, residual, pass)
+        self.out.onto(&self.mechanism.step(&qkv, past, rows, positions)?, residual, pass)
     }
 
     /// Attends within whole texts at once, as [`SelfAttention::step`] would token by token:
@@ -385,6 +385,6 @@ impl SelfAttention {
         pass: &Pass,
     ) -> Result<Tensor> {
         let qkv = self.project(x, positions, pass)?;
-        self.out.onto(&self.kind.read(&qkv, past, texts, positions)?, residual, pass)
+        self.out.onto(&self.mechanism.read(&qkv, past, texts, positions)?, residual, pass)
     }
 }

@@ -21,7 +21,7 @@
 use super::super::positions::{PreparedPositions, sinusoids};
 use super::super::weight::Weight;
 use super::past::padded_rows;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::cost::PartCost;
 use crate::{Builder, Pass};
 use candle_core::{D, DType, Result, Tensor};
@@ -279,7 +279,7 @@ fn softmax(scores: &Tensor) -> Result<Tensor> {
     weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)
 }
 
-impl Kind for Recurrent {
+impl Mechanism for Recurrent {
     fn remembers(&self) -> bool {
         self.segments.memory > 0
     }

@@ -2,7 +2,7 @@
 //! pattern lets a query see: fused in [`taper_ops`].
 
 use super::super::positions::PreparedPositions;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
 use crate::config::AttentionKind;
 use crate::cost::PartCost;
@@ -104,7 +104,7 @@ impl Softmax {
     }
 }
 
-impl Kind for Softmax {
+impl Mechanism for Softmax {
     fn attend(
         &self,
         qkv: &Tensor,

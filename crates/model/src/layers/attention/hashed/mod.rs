@@ -23,7 +23,7 @@ mod plan;
 mod rotations;
 
 use super::super::positions::PreparedPositions;
-use super::{Kind, LayerPast, PastRows, Site, Texts};
+use super::{LayerPast, Mechanism, PastRows, Site, Texts};
 use crate::Pass;
 use crate::cost::PartCost;
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -163,7 +163,7 @@ fn normalised(x: &Tensor) -> Result<Tensor> {
     x.broadcast_div(&((mean + 1e-6)?.sqrt()? * width.sqrt())?)
 }
 
-impl Kind for Hashed {
+impl Mechanism for Hashed {
     fn attend(
         &self,
         qv: &Tensor,
