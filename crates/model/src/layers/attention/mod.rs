@@ -1,8 +1,8 @@
 //! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
 //!
-//! The computation between the projections of self-attention is a [`Mechanism`]: a file in this folder,
-//! which [`choose`] names. It may be written in plain Candle, on the tape through
-//! [`composed::on_tape`](taper_ops::composed::on_tape), as [`recurrent_segments`] is.
+//! The computation between the projections of self-attention is a [`Mechanism`]: a file in this
+//! folder, which [`choose`] names. It may be written in plain Candle, on the tape through
+//! [`composed::on_tape`](taper_ops::composed::on_tape), as [`transformer_xl`] is.
 //!
 //! **Decision.** A mechanism sees packed projections and the past that its layer keeps. None but
 //! Linformer has parameters of its own, so that weights trained with one kind can be tried with
@@ -15,10 +15,10 @@ mod linear;
 mod linformer;
 mod past;
 mod performer;
-mod recurrent_segments;
 mod softmax;
 #[cfg(test)]
 mod tests;
+mod transformer_xl;
 
 pub(crate) use cross::CrossAttention;
 pub(crate) use past::{LayerPast, PastRows, Texts};
@@ -36,11 +36,11 @@ use hierarchical::Hierarchical;
 use linear::LinearAttention;
 use linformer::Linformer;
 use performer::RandomFeatures;
-use recurrent_segments::Recurrent;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
 use taper_ops::{Products, composed, rotary};
+use transformer_xl::TransformerXl;
 
 /// A layer of self-attention that is being built.
 pub(crate) struct Site<'a> {
@@ -146,7 +146,7 @@ fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Mechanism>> {
         AttentionKind::Linformer => Arc::new(Linformer::new(build, site)?),
         AttentionKind::Reformer => Arc::new(Hashed::new(site)),
         AttentionKind::Hierarchical => Arc::new(Hierarchical::new(site)),
-        AttentionKind::TransformerXl => Arc::new(Recurrent::new(build, site)?),
+        AttentionKind::TransformerXl => Arc::new(TransformerXl::new(build, site)?),
         kind @ (AttentionKind::Mamba | AttentionKind::S4d) => {
             candle_core::bail!("{} is no kind of attention, but a layer", kind.name())
         }
@@ -172,7 +172,7 @@ fn cost_of_mechanism(site: &Site<'_>) -> PartCost {
         AttentionKind::Linformer => Linformer::cost(site),
         AttentionKind::Reformer => Hashed::cost(site),
         AttentionKind::Hierarchical => Hierarchical::cost(site),
-        AttentionKind::TransformerXl => Recurrent::cost(site),
+        AttentionKind::TransformerXl => TransformerXl::cost(site),
         AttentionKind::Mamba | AttentionKind::S4d => PartCost::default(),
     }
 }

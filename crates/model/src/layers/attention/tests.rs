@@ -7,7 +7,7 @@ use super::hierarchical::Hierarchical;
 use super::linear::LinearAttention;
 use super::linformer::{attended, to_sums};
 use super::performer::RandomFeatures;
-use super::recurrent_segments::Segments;
+use super::transformer_xl::Segments;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::HashMap;
 use taper_ops::rng::Counter;

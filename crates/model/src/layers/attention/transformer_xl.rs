@@ -34,7 +34,7 @@ use taper_ops::{Dropout, composed};
 const HIDDEN: f64 = -3.0e4;
 
 #[derive(Debug)]
-pub(super) struct Recurrent {
+pub(super) struct TransformerXl {
     segments: Segments,
     /// `W_R (D, D)`, `u` and `v`, `(H, Dh)` each.
     weights: [Weight; 3],
@@ -228,7 +228,7 @@ impl Segments {
     }
 }
 
-impl Recurrent {
+impl TransformerXl {
     pub(super) fn new(build: &mut Builder, site: &Site<'_>) -> Result<Self> {
         let (width, heads, name) = (site.config.d_model, site.config.heads, site.name);
         let mut bias = |bias: &str| {
@@ -279,7 +279,7 @@ fn softmax(scores: &Tensor) -> Result<Tensor> {
     weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)
 }
 
-impl Mechanism for Recurrent {
+impl Mechanism for TransformerXl {
     fn remembers(&self) -> bool {
         self.segments.memory > 0
     }
