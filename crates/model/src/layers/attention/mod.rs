@@ -9,12 +9,12 @@
 //! another.
 
 mod cross;
-mod hashed;
 mod hierarchical;
 mod linear;
 mod linformer;
 mod past;
 mod performer;
+mod reformer;
 mod softmax;
 #[cfg(test)]
 mod tests;
@@ -31,11 +31,11 @@ use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
 use crate::{Builder, ModelError, Pass};
 use candle_core::{DType, Device, Result, Tensor};
-use hashed::Hashed;
 use hierarchical::Hierarchical;
 use linear::LinearAttention;
 use linformer::Linformer;
 use performer::RandomFeatures;
+use reformer::Reformer;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -144,7 +144,7 @@ fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Mechanism>> {
         AttentionKind::Linear => Arc::new(linear(site)),
         AttentionKind::Performer => Arc::new(performer(site)),
         AttentionKind::Linformer => Arc::new(Linformer::new(build, site)?),
-        AttentionKind::Reformer => Arc::new(Hashed::new(site)),
+        AttentionKind::Reformer => Arc::new(Reformer::new(site)),
         AttentionKind::Hierarchical => Arc::new(Hierarchical::new(site)),
         AttentionKind::TransformerXl => Arc::new(TransformerXl::new(build, site)?),
         kind @ (AttentionKind::Mamba | AttentionKind::S4d) => {
@@ -170,7 +170,7 @@ fn cost_of_mechanism(site: &Site<'_>) -> PartCost {
         AttentionKind::Linear => linear(site).cost(width),
         AttentionKind::Performer => performer(site).cost(width),
         AttentionKind::Linformer => Linformer::cost(site),
-        AttentionKind::Reformer => Hashed::cost(site),
+        AttentionKind::Reformer => Reformer::cost(site),
         AttentionKind::Hierarchical => Hierarchical::cost(site),
         AttentionKind::TransformerXl => TransformerXl::cost(site),
         AttentionKind::Mamba | AttentionKind::S4d => PartCost::default(),

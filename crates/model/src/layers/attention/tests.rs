@@ -2,11 +2,11 @@
 //! `scripts/golden/attention/low_rank_attention.py`) and finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
-use super::hashed::{Chunks, Hashed, Rotations};
 use super::hierarchical::Hierarchical;
 use super::linear::LinearAttention;
 use super::linformer::{attended, to_sums};
 use super::performer::RandomFeatures;
+use super::reformer::{Chunks, Reformer, Rotations};
 use super::transformer_xl::Segments;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::HashMap;
@@ -389,7 +389,7 @@ fn reformers_of_others_agree() {
         let of = |name: &str| &file[&format!("{case}.{name}")];
         let inputs = ["input", "weight"].map(|name| Var::from_tensor(of(name)).unwrap());
         let given = [inputs[0].as_tensor(), inputs[1].as_tensor()];
-        let kind = Hashed::given(causal, Chunks::Sorted(8), rotations.clone());
+        let kind = Reformer::given(causal, Chunks::Sorted(8), rotations.clone());
         let lengths = [given[0].dim(0).unwrap()];
         let tape = Tape::new();
         let out = composed::on_tape(Some(&tape), "reformer", &given, |x| {
@@ -442,7 +442,7 @@ fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
         for chunks in [Chunks::Sorted(32), Chunks::OfBuckets(32), Chunks::OfBuckets(16)] {
             for rounds in [1, 3] {
                 let rotations = Rotations::drawn((HEADS, 3), (rounds, 1), 5);
-                let kind = Hashed::given(causal, chunks, rotations);
+                let kind = Reformer::given(causal, chunks, rotations);
                 let out = kind.run(&qv, &[29], Dropout::none()).unwrap();
                 let error = relative(&out, &full);
                 let sees_all = chunks != Chunks::OfBuckets(16) || causal;
@@ -457,7 +457,7 @@ fn hashed_attention_has_gradients_of_finite_differences() {
     // Buckets do not change under the differences, as long as no token changes its own.
     let qv = random(50, 12, 14);
     for (causal, chunks) in [(true, Chunks::OfBuckets(4)), (false, Chunks::Sorted(8))] {
-        let kind = Hashed::given(causal, chunks, Rotations::drawn((HEADS, 3), (3, 4), 6));
+        let kind = Reformer::given(causal, chunks, Rotations::drawn((HEADS, 3), (3, 4), 6));
         check_gradients("reformer", std::slice::from_ref(&qv), |x| {
             kind.run(&x[0], &[31, 1, 18], Dropout::none())
         });

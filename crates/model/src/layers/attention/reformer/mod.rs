@@ -43,7 +43,7 @@ const ITSELF: f32 = -1e5;
 const HIDDEN: f32 = -1e9;
 
 #[derive(Debug)]
-pub(super) struct Hashed {
+pub(super) struct Reformer {
     heads: usize,
     causal: bool,
     chunks: Chunks,
@@ -52,7 +52,7 @@ pub(super) struct Hashed {
     site: u64,
 }
 
-impl Hashed {
+impl Reformer {
     pub(super) fn new(site: &Site<'_>) -> Self {
         let own = site.config.attention(site.causal);
         let (heads, key) = (site.config.heads, name_key(site.name));
@@ -163,7 +163,7 @@ fn normalised(x: &Tensor) -> Result<Tensor> {
     x.broadcast_div(&((mean + 1e-6)?.sqrt()? * width.sqrt())?)
 }
 
-impl Mechanism for Hashed {
+impl Mechanism for Reformer {
     fn attend(
         &self,
         qv: &Tensor,
@@ -293,7 +293,7 @@ impl Mechanism for Hashed {
     }
 }
 
-impl Hashed {
+impl Reformer {
     /// Expected number of chunks of all heads and rounds, for a sequence of tokens with normally
     /// distributed queries.
     fn expected_chunks(&self, length: usize) -> f64 {
