@@ -19,7 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::feed_forward::FeedForward;
+use super::feed_forward::DenseFeedForward;
 use super::head::picked;
 use super::weight::{Residual, Weight};
 use crate::config::ExpertsConfig;
@@ -35,7 +35,7 @@ use taper_ops::{Dropout, composed};
 #[derive(Debug, Clone)]
 pub(crate) struct Experts {
     router: Weight,
-    experts: Vec<FeedForward>,
+    experts: Vec<DenseFeedForward>,
     config: ExpertsConfig,
     site: u64,
 }
@@ -129,7 +129,7 @@ impl Experts {
         let expert = |build: &mut Builder, index: usize| {
             // A single expert drops the same elements as a dense layer.
             let site = name_key(name).wrapping_add(index as u64);
-            FeedForward::new(build, &format!("{name}.experts.{index}"), site, config)
+            DenseFeedForward::new(build, &format!("{name}.experts.{index}"), site, config)
         };
         Ok(Self {
             router: build.matrix(&format!("{name}.router.weight"), own.count, config.d_model, 1)?,
@@ -145,7 +145,7 @@ impl Experts {
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
         let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
-        let one = FeedForward::cost(config);
+        let one = DenseFeedForward::cost(config);
         let router = PartCost::linear(config.d_model, count, false);
         let met = one * per_token;
         PartCost { parameters: (one * count).parameters, ..met }
