@@ -25,7 +25,7 @@ pub(crate) use past::{LayerPast, PastRows, Texts};
 
 use super::mixer::Mixer;
 use super::positions::PreparedPositions;
-use super::state_space::Core;
+use super::state_space::StateSpaceMechanism;
 use super::weight::{Linear, Residual};
 use crate::config::{AttentionKind, ModelConfig};
 use crate::cost::PartCost;
@@ -189,7 +189,7 @@ pub struct UnprojectedAttention {
 enum Unprojected {
     /// The mechanism, with its number of projections.
     Attention(Arc<dyn Mechanism>, usize),
-    StateSpace(Core),
+    StateSpace(StateSpaceMechanism),
 }
 
 impl UnprojectedAttention {
@@ -210,7 +210,7 @@ impl UnprojectedAttention {
         let mut builder = Builder::seeded(1, &Device::Cpu, DType::F32).with_biases(false);
         let build = &mut builder;
         let kind = if config.attention(causal).kind_of(layer).is_state_space() {
-            Unprojected::StateSpace(Core::new(build, name, config, (causal, layer))?)
+            Unprojected::StateSpace(StateSpaceMechanism::new(build, name, config, (causal, layer))?)
         } else {
             let site = Site { config, name, layer, causal, products: build.products };
             Unprojected::Attention(choose(build, &site)?, site.parts())
@@ -224,7 +224,7 @@ impl UnprojectedAttention {
     pub fn input_width(&self) -> usize {
         match &self.kind {
             Unprojected::Attention(_, parts) => parts * self.width,
-            Unprojected::StateSpace(core) => core.input_width(),
+            Unprojected::StateSpace(mechanism) => mechanism.input_width(),
         }
     }
 
@@ -246,7 +246,7 @@ impl UnprojectedAttention {
             Unprojected::Attention(mechanism, _) => {
                 mechanism.attend(inputs, lengths, &PreparedPositions::default(), pass)?
             }
-            Unprojected::StateSpace(core) => core.run(inputs, lengths, pass)?,
+            Unprojected::StateSpace(mechanism) => mechanism.run(inputs, lengths, pass)?,
         })
     }
 
@@ -257,7 +257,7 @@ impl UnprojectedAttention {
     pub fn kept_bytes(&self, length: usize) -> f64 {
         let kept = match &self.kind {
             Unprojected::Attention(mechanism, _) => mechanism.kept(self.width, length),
-            Unprojected::StateSpace(core) => core.kept(length),
+            Unprojected::StateSpace(mechanism) => mechanism.kept(length),
         };
         size_of::<f32>() as f64 * kept
     }
@@ -271,7 +271,7 @@ impl UnprojectedAttention {
     pub fn forward_flops(&self, length: usize) -> f64 {
         match &self.kind {
             Unprojected::Attention(mechanism, _) => mechanism.flops(self.width, length),
-            Unprojected::StateSpace(core) => core.flops(length),
+            Unprojected::StateSpace(mechanism) => mechanism.flops(length),
         }
     }
 }

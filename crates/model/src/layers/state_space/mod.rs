@@ -46,13 +46,13 @@ const KEPT_EVERY: usize = 32;
 #[derive(Debug, Clone)]
 pub(crate) struct StateSpace {
     input: Linear,
-    core: Core,
+    mechanism: StateSpaceMechanism,
     output: Linear,
 }
 
 /// Computation between the projections.
 #[derive(Debug, Clone)]
-pub(crate) struct Core {
+pub(crate) struct StateSpaceMechanism {
     /// From the first token to the last; in an encoder also from the last to the first.
     directions: Vec<Direction>,
     channels: usize,
@@ -93,7 +93,7 @@ impl StateSpace {
         let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
         Ok(Self {
             input: Linear::new(build, &format!("{name}.in"), width, 2 * channels, 2)?,
-            core: Core::new(build, name, config, (causal, layer))?,
+            mechanism: StateSpaceMechanism::new(build, name, config, (causal, layer))?,
             output: Linear::new(build, &format!("{name}.out"), channels, width, 1)?,
         })
     }
@@ -102,7 +102,7 @@ impl StateSpace {
     pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
         let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
         PartCost::linear(width, channels, config.biases) * 2
-            + Core::cost(config, causal, layer)
+            + StateSpaceMechanism::cost(config, causal, layer)
             + PartCost::linear(channels, width, config.biases)
     }
 
@@ -115,7 +115,7 @@ impl StateSpace {
         pass: &Pass,
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (N, 2·E)
-        self.output.onto(&self.core.run(&gated, lengths, pass)?, residual, pass)
+        self.output.onto(&self.mechanism.run(&gated, lengths, pass)?, residual, pass)
     }
 
     /// Runs one new token in each row: `(R, D)` → `(R, D)`.
@@ -128,7 +128,8 @@ impl StateSpace {
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (R, 2·E)
         let lengths: Arc<[usize]> = vec![1; x.dim(0)?].into();
-        let (out, remembered) = self.core.go_on(&gated, &lengths, past.running.as_ref(), pass)?;
+        let (out, remembered) =
+            self.mechanism.go_on(&gated, &lengths, past.running.as_ref(), pass)?;
         past.running = Some(remembered);
         self.output.onto(&out, residual, pass)
     }
@@ -142,13 +143,13 @@ impl StateSpace {
         pass: &Pass,
     ) -> Result<Tensor> {
         let gated = self.input.forward(x, pass)?; // (N, 2·E)
-        let (out, remembered) = self.core.go_on(&gated, &texts.lengths.into(), None, pass)?;
+        let (out, remembered) = self.mechanism.go_on(&gated, &texts.lengths.into(), None, pass)?;
         past.put_running(remembered, texts)?;
         self.output.onto(&out, residual, pass)
     }
 }
 
-impl Core {
+impl StateSpaceMechanism {
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
