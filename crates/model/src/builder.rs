@@ -24,7 +24,7 @@ pub struct Builder {
 
 /// Parts that all models have.
 #[derive(Debug, Clone)]
-pub struct Core {
+pub struct ModelCore {
     pub(crate) store: ParameterStore,
     pub(crate) activations: DType,
     pub(crate) width: usize,
@@ -76,8 +76,8 @@ impl Builder {
     }
 
     /// Finishes the model once all its layers are made; `width` is that of its residual stream.
-    pub(crate) fn finish(self, width: usize) -> Core {
-        Core { store: self.store, activations: self.activations, width }
+    pub(crate) fn finish(self, width: usize) -> ModelCore {
+        ModelCore { store: self.store, activations: self.activations, width }
     }
 
     /// Adds a parameter whose values are a function of random numbers, keyed by its name, and of

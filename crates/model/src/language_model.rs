@@ -8,7 +8,7 @@ use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::{Stack, StackKind};
 use crate::translation::in_blocks;
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
@@ -18,7 +18,7 @@ use candle_core::{Device, Tensor};
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     pub(crate) embedding: TokenEmbedding,
     pub(crate) decoder: Stack,
@@ -147,7 +147,7 @@ impl LanguageModel {
 
 /// Reads one stream, the text; each of its tokens predicts the next.
 impl Model for LanguageModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 

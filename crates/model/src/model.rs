@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use taper_ops::{ParameterStore, composed};
 
-use crate::{Batch, Core, Cost, ModelError, Pass, Routing};
+use crate::{Batch, Cost, ModelCore, ModelError, Pass, Routing};
 
 /// Factor of the loss of f16 models in training. Without it the gradients of single tokens, each
 /// divided by the number of tokens, would underflow to zero (Micikevicius et al. 2018, "Mixed
@@ -117,7 +117,7 @@ pub trait Model: Send + Sync {
     const PREDICTS_CLASSES: bool = true;
 
     /// Parts that all models have, as its [`Builder`](crate::Builder) made them.
-    fn core(&self) -> &Core;
+    fn core(&self) -> &ModelCore;
 
     /// Cost of the model, by formula.
     fn cost(&self) -> Cost;

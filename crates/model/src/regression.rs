@@ -14,7 +14,7 @@ use crate::layers::positions::{Added, to_compute};
 use crate::layers::stack::{Stack, StackKind};
 use crate::layers::weight::Linear;
 use crate::{
-    Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Routing, Sequences,
+    Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Routing, Sequences,
 };
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use taper_ops::{Dropout, EmbeddingSpec, composed};
 pub struct InContextRegressor {
     config: ModelConfig,
     dimensions: usize,
-    core: Core,
+    core: ModelCore,
     read_in: Linear,
     positions: Added,
     decoder: Stack,
@@ -186,7 +186,7 @@ impl InContextRegressor {
 impl Model for InContextRegressor {
     const PREDICTS_CLASSES: bool = false;
 
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 

@@ -5,7 +5,7 @@ use crate::config::ModelConfig;
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::encoders::text::TextEncoder;
 use crate::layers::head::{BiasedHead, ClassHead};
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{Device, Tensor};
 
 /// A tagger with its parameters. The encoder's have the same names as in a
@@ -13,7 +13,7 @@ use candle_core::{Device, Tensor};
 #[derive(Debug, Clone)]
 pub struct TokenTagger {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     tags: usize,
     encoder: TextEncoder,
@@ -79,7 +79,7 @@ impl TokenTagger {
 
 /// Reads the segments and the text, and predicts the tags of some tokens.
 impl Model for TokenTagger {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 

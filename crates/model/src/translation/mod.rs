@@ -17,7 +17,8 @@ use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
 use crate::{
-    Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass, Sequences,
+    Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
+    Sequences,
 };
 use candle_core::{Device, Tensor};
 use encoder_decoder::EncoderDecoder;
@@ -57,7 +58,7 @@ impl Encoded {
 #[derive(Debug, Clone)]
 pub struct TranslationModel {
     config: ModelConfig,
-    core: Core,
+    core: ModelCore,
     source: SourceKind,
     vocab_target: usize,
     source_embedding: SourceEmbedding,
@@ -309,7 +310,7 @@ impl TranslationModel {
 
 /// Reads two streams, the source and the target shifted right, each target beginning with `<s>`.
 impl Model for TranslationModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 

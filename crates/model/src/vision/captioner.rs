@@ -11,7 +11,7 @@ use crate::cost::{Cost, LayerCost};
 use crate::layers::encoders::vision::validate;
 use crate::translation::SourceKind;
 use crate::{
-    Batch, Builder, Core, ImageShape, LossOutput, Model, ModelError, Objective, Pass,
+    Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     TranslationModel,
 };
 use candle_core::Device;
@@ -92,7 +92,7 @@ pub(super) fn require_patches(config: &ModelConfig) -> Result<(), ModelError> {
 
 /// Reads two streams, the values of images and captions shifted right, each beginning with `<s>`.
 impl Model for ImageCaptioner {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         self.0.core()
     }
 

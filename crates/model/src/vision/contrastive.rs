@@ -15,7 +15,7 @@ use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::head::{last_rows, loss_of_rows, picked};
 use crate::layers::stack::{Stack, StackKind};
 use crate::layers::weight::{LayerNorm, Linear, Weight};
-use crate::{Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};
 use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
 
@@ -28,7 +28,7 @@ const MOST: f64 = 100.0;
 pub struct ContrastiveModel {
     config: ModelConfig,
     shape: ImageShape,
-    core: Core,
+    core: ModelCore,
     vocabulary: usize,
     patches: PatchEmbedding,
     embedding_norm: LayerNorm,
@@ -218,7 +218,7 @@ fn of_length_one(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
 /// Reads images and as many texts. Predicts at the last token of each text, whose answer follows
 /// from its place in the batch.
 impl Model for ContrastiveModel {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 

@@ -20,7 +20,7 @@ use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::BiasedHead;
 use crate::layers::stack::StackKind;
 use crate::{
-    AttentionRecord, Batch, Builder, Core, LossOutput, Model, ModelError, Objective, Pass,
+    AttentionRecord, Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
     Sequences,
 };
 use candle_core::{Device, Tensor};
@@ -34,7 +34,7 @@ pub use shape::ImageShape;
 pub struct ImageClassifier {
     config: ModelConfig,
     shape: ImageShape,
-    core: Core,
+    core: ModelCore,
     classes: usize,
     encoder: Encoder,
     head: BiasedHead,
@@ -186,7 +186,7 @@ impl ImageClassifier {
 
 /// Reads one stream, the values of images; the class is predicted at the first value of each.
 impl Model for ImageClassifier {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &ModelCore {
         &self.core
     }
 
