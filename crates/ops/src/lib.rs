@@ -61,9 +61,9 @@ pub use packed_weights::PackedWeights;
 pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
-    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, Cell, ConvolutionSpec,
-    CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, InOne, Kept, LinearAttentionSpec,
-    LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs, ScanSpec, Seen, Sparse,
-    StateGradients, Turns,
+    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, CachedRows, Cell,
+    ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, InOne,
+    LinearAttentionSpec, LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs,
+    ScanSpec, Seen, Sparse, StateGradients, Turns,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    ABSENT, Activation, AttentionSpec, Cache, Dropout, Int8Matrix, Kept, LinearSpec, PackedWeights,
-    Products, Seen, Sparse, composed, cross_attention, decoding_attention, packed_linear,
+    ABSENT, Activation, AttentionSpec, Cache, CachedRows, Dropout, Int8Matrix, LinearSpec,
+    PackedWeights, Products, Seen, Sparse, composed, cross_attention, decoding_attention,
+    packed_linear,
 };
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
@@ -82,7 +83,7 @@ fn queries_see_their_past() -> Result<()> {
         {
             let bias = bias.map(|bias| bias.narrow(2, 0, 3)?.contiguous()).transpose()?;
             let seen = Seen::Past {
-                kept: Kept::Apart { text: None, steps: &blocks },
+                kept: CachedRows::Apart { text: None, steps: &blocks },
                 text: &[],
                 history: &history,
                 bias: bias.as_ref(),
@@ -114,7 +115,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
         let (query, bias) = (random(&[3, 6], 4, dtype), random(&[HEADS, 1, 8], 5, dtype));
         for (bias, slopes) in [(None, None), (Some(&bias), None), (None, Some(&slopes))] {
             let seen = Seen::Past {
-                kept: Kept::Apart { text: Some(&text), steps: &blocks },
+                kept: CachedRows::Apart { text: Some(&text), steps: &blocks },
                 text: &ranges,
                 history: &history,
                 bias,
@@ -135,7 +136,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             let stepped: Vec<Tensor> = rows.into_iter().chain(stepped).collect::<Result<_>>()?;
             let contiguous = stepped.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>()?;
             let history = vec![vec![0]; 6];
-            let kept = Kept::Apart { text: None, steps: &contiguous };
+            let kept = CachedRows::Apart { text: None, steps: &contiguous };
             let (text, sparse) = ([].as_slice(), None);
             let seen = Seen::Past { kept, text, history: &history, bias, slopes, sparse };
             let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, HEADS)?;
@@ -168,7 +169,7 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
         {
             let sparse = Some(rules[rule]);
             let seen = |sparse| Seen::Past {
-                kept: Kept::Apart { text: Some(&text), steps: &blocks },
+                kept: CachedRows::Apart { text: Some(&text), steps: &blocks },
                 text: &ranges,
                 history: &history,
                 bias,
@@ -202,7 +203,7 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             let query = query.narrow(0, 0, 1)?.contiguous()?;
             let whole = cross_attention(None, &query, &keys, None, &spec)?;
             let seen = Seen::Past {
-                kept: Kept::Apart { text: Some(&keys), steps: &[] },
+                kept: CachedRows::Apart { text: Some(&keys), steps: &[] },
                 text: std::slice::from_ref(&(0..7)),
                 history: &[],
                 bias: None,
@@ -278,7 +279,7 @@ fn what_does_not_fit_is_an_error() {
     assert!(source(&[0..2, 2..4], 4).is_err());
     let past = |history: &[Vec<u32>]| {
         let seen = Seen::Past {
-            kept: Kept::Apart { text: None, steps: std::slice::from_ref(&key_value) },
+            kept: CachedRows::Apart { text: None, steps: std::slice::from_ref(&key_value) },
             text: &[],
             history,
             bias: None,

@@ -7,8 +7,8 @@
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
-    Activation, AdamStep, AttentionSpec, Cache, CrossEntropySpec, Dropout, EmbeddingSpec, Kept,
-    LinearSpec, ParameterStore, Products, Seen, Sparse, Turns, adam_step, composed,
+    Activation, AdamStep, AttentionSpec, Cache, CachedRows, CrossEntropySpec, Dropout,
+    EmbeddingSpec, LinearSpec, ParameterStore, Products, Seen, Sparse, Turns, adam_step, composed,
     cross_attention, decoding_attention, device, embedding, global_norm, layer_norm, linear,
     relative_bias, rotary, self_attention, smoothed_cross_entropy,
 };
@@ -182,7 +182,7 @@ impl Check {
         self.operation("attention to a cache", &inputs, 3, &|v| {
             let blocks = [v[1].as_tensor().clone(), v[2].as_tensor().clone()];
             let seen = Seen::Past {
-                kept: Kept::Apart { text: None, steps: &blocks },
+                kept: CachedRows::Apart { text: None, steps: &blocks },
                 text: &[],
                 history: &history,
                 bias: None,

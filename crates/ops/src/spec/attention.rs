@@ -109,7 +109,7 @@ pub enum Seen<'a> {
     /// `j` of query `r` is row `history[j][r]` of step `j`.
     Past {
         /// Key and value of each token side by side, `2·D`.
-        kept: Kept<'a>,
+        kept: CachedRows<'a>,
         /// Range of rows of text for each query; empty if no query has any.
         text: &'a [Range<usize>],
         /// For each token, the row for each query; [`ABSENT`] if the query does not see it.
@@ -127,7 +127,7 @@ pub enum Seen<'a> {
 
 /// Rows of past tokens, as a [`Cache`](crate::Cache) keeps them.
 #[derive(Debug, Clone, Copy)]
-pub enum Kept<'a> {
+pub enum CachedRows<'a> {
     /// In separate tensors, as they were added.
     Apart {
         /// `(M, W)`, of texts that were read as a whole.
@@ -146,7 +146,7 @@ pub enum Kept<'a> {
     },
 }
 
-impl Kept<'_> {
+impl CachedRows<'_> {
     /// Number of steps that are kept.
     #[must_use]
     pub fn steps(&self) -> usize {

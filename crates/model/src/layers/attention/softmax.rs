@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{mix, name_key};
 use taper_ops::{
-    AttentionSpec, Kept, Products, Seen, Sparse, composed, computed_pairs, decoding_attention,
-    kept_by_attention, self_attention,
+    AttentionSpec, CachedRows, Products, Seen, Sparse, composed, computed_pairs,
+    decoding_attention, kept_by_attention, self_attention,
 };
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Softmax {
     /// Keys of the cache that queries see.
     fn seen<'a>(
         &self,
-        kept: Kept<'a>,
+        kept: CachedRows<'a>,
         (text, history): (&'a [Range<usize>], &'a [Vec<u32>]),
         positions: &'a PreparedPositions,
     ) -> Seen<'a> {
@@ -165,7 +165,7 @@ impl Mechanism for Softmax {
         positions: &PreparedPositions,
     ) -> Result<Tensor> {
         let (query, key_value) = Self::apart(qkv)?;
-        let kept = Kept::Apart { text: Some(&key_value), steps: &[] };
+        let kept = CachedRows::Apart { text: Some(&key_value), steps: &[] };
         let seen = self.seen(kept, (texts.seen, &[]), positions);
         let out = decoding_attention(&query, seen, self.heads)?;
         past.cache.add_text(key_value)?;

@@ -7,7 +7,7 @@
 //! with spare room, which is replaced by one of twice the size when it is full: a row is copied at
 //! most twice on average, whatever the length.
 
-use crate::spec::Kept;
+use crate::spec::CachedRows;
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
@@ -125,12 +125,12 @@ impl Cache {
 
     /// The rows; `None` before the first one.
     #[must_use]
-    pub fn kept(&self) -> Option<Kept<'_>> {
+    pub fn kept(&self) -> Option<CachedRows<'_>> {
         match &self.0 {
             Parts::Apart { text, steps } => (text.is_some() || !steps.is_empty())
-                .then(|| Kept::Apart { text: text.as_ref(), steps }),
+                .then(|| CachedRows::Apart { text: text.as_ref(), steps }),
             Parts::Joined(Joined { rows, text, steps, .. }) => {
-                rows.as_ref().map(|rows| Kept::Joined { rows, text, steps })
+                rows.as_ref().map(|rows| CachedRows::Joined { rows, text, steps })
             }
         }
     }
@@ -202,11 +202,11 @@ mod tests {
     fn values(cache: &Cache) -> Vec<Vec<f32>> {
         let kept = cache.kept().expect("rows");
         let (text, counts) = match kept {
-            Kept::Apart { text, steps } => (
+            CachedRows::Apart { text, steps } => (
                 text.map_or(0, |text| text.dims()[0]),
                 steps.iter().map(|step| step.dims()[0]).collect::<Vec<_>>(),
             ),
-            Kept::Joined { text, steps, .. } => {
+            CachedRows::Joined { text, steps, .. } => {
                 (text.len(), steps.iter().map(|step| step.1 as usize).collect())
             }
         };
@@ -242,8 +242,8 @@ mod tests {
                 }
             }
             if i == 0 {
-                assert!(matches!(apart.kept(), Some(Kept::Apart { .. })));
-                assert!(matches!(joined.kept(), Some(Kept::Joined { .. })));
+                assert!(matches!(apart.kept(), Some(CachedRows::Apart { .. })));
+                assert!(matches!(joined.kept(), Some(CachedRows::Joined { .. })));
             }
             assert_eq!(values(&apart), values(&joined), "{i}");
         }
@@ -258,7 +258,7 @@ mod tests {
         let mut tensors = Vec::new();
         for step in 0..1000 {
             cache.add_step(rows(step, 5))?;
-            if let Some(Kept::Joined { rows, .. }) = cache.kept() {
+            if let Some(CachedRows::Joined { rows, .. }) = cache.kept() {
                 tensors.push(rows.id());
             }
         }
@@ -285,7 +285,7 @@ mod tests {
     fn which_of_the_two_it_is_depends_on_the_kernels() -> Result<()> {
         let mut cache = Cache::default();
         cache.add_text(rows(0, 2).to_dtype(DType::F16)?)?;
-        assert!(matches!(cache.kept(), Some(Kept::Joined { .. })));
+        assert!(matches!(cache.kept(), Some(CachedRows::Joined { .. })));
         assert!(cache.add_step(rows(0, 2)).is_err(), "another type");
         Ok(())
     }

@@ -13,7 +13,7 @@
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::products::fetch;
-use crate::spec::{ABSENT, Kept, Seen, Sight, Sparse, merge};
+use crate::spec::{ABSENT, CachedRows, Seen, Sight, Sparse, merge};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
 use candle_core::{Error, Result, Tensor};
@@ -31,8 +31,8 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     check(seen, query.dims2()?, heads)?;
     let (whole, steps, bias) = match seen {
         Seen::Source { key_value, .. } => (Some(key_value), [].as_slice(), None),
-        Seen::Past { kept: Kept::Apart { text, steps }, bias, .. } => (text, steps, bias),
-        Seen::Past { kept: Kept::Joined { .. }, .. } => {
+        Seen::Past { kept: CachedRows::Apart { text, steps }, bias, .. } => (text, steps, bias),
+        Seen::Past { kept: CachedRows::Joined { .. }, .. } => {
             crate::device::check(query.device())?;
             return crate::composed::decoding_attention(query, seen, heads);
         }
@@ -67,22 +67,22 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
                 kept.steps() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
             let is_wide = |rows: &Tensor| Ok::<_, Error>(rows.dims2()?.1 == 2 * width);
             let read = match kept {
-                Kept::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0))?,
-                Kept::Joined { text, .. } => text.len(),
+                CachedRows::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0))?,
+                CachedRows::Joined { text, .. } => text.len(),
             };
             fits &= (text.is_empty() || text.len() == queries)
                 && text.iter().all(|range| range.start <= range.end && range.end <= read);
             let of_step = |step: usize| match kept {
-                Kept::Apart { steps, .. } => steps[step].dim(0),
-                Kept::Joined { steps, .. } => Ok(steps[step].1 as usize),
+                CachedRows::Apart { steps, .. } => steps[step].dim(0),
+                CachedRows::Joined { steps, .. } => Ok(steps[step].1 as usize),
             };
             match kept {
-                Kept::Apart { text, steps } => {
+                CachedRows::Apart { text, steps } => {
                     for rows in text.into_iter().chain(steps) {
                         fits &= is_wide(rows)?;
                     }
                 }
-                Kept::Joined { rows, .. } => fits &= is_wide(rows)?,
+                CachedRows::Joined { rows, .. } => fits &= is_wide(rows)?,
             }
             for (step, rows) in history.iter().enumerate().take(kept.steps()) {
                 let keys = of_step(step)?;
