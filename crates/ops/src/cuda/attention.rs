@@ -59,12 +59,12 @@ struct Attention {
     sequences: Sequences,
     dtype: DType,
     /// Tensors for the backward pass.
-    kept: OnceLock<Kept>,
+    kept: OnceLock<SavedTensors>,
 }
 
 /// Queries (scaled), keys and values, `(B, H, T, Dh)` each; scores, and weights after dropout,
 /// `(B, H, Tq, Tk)` each.
-struct Kept {
+struct SavedTensors {
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -198,7 +198,7 @@ impl Attention {
         let address = address(&out, &Layout::contiguous(rows * width))?;
         self.merge(0, &mixed, Columns::of(address, self.dtype, width, 0), 1.0)?;
         // Set once, since an operation computes once.
-        let _ = self.kept.set(Kept { query, key, value, scores, weights });
+        let _ = self.kept.set(SavedTensors { query, key, value, scores, weights });
         Ok((out, (rows, width).into()))
     }
 

@@ -9,7 +9,7 @@ use crate::products::{Matrix, Right, Threads, product, product_then};
 use crate::profile::{even, region};
 use crate::shared::{Shared, filled};
 use crate::spec::{Activation, Dropout, LinearSpec};
-use crate::tape::{Adjoints, Kept, Slot, Tape, is_fused};
+use crate::tape::{Adjoints, SavedTensor, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
@@ -190,7 +190,7 @@ impl<'a, T> Slopes<'a, T> {
 
 /// Data of a layer that the tape keeps.
 struct Back {
-    x: Kept,
+    x: SavedTensor,
     weight: Tensor,
     bias: Option<Slot>,
     residual: Option<Slot>,

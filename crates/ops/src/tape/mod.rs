@@ -71,7 +71,7 @@ impl From<&Tensor> for Slot {
 }
 
 /// A tensor that the backward function of an operation needs.
-pub(crate) struct Kept {
+pub(crate) struct SavedTensor {
     slot: Slot,
     value: Value,
 }
@@ -81,7 +81,7 @@ enum Value {
     Again(Again),
 }
 
-impl Kept {
+impl SavedTensor {
     /// The tensor. If it was not kept, each call recomputes it.
     pub(crate) fn value(&self) -> Result<Tensor> {
         match &self.value {
@@ -91,8 +91,8 @@ impl Kept {
     }
 }
 
-impl From<&Kept> for Slot {
-    fn from(kept: &Kept) -> Self {
+impl From<&SavedTensor> for Slot {
+    fn from(kept: &SavedTensor) -> Self {
         kept.slot
     }
 }
@@ -212,12 +212,12 @@ impl Tape {
     }
 
     /// Keeps `tensor` for the backward pass.
-    pub(crate) fn keep(&self, tensor: &Tensor) -> Kept {
+    pub(crate) fn keep(&self, tensor: &Tensor) -> SavedTensor {
         let value = match self.again.borrow().get(&tensor.id()) {
             Some(again) => Value::Again(again.clone()),
             None => Value::Here(tensor.clone()),
         };
-        Kept { slot: tensor.into(), value }
+        SavedTensor { slot: tensor.into(), value }
     }
 
     /// Takes the operations in their order; nothing else keeps their tensors from here on.

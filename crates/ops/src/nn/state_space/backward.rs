@@ -12,7 +12,7 @@ use crate::parallel::combined;
 use crate::profile::{longest_of, region};
 use crate::shared::{Shared, Write, filled};
 use crate::spec::{ScanInputs, ScanShape, ScanSpec};
-use crate::tape::{Adjoints, Kept, Slot, Tape};
+use crate::tape::{Adjoints, SavedTensor, Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
@@ -38,7 +38,7 @@ pub(super) fn record<T: Float>(
 }
 
 fn go_back<T: Float>(
-    kept: &[Kept; 6],
+    kept: &[SavedTensor; 6],
     (shape, spec): (ScanShape, &ScanSpec),
     states: &[T],
     adjoint: &[T],

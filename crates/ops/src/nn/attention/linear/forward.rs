@@ -19,7 +19,7 @@ pub(super) struct Outputs<T> {
     /// Result, `(N, H·Dh)`.
     pub(super) out: Shared<T>,
     /// Numbers for the backward pass.
-    pub(super) kept: Option<Kept<T>>,
+    pub(super) kept: Option<SavedSums<T>>,
     /// Sums after the last token of each sequence, followed by the exponents that are factored out
     /// of them; initialised.
     pub(super) last: Option<Shared<T>>,
@@ -29,7 +29,7 @@ impl<T: Float> Outputs<T> {
     /// The same destinations, if they are f32.
     pub(super) fn as_f32(&self) -> Option<Outputs<f32>> {
         let kept = match self.kept {
-            Some(Kept { denominators, states, exponents }) => Some(Kept {
+            Some(SavedSums { denominators, states, exponents }) => Some(SavedSums {
                 denominators: T::shared_f32(denominators)?,
                 states: T::shared_f32(states)?,
                 exponents: T::shared_f32(exponents)?,
@@ -46,7 +46,7 @@ impl<T: Float> Outputs<T> {
 
 /// Numbers for the backward pass, in the order of [`Layout`].
 #[derive(Clone, Copy)]
-pub(super) struct Kept<T> {
+pub(super) struct SavedSums<T> {
     /// Denominators, `(N, H)`.
     pub(super) denominators: Shared<T>,
     pub(super) states: Shared<T>,

@@ -25,7 +25,7 @@ use crate::tape::{Adjoints, Tape, is_fused};
 use backward::Known;
 use candle_core::{Result, Tensor};
 use features::Features;
-use forward::{Kept, Outputs};
+use forward::{Outputs, SavedSums};
 use layout::{CHUNK, Layout};
 use std::marker::PhantomData;
 
@@ -162,7 +162,7 @@ fn attend<T: Float>(
             filled(keeps(shape.0 * layout.spec.heads), |denominators| {
                 filled(keeps(layout.states()), |states| {
                     filled(keeps(layout.exponents()), |exponents| {
-                        let kept = Kept { denominators, states, exponents };
+                        let kept = SavedSums { denominators, states, exponents };
                         let kept = tape.map(|_| kept);
                         let to = Outputs { out, kept, last: last_to };
                         forward(&layout, values, vectors.as_deref(), to);
