@@ -64,6 +64,6 @@ pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionSpec, CachedRows, Cell,
     ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, HierarchicalSpec, InOne,
     LinearAttentionSpec, LinearSpec, LossSums, Recurred, Recurrence, RecurrenceSpec, ScanInputs,
-    ScanSpec, Seen, Sparse, StateGradients, Turns,
+    ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

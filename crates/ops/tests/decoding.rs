@@ -9,7 +9,7 @@ use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     ABSENT, Activation, AttentionSpec, Cache, CachedRows, Dropout, Int8Matrix, LinearSpec,
-    PackedWeights, Products, Seen, Sparse, composed, cross_attention, decoding_attention,
+    PackedWeights, Products, Sparse, VisibleKeys, composed, cross_attention, decoding_attention,
     packed_linear,
 };
 
@@ -36,7 +36,7 @@ fn queries_see_their_source() -> Result<()> {
     let rows: [Range<usize>; 5] = [3..9, 0..3, 3..9, 9..10, 0..3];
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
         let (query, key_value) = (random(&[5, 34], 1, dtype), random(&[10, 68], 2, dtype));
-        let seen = Seen::Source { key_value: &key_value, rows: &rows };
+        let seen = VisibleKeys::Source { key_value: &key_value, rows: &rows };
         let difference = largest_difference(
             &decoding_attention(&query, seen, HEADS)?,
             &composed::decoding_attention(&query, seen, HEADS)?,
@@ -59,13 +59,13 @@ fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
 }
 
 /// Keys that queries see, with all rows in one tensor.
-fn in_one<'a>(seen: Seen<'a>, cache: &'a Cache) -> Seen<'a> {
+fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     match seen {
-        Seen::Past { text, history, bias, slopes, sparse, .. } => {
+        VisibleKeys::Past { text, history, bias, slopes, sparse, .. } => {
             let kept = cache.kept().expect("rows");
-            Seen::Past { kept, text, history, bias, slopes, sparse }
+            VisibleKeys::Past { kept, text, history, bias, slopes, sparse }
         }
-        Seen::Source { .. } => seen,
+        VisibleKeys::Source { .. } => seen,
     }
 }
 
@@ -82,7 +82,7 @@ fn queries_see_their_past() -> Result<()> {
             [(None, None), (Some(&bias), None), (None, Some(&slopes)), (Some(&bias), Some(&slopes))]
         {
             let bias = bias.map(|bias| bias.narrow(2, 0, 3)?.contiguous()).transpose()?;
-            let seen = Seen::Past {
+            let seen = VisibleKeys::Past {
                 kept: CachedRows::Apart { text: None, steps: &blocks },
                 text: &[],
                 history: &history,
@@ -114,7 +114,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
         let history = [vec![2, 0, ABSENT], vec![1, ABSENT, 0]];
         let (query, bias) = (random(&[3, 6], 4, dtype), random(&[HEADS, 1, 8], 5, dtype));
         for (bias, slopes) in [(None, None), (Some(&bias), None), (None, Some(&slopes))] {
-            let seen = Seen::Past {
+            let seen = VisibleKeys::Past {
                 kept: CachedRows::Apart { text: Some(&text), steps: &blocks },
                 text: &ranges,
                 history: &history,
@@ -138,7 +138,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             let history = vec![vec![0]; 6];
             let kept = CachedRows::Apart { text: None, steps: &contiguous };
             let (text, sparse) = ([].as_slice(), None);
-            let seen = Seen::Past { kept, text, history: &history, bias, slopes, sparse };
+            let seen = VisibleKeys::Past { kept, text, history: &history, bias, slopes, sparse };
             let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, HEADS)?;
             assert_eq!(values(&alone), values(&ours.narrow(0, 0, 1)?), "to the bit");
         }
@@ -168,7 +168,7 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             [(0, None, None), (1, Some(&bias), None), (2, None, Some(&slopes)), (3, None, None)]
         {
             let sparse = Some(rules[rule]);
-            let seen = |sparse| Seen::Past {
+            let seen = |sparse| VisibleKeys::Past {
                 kept: CachedRows::Apart { text: Some(&text), steps: &blocks },
                 text: &ranges,
                 history: &history,
@@ -202,7 +202,7 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             };
             let query = query.narrow(0, 0, 1)?.contiguous()?;
             let whole = cross_attention(None, &query, &keys, None, &spec)?;
-            let seen = Seen::Past {
+            let seen = VisibleKeys::Past {
                 kept: CachedRows::Apart { text: Some(&keys), steps: &[] },
                 text: std::slice::from_ref(&(0..7)),
                 history: &[],
@@ -270,7 +270,7 @@ fn rows_that_are_no_distribution_have_no_normaliser() -> Result<()> {
 fn what_does_not_fit_is_an_error() {
     let (query, key_value) = (random(&[2, 6], 1, DType::F32), random(&[4, 12], 2, DType::F32));
     let source = |rows: &[Range<usize>], heads| {
-        decoding_attention(&query, Seen::Source { key_value: &key_value, rows }, heads)
+        decoding_attention(&query, VisibleKeys::Source { key_value: &key_value, rows }, heads)
     };
     assert!(source(&[0..2, 2..4], HEADS).is_ok());
     assert!(source(&[0..2, 2..5], HEADS).is_err());
@@ -278,7 +278,7 @@ fn what_does_not_fit_is_an_error() {
     assert!(source(std::slice::from_ref(&one), HEADS).is_err());
     assert!(source(&[0..2, 2..4], 4).is_err());
     let past = |history: &[Vec<u32>]| {
-        let seen = Seen::Past {
+        let seen = VisibleKeys::Past {
             kept: CachedRows::Apart { text: None, steps: std::slice::from_ref(&key_value) },
             text: &[],
             history,
@@ -297,7 +297,7 @@ fn what_does_not_fit_is_an_error() {
         let history = [vec![row, 0]];
         let kept = cache.kept().expect("rows");
         let (bias, slopes, sparse) = (None, None, None);
-        let seen = Seen::Past { kept, text, history: &history, bias, slopes, sparse };
+        let seen = VisibleKeys::Past { kept, text, history: &history, bias, slopes, sparse };
         decoding_attention(&query, seen, HEADS)
     };
     assert!(in_one(&[0..4, 1..2], 3).is_ok());

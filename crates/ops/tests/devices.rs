@@ -8,9 +8,9 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AdamStep, AttentionSpec, Cache, CachedRows, CrossEntropySpec, Dropout,
-    EmbeddingSpec, LinearSpec, ParameterStore, Products, Seen, Sparse, Turns, adam_step, composed,
-    cross_attention, decoding_attention, device, embedding, global_norm, layer_norm, linear,
-    relative_bias, rotary, self_attention, smoothed_cross_entropy,
+    EmbeddingSpec, LinearSpec, ParameterStore, Products, Sparse, Turns, VisibleKeys, adam_step,
+    composed, cross_attention, decoding_attention, device, embedding, global_norm, layer_norm,
+    linear, relative_bias, rotary, self_attention, smoothed_cross_entropy,
 };
 
 fn test_device() -> Result<Device> {
@@ -181,7 +181,7 @@ impl Check {
         let history = [vec![0, 1, 1], vec![0, 1, 2]];
         self.operation("attention to a cache", &inputs, 3, &|v| {
             let blocks = [v[1].as_tensor().clone(), v[2].as_tensor().clone()];
-            let seen = Seen::Past {
+            let seen = VisibleKeys::Past {
                 kept: CachedRows::Apart { text: None, steps: &blocks },
                 text: &[],
                 history: &history,
@@ -204,7 +204,7 @@ impl Check {
             for step in 0..40 {
                 cache.add_step(on(values(&[3, 2 * width], 10 + step)?)?)?;
                 history.push((0..3).map(|row| (row + step as u32) % 3).collect());
-                let seen = Seen::Past {
+                let seen = VisibleKeys::Past {
                     kept: cache.kept().expect("rows"),
                     text: &[0..1, 1..4, 4..6],
                     history: &history,

@@ -20,7 +20,7 @@ use candle_core::{Result, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{Activation, AttentionSpec, Dropout, Products, Seen};
+use taper_ops::{Activation, AttentionSpec, Dropout, Products, VisibleKeys};
 
 /// An encoder and a decoder of recurrent layers.
 #[derive(Debug)]
@@ -339,7 +339,7 @@ impl EncoderDecoder for RecurrentLayers {
         let ranges = state.sources.as_slice().into();
         let from = From { initial: &initial, of_sources: &state.of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
-            let seen = Seen::Source { key_value, rows: &ranges };
+            let seen = VisibleKeys::Source { key_value, rows: &ranges };
             taper_ops::decoding_attention(query, seen, 1)
         };
         let (hidden, states) = self.run(x, &lengths, &from, attend, pass)?;

@@ -4,7 +4,7 @@ use super::attention::HIDDEN;
 use super::recent::Recent;
 use super::{CountedProduct, wide};
 use crate::device::check_count;
-use crate::spec::{Seen, Sight, Sparse};
+use crate::spec::{Sight, Sparse, VisibleKeys};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// When the shapes disagree.
-pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
+pub fn decoding_attention(query: &Tensor, seen: VisibleKeys<'_>, heads: usize) -> Result<Tensor> {
     let (queries, width) = query.dims2()?;
     let (head, device) = (width / heads, query.device());
     let lengths: Vec<usize> = (0..queries).map(|query| seen.keys(query)).collect();
@@ -43,7 +43,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     if let Some(mask) = mask(seen, lengths.clone(), heads, scores.dtype(), device)? {
         scores = scores.broadcast_add(&mask)?;
     }
-    if let Seen::Past { bias, slopes, .. } = seen {
+    if let VisibleKeys::Past { bias, slopes, .. } = seen {
         if let Some(bias) = bias {
             let last = bias.narrow(1, 0, 1)?.narrow(2, bias.dim(2)? - longest, longest)?;
             scores = scores.broadcast_add(&last.to_dtype(scores.dtype())?.unsqueeze(0)?)?;
@@ -66,7 +66,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
 
 /// A tensor of all keys and values, and the row in it for each column of each query. A hidden
 /// column has the row of the query's own last key, which is finite if the query's keys are.
-fn places(seen: Seen<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, Vec<u32>)> {
+fn places(seen: VisibleKeys<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, Vec<u32>)> {
     let mut index = Vec::with_capacity(lengths.len() * longest);
     let mut add = |length: usize, rows: &mut dyn Iterator<Item = u32>| {
         let first = index.len() + longest - length;
@@ -76,13 +76,13 @@ fn places(seen: Seen<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, 
         index[first + length - longest..first].fill(last);
     };
     let all = match seen {
-        Seen::Source { key_value, rows } => {
+        VisibleKeys::Source { key_value, rows } => {
             for (&length, range) in lengths.iter().zip(rows) {
                 add(length, &mut range.clone().map(|row| row as u32));
             }
             key_value.clone()
         }
-        Seen::Past { kept, text, history, .. } => {
+        VisibleKeys::Past { kept, text, history, .. } => {
             let all = kept.in_one()?;
             for (query, &length) in lengths.iter().enumerate() {
                 add(length, &mut all.of_query(query, text, history));
@@ -104,7 +104,7 @@ struct MaskKey {
 
 /// Mask `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; `None` if all see all.
 fn mask(
-    seen: Seen<'_>,
+    seen: VisibleKeys<'_>,
     lengths: Vec<usize>,
     heads: usize,
     dtype: DType,
@@ -112,8 +112,8 @@ fn mask(
 ) -> Result<Option<Tensor>> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     let sparse = match seen {
-        Seen::Source { .. } => None,
-        Seen::Past { sparse, .. } => sparse,
+        VisibleKeys::Source { .. } => None,
+        VisibleKeys::Past { sparse, .. } => sparse,
     };
     if sparse.is_none() && lengths.iter().all(|&length| length == longest) {
         return Ok(None);

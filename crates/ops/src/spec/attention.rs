@@ -96,7 +96,7 @@ pub const ABSENT: u32 = u32::MAX;
 
 /// Keys and values that each query sees.
 #[derive(Debug, Clone, Copy)]
-pub enum Seen<'a> {
+pub enum VisibleKeys<'a> {
     /// Tokens of a source: for each query a range of the rows of one tensor `(M, 2·D)`, key and
     /// value side by side.
     Source {
@@ -191,7 +191,7 @@ pub struct InOne<'a> {
 }
 
 impl InOne<'_> {
-    /// Rows of the tokens that a query sees, in order: see [`Seen::Past`].
+    /// Rows of the tokens that a query sees, in order: see [`VisibleKeys::Past`].
     pub fn of_query<'b>(
         &'b self,
         query: usize,
@@ -205,7 +205,7 @@ impl InOne<'_> {
     }
 }
 
-impl Seen<'_> {
+impl VisibleKeys<'_> {
     /// Number of keys that a query may see.
     ///
     /// # Panics

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{mix, name_key};
 use taper_ops::{
-    AttentionSpec, CachedRows, Products, Seen, Sparse, composed, computed_pairs,
+    AttentionSpec, CachedRows, Products, Sparse, VisibleKeys, composed, computed_pairs,
     decoding_attention, kept_by_attention, self_attention,
 };
 
@@ -85,8 +85,8 @@ impl Softmax {
         kept: CachedRows<'a>,
         (text, history): (&'a [Range<usize>], &'a [Vec<u32>]),
         positions: &'a PreparedPositions,
-    ) -> Seen<'a> {
-        Seen::Past {
+    ) -> VisibleKeys<'a> {
+        VisibleKeys::Past {
             kept,
             text,
             history,

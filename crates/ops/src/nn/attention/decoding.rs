@@ -13,7 +13,7 @@
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::products::fetch;
-use crate::spec::{ABSENT, CachedRows, Seen, Sight, Sparse, merge};
+use crate::spec::{ABSENT, CachedRows, Sight, Sparse, VisibleKeys, merge};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
 use candle_core::{Error, Result, Tensor};
@@ -27,12 +27,14 @@ use std::ops::Range;
 ///
 /// # Errors
 /// When the shapes disagree, heads do not divide `D`, or a row does not exist.
-pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Result<Tensor> {
+pub fn decoding_attention(query: &Tensor, seen: VisibleKeys<'_>, heads: usize) -> Result<Tensor> {
     check(seen, query.dims2()?, heads)?;
     let (whole, steps, bias) = match seen {
-        Seen::Source { key_value, .. } => (Some(key_value), [].as_slice(), None),
-        Seen::Past { kept: CachedRows::Apart { text, steps }, bias, .. } => (text, steps, bias),
-        Seen::Past { kept: CachedRows::Joined { .. }, .. } => {
+        VisibleKeys::Source { key_value, .. } => (Some(key_value), [].as_slice(), None),
+        VisibleKeys::Past { kept: CachedRows::Apart { text, steps }, bias, .. } => {
+            (text, steps, bias)
+        }
+        VisibleKeys::Past { kept: CachedRows::Joined { .. }, .. } => {
             crate::device::check(query.device())?;
             return crate::composed::decoding_attention(query, seen, heads);
         }
@@ -47,7 +49,7 @@ pub fn decoding_attention(query: &Tensor, seen: Seen<'_>, heads: usize) -> Resul
     )
 }
 
-fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Result<()> {
+fn check(seen: VisibleKeys<'_>, (queries, width): (usize, usize), heads: usize) -> Result<()> {
     if heads == 0 || !width.is_multiple_of(heads) {
         candle_core::bail!("attention: {heads} heads do not divide width {width}");
     }
@@ -58,8 +60,8 @@ fn check(seen: Seen<'_>, (queries, width): (usize, usize), heads: usize) -> Resu
             && rows.iter().all(|range| range.start <= range.end && range.end <= keys))
     };
     let fits = match seen {
-        Seen::Source { key_value, rows } => whole(key_value, rows)?,
-        Seen::Past { kept, text, history, bias, slopes, sparse } => {
+        VisibleKeys::Source { key_value, rows } => whole(key_value, rows)?,
+        VisibleKeys::Past { kept, text, history, bias, slopes, sparse } => {
             if let Some(fault) = sparse.and_then(|rule| rule.fault(true)) {
                 candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
             }
@@ -126,13 +128,13 @@ const LINE: usize = 64;
 fn fused<T: Float>(
     query: &Tensor,
     (whole, blocks): (Option<&Tensor>, &[Tensor]),
-    seen: Seen<'_>,
+    seen: VisibleKeys<'_>,
     heads: usize,
 ) -> Result<Tensor> {
     let (rows, width) = query.dims2()?;
     let (bias, slopes, sparse) = match seen {
-        Seen::Source { .. } => (None, None, None),
-        Seen::Past { bias, slopes, sparse, .. } => (bias, slopes, sparse),
+        VisibleKeys::Source { .. } => (None, None, None),
+        VisibleKeys::Past { bias, slopes, sparse, .. } => (bias, slopes, sparse),
     };
     let (query_host, bias_host) = (Host::new(query)?, bias.map(Host::new).transpose()?);
     let queries = query_host.elements::<T>()?;
@@ -229,15 +231,17 @@ impl Chosen {
 /// then of the tokens that were stepped. Other tokens are not read.
 fn gather<'a, T>(
     pairs: &mut Vec<&'a [T]>,
-    seen: Seen<'_>,
+    seen: VisibleKeys<'_>,
     query: usize,
     (whole, blocks): (&'a [T], &[&'a [T]]),
     size: usize,
     chosen: &Chosen,
 ) {
     let (text, history) = match seen {
-        Seen::Source { rows, .. } => (rows[query].clone(), [].as_slice()),
-        Seen::Past { text, history, .. } => (text.get(query).cloned().unwrap_or_default(), history),
+        VisibleKeys::Source { rows, .. } => (rows[query].clone(), [].as_slice()),
+        VisibleKeys::Past { text, history, .. } => {
+            (text.get(query).cloned().unwrap_or_default(), history)
+        }
     };
     for range in &chosen.ranges {
         let (start, end) = (range.start.min(text.len()), range.end.min(text.len()));

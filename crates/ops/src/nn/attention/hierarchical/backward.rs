@@ -3,7 +3,7 @@
 //! first, together with the adjoints of the tokens themselves, and otherwise at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
-use super::layout::{Layout, QUERIES, Seen, Sequence};
+use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
 use super::passes::go_back;
 use super::{KEY, QUERY, VALUE, summaries};
 use crate::float::Float;
@@ -137,7 +137,7 @@ impl<P: TileProducts> Pass<'_, P> {
         &self,
         worker: &mut Worker<P>,
         of: (&Sequence, usize),
-        (chunk, seen): (usize, &Seen<P::Value>),
+        (chunk, seen): (usize, &ChunkKeys<P::Value>),
         of_summaries: &mut [Vec<P::Value>; 2],
     ) {
         let (layout, products, inputs) = (self.layout, self.products, self.inputs);

@@ -1,6 +1,6 @@
 //! The forward pass.
 
-use super::layout::{Layout, QUERIES, Seen, Sequence};
+use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
 use super::passes::{Terms, drop, softmax};
 use super::{KEY, QUERY, VALUE};
 use crate::float::Float;
@@ -30,7 +30,7 @@ impl<'a, T: Float> Inputs<'a, T> {
         &self,
         layout: &Layout,
         (sequence, head): (&Sequence, usize),
-        (part, seen): (usize, &Seen<T>),
+        (part, seen): (usize, &ChunkKeys<T>),
         to: &mut [T],
     ) {
         let width = layout.head;
@@ -64,7 +64,7 @@ pub(super) fn across<T>(rows: Rows<'_, T>) -> Rows<'_, T> {
 pub(super) fn terms<'a, T: Float>(
     layout: &Layout,
     (sequence, head): (&Sequence, usize),
-    seen: &'a Seen<T>,
+    seen: &'a ChunkKeys<T>,
     (chunk, first): (usize, usize),
 ) -> Terms<'a, T> {
     let causal = layout.spec.causal;
@@ -142,7 +142,7 @@ impl<P: TileProducts> Pass<'_, P> {
         &self,
         worker: &mut Worker<P>,
         of: (&Sequence, usize),
-        (chunk, seen): (usize, &Seen<P::Value>),
+        (chunk, seen): (usize, &ChunkKeys<P::Value>),
     ) {
         let (layout, products, inputs) = (self.layout, self.products, self.inputs);
         let (count, width) = (seen.all(), layout.head);

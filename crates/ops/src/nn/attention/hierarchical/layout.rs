@@ -35,7 +35,7 @@ pub(super) struct Layout {
 
 /// Keys that the tokens of a chunk see, summaries first and then tokens of the chunk: the same for
 /// all heads.
-pub(super) struct Seen<T> {
+pub(super) struct ChunkKeys<T> {
     /// Rows of summaries, among those of the sequence.
     pub(super) summaries: Vec<Range<usize>>,
     /// Number of summaries.
@@ -56,7 +56,7 @@ impl Sequence {
     }
 }
 
-impl<T> Seen<T> {
+impl<T> ChunkKeys<T> {
     pub(super) fn all(&self) -> usize {
         self.count + self.tokens.len()
     }
@@ -140,7 +140,7 @@ impl Layout {
     }
 
     /// Keys that the tokens of a chunk see.
-    pub(super) fn seen<T: Float>(&self, sequence: &Sequence, chunk: usize) -> Seen<T> {
+    pub(super) fn seen<T: Float>(&self, sequence: &Sequence, chunk: usize) -> ChunkKeys<T> {
         let (size, length) = (self.hierarchy.chunk, sequence.length);
         let first = chunk * size;
         let tokens = sequence.first + first..sequence.first + length.min(first + size);
@@ -155,7 +155,7 @@ impl Layout {
         let count = added.len();
         added.resize(count + tokens.len(), T::default());
         places.extend(0..tokens.len() as u32);
-        Seen { summaries, count, tokens, added, places }
+        ChunkKeys { summaries, count, tokens, added, places }
     }
 
     /// Index in the dropout mask of the first weight of a query of a chunk.
