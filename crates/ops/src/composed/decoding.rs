@@ -83,7 +83,7 @@ fn places(seen: VisibleKeys<'_>, lengths: &[usize], longest: usize) -> Result<(T
             key_value.clone()
         }
         VisibleKeys::Past { kept, text, history, .. } => {
-            let all = kept.in_one()?;
+            let all = kept.joined()?;
             for (query, &length) in lengths.iter().enumerate() {
                 add(length, &mut all.of_query(query, text, history));
             }

@@ -160,10 +160,10 @@ impl CachedRows<'_> {
     ///
     /// # Errors
     /// When there are none, or their widths differ.
-    pub fn in_one(&self) -> Result<InOne<'_>> {
+    pub fn joined(&self) -> Result<JoinedRows<'_>> {
         match *self {
             Self::Joined { rows, text, steps } => {
-                Ok(InOne { rows: rows.clone(), text: text.into(), steps: steps.into() })
+                Ok(JoinedRows { rows: rows.clone(), text: text.into(), steps: steps.into() })
             }
             Self::Apart { text, steps } => {
                 let mut first = text.map_or(Ok(0), |text| text.dim(0))? as u32;
@@ -175,7 +175,7 @@ impl CachedRows<'_> {
                     first += count;
                 }
                 let rows = Tensor::cat(&text.into_iter().chain(steps).collect::<Vec<_>>(), 0)?;
-                Ok(InOne { rows, text: of_text.into(), steps: places.into() })
+                Ok(JoinedRows { rows, text: of_text.into(), steps: places.into() })
             }
         }
     }
@@ -183,14 +183,14 @@ impl CachedRows<'_> {
 
 /// Rows of past tokens, all in one tensor.
 #[derive(Debug)]
-pub struct InOne<'a> {
+pub struct JoinedRows<'a> {
     /// `(M, W)`.
     pub rows: Tensor,
     text: Cow<'a, [u32]>,
     steps: Cow<'a, [(u32, u32)]>,
 }
 
-impl InOne<'_> {
+impl JoinedRows<'_> {
     /// Rows of the tokens that a query sees, in order: see [`VisibleKeys::Past`].
     pub fn of_query<'b>(
         &'b self,

@@ -16,7 +16,7 @@ mod sparse;
 
 pub use adam::AdamStep;
 pub(crate) use attention::mask_index;
-pub use attention::{ABSENT, AttentionSpec, CachedRows, InOne, VisibleKeys};
+pub use attention::{ABSENT, AttentionSpec, CachedRows, JoinedRows, VisibleKeys};
 pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use hierarchical::HierarchicalSpec;

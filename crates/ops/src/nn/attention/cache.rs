@@ -211,7 +211,7 @@ mod tests {
             }
         };
         // Reads every row of a step by a query of its own.
-        let all = kept.in_one().expect("memory");
+        let all = kept.joined().expect("memory");
         let mut index: Vec<u32> = all.of_query(0, std::slice::from_ref(&(0..text)), &[]).collect();
         let mut history = vec![vec![ABSENT]; counts.len()];
         for (step, &count) in counts.iter().enumerate() {

@@ -223,7 +223,7 @@ impl Mechanism for Reformer {
         let (heads, head) = (self.heads, width / 2 / self.heads);
         let (rounds, size) = (self.rotations.rounds, self.chunks.size());
         let Some(kept) = past.cache.kept() else { candle_core::bail!("a step has no token") };
-        let cached = kept.in_one()?;
+        let cached = kept.joined()?;
         let all = &cached.rows;
         let hashes = all.narrow(1, width, heads * rounds)?.to_device(&Device::Cpu)?;
         let hashes = hashes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
