@@ -17,7 +17,7 @@
 //! best, and when that is settled. So one search can find the lists under several of them: it goes
 //! on until each is settled.
 
-use crate::model::step::{Few, Logits, select_if_changed, step_rows};
+use crate::model::step::{Logits, TopK, select_if_changed, step_rows};
 use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::constraints::{Constraints, looks_back};
 use crate::tokens::END;
@@ -321,8 +321,8 @@ fn beam_traced<M: StepModel>(
             .flat_map(|search| search.live.iter().map(move |live| (search, live.node)))
             .collect();
         let constraints = |&row| constraints(row, position, config);
-        let few = Few::of(model, config.beam_size + 1, rows.iter().map(constraints));
-        let candidates = step_rows(model, &mut state, &inputs, few, |row, logits| {
+        let top_k = TopK::under(model, config.beam_size + 1, rows.iter().map(constraints));
+        let candidates = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
             candidates(logits, rows[row], position, config)
         })?;
 
