@@ -30,7 +30,7 @@ pub trait StepModel: Sync {
     /// Whether several threads, each with a state of its own, are faster than one that divides
     /// every operation among threads: usually on a CPU, and not on a device that runs one operation
     /// at a time.
-    fn steps_apart(&self) -> bool {
+    fn gains_from_workers(&self) -> bool {
         false
     }
 

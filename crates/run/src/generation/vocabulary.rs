@@ -64,8 +64,8 @@ impl StepModel for OwnVocabulary {
         self.model.first_input(source)
     }
 
-    fn steps_apart(&self) -> bool {
-        self.model.steps_apart()
+    fn gains_from_workers(&self) -> bool {
+        self.model.gains_from_workers()
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<TextState> {
