@@ -87,17 +87,17 @@ impl EntityReport {
     pub fn add<S: AsRef<str>, T: AsRef<str>>(&mut self, right: &[S], given: &[T]) {
         let (right, given) = (entities(right), entities(given));
         for entity in &right {
-            self.of(entity.0).right += 1;
+            self.counts(entity.0).right += 1;
         }
         for entity in &given {
             let is_right = right.contains(entity);
-            let counts = self.of(entity.0);
+            let counts = self.counts(entity.0);
             counts.given += 1;
             counts.both += u64::from(is_right);
         }
     }
 
-    fn of(&mut self, kind: &str) -> &mut EntityCounts {
+    fn counts(&mut self, kind: &str) -> &mut EntityCounts {
         self.of_types.entry(kind.to_owned()).or_default()
     }
 

@@ -51,7 +51,7 @@ impl Builder {
     }
 
     fn over(store: ParameterStore, seed: Option<u64>, compute: DType) -> Self {
-        let products = Products::of(compute, store.device());
+        let products = Products::for_model(compute, store.device());
         // If only the operands of products are rounded, everything else is f32.
         let activations = if products == Products::Bf16 { DType::F32 } else { compute };
         Self { store, seed, biases: true, products, activations }
@@ -98,7 +98,7 @@ impl Builder {
             None if self.store.is_outline() => Vec::new(),
             None => vec![0.0; count],
         };
-        Ok(Weight::of(self.store.add(name, shape, values)?))
+        Ok(Weight::new(self.store.add(name, shape, values)?))
     }
 
     /// Adds a matrix drawn from Xavier uniform (Glorot and Bengio 2010):

@@ -50,7 +50,7 @@ impl TextClassifier {
         let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + TextPooling::cost(config)
             + PartCost::table(classes, config.d_model + 1);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.

@@ -65,13 +65,13 @@ impl LanguageModel {
             + TokenEmbedding::cost(config)
             + layers
             + Head::cost(config, vocabulary, device);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::DecoderOnly, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::DecoderOnly, layer))
     }
 
     /// Shape of the model.

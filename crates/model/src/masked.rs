@@ -106,7 +106,7 @@ impl MaskedLanguageModel {
             + output
             + BiasedHead::cost(config, vocabulary, ASKED, device)
             + next;
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Number of parameters of embeddings, encoder and pooler, as in published counts of BERT's

@@ -118,7 +118,7 @@ impl Pass {
 
     /// The same pass with a tape of its own, for a segment of layers; `None` if nothing is to be
     /// recomputed.
-    pub(crate) fn of_segment(&self) -> Option<Self> {
+    pub(crate) fn for_segment(&self) -> Option<Self> {
         (self.checkpoints && self.tape.is_some()).then(|| Self {
             dropout_key: self.dropout_key,
             step: self.step,

@@ -87,13 +87,13 @@ impl InContextRegressor {
             + Added::cost(config)
             + layers
             + PartCost::linear(width, 1, config.biases).keeping(width);
-        Cost::of([("function", parts)])
+        Cost::from_streams([("function", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::DecoderOnly, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::DecoderOnly, layer))
     }
 
     /// Shape of the model.

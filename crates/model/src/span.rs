@@ -49,7 +49,7 @@ impl SpanExtractor {
         let head = PartCost::linear(config.d_model, ENDS, true);
         // Keeps the logits, padded and shifted, and their exponentials.
         let parts = TextEncoder::cost_with_embedding(config, vocabulary) + head.keeping(8 * ENDS);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.

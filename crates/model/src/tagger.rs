@@ -43,7 +43,7 @@ impl TokenTagger {
         let parts = TextEncoder::cost_with_embedding(config, vocabulary)
             + PartCost::table(tags, config.d_model)
             + BiasedHead::cost(config, tags, 1.0, device).keeping(2 * config.d_model);
-        Cost::of([("text", parts)])
+        Cost::from_streams([("text", parts)])
     }
 
     /// Cost of one of its layers, counted from 0.

@@ -39,7 +39,7 @@ pub(crate) trait Float:
     /// The shared memory itself, if this type is `f32`.
     fn shared_f32(values: Shared<Self>) -> Option<Shared<f32>>;
     /// The f32 slice as one of this type, if the two are the same.
-    fn of_f32_mut(values: &mut [f32]) -> Option<&mut [Self]>;
+    fn from_f32_mut(values: &mut [f32]) -> Option<&mut [Self]>;
 }
 
 impl Float for f32 {
@@ -141,7 +141,7 @@ impl Float for f32 {
     fn shared_f32(values: Shared<Self>) -> Option<Shared<f32>> {
         Some(values)
     }
-    fn of_f32_mut(values: &mut [f32]) -> Option<&mut [Self]> {
+    fn from_f32_mut(values: &mut [f32]) -> Option<&mut [Self]> {
         Some(values)
     }
 }
@@ -182,7 +182,7 @@ impl Float for f64 {
     fn shared_f32(_values: Shared<Self>) -> Option<Shared<f32>> {
         None
     }
-    fn of_f32_mut(_values: &mut [f32]) -> Option<&mut [Self]> {
+    fn from_f32_mut(_values: &mut [f32]) -> Option<&mut [Self]> {
         None
     }
 }

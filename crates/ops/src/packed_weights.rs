@@ -87,7 +87,7 @@ impl PackedWeights {
         let host = Host::new(weight)?;
         let values = host.elements::<f32>()?;
         if self.is_int8 && inputs > 0 {
-            let packed = PackedInt8::new(&Int8Matrix::of(values, inputs), Int8Kernel::best());
+            let packed = PackedInt8::new(&Int8Matrix::round(values, inputs), Int8Kernel::best());
             if let Some(packed) = packed {
                 return Ok(Some(PackedWeight::Int8(Arc::new(packed))));
             }

@@ -333,7 +333,7 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
 fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     let rounded = |x: &Tensor| -> Result<Tensor> {
         let values = x.flatten_all()?.to_vec1::<f32>()?;
-        Tensor::from_vec(Int8Matrix::of(&values, x.dim(1)?).to_f32(), x.shape(), x.device())
+        Tensor::from_vec(Int8Matrix::round(&values, x.dim(1)?).to_f32(), x.shape(), x.device())
     };
     for (rows, inputs, outputs) in [(1, 5, 3), (70, 1100, 333), (300, 64, 40)] {
         let (x, weight, bias) = (

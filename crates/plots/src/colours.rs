@@ -69,7 +69,7 @@ pub(crate) const SERIES: [Colour; 8] = [
 ];
 
 /// Colour of the series with this number.
-pub(crate) const fn of_series(number: usize) -> Colour {
+pub(crate) const fn series_colour(number: usize) -> Colour {
     SERIES[number % SERIES.len()]
 }
 

@@ -95,7 +95,7 @@ impl SentenceSet {
                 bleu: bleu.sentence(translation, &[reference])?.score,
                 length: words(source).len(),
                 rarest: frequencies.and_then(|counted| counted.rarest(source)),
-                flaw: Flaw::of(source, reference, translation),
+                flaw: Flaw::first(source, reference, translation),
                 source: source.clone(),
                 reference: reference.clone(),
                 translation: translation.clone(),

@@ -10,7 +10,7 @@ use crate::sentences::SentenceSet;
 const ORDERS: usize = 4;
 
 /// Bars of two scores over groups of sentences.
-fn of_kinds(
+fn bars_by_group(
     (name, title): (String, &str),
     label: &str,
     found: &[(String, usize, f64, f64)],
@@ -43,7 +43,7 @@ pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<Named
     let file = |name: &str| file_name(&set.split, name);
     let mut figures = Vec::new();
     let by_length = set.by_length()?;
-    figures.push(of_kinds(
+    figures.push(bars_by_group(
         (file("length"), say("Scores by length of the source", "按原文长度的得分")),
         say("words of the source (sentences)", "原文词数（句数）"),
         &by_length,
@@ -51,7 +51,7 @@ pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<Named
     ));
     let by_rarest = set.by_rarest_word()?;
     if !by_rarest.is_empty() {
-        figures.push(of_kinds(
+        figures.push(bars_by_group(
             (
                 file("rarest-word"),
                 say("Scores by the rarest word of the source", "按原文最罕见词的得分"),

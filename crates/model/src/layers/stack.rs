@@ -188,8 +188,9 @@ impl Segment {
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
     fn checkpointed(self, x: Tensor, pass: &Pass) -> Result<Tensor> {
-        let inner = pass.of_segment().filter(|_| x.device().is_cpu());
-        let (Some(tape), Some(inner), Some(again)) = (pass.tape(), inner, pass.of_segment()) else {
+        let inner = pass.for_segment().filter(|_| x.device().is_cpu());
+        let (Some(tape), Some(inner), Some(again)) = (pass.tape(), inner, pass.for_segment())
+        else {
             return self.run(x, pass);
         };
         let out = self.run(x.clone(), &inner)?;

@@ -117,11 +117,11 @@ impl TranslationModel {
         vocab_target: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        Self::of(config, (SourceKind::Text(vocab_source), vocab_target), builder)
+        Self::with_source(config, (SourceKind::Text(vocab_source), vocab_target), builder)
     }
 
     /// Makes a model with sources of either kind; see [`TranslationModel::new`].
-    pub(crate) fn of(
+    pub(crate) fn with_source(
         config: &ModelConfig,
         (source, vocab_target): (SourceKind, usize),
         builder: Builder,
@@ -206,7 +206,7 @@ impl TranslationModel {
         };
         let target_tables = if tied == Tied::None { 2 } else { 1 };
         let head = Head::cost(config, vocab_target, device);
-        Cost::of([
+        Cost::from_streams([
             (name, of_embedding + of_source),
             ("target", table(vocab_target) * target_tables + embedding + of_target + head),
         ])
@@ -215,7 +215,7 @@ impl TranslationModel {
     /// Cost of a layer of the decoder, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(encoder_decoder::layer_cost(config, layer))
+        LayerCost::from_part(encoder_decoder::layer_cost(config, layer))
     }
 
     /// Shape of the model.

@@ -35,7 +35,7 @@ impl ImageCaptioner {
         shape.validate()?;
         require_patches(config)?;
         let source = SourceKind::Images(shape.clone());
-        TranslationModel::of(config, (source, vocabulary), builder).map(Self)
+        TranslationModel::with_source(config, (source, vocabulary), builder).map(Self)
     }
 
     /// Cost per token, which in images is a patch, of a model of this shape on `device`, known

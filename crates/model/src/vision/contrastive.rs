@@ -115,13 +115,13 @@ impl ContrastiveModel {
             + TokenEmbedding::cost(&of_text)
             + Stack::cost(&of_text, config.decoder_layers, StackKind::DecoderOnly).0
             + projection(of_text.d_model);
-        Cost::of([("image", image), ("text", text)])
+        Cost::from_streams([("image", image), ("text", text)])
     }
 
     /// Cost of a layer of the encoder of images, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
-        LayerCost::of(Block::cost(config, StackKind::Encoder, layer))
+        LayerCost::from_part(Block::cost(config, StackKind::Encoder, layer))
     }
 
     /// Shape of the model.
@@ -156,7 +156,7 @@ impl ContrastiveModel {
         let x = self.embedding_norm.forward(&x, pass)?;
         let hidden = self.encoder.forward(x, &divided, None, pass)?; // (N, D)
         let pooled = self.patches.pooled(&hidden, images.lengths.len(), pass)?; // (B, D)
-        Ok(of_length_one(&self.image_projection.forward(&pooled, pass)?, pass)?)
+        Ok(unit_rows(&self.image_projection.forward(&pooled, pass)?, pass)?)
     }
 
     /// Embeds texts by the states of their last tokens: rows of length 1, in f32.
@@ -175,7 +175,7 @@ impl ContrastiveModel {
         let x = self.tokens.forward(texts, pass)?;
         let hidden = self.text.forward(x, texts, None, pass)?; // (N, D)
         let last = picked(&hidden, last_rows(&texts.lengths), Dropout::none(), pass)?; // (B, D)
-        Ok(of_length_one(&self.text_projection.forward(&last, pass)?, pass)?)
+        Ok(unit_rows(&self.text_projection.forward(&last, pass)?, pass)?)
     }
 
     /// Multiplies `rows` by the factor of similarities.
@@ -208,7 +208,7 @@ impl ContrastiveModel {
 }
 
 /// Divides each row by its length, in f32.
-fn of_length_one(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
+fn unit_rows(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
     composed::on_tape(pass.tape(), "length of 1", &[rows], |inputs| {
         let rows = inputs[0].to_dtype(DType::F32)?;
         rows.broadcast_div(&rows.sqr()?.sum_keepdim(1)?.sqrt()?)

@@ -108,13 +108,13 @@ impl ImageClassifier {
             ImageEncoder::Convolutional => Convolutions::cost(config, shape),
         };
         let head = PartCost::table(classes, head_width(config, shape) + 1);
-        Cost::of([("image", encoder + head)])
+        Cost::from_streams([("image", encoder + head)])
     }
 
     /// Cost of one of its layers, counted from 0; for convolutions that of the last.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, shape: &ImageShape, layer: usize) -> LayerCost {
-        LayerCost::of(match config.image_encoder {
+        LayerCost::from_part(match config.image_encoder {
             ImageEncoder::Transformer => Block::cost(config, StackKind::Encoder, layer),
             ImageEncoder::Convolutional => {
                 Convolutions::layer_costs(config, shape).last().unwrap_or_default()

@@ -85,7 +85,7 @@ fn places(seen: VisibleKeys<'_>, lengths: &[usize], longest: usize) -> Result<(T
         VisibleKeys::Past { kept, text, history, .. } => {
             let all = kept.joined()?;
             for (query, &length) in lengths.iter().enumerate() {
-                add(length, &mut all.of_query(query, text, history));
+                add(length, &mut all.visible_to(query, text, history));
             }
             all.rows
         }
@@ -128,7 +128,7 @@ fn mask(
             for head in 0..heads {
                 let sight = sparse
                     .filter(|_| length > 0)
-                    .map(|rule| Sight::of_few(rule, true, head, length));
+                    .map(|rule| Sight::for_few(rule, true, head, length));
                 values.extend(std::iter::repeat_n(HIDDEN, longest - length));
                 values.extend((0..length).map(|key| {
                     let sees = sight.as_ref().is_none_or(|sight| sight.sees(length - 1, key));

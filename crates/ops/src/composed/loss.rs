@@ -43,7 +43,7 @@ fn blocked(
     for first in (0..rows.len()).step_by(block) {
         let (hidden, targets) = rows.block(first, block.min(rows.len() - first))?;
         let logits = wide(&hidden.times(&matrix.t()?)?)?; // (R, V)
-        let (of_block, gradient) = of_logits(&logits, &targets, spec, differentiate)?;
+        let (of_block, gradient) = sums_and_gradient(&logits, &targets, spec, differentiate)?;
         sums.push(of_block);
         if let Some(gradient) = gradient {
             let gradient = gradient.to_dtype(hidden.dtype())?;
@@ -115,7 +115,7 @@ impl Rows<'_> {
 ///
 /// # Shapes
 /// `logits (R, V)`, `targets (R, 1)` → `(4,)` and `(R, V)`.
-fn of_logits(
+fn sums_and_gradient(
     logits: &Tensor,
     targets: &Tensor,
     spec: &CrossEntropySpec,

@@ -81,7 +81,7 @@ struct Columns {
 
 impl Columns {
     /// Makes the columns from `first` on, of rows with length `row`.
-    fn of(address: u64, dtype: DType, row: usize, first: usize) -> Self {
+    fn new(address: u64, dtype: DType, row: usize, first: usize) -> Self {
         Self { address: address + (first * dtype.size_in_bytes()) as u64, row }
     }
 }
@@ -196,7 +196,7 @@ impl Attention {
         let mixed = weights.times(&value)?;
         let out = room(device, self.dtype, rows * width)?;
         let address = address(&out, &Layout::contiguous(rows * width))?;
-        self.merge(0, &mixed, Columns::of(address, self.dtype, width, 0), 1.0)?;
+        self.merge(0, &mixed, Columns::new(address, self.dtype, width, 0), 1.0)?;
         // Set once, since an operation computes once.
         let _ = self.kept.set(SavedTensors { query, key, value, scores, weights });
         Ok((out, (rows, width).into()))
@@ -210,7 +210,7 @@ impl Attention {
         let gradient = gradient.contiguous()?;
         let width = gradient.dim(1)?;
         let device = gradient.device().as_cuda_device()?;
-        let columns = Columns::of(address_of(&gradient)?, self.dtype, width, 0);
+        let columns = Columns::new(address_of(&gradient)?, self.dtype, width, 0);
         let mixed = self.split(device, 0, columns, width, 1.0)?;
         self.merge(1, &kept.weights.t()?.times(&mixed)?, value, 1.0)?;
         let of_weights = mixed.times(&kept.value.t()?)?;
@@ -237,14 +237,14 @@ impl CustomOp1 for Attention {
             bail!("queries, keys and values in rows of {row}");
         }
         let (width, first) = (row / 3, address(qkv, layout)?);
-        let part = |index: usize| Columns::of(first, qkv.dtype(), row, index * width);
+        let part = |index: usize| Columns::new(first, qkv.dtype(), row, index * width);
         self.forward(&qkv.device, [part(0), part(1), part(2)], [rows; 2], width)
     }
 
     fn bwd(&self, qkv: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         let out = empty(qkv.shape(), qkv.dtype(), qkv.device().as_cuda_device()?)?;
         let (row, first) = (qkv.dim(1)?, address_of(&out)?);
-        let part = |index: usize| Columns::of(first, qkv.dtype(), row, index * (row / 3));
+        let part = |index: usize| Columns::new(first, qkv.dtype(), row, index * (row / 3));
         self.back(gradient, [part(0), part(1), part(2)])?;
         Ok(Some(out))
     }
@@ -279,8 +279,8 @@ impl CustomOp2 for Attention {
         }
         let dtype = query.dtype();
         let first = address(key_value, key_layout)?;
-        let part = |index: usize| Columns::of(first, dtype, row, index * width);
-        let query_columns = Columns::of(address(query, layout)?, dtype, width, 0);
+        let part = |index: usize| Columns::new(first, dtype, row, index * width);
+        let query_columns = Columns::new(address(query, layout)?, dtype, width, 0);
         self.forward(&query.device, [query_columns, part(0), part(1)], [rows, key_rows], width)
     }
 
@@ -296,8 +296,8 @@ impl CustomOp2 for Attention {
         let of_key_value = empty(key_value.shape(), dtype, device)?;
         let (width, row) = (query.dim(1)?, key_value.dim(1)?);
         let first = address_of(&of_key_value)?;
-        let part = |index: usize| Columns::of(first, dtype, row, index * width);
-        let query_columns = Columns::of(address_of(&of_query)?, dtype, width, 0);
+        let part = |index: usize| Columns::new(first, dtype, row, index * width);
+        let query_columns = Columns::new(address_of(&of_query)?, dtype, width, 0);
         self.back(gradient, [query_columns, part(0), part(1)])?;
         Ok((Some(of_query), Some(of_key_value)))
     }

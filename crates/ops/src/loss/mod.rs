@@ -333,7 +333,8 @@ mod tests {
         };
         let packings =
             Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()).flat_map(|kernel| {
-                [Products::F32, Products::Bf16].map(|products| Packing::of(kernel, products))
+                [Products::F32, Products::Bf16]
+                    .map(|products| Packing::for_kernel(kernel, products))
             });
         for (packing, r_drop) in packings.flatten().flat_map(|it| [(it, 0.0), (it, 0.7)]) {
             let exact = Products::F32;

@@ -93,7 +93,7 @@ impl Tiled {
     fn logits(&self, worker: &mut Worker, block: &Block) {
         let panels = |range: &Range<usize>| range.start / PANEL..range.end.div_ceil(PANEL);
         let (rows, columns) = (panels(&block.tokens), panels(&block.classes));
-        worker.products.of_panels(
+        worker.products.multiply_panels(
             (&self.hidden, rows),
             (&self.classifier, columns),
             &mut worker.logits,
@@ -209,7 +209,7 @@ impl Tiled {
                 let shape = (block.tokens.len(), block.classes.len());
                 let write = if segment == 0 { Write::Replace } else { Write::Add };
                 let left = (worker.logits.as_slice(), Matrix::rows(CLASSES));
-                worker.products.of_matrix(
+                worker.products.multiply_matrix(
                     left,
                     shape,
                     (&weight, block.classes.start / DEPTH),
@@ -254,7 +254,7 @@ impl Tiled {
                 let shape = (block.classes.len(), block.tokens.len());
                 let write = if number == 0 { Write::Replace } else { Write::Add };
                 let left = (worker.logits.as_slice(), Matrix::rows(CLASSES).transposed());
-                worker.products.of_matrix(
+                worker.products.multiply_matrix(
                     left,
                     shape,
                     (&hidden, block.tokens.start / DEPTH),

@@ -274,7 +274,7 @@ mod tests {
             (0..70 * PANEL as u64).map(|i| counter.normal_at(i) as f32).collect();
         let offset = values.as_ptr().align_offset(size_of::<Line>());
         for kernel in [Kernel::Fma512, Kernel::Fma256, Kernel::Neon] {
-            let Some(packing) = Packing::of(kernel, Products::F32) else { continue };
+            let Some(packing) = Packing::for_kernel(kernel, Products::F32) else { continue };
             let tile = |offset, depth| {
                 let at = Matrix::rows(PANEL).transposed().at(offset);
                 Operand::left(&values, at, PANEL, depth)
@@ -290,7 +290,7 @@ mod tests {
             assert!(packing.lines_of(&tile(offset, DEPTH / 2)).is_none());
             assert!(packing.lines_of(&tile(offset + 1, DEPTH)).is_none());
         }
-        if let Some(packing) = Packing::of(Kernel::Fma256, Products::Bf16) {
+        if let Some(packing) = Packing::for_kernel(Kernel::Fma256, Products::Bf16) {
             let at = Matrix::rows(PANEL).transposed().at(offset);
             assert!(packing.lines_of(&Operand::left(&values, at, PANEL, DEPTH)).is_none());
         }
@@ -302,8 +302,8 @@ mod tests {
         let values: Vec<f32> = (0..80 * 90).map(|i| counter.normal_at(i) as f32).collect();
         for kernel in [Kernel::Fma512, Kernel::Fma256, Kernel::Neon] {
             for products in [Products::F32, Products::Bf16] {
-                let Some(packing) = Packing::of(kernel, products) else { continue };
-                Operand::of_every_kind(&values, |operand| {
+                let Some(packing) = Packing::for_kernel(kernel, products) else { continue };
+                Operand::with_every_kind(&values, |operand| {
                     for panel in 0..operand.panels() {
                         for step in 0..operand.steps() {
                             let mut lines = vec![Line([7; 32]); packing.step_lines()];

@@ -73,7 +73,7 @@ impl Products {
     /// products; on other devices it affects every operation, so that products need no rounding of
     /// their own.
     #[must_use]
-    pub fn of(dtype: DType, device: &Device) -> Self {
+    pub fn for_model(dtype: DType, device: &Device) -> Self {
         if device.is_cpu() && dtype == DType::BF16 { Self::Bf16 } else { Self::F32 }
     }
 }
@@ -226,7 +226,7 @@ unsafe fn int8_product<T: Float>(
         unreachable!("only f32 is multiplied by int8")
     };
     assert!((b.inputs(), b.outputs()) == (k, n) && (a_at.row, a_at.column) == (k, 1));
-    let finish = finish.map(of_f32);
+    let finish = finish.map(finish_f32);
     let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
     // SAFETY: the caller's promise.
     unsafe { int8::product(&a[a_at.offset..a_at.offset + m * k], m, b, out, finish) }
@@ -258,16 +258,16 @@ unsafe fn packed_product<T: Float>(
     }
     crate::profile::count_product(m, k, n);
     let to = blocked::Destination { values, offset: 0, stride: n, write: Write::Replace };
-    let finish = finish.map(of_f32);
+    let finish = finish.map(finish_f32);
     let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
     // SAFETY: the caller's promise, and the extents by the assertion.
     unsafe { blocked::product_with_packed(&left, b, to, Threads::All, finish) }
 }
 
 /// Adapts `finish` to rows that are known to be f32.
-fn of_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
+fn finish_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
     move |row, out| {
-        if let Some(out) = T::of_f32_mut(out) {
+        if let Some(out) = T::from_f32_mut(out) {
             finish(row, out);
         }
     }
@@ -311,7 +311,7 @@ pub(crate) unsafe fn raw_product<T: Float>(
                     // Packing operands would not pay for another kernel either.
                     kernel = Kernel::Gemm;
                 }
-                let finish = finish.map(of_f32);
+                let finish = finish.map(finish_f32);
                 let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
                 product_f32(
                     (m, k, n),
@@ -383,7 +383,7 @@ unsafe fn product_f32(
     let (left, right) = (Operand::left(a, a_at, m, k), Operand::right(b, b_at, n, k));
     // SAFETY: the caller's promise; `raw_product` has checked the extents.
     unsafe {
-        if let Some(packing) = Packing::of(kernel, products)
+        if let Some(packing) = Packing::for_kernel(kernel, products)
             && left.is_packable()
             && right.is_packable()
             && out_at.column == 1

@@ -193,7 +193,7 @@ impl Operand<'_> {
 
     /// Runs `test` on operands with every kind of edge, on both sides and in both orientations,
     /// with at least 7,200 values.
-    pub(super) fn of_every_kind(values: &[f32], test: impl Fn(&Operand<'_>)) {
+    pub(super) fn with_every_kind(values: &[f32], test: impl Fn(&Operand<'_>)) {
         for (count, depth) in [(32, 32), (1, 1), (33, 70), (17, 31), (64, 65), (40, 16), (16, 17)] {
             for side in [Side::Left, Side::Right] {
                 for (outer, inner) in [(80, 1), (1, 80)] {

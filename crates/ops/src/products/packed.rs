@@ -92,7 +92,7 @@ impl PackedProducts {
     /// Computes `out ← [out +]` some panels of `left` times some of `right`, summed over all steps.
     /// `out` is row-major with `stride`, and has room for whole panels: results outside the
     /// operands are zero.
-    pub(crate) fn of_panels(
+    pub(crate) fn multiply_panels(
         &self,
         left: (&Packed, Range<usize>),
         right: (&Packed, Range<usize>),
@@ -113,7 +113,7 @@ impl PackedProducts {
 
     /// Computes `out ← [out +] a (m, k) · right[from · DEPTH ..][.. k]`, with a left operand that
     /// is packed for this product only. `out` as above.
-    pub(crate) fn of_matrix(
+    pub(crate) fn multiply_matrix(
         &mut self,
         (a, a_at): (&[f32], Matrix),
         (m, k): (usize, usize),

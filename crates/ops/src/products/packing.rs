@@ -23,17 +23,17 @@ impl Packing {
     /// Packing of the fastest kernel for such products on this processor; `None` if it does not
     /// pack.
     pub(crate) fn best(products: Products) -> Option<Self> {
-        Self::of(Kernel::best(products), products)
+        Self::for_kernel(Kernel::best(products), products)
     }
 
     /// Packing for products of some panels; as [`Packing::best`], except that splitting operands in
     /// three does not pay for these.
-    pub(crate) fn best_of_panels(products: Products) -> Option<Self> {
+    pub(crate) fn best_for_panels(products: Products) -> Option<Self> {
         match (Kernel::best(products), products) {
             (Kernel::Tiles, Products::F32) => [Kernel::Fma512, Kernel::Fma256]
                 .into_iter()
-                .find_map(|kernel| Self::of(kernel, products)),
-            (kernel, _) => Self::of(kernel, products),
+                .find_map(|kernel| Self::for_kernel(kernel, products)),
+            (kernel, _) => Self::for_kernel(kernel, products),
         }
     }
 
@@ -44,7 +44,7 @@ impl Packing {
     }
 
     /// Packing of a kernel; `None` if it does not support the products, or does not pack.
-    pub(crate) fn of(kernel: Kernel, products: Products) -> Option<Self> {
+    pub(crate) fn for_kernel(kernel: Kernel, products: Products) -> Option<Self> {
         (kernel != Kernel::Gemm && kernel.serves(products)).then_some(Self { kernel, products })
     }
 

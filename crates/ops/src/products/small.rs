@@ -66,7 +66,7 @@ pub(super) unsafe fn product(
 ) -> bool {
     let values = k * n.next_multiple_of(LANES);
     let is_readable = b_at.column == 1 || b_at.row == 1;
-    let Some(multiply) = of_kernel(kernel)
+    let Some(multiply) = for_kernel(kernel)
         .filter(|_| values <= MOST && is_readable && out_at.column == 1 && m > 0 && n > 0 && k > 0)
     else {
         return false;
@@ -92,7 +92,7 @@ pub(super) unsafe fn product(
 const LANES: usize = 16;
 
 /// Small products that go with a kernel of f32 products.
-fn of_kernel(kernel: Kernel) -> Option<Multiply> {
+fn for_kernel(kernel: Kernel) -> Option<Multiply> {
     if !kernel.is_here() {
         return None;
     }
@@ -284,7 +284,7 @@ mod tests {
     fn results_are_summed_in_order_and_nothing_else_is_touched() {
         const GAP: usize = 3;
         let shapes = [1, 2, 7, 8, 9, 14, 16, 17, 31, 32, 33, 40];
-        let kernels = Kernel::ALL.into_iter().filter(|&kernel| of_kernel(kernel).is_some());
+        let kernels = Kernel::ALL.into_iter().filter(|&kernel| for_kernel(kernel).is_some());
         for kernel in kernels {
             for (m, k, n) in shapes.into_iter().flat_map(|m| {
                 shapes.into_iter().flat_map(move |k| shapes.into_iter().map(move |n| (m, k, n)))

@@ -214,7 +214,7 @@ mod tests {
         }
         let counter = Counter::new(1);
         let values: Vec<f32> = (0..80 * 90).map(|i| counter.normal_at(i) as f32).collect();
-        Operand::of_every_kind(&values, |operand| {
+        Operand::with_every_kind(&values, |operand| {
             for parts in [1, 3] {
                 for panel in 0..operand.panels() {
                     for step in 0..operand.steps() {

@@ -63,7 +63,7 @@ impl AttentionSpec {
 #[cfg(test)]
 impl AttentionSpec {
     /// A spec with one head and no sequences.
-    pub(crate) fn of_test() -> Self {
+    pub(crate) fn single_head() -> Self {
         Self {
             heads: 1,
             query_lengths: [].into(),
@@ -192,7 +192,7 @@ pub struct JoinedRows<'a> {
 
 impl JoinedRows<'_> {
     /// Rows of the tokens that a query sees, in order: see [`VisibleKeys::Past`].
-    pub fn of_query<'b>(
+    pub fn visible_to<'b>(
         &'b self,
         query: usize,
         text: &[Range<usize>],

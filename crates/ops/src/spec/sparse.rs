@@ -102,14 +102,14 @@ pub(crate) struct Sight {
 
 impl Sight {
     /// Makes the pattern for a few queries of a sequence of `keys` keys.
-    pub(crate) fn of_few(rule: Sparse, causal: bool, head: usize, keys: usize) -> Self {
+    pub(crate) fn for_few(rule: Sparse, causal: bool, head: usize, keys: usize) -> Self {
         let blocks = keys.div_ceil(rule.block);
         Self { rule, head, causal, blocks, drawn: Default::default() }
     }
 
     /// Makes the pattern for all queries of a sequence of `keys` keys; `None` if every key is seen.
     pub(crate) fn new(spec: &AttentionSpec, head: usize, keys: usize) -> Option<Self> {
-        let mut sight = Self::of_few(spec.sparse?, spec.causal, head, keys);
+        let mut sight = Self::for_few(spec.sparse?, spec.causal, head, keys);
         if sight.rule.random > 0 {
             let of_queries: Vec<Vec<usize>> = (0..sight.blocks)
                 .map(|i| sight.rule.drawn(head, i, sight.blocks, sight.causal))
@@ -297,9 +297,10 @@ mod tests {
         let all = rules().into_iter().flat_map(|rule| [(rule, true), (rule, false)]);
         for (rule, causal) in all.chain(with_last.map(|rule| (rule, false))) {
             for keys in [1, 6, 29, 40] {
-                let spec = AttentionSpec { causal, sparse: Some(rule), ..AttentionSpec::of_test() };
+                let spec =
+                    AttentionSpec { causal, sparse: Some(rule), ..AttentionSpec::single_head() };
                 let (few, all) =
-                    (Sight::of_few(rule, causal, 1, keys), Sight::new(&spec, 1, keys).unwrap());
+                    (Sight::for_few(rule, causal, 1, keys), Sight::new(&spec, 1, keys).unwrap());
                 let mut found = Vec::new();
                 let name = format!("{rule:?}, causal {causal}, {keys} keys");
                 for i in 0..keys {

@@ -105,7 +105,7 @@ impl Adjoints<'_> {
                     parameter.name()
                 );
             }
-            let Some(values) = T::of_f32_mut(
+            let Some(values) = T::from_f32_mut(
                 &mut flat.values[parameter.offset()..parameter.offset() + parameter.len()],
             ) else {
                 candle_core::bail!(

@@ -191,7 +191,7 @@ impl ParameterStore {
             self.parameters.iter().filter(|one| Int8Matrix::holds(one.name(), one.shape()))
         {
             let values: Vec<f32> = parameter.var().as_tensor().flatten_all()?.to_vec1()?;
-            let rounded = Int8Matrix::of(&values, parameter.shape()[1]);
+            let rounded = Int8Matrix::round(&values, parameter.shape()[1]);
             if !rounded.scales().iter().all(|scale| scale.is_finite()) {
                 candle_core::bail!("{} has a weight that is not finite", parameter.name());
             }

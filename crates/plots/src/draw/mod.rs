@@ -87,7 +87,7 @@ impl Pen<'_> {
     }
 
     fn title(&self, root: &Area<'_>) -> Result<(), PlotError> {
-        let label = Label { size: 15, anchor: Anchor::START, ..Label::of(&self.figure.title) };
+        let label = Label { size: 15, anchor: Anchor::START, ..Label::new(&self.figure.title) };
         self.write(root, &label, (units(MARGIN), units(TITLE / 2)))
     }
 

@@ -57,7 +57,7 @@ impl Hierarchical {
 
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let (own, width) = (Self::new(site), site.config.d_model);
-        PartCost::of_sequence(|length| (own.flops(width, length), own.kept(width, length)))
+        PartCost::per_token(|length| (own.flops(width, length), own.kept(width, length)))
     }
 
     pub(super) fn spec(&self, lengths: &Arc<[usize]>, dropout: Dropout) -> HierarchicalSpec {

@@ -56,7 +56,7 @@ impl LinearAttention {
     }
 
     pub(super) fn cost(&self, width: usize) -> PartCost {
-        PartCost::of_sequence(|length| (self.flops(width, length), self.kept(width, length)))
+        PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
     }
 
     pub(super) fn spec(&self, lengths: &Arc<[usize]>) -> LinearAttentionSpec {

@@ -60,7 +60,7 @@ impl Linformer {
         let (width, heads) = (site.config.d_model, site.config.heads);
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
         PartCost::table(2 * rank, length)
-            + PartCost::of_sequence(|length| {
+            + PartCost::per_token(|length| {
                 (flops((width, heads), rank, length), kept((width, heads), rank, length))
             })
     }

@@ -253,7 +253,7 @@ impl TransformerXl {
         let segments = Segments::new(site);
         let drops = site.config.attention_dropout > 0.0;
         let remembered = if own.memory > 0 { width.saturating_mul(16 + 3 * 2) } else { 0 };
-        let between = PartCost::of_sequence(|length| {
+        let between = PartCost::per_token(|length| {
             (segments.flops(width, length), segments.kept(width, drops, length))
         });
         (biases + matrix + between).keeping(remembered)

@@ -282,9 +282,9 @@ impl Direction {
             let bias = build.uniform(&format!("{name}.step_up.bias"), &[channels], step)?;
             let in_out = build.matrix(&format!("{name}.in_out.weight"), 2 * states, channels, 2)?;
             Steps::Selective {
-                down: Linear::of(down, None, build.products),
-                up: Linear::of(up, Some(bias), build.products),
-                in_out: Linear::of(in_out, None, build.products),
+                down: Linear::from_parts(down, None, build.products),
+                up: Linear::from_parts(up, Some(bias), build.products),
+                in_out: Linear::from_parts(in_out, None, build.products),
             }
         } else {
             Steps::Fixed {

@@ -5,7 +5,7 @@
 //! features. Whole sequences are computed in chunks: within a chunk from the products φ(q)·φ(k),
 //! and from S for all tokens before it.
 
-use super::random_features::{of_keys, of_queries, together};
+use super::random_features::{key_features, query_features, together};
 use super::{CountedProduct, pad, unpad, wide};
 use crate::spec::LinearAttentionSpec;
 use candle_core::{D, Result, Tensor};
@@ -139,8 +139,8 @@ fn mapped(
     let (query, key, left_out) = match vectors {
         None => (feature(&query)?, feature(&key)?.broadcast_mul(&is_real)?, None),
         Some(vectors) => {
-            let (key, left_out) = of_keys(&key, vectors, &is_real)?;
-            (of_queries(&query, vectors)?, key, Some(left_out))
+            let (key, left_out) = key_features(&key, vectors, &is_real)?;
+            (query_features(&query, vectors)?, key, Some(left_out))
         }
     };
     Ok(Mapped { query, key, value, left_out })

@@ -26,7 +26,7 @@ fn exponents(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
 }
 
 /// Computes φ of queries, up to a factor for each: `(B, H, T, Dh)` → `(B, H, T, M)`.
-pub(super) fn of_queries(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
+pub(super) fn query_features(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
     let exponents = exponents(x, omega)?;
     let largest = exponents.max_keepdim(D::Minus1)?.detach();
     exponents.broadcast_sub(&largest)?.exp()
@@ -37,7 +37,11 @@ pub(super) fn of_queries(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
 /// # Shapes
 /// `x (B, H, T, Dh)`, `is_real (B, 1, T, 1)`, 1 or 0 → `(B, H, T, M)` and `(B, H)`. Keys that are
 /// not real are zero.
-pub(super) fn of_keys(x: &Tensor, omega: &Tensor, is_real: &Tensor) -> Result<(Tensor, Tensor)> {
+pub(super) fn key_features(
+    x: &Tensor,
+    omega: &Tensor,
+    is_real: &Tensor,
+) -> Result<(Tensor, Tensor)> {
     let exponents = exponents(x, omega)?;
     if exponents.elem_count() == 0 {
         let (batch, heads, ..) = exponents.dims4()?;

@@ -212,12 +212,13 @@ mod tests {
         };
         // Reads every row of a step by a query of its own.
         let all = kept.joined().expect("memory");
-        let mut index: Vec<u32> = all.of_query(0, std::slice::from_ref(&(0..text)), &[]).collect();
+        let mut index: Vec<u32> =
+            all.visible_to(0, std::slice::from_ref(&(0..text)), &[]).collect();
         let mut history = vec![vec![ABSENT]; counts.len()];
         for (step, &count) in counts.iter().enumerate() {
             for row in 0..count as u32 {
                 history[step][0] = row;
-                index.extend(all.of_query(0, &[], &history));
+                index.extend(all.visible_to(0, &[], &history));
             }
             history[step][0] = ABSENT;
         }

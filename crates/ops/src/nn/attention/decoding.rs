@@ -202,7 +202,7 @@ impl Chosen {
         let heads = if rule.random > 0 { heads } else { 1 };
         let of_head = |head| {
             let mut ranges = Vec::new();
-            Sight::of_few(rule, true, head, keys).keys_of(keys - 1..keys, 0..keys, &mut ranges);
+            Sight::for_few(rule, true, head, keys).keys_of(keys - 1..keys, 0..keys, &mut ranges);
             ranges
         };
         let of_heads: Vec<Vec<Range<usize>>> = (0..heads).map(of_head).collect();

@@ -168,7 +168,7 @@ impl Sums {
                 if write == Write::Replace {
                     to.fill(T::default());
                 }
-                self.of_weights((values, adjoint), part, Shared::new(to));
+                self.add_weight_gradient((values, adjoint), part, Shared::new(to));
                 Ok(())
             })?;
         }
@@ -178,13 +178,18 @@ impl Sums {
             if write == Write::Replace {
                 to.fill(T::default());
             }
-            self.of_tokens((weights, adjoint), Shared::new(to));
+            self.add_token_gradient((weights, adjoint), Shared::new(to));
             Ok(())
         })
     }
 
     /// Computes `dE += d(E K) Kᵀ`; only the caller uses the destination, which is initialised.
-    fn of_weights<T: Float>(&self, (values, adjoint): (&[T], &[T]), part: usize, to: Shared<T>) {
+    fn add_weight_gradient<T: Float>(
+        &self,
+        (values, adjoint): (&[T], &[T]),
+        part: usize,
+        to: Shared<T>,
+    ) {
         for (first, length, sum) in self.sequences() {
             for (token, count) in Self::pieces(length) {
                 // SAFETY: one product at a time writes, and memory that it adds to is initialised.
@@ -204,7 +209,7 @@ impl Sums {
     }
 
     /// Computes `dK += Eᵀ d(E K)`; only the caller uses the destination, which is initialised.
-    fn of_tokens<T: Float>(&self, (weights, adjoint): ([&[T]; 2], &[T]), to: Shared<T>) {
+    fn add_token_gradient<T: Float>(&self, (weights, adjoint): ([&[T]; 2], &[T]), to: Shared<T>) {
         for (first, length, sum) in self.sequences() {
             for (part, weights) in weights.iter().enumerate() {
                 // SAFETY: one product at a time writes, and memory that it adds to is initialised.

@@ -35,7 +35,7 @@ pub(super) fn record<T: Float>(
         bias: given.bias.map(Slot::from),
         initial: given.initial.map(Slot::from),
         attention: given.attention.map(OwnedAttention::of),
-        widths: Widths::of(given, spec.cell)?,
+        widths: Widths::new(given, spec.cell)?,
         spec: spec.clone(),
     };
     tape.record::<T>("recurrence", inputs, rows, move |adjoint, adjoints| {

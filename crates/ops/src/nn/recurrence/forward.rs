@@ -22,7 +22,7 @@ pub(super) fn forward<T: Float>(
     spec: &RecurrenceSpec,
 ) -> Result<Recurred> {
     let steps = TimeSteps::new(&spec.lengths, spec.backwards);
-    let widths = Widths::of(given, spec.cell)?;
+    let widths = Widths::new(given, spec.cell)?;
     let device = given.inputs.device();
     let (out, saved) = run::<T>(packs, given, spec, &steps, widths)?;
     let rows = Tensor::from_vec(out, (steps.rows(), widths.out()), device)?;

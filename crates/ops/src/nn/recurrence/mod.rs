@@ -188,7 +188,7 @@ struct Widths {
 }
 
 impl Widths {
-    fn of(given: &Recurrence<'_>, cell: Cell) -> Result<Self> {
+    fn new(given: &Recurrence<'_>, cell: Cell) -> Result<Self> {
         let state = given.weight.dim(1)?;
         let (scores, values) = match &given.attention {
             Some(attention) => (attention.keys.dim(1)?, attention.values.dim(1)?),

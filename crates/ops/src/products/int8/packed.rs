@@ -24,11 +24,11 @@ impl PackedInt8 {
     /// inputs to sum.
     pub(crate) fn new(weights: &Int8Matrix, kernel: Int8Kernel) -> Option<Self> {
         assert!(kernel.is_here());
-        Self::of_parts(weights, kernel.parts())
+        Self::for_parts(weights, kernel.parts())
     }
 
     /// Packs the weights for a kernel with these parts, whose instructions this processor has.
-    pub(super) fn of_parts(weights: &Int8Matrix, parts: Parts) -> Option<Self> {
+    pub(super) fn for_parts(weights: &Int8Matrix, parts: Parts) -> Option<Self> {
         let (outputs, inputs) = (weights.rows(), weights.width());
         if inputs > MOST_DEPTH {
             return None;

@@ -37,7 +37,7 @@ pub(crate) unsafe fn product(
         return false;
     }
     crate::profile::count_product(rows, inputs, outputs);
-    let activations = Activations::of(x, rows, weights);
+    let activations = Activations::round(x, rows, weights);
     let job = Job { activations: &activations, weights, out };
     let panels = outputs.div_ceil(weights.parts().width);
     let whole_rows = |rows: Range<usize>| {
@@ -88,7 +88,7 @@ struct Activations {
 }
 
 impl Activations {
-    fn of(x: &[f32], rows: usize, weights: &PackedInt8) -> Self {
+    fn round(x: &[f32], rows: usize, weights: &PackedInt8) -> Self {
         let &Parts { activation_bytes, quantise, .. } = weights.parts();
         // Rows begin at cache lines; padding up to a whole quad meets weights that are zero.
         let (inputs, line) = (weights.inputs(), size_of::<Line>());

@@ -66,7 +66,7 @@ impl Int8Matrix {
     /// # Panics
     /// When the values do not form whole rows.
     #[must_use]
-    pub fn of(values: &[f32], width: usize) -> Self {
+    pub fn round(values: &[f32], width: usize) -> Self {
         assert!(width > 0 && values.len().is_multiple_of(width));
         let scales: Vec<f32> = values.chunks_exact(width).map(scale_of).collect();
         let mut quantised = Vec::with_capacity(values.len());
@@ -77,7 +77,7 @@ impl Int8Matrix {
         Self { values: quantised, scales, width }
     }
 
-    /// Makes a matrix from its parts; `None` if they do not match, or if [`Self::of`] could not
+    /// Makes a matrix from its parts; `None` if they do not match, or if [`Self::round`] could not
     /// make such a scale or value.
     #[must_use]
     pub fn from_parts(values: Vec<i8>, scales: Vec<f32>, width: usize) -> Option<Self> {
@@ -136,7 +136,7 @@ mod tests {
     fn values_are_within_half_a_scale() {
         for size in [1e-20, 1.0, 1e20] {
             let values = random(40 * 33, size);
-            let matrix = Int8Matrix::of(&values, 33);
+            let matrix = Int8Matrix::round(&values, 33);
             for ((row, found), &scale) in
                 values.chunks(33).zip(matrix.to_f32().chunks(33)).zip(matrix.scales())
             {
@@ -154,22 +154,22 @@ mod tests {
     #[test]
     fn what_was_rounded_is_rounded_to_itself() {
         for size in [1e-25, 0.02, 7e18] {
-            let once = Int8Matrix::of(&random(50 * 64, size), 64);
-            let again = Int8Matrix::of(&once.to_f32(), 64);
+            let once = Int8Matrix::round(&random(50 * 64, size), 64);
+            let again = Int8Matrix::round(&once.to_f32(), 64);
             assert_eq!(once, again);
         }
     }
 
     #[test]
     fn ties_go_to_the_even_number() {
-        let matrix = Int8Matrix::of(&[127.0, 0.5, 1.5, -0.5, -1.5, -2.5, -127.0], 7);
+        let matrix = Int8Matrix::round(&[127.0, 0.5, 1.5, -0.5, -1.5, -2.5, -127.0], 7);
         assert_eq!(matrix.values(), [127, 0, 2, 0, -2, -2, -127]);
         assert_eq!(matrix.scales(), [1.0]);
     }
 
     #[test]
     fn a_row_of_nothing_and_one_that_is_not_finite() {
-        let matrix = Int8Matrix::of(&[0.0, 1e-35, 1.0, f32::NAN, f32::INFINITY, 1.0], 2);
+        let matrix = Int8Matrix::round(&[0.0, 1e-35, 1.0, f32::NAN, f32::INFINITY, 1.0], 2);
         assert_eq!(matrix.scales()[0], 0.0);
         assert_eq!(matrix.values()[..2], [0, 0]);
         assert!(matrix.scales()[1].is_nan() && matrix.scales()[2].is_nan());

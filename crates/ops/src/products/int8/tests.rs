@@ -104,7 +104,7 @@ fn sums_are_exact() {
             // A row with the value 127 is rounded to itself.
             let as_f32 = |row: &[i8]| -> Vec<f32> { row.iter().map(|&x| f32::from(x)).collect() };
             for (kernel, parts) in kernels() {
-                let packed = PackedInt8::of_parts(&weights, parts).unwrap();
+                let packed = PackedInt8::for_parts(&weights, parts).unwrap();
                 let Parts { width, activation_bytes, quantise, sums, .. } = parts;
                 let stride = packed.quads() * QUAD * activation_bytes;
                 let mut stored = vec![0_u8; rows * stride];
@@ -132,7 +132,8 @@ fn sums_are_exact() {
                     unsafe { sums(&all) };
                     for (row, found) in found.chunks(width).enumerate() {
                         // The rounded row, one value at a time.
-                        let numbers = Int8Matrix::of(&as_f32(&left[row * depth..][..depth]), depth);
+                        let numbers =
+                            Int8Matrix::round(&as_f32(&left[row * depth..][..depth]), depth);
                         assert_eq!(numbers.scales()[0].to_bits(), scales[row].to_bits());
                         for (column, &found) in found.iter().enumerate() {
                             let column = panel * width + column;
@@ -160,10 +161,10 @@ fn sums_are_exact() {
 fn every_kernel_gives_what_the_plain_loop_does() {
     for (rows, depth, columns) in SHAPES {
         let (x, weight) = (random(1, rows * depth), random(2, columns * depth));
-        let weights = Int8Matrix::of(&weight, depth);
+        let weights = Int8Matrix::round(&weight, depth);
         let plain = multiply(&x, rows, &PackedInt8::new(&weights, Int8Kernel::Plain).unwrap());
         for (kernel, parts) in kernels() {
-            let found = multiply(&x, rows, &PackedInt8::of_parts(&weights, parts).unwrap());
+            let found = multiply(&x, rows, &PackedInt8::for_parts(&weights, parts).unwrap());
             let same = found.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same, "{kernel} {rows}×{depth}×{columns}");
         }
@@ -176,7 +177,7 @@ fn every_kernel_gives_what_the_plain_loop_does() {
 fn products_are_close_to_those_of_f64() {
     let (rows, depth, columns) = (50, 512, 40);
     let (x, weight) = (random(1, rows * depth), random(2, columns * depth));
-    let packed = PackedInt8::new(&Int8Matrix::of(&weight, depth), Int8Kernel::best()).unwrap();
+    let packed = PackedInt8::new(&Int8Matrix::round(&weight, depth), Int8Kernel::best()).unwrap();
     let found = multiply(&x, rows, &packed);
     let mut squares = 0.0;
     for (row, found) in found.chunks(columns).enumerate() {
@@ -196,7 +197,7 @@ fn results_depend_on_their_row_alone() {
     for (rows, depth, columns) in [(300, 257, 130), (70, 300, 2000), (9, 65, 12_000)] {
         let (x, weight) = (random(1, rows * depth), random(2, columns * depth));
         for (kernel, parts) in kernels() {
-            let packed = PackedInt8::of_parts(&Int8Matrix::of(&weight, depth), parts).unwrap();
+            let packed = PackedInt8::for_parts(&Int8Matrix::round(&weight, depth), parts).unwrap();
             let with = |threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| multiply(&x, rows, &packed))
@@ -216,7 +217,8 @@ fn results_depend_on_their_row_alone() {
 fn every_row_is_finished_once() {
     for (rows, depth, columns) in [(3, 8, 5), (500, 256, 40), (40, 256, 3000)] {
         let (x, weight) = (random(1, rows * depth), random(2, columns * depth));
-        let packed = PackedInt8::new(&Int8Matrix::of(&weight, depth), Int8Kernel::best()).unwrap();
+        let packed =
+            PackedInt8::new(&Int8Matrix::round(&weight, depth), Int8Kernel::best()).unwrap();
         let finish = |first: usize, out: &mut [f32]| {
             for (i, value) in out.iter_mut().enumerate() {
                 *value = *value * 2.0 + (first + i / columns) as f32;
@@ -240,7 +242,7 @@ fn what_is_not_finite_is_seen_in_its_row_alone() {
     x[3 * depth + 5] = f32::NAN;
     x[35 * depth] = f32::INFINITY;
     for (kernel, parts) in kernels() {
-        let packed = PackedInt8::of_parts(&Int8Matrix::of(&weight, depth), parts).unwrap();
+        let packed = PackedInt8::for_parts(&Int8Matrix::round(&weight, depth), parts).unwrap();
         for (row, out) in multiply(&x, rows, &packed).chunks_exact(columns).enumerate() {
             let finite = out.iter().all(|value| value.is_finite());
             assert!(finite != [3, 35].contains(&row), "{kernel}: row {row}");
@@ -250,12 +252,12 @@ fn what_is_not_finite_is_seen_in_its_row_alone() {
 
 #[test]
 fn what_could_overflow_is_not_packed() {
-    let weights = Int8Matrix::of(&vec![1.0; MOST_DEPTH + 1], MOST_DEPTH + 1);
+    let weights = Int8Matrix::round(&vec![1.0; MOST_DEPTH + 1], MOST_DEPTH + 1);
     assert!(PackedInt8::new(&weights, Int8Kernel::Plain).is_none());
     let depth = MOST_DEPTH;
-    let weights = Int8Matrix::of(&vec![1.0; depth], depth);
+    let weights = Int8Matrix::round(&vec![1.0; depth], depth);
     for (kernel, parts) in kernels() {
-        let packed = PackedInt8::of_parts(&weights, parts).unwrap();
+        let packed = PackedInt8::for_parts(&weights, parts).unwrap();
         let found = multiply(&vec![-1.0; depth], 1, &packed);
         assert!((found[0] / -(depth as f32) - 1.0).abs() < 1e-4, "{kernel}: {}", found[0]);
     }

@@ -81,7 +81,7 @@ impl Reformer {
         // Count as if all buckets held equally many tokens.
         let buckets = if site.causal { own.hash_buckets } else { 1 };
         let all = own.hash_rounds as f64 * heads as f64 * buckets as f64;
-        PartCost::of_sequence(|length| {
+        PartCost::per_token(|length| {
             let chunks = all * chunks.expected(length, &[1.0 / buckets as f64]);
             let rotated = width * own.hash_rounds * (own.hash_buckets / 2);
             let flops = flops(width / heads, own.hash_chunk, (length * rotated, chunks));
@@ -112,7 +112,7 @@ impl Reformer {
             return Ok(value.clone());
         }
         let query = qv.narrow(1, 0, width / 2)?.contiguous()?.reshape((rows, head))?;
-        let buckets = self.rotations.of_rows(qv)?;
+        let buckets = self.rotations.buckets_of_rows(qv)?;
         let plan = Plan::new(&buckets, lengths, &self.rotations, (self.chunks, self.causal));
         let size = plan.size;
         let count = plan.queries.len() / size;
@@ -231,7 +231,7 @@ impl Mechanism for Reformer {
         let mut keys = Vec::with_capacity(count * heads * rounds * 2 * size);
         let mut mask = Vec::with_capacity(keys.capacity());
         for row in 0..count {
-            let tokens = cached.of_query(row, rows.read, rows.history);
+            let tokens = cached.visible_to(row, rows.read, rows.history);
             let tokens: Vec<usize> = tokens.map(|token| token as usize).collect();
             let Some((&own, _)) = tokens.split_last() else {
                 candle_core::bail!("a row has no token of its own");
@@ -303,7 +303,7 @@ impl Reformer {
 
     /// Appends the buckets to each row: `(N, 2·D)` → `(N, 2·D + H·rounds)`.
     fn with_buckets(&self, qv: &Tensor) -> Result<Tensor> {
-        let rows = self.rotations.of_rows(qv)?;
+        let rows = self.rotations.buckets_of_rows(qv)?;
         let (count, width) = (rows.len(), self.heads * self.rotations.rounds);
         let buckets: Vec<f32> = rows.into_iter().flatten().map(|bucket| bucket as f32).collect();
         let buckets = Tensor::from_vec(buckets, (count, width), qv.device())?;

@@ -1,6 +1,6 @@
 //! Plan of the tokens that meet: sorted by bucket and cut into chunks.
 
-use super::cost::of_bucket;
+use super::cost::chunks_of_bucket;
 use super::rotations::Rotations;
 use super::{HIDDEN, ITSELF};
 
@@ -24,7 +24,7 @@ impl Chunks {
     pub(super) fn expected(self, length: usize, shares: &[f64]) -> f64 {
         match self {
             Self::OfBuckets(size) => {
-                shares.iter().map(|&share| of_bucket(length, share, size)).sum()
+                shares.iter().map(|&share| chunks_of_bucket(length, share, size)).sum()
             }
             Self::Sorted(size) => length.div_ceil(size) as f64,
         }

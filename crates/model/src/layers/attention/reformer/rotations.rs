@@ -86,7 +86,7 @@ impl Rotations {
 
     /// Buckets of rows `(N, …)` whose first columns are queries, computed in f64 so that no
     /// rounding of a kernel moves a token: `(N, H, rounds)`.
-    pub(super) fn of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
+    pub(super) fn buckets_of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
         let queries = rows.detach().narrow(1, 0, self.heads * self.head)?;
         let queries = queries.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
         taper_ops::profile::count(2 * queries.len() * self.values.len());

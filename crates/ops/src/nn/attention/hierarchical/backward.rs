@@ -119,7 +119,7 @@ impl<P: TileProducts> Pass<'_, P> {
             let first = sequence.first + chunk * layout.hierarchy.chunk;
             for (of_summaries, head) in of_summaries.iter().zip(heads.clone()) {
                 for (part, adjoints) in [KEY, VALUE].into_iter().zip(of_summaries) {
-                    let adjoint = summaries::of_token(layout, (sequence, chunk), adjoints);
+                    let adjoint = summaries::token_adjoint(layout, (sequence, chunk), adjoints);
                     for row in first..first + tokens {
                         // SAFETY: the caller's promise, and the rows have been written.
                         unsafe { self.put(part, head, row, &adjoint, Write::Add) };
@@ -150,7 +150,7 @@ impl<P: TileProducts> Pass<'_, P> {
         let step = stride(count);
         for (first, rows) in seen.blocks() {
             let query = layout.rows(inputs.qkv, QUERY, of.1, &rows);
-            let adjoint = self.of_result(self.known.adjoint, of.1, &rows);
+            let adjoint = self.result_rows(self.known.adjoint, of.1, &rows);
             self.numbers(&mut worker.numbers, of.1, &rows);
             let (own, scores) = (&mut worker.products, &mut worker.scores);
             let shape = (rows.len(), width);
@@ -191,7 +191,7 @@ impl<P: TileProducts> Pass<'_, P> {
             let of_token = layout
                 .spec
                 .causal
-                .then(|| summaries::of_token(layout, (of.0, chunk), of_summaries));
+                .then(|| summaries::token_adjoint(layout, (of.0, chunk), of_summaries));
             let mut gradients = gradients.chunks_exact_mut(stride(width));
             for (row, gradient) in seen.summaries.iter().cloned().flatten().zip(&mut gradients) {
                 add(&mut of_summaries[row * width..(row + 1) * width], &gradient[..width]);
@@ -210,8 +210,8 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Computes `dO·O`, and the logarithm of the denominator, for each query.
     fn numbers(&self, to: &mut [Vec<P::Value>; 2], head: usize, rows: &Range<usize>) {
         let (adjoint, out) = (
-            self.of_result(self.known.adjoint, head, rows),
-            self.of_result(self.known.out, head, rows),
+            self.result_rows(self.known.adjoint, head, rows),
+            self.result_rows(self.known.out, head, rows),
         );
         let [products, log_sums] = to;
         for (i, row) in rows.clone().enumerate() {
@@ -221,7 +221,7 @@ impl<P: TileProducts> Pass<'_, P> {
     }
 
     /// Rows of a head in the result, or in its adjoint.
-    fn of_result<'a>(
+    fn result_rows<'a>(
         &self,
         values: &'a [P::Value],
         head: usize,

@@ -15,7 +15,7 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a, T> {
     pub(super) qkv: &'a [T],
-    /// Summaries as returned by [`super::summaries::of_chunks`].
+    /// Summaries as returned by [`super::summaries::summarise`].
     pub(super) summaries: &'a [T],
 }
 

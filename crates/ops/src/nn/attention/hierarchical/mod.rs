@@ -90,7 +90,7 @@ struct Saved<T> {
 fn attend<T: Float>(tape: Option<&Tape>, qkv: &Tensor, layout: Layout) -> Result<Tensor> {
     let host = Host::new(qkv)?;
     let values = host.elements::<T>()?;
-    let summaries = summaries::of_chunks(&layout, values);
+    let summaries = summaries::summarise(&layout, values);
     let inputs = Inputs { qkv: values, summaries: &summaries };
     let kept = if tape.is_some() { layout.tokens * layout.spec.heads } else { 0 };
     // SAFETY: the pass writes all rows of all heads, and a number for each query and head if these
@@ -149,7 +149,7 @@ unsafe fn forward<T: Float>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(inputs), Some(out)) = (inputs.as_f32(), T::shared_f32(to.0))
         {
             let to = (out, to.1.and_then(T::shared_f32));
@@ -172,7 +172,7 @@ unsafe fn backward<T: Float>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(inputs), Some(known)) = (inputs.as_f32(), known.as_f32())
             && let Some(to) = T::shared_f32(to)
         {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 /// Computes the summaries of each sequence, one head after the other: all keys, and then all
 /// values, level by level, `(B, H, 2, M, Dh)`.
-pub(super) fn of_chunks<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
+pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     let (width, head_width, size) = (layout.width(), layout.head, layout.hierarchy.chunk);
     let mut all = vec![T::default(); layout.summaries() * 2 * width];
     let to = Shared::new(&mut all);
@@ -39,14 +39,14 @@ pub(super) fn of_chunks<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
         let count = sequence.summaries() * head_width;
         let first = sequence.summary * 2 * width;
         for own in all[first..].chunks_exact_mut(count).take(2 * layout.spec.heads) {
-            of_levels(layout, sequence, own);
+            average_levels(layout, sequence, own);
         }
     }
     all
 }
 
 /// Computes the means of the keys or values of a head of a sequence, from the first level up.
-fn of_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]) {
+fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]) {
     let (hierarchy, width) = (layout.hierarchy, layout.head);
     let tokens = |level, index| hierarchy.tokens(level, index, sequence.length) as f64;
     for level in 1..hierarchy.levels {
@@ -62,7 +62,7 @@ fn of_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]) {
 
 /// Computes the adjoint of each token of a chunk from those of the summaries that contain it,
 /// `(M, Dh)`.
-pub(super) fn of_token<T: Float>(
+pub(super) fn token_adjoint<T: Float>(
     layout: &Layout,
     (sequence, chunk): (&Sequence, usize),
     adjoints: &[T],

@@ -54,7 +54,11 @@ impl Layout {
 
     /// Makes the layout for heads that together are `width` wide, with this number of random
     /// features.
-    pub(super) fn of(spec: &LinearAttentionSpec, width: usize, features: Option<usize>) -> Self {
+    pub(super) fn for_width(
+        spec: &LinearAttentionSpec,
+        width: usize,
+        features: Option<usize>,
+    ) -> Self {
         let (tokens, head) = (spec.lengths.iter().sum(), width / spec.heads);
         let shape = LinearAttentionShape { tokens, head, features: features.unwrap_or(head) };
         Self::new(spec, shape, features.is_some())

@@ -98,7 +98,7 @@ pub fn kept_by_linear_attention(
     width: usize,
     features: Option<usize>,
 ) -> usize {
-    let layout = Layout::of(spec, width, features);
+    let layout = Layout::for_width(spec, width, features);
     let LinearAttentionShape { tokens, head, features } = layout.shape;
     let vectors = if layout.is_random { features * head } else { 0 };
     tokens * (width + spec.heads) + layout.states() + layout.exponents() + vectors
@@ -113,7 +113,7 @@ pub fn linear_attention_arithmetic(
     width: usize,
     features: Option<usize>,
 ) -> f64 {
-    let layout = Layout::of(spec, width, features);
+    let layout = Layout::for_width(spec, width, features);
     let (head, count) = (layout.shape.head as f64, layout.shape.features as f64);
     let of_sequence = |&length: &usize| {
         let (tokens, rest) = (length as f64, (length % CHUNK) as f64);
@@ -227,7 +227,7 @@ unsafe fn forward<T: Float>(layout: &Layout, qkv: &[T], vectors: Option<&[T]>, t
     let size = (layout.shape.features, layout.shape.head);
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(qkv), Some(to)) = (T::as_f32(qkv), to.as_f32())
         {
             let products = PackedTiles(packing);
@@ -253,7 +253,7 @@ unsafe fn backward<T: Float>(
     let size = (layout.shape.features, layout.shape.head);
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(qkv), Some(known)) = (T::as_f32(qkv), known.as_f32())
             && let Some(to) = T::shared_f32(to)
         {

@@ -59,7 +59,7 @@ pub(super) unsafe fn forward<T: Float>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(operands), Some(out)) = (operands.as_f32(), T::shared_f32(out))
             && let Some(log_sums) = T::shared_f32(Shared::new(log_sums))
         {
@@ -83,7 +83,7 @@ pub(super) unsafe fn backward<T: Float>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(packing) = Packing::best_of_panels(layout.spec.products)
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let Some(operands) = operands.as_f32()
             && let (Some(adjoint), Some(to)) = (adjoint.as_f32(), to.as_f32())
         {

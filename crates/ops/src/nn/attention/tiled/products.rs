@@ -220,7 +220,7 @@ impl TileProducts for PackedTiles {
         crate::profile::count_product(rows.len(), left.width, columns.len());
         let panels = |range: &Range<usize>| range.start / PANEL..range.end.div_ceil(PANEL);
         let (left, right) = ((&left.packed, panels(&rows)), (&right.packed, panels(&columns)));
-        worker.of_panels(left, right, tile.as_flattened_mut(), PANEL);
+        worker.multiply_panels(left, right, tile.as_flattened_mut(), PANEL);
     }
 
     fn add_weighted(
@@ -235,6 +235,6 @@ impl TileProducts for PackedTiles {
         crate::profile::count_product(m, k, rows.width);
         let sums = (sums, stride(rows.width));
         let rows = (&rows.packed, from / PANEL);
-        worker.of_matrix((weights, at), (m, k), rows, sums, write);
+        worker.multiply_matrix((weights, at), (m, k), rows, sums, write);
     }
 }
