@@ -58,11 +58,12 @@ mod noted {
     }
 
     pub(crate) fn claim<T>(first: *const T, count: usize) {
-        let own = std::thread::current().id();
+        let this_thread = std::thread::current().id();
         let mut claims = claims();
         let is_first = claims.is_empty();
         let mut addresses = (0..count).map(|element| first.wrapping_add(element).addr());
-        let is_contested = addresses.any(|address| *claims.entry(address).or_insert(own) != own);
+        let is_contested =
+            addresses.any(|address| *claims.entry(address).or_insert(this_thread) != this_thread);
         drop(claims);
         assert!(!is_contested, "two tasks write the same element");
         if is_first {

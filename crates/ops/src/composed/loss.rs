@@ -143,13 +143,14 @@ fn sums_and_gradient(
             None => log_probs.exp()?,
         };
         let (p, q) = (half(&all, 0)?, half(&all, 1)?);
-        let own = |p: &Tensor, apart: &Tensor| p.mul(apart)?.sum_keepdim(D::Minus1);
-        let (of_p, of_q) = (own(&p, &apart)?, own(&q, &apart.neg()?)?); // KL(p‖q), KL(q‖p)
+        let divergence_of = |p: &Tensor, apart: &Tensor| p.mul(apart)?.sum_keepdim(D::Minus1);
+        // KL(p‖q), KL(q‖p)
+        let (of_p, of_q) = (divergence_of(&p, &apart)?, divergence_of(&q, &apart.neg()?)?);
         divergence = (of_p.sum_all()? + of_q.sum_all()?)?;
         if differentiate {
             // p + r (p (s - KL(p‖q)) + p - q), where s = ln p - ln q: see `loss/pairs.rs`.
-            let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, own: &Tensor| {
-                let drawn = (p.mul(&apart.broadcast_sub(own)?)? + (p - q)?)?;
+            let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, divergence: &Tensor| {
+                let drawn = (p.mul(&apart.broadcast_sub(divergence)?)? + (p - q)?)?;
                 p + (drawn * r_drop)?
             };
             let first = weighed(&p, &q, &apart, &of_p)?;

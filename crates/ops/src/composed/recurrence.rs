@@ -77,13 +77,13 @@ fn cell(
     state: &Tensor,
     width: usize,
 ) -> Result<Tensor> {
-    let of = |x: &Tensor, gate: usize| x.narrow(1, gate * width, width);
-    let sum = |gate: usize| of(inputs, gate)? + of(product, gate)?;
+    let gate_of = |x: &Tensor, gate: usize| x.narrow(1, gate * width, width);
+    let sum = |gate: usize| gate_of(inputs, gate)? + gate_of(product, gate)?;
     let sigmoid = |x: Tensor| (x.neg()?.exp()? + 1.0)?.recip();
     match cell {
         Cell::Gru => {
             let (r, z) = (sigmoid(sum(0)?)?, sigmoid(sum(1)?)?);
-            let n = (of(inputs, 2)? + (r * of(product, 2)?)?)?.tanh()?;
+            let n = (gate_of(inputs, 2)? + (r * gate_of(product, 2)?)?)?.tanh()?;
             &n + (z * (state - &n)?)?
         }
         Cell::Lstm => {

@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// # Shapes
 /// `x (N, D)`, `index (M,)` and `back (N,)` in u32 → `(M, D)`.
 pub(crate) fn rows(x: &Tensor, index: &Tensor, back: &Tensor) -> Option<Result<Tensor>> {
-    let found = || {
+    let select = || {
         if x.dim(0)? != back.elem_count() {
             bail!("rows of {:?}, and back {:?}", x.shape(), back.shape());
         }
         x.contiguous()?.apply_op1(Rows { index: index.clone(), back: Back::Rows(back.clone()) })
     };
-    computes(x.dtype()).then(found)
+    computes(x.dtype()).then(select)
 }
 
 /// Looks up rows `ids` of a table, any of them repeatedly. `None` for types without a kernel.
@@ -33,11 +33,11 @@ pub(crate) fn rows(x: &Tensor, index: &Tensor, back: &Tensor) -> Option<Result<T
 /// # Shapes
 /// `table (V, D)` → `(M, D)`.
 pub(crate) fn looked_up(table: &Tensor, ids: &Arc<[u32]>) -> Option<Result<Tensor>> {
-    let found = || {
+    let select = || {
         let index = Tensor::from_slice(ids, ids.len(), table.device())?;
         table.contiguous()?.apply_op1(Rows { index, back: Back::Sums(ids.clone()) })
     };
-    computes(table.dtype()).then(found)
+    computes(table.dtype()).then(select)
 }
 
 struct Rows {

@@ -348,12 +348,12 @@ mod tests {
             tiled.add_weight_gradient(&hidden, &softmaxes, 0.3, &mut to_weight, Write::Add);
             to_weight.iter_mut().for_each(|value| *value -= 1.0);
             let bound = if packing.rounds() { 2e-2 } else { 1e-5 };
-            let found = [
+            let ours = [
                 (spec.total(&again) / spec.total(&kept) - 1.0).abs(),
                 distance(&to_hidden, &of_hidden),
                 distance(&to_weight, &of_weight),
             ];
-            assert!(found.iter().all(|it| *it < bound), "{packing:?}, R-Drop {r_drop}: {found:?}");
+            assert!(ours.iter().all(|it| *it < bound), "{packing:?}, R-Drop {r_drop}: {ours:?}");
         }
     }
 }

@@ -74,8 +74,8 @@ mod tests {
     fn a_long_row_has_the_normaliser_of_f64() {
         let row: Vec<f32> = (0..8003).map(|i| ((i * 7919) % 1000) as f32 * 0.02 - 12.0).collect();
         let expected = row.iter().map(|&x| f64::from(x).exp()).sum::<f64>().ln();
-        let found = normalizer(&row).expect("finite");
-        assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        let ours = normalizer(&row).expect("finite");
+        assert!((ours - expected).abs() < 1e-6, "{ours} {expected}");
     }
 
     #[test]

@@ -109,14 +109,14 @@ impl Hierarchy {
         chunk: usize,
         counts: &[usize],
     ) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
-        let mut own = chunk;
+        let mut containing = chunk;
         (1..=self.levels).map(move |level| {
             let count = counts[level - 1];
-            let first = if level < self.levels { own / self.chunk * self.chunk } else { 0 };
+            let first = if level < self.levels { containing / self.chunk * self.chunk } else { 0 };
             let end = if level < self.levels { count.min(first + self.chunk) } else { count };
-            let found = (level, first..end, own);
-            own /= self.chunk;
-            found
+            let siblings = (level, first..end, containing);
+            containing /= self.chunk;
+            siblings
         })
     }
 

@@ -64,26 +64,26 @@ impl Sparse {
     /// Random blocks for block `i` of `blocks`, ascending. With a causal mask they come from the
     /// blocks before it, and so do not depend on what follows.
     fn drawn(&self, head: usize, i: usize, blocks: usize, causal: bool) -> Vec<usize> {
-        let mut found = Vec::new();
+        let mut drawn = Vec::new();
         let candidates = if causal { i } else { blocks };
         let wanted = self.random.min(candidates);
         if wanted == 0 {
-            return found;
+            return drawn;
         }
         let counter = Counter::new(mix(self.seed, &[head as u64, i as u64]));
         let attempts = (0..16 * wanted as u64)
             .map(|attempt| (counter.u64_at(attempt) % candidates as u64) as usize);
         // If nearly all blocks are seen already, the remaining ones are taken in order.
         for j in attempts.chain(0..candidates) {
-            if found.len() == wanted {
+            if drawn.len() == wanted {
                 break;
             }
-            if !self.is_near(i, j, blocks) && !found.contains(&j) {
-                found.push(j);
+            if !self.is_near(i, j, blocks) && !drawn.contains(&j) {
+                drawn.push(j);
             }
         }
-        found.sort_unstable();
-        found
+        drawn.sort_unstable();
+        drawn
     }
 }
 
@@ -139,10 +139,10 @@ impl Sight {
         &self,
         queries: Range<usize>,
         within: Range<usize>,
-        found: &mut Vec<Range<usize>>,
+        ranges: &mut Vec<Range<usize>>,
     ) {
         let end = if self.causal { within.end.min(queries.end) } else { within.end };
-        self.seen_across(queries, within.start..end.max(within.start), 0, found);
+        self.seen_across(queries, within.start..end.max(within.start), 0, ranges);
     }
 
     /// Queries from `within` that see at least one of some keys, as [`keys_of`](Self::keys_of).
@@ -150,10 +150,10 @@ impl Sight {
         &self,
         keys: Range<usize>,
         within: Range<usize>,
-        found: &mut Vec<Range<usize>>,
+        ranges: &mut Vec<Range<usize>>,
     ) {
         let start = if self.causal { within.start.max(keys.start) } else { within.start };
-        self.seen_across(keys, start.min(within.end)..within.end, 1, found);
+        self.seen_across(keys, start.min(within.end)..within.end, 1, ranges);
     }
 
     /// Window and global blocks are symmetric in queries and keys; `side` tells for which of the
@@ -163,9 +163,9 @@ impl Sight {
         from: Range<usize>,
         within: Range<usize>,
         side: usize,
-        found: &mut Vec<Range<usize>>,
+        ranges: &mut Vec<Range<usize>>,
     ) {
-        found.clear();
+        ranges.clear();
         let Sparse { block, window, dilation, first, last, .. } = self.rule;
         if from.is_empty() || within.is_empty() {
             return;
@@ -173,14 +173,14 @@ impl Sight {
         let (least, most) = (from.start / block, (from.end - 1) / block);
         let last_begins = self.blocks.saturating_sub(last);
         if least < first || most >= last_begins {
-            found.push(within);
+            ranges.push(within);
             return;
         }
         let mut add = |blocks: Range<usize>| {
             let start = blocks.start.saturating_mul(block).max(within.start);
             let end = blocks.end.saturating_mul(block).min(within.end);
             if start < end {
-                found.push(start..end);
+                ranges.push(start..end);
             }
         };
         add(0..first);
@@ -216,7 +216,7 @@ impl Sight {
                 }
             }
         }
-        merge(found);
+        merge(ranges);
     }
 
     /// Whether each of some queries sees each of some keys. It may return false even if they do.
@@ -301,28 +301,28 @@ mod tests {
                     AttentionSpec { causal, sparse: Some(rule), ..AttentionSpec::single_head() };
                 let (few, all) =
                     (Sight::for_few(rule, causal, 1, keys), Sight::new(&spec, 1, keys).unwrap());
-                let mut found = Vec::new();
+                let mut visible = Vec::new();
                 let name = format!("{rule:?}, causal {causal}, {keys} keys");
                 for i in 0..keys {
                     let seen: Vec<usize> = (0..keys).filter(|&j| all.sees(i, j)).collect();
                     for sight in [&few, &all] {
-                        sight.keys_of(i..i + 1, 0..keys, &mut found);
-                        let ranges: Vec<usize> = found.iter().cloned().flatten().collect();
+                        sight.keys_of(i..i + 1, 0..keys, &mut visible);
+                        let ranges: Vec<usize> = visible.iter().cloned().flatten().collect();
                         assert_eq!(ranges, seen, "{name}: query {i}");
                     }
                     let seeing: Vec<usize> = (0..keys).filter(|&j| all.sees(j, i)).collect();
-                    all.queries_of(i..i + 1, 0..keys, &mut found);
-                    let ranges: Vec<usize> = found.iter().cloned().flatten().collect();
+                    all.queries_of(i..i + 1, 0..keys, &mut visible);
+                    let ranges: Vec<usize> = visible.iter().cloned().flatten().collect();
                     // With a block of keys and a causal mask, the query may be before the key.
                     assert!(seeing.iter().all(|query| ranges.contains(query)), "{name}: key {i}");
                 }
                 for from in (0..keys).step_by(5) {
                     let some = from..(from + 5).min(keys);
                     for within in [0..keys, keys / 3..keys / 2] {
-                        all.keys_of(some.clone(), within.clone(), &mut found);
-                        assert!(found.windows(2).all(|pair| pair[0].end < pair[1].start));
-                        assert!(found.iter().all(|range| !range.is_empty()));
-                        let has = |key| found.iter().any(|range| range.contains(&key));
+                        all.keys_of(some.clone(), within.clone(), &mut visible);
+                        assert!(visible.windows(2).all(|pair| pair[0].end < pair[1].start));
+                        assert!(visible.iter().all(|range| !range.is_empty()));
+                        let has = |key| visible.iter().any(|range| range.contains(&key));
                         for key in 0..keys {
                             let is_seen = some.clone().any(|query| all.sees(query, key));
                             assert!(!is_seen || !within.contains(&key) || has(key), "{name}");

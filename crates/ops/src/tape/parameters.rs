@@ -363,18 +363,18 @@ impl ParameterStore {
         if self.parameters.iter().all(|parameter| parameter.rate() == 1.0) {
             return Ok(None);
         }
-        let of = |(parameter, within): (&Parameter, Range<usize>)| {
+        let elements = |(parameter, within): (&Parameter, Range<usize>)| {
             std::iter::repeat_n(parameter.rate() as f32, within.len())
         };
-        let values: Vec<f32> = self.within(&range).flat_map(of).collect();
+        let values: Vec<f32> = self.within(&range).flat_map(elements).collect();
         Ok(Some(Tensor::from_vec(values, range.len(), &self.device)?))
     }
 
     fn new_matrices(&self, range: Range<usize>) -> Result<Tensor> {
-        let of = |(parameter, within): (&Parameter, Range<usize>)| {
+        let elements = |(parameter, within): (&Parameter, Range<usize>)| {
             std::iter::repeat_n(if parameter.is_matrix() { 1f32 } else { 0.0 }, within.len())
         };
-        let values: Vec<f32> = self.within(&range).flat_map(of).collect();
+        let values: Vec<f32> = self.within(&range).flat_map(elements).collect();
         Tensor::from_vec(values, range.len(), &self.device)
     }
 

@@ -25,8 +25,8 @@ impl<'a> Watch<'a> {
         uses: &HashMap<TensorId, usize>,
         tell: WhenFinal<'a>,
     ) -> Self {
-        let of = |parameter: &Parameter| uses.get(&parameter.var().id()).copied();
-        Self { first_uses: store.parameters().iter().map(of).collect(), tell }
+        let first_use = |parameter: &Parameter| uses.get(&parameter.var().id()).copied();
+        Self { first_uses: store.parameters().iter().map(first_use).collect(), tell }
     }
 
     /// Reports that the operation at `place` has been processed, as have all after it.

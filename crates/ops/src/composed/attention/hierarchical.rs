@@ -121,13 +121,13 @@ pub fn hierarchical_attention_step(
     let padded = wide(key_value)?.pad_with_zeros(1, 0, count * chunk - longest)?;
     let all = count * chunk;
     let with_means = |index: usize| {
-        let own = padded
+        let same_chunk = padded
             .narrow(2, index * heads * head, heads * head)?
             .reshape((batch, all, heads, head))?
             .transpose(1, 2)?
             .contiguous()?; // (B, H, n·C, Dh)
-        let chunks = own.reshape((batch, heads, count, chunk, head))?;
-        let mut parts = vec![own];
+        let chunks = same_chunk.reshape((batch, heads, count, chunk, head))?;
+        let mut parts = vec![same_chunk];
         parts.extend(means(&chunks, &spec.lengths, &hierarchy)?);
         Tensor::cat(&parts, 2)
     };
@@ -137,9 +137,11 @@ pub fn hierarchical_attention_step(
     let keys = scores.dim(D::Minus1)?;
     let mut mask = Vec::with_capacity(batch * keys);
     for &length in spec.lengths.iter() {
-        let own = length.saturating_sub(1) / chunk;
+        let last_chunk = length.saturating_sub(1) / chunk;
         let of_sequence = mask.len();
-        mask.extend((0..all).map(|j| if j / chunk == own && j < length { 0.0 } else { HIDDEN }));
+        mask.extend(
+            (0..all).map(|j| if j / chunk == last_chunk && j < length { 0.0 } else { HIDDEN }),
+        );
         let counts = hierarchy.counts(length);
         let mut first = mask.len();
         mask.resize(of_sequence + keys, HIDDEN);
@@ -150,7 +152,7 @@ pub fn hierarchical_attention_step(
             first += in_level;
             in_level = in_level.div_ceil(chunk);
         }
-        for (level, among, _) in hierarchy.seen(own, &counts) {
+        for (level, among, _) in hierarchy.seen(last_chunk, &counts) {
             for index in among {
                 let tokens = hierarchy.tokens(level, index, length);
                 mask[levels[level - 1] + index] = (tokens as f64).ln();
@@ -190,8 +192,8 @@ impl Chunks {
         let groups = batch * heads * count;
         let query = (&self.query * scale)?;
         let key = self.key.reshape((groups, chunk, head))?.transpose(1, 2)?.contiguous()?;
-        let own = query.reshape((groups, chunk, head))?.times(&key)?;
-        let mut scores = vec![own.reshape((batch, heads, count, chunk, chunk))?];
+        let same_chunk = query.reshape((groups, chunk, head))?.times(&key)?;
+        let mut scores = vec![same_chunk.reshape((batch, heads, count, chunk, chunk))?];
         for (level, means) in (1..).zip(&means(&self.key, &spec.lengths, hierarchy)?) {
             let (of_level, places) = if level < hierarchy.levels {
                 let keys = siblings(means, level, count, hierarchy)?;
@@ -210,16 +212,16 @@ impl Chunks {
         let mut mask = vec![HIDDEN; batch * count * chunk * places];
         for (row, &length) in spec.lengths.iter().enumerate() {
             let counts = hierarchy.counts(length);
-            for own in 0..length.div_ceil(chunk) {
-                let first = (row * count + own) * chunk;
-                let tokens = (length - own * chunk).min(chunk);
+            for index in 0..length.div_ceil(chunk) {
+                let first = (row * count + index) * chunk;
+                let tokens = (length - index * chunk).min(chunk);
                 for (i, mask) in mask[first * places..(first + chunk) * places]
                     .chunks_exact_mut(places)
                     .enumerate()
                 {
                     let seen = if spec.causal { tokens.min(i + 1) } else { tokens };
                     mask[..seen].fill(0.0);
-                    for (level, among, place) in hierarchy.seen(own, &counts) {
+                    for (level, among, place) in hierarchy.seen(index, &counts) {
                         for (place, index) in (place..).zip(among) {
                             mask[place] = (hierarchy.tokens(level, index, length) as f64).ln();
                         }
@@ -237,7 +239,7 @@ impl Chunks {
 fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Tensor>> {
     let (batch, heads, _, chunk, head) = x.dims5()?;
     let mut sums = x.sum(3)?;
-    let mut found = Vec::new();
+    let mut means = Vec::new();
     for level in 1..=hierarchy.levels {
         let count = sums.dim(2)?;
         let share = |length: usize, index: usize| {
@@ -245,14 +247,14 @@ fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Ten
         };
         let shares = lengths.iter().flat_map(|&length| (0..count).map(move |i| share(length, i)));
         let shares = Tensor::from_vec(shares.collect(), (batch, 1, count, 1), x.device())?;
-        found.push(sums.broadcast_mul(&shares.to_dtype(x.dtype())?)?);
+        means.push(sums.broadcast_mul(&shares.to_dtype(x.dtype())?)?);
         if level < hierarchy.levels {
             let above = count.div_ceil(chunk);
             let padded = sums.pad_with_zeros(2, 0, above * chunk - count)?;
             sums = padded.reshape((batch, heads, above, chunk, head))?.sum(3)?;
         }
     }
-    Ok(found)
+    Ok(means)
 }
 
 /// Gathers, for each of `count` chunks of the first level, the chunks of a level that share its

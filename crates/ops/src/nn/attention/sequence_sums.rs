@@ -116,11 +116,11 @@ impl Sums {
         let out = Tensor::from_vec(out, shape, qkv.device())?;
         if let Some(tape) = tape {
             let kept = tape.keep(qkv);
-            let of = weights.map(Tensor::clone);
+            let kept_weights = weights.map(Tensor::clone);
             let inputs = [qkv, weights[0], weights[1]];
             tape.record::<T>("sums", &inputs, &out, move |adjoint, adjoints| {
                 let qkv = kept.value()?;
-                self.backward(&qkv, &of, &adjoint, adjoints)
+                self.backward(&qkv, &kept_weights, &adjoint, adjoints)
             })?;
         }
         Ok(out)

@@ -160,7 +160,7 @@ impl Layout {
                     let head_at = |part: usize| {
                         at[part].head(if part == QUERY { span.query } else { span.key }, head, dh)
                     };
-                    let of = |part: usize| (values[part], head_at(part));
+                    let operand = |part: usize| (values[part], head_at(part));
                     let to = |part: usize| (to[part], head_at(part));
                     let weights =
                         &saved[span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
@@ -190,7 +190,7 @@ impl Layout {
                         )
                     };
                     let scores = room(&mut scores, tq * tk);
-                    let (value, value_at) = of(VALUE);
+                    let (value, value_at) = operand(VALUE);
                     product(
                         (tq, dh, tk),
                         (grad, grad_at),
@@ -220,7 +220,7 @@ impl Layout {
                         raw_product(
                             (tq, tk, dh),
                             (scores, square),
-                            of(KEY),
+                            operand(KEY),
                             to(QUERY),
                             write,
                             how,
@@ -229,7 +229,7 @@ impl Layout {
                         raw_product(
                             (tk, tq, dh),
                             (scores, square.transposed()),
-                            of(QUERY),
+                            operand(QUERY),
                             to(KEY),
                             write,
                             how,

@@ -60,16 +60,17 @@ fn go_back<T: Float>(
         Host::new(gated)?,
     ];
     let operands = Operands::<T>::new(&hosts, shape, spec)?;
-    let found = run(&operands, states, adjoint);
+    let gradients = run(&operands, states, adjoint);
     let slots: [Slot; 6] = std::array::from_fn(|index| (&kept[index]).into());
-    adjoints.give(slots[0], found.x)?;
-    adjoints.give(slots[1], found.delta)?;
-    adjoints.give(slots[2], found.in_out)?;
-    adjoints.give(slots[3], found.log_decay)?;
-    adjoints.give(slots[4], found.skip)?;
+    adjoints.give(slots[0], gradients.x)?;
+    adjoints.give(slots[1], gradients.delta)?;
+    adjoints.give(slots[2], gradients.in_out)?;
+    adjoints.give(slots[3], gradients.log_decay)?;
+    adjoints.give(slots[4], gradients.skip)?;
     let width = shape.channels;
     adjoints.add_with(slots[5], |total: &mut [T], write| {
-        for (row, own) in total.chunks_exact_mut(2 * width).zip(found.gate.chunks_exact(width)) {
+        for (row, own) in total.chunks_exact_mut(2 * width).zip(gradients.gate.chunks_exact(width))
+        {
             let (first, second) = row.split_at_mut(width);
             match write {
                 Write::Replace => {
@@ -84,7 +85,7 @@ fn go_back<T: Float>(
 }
 
 /// Adjoints of the inputs.
-struct Found<T> {
+struct InputAdjoints<T> {
     x: Vec<T>,
     delta: Vec<T>,
     in_out: Vec<T>,
@@ -131,7 +132,7 @@ pub(super) struct Outputs<T> {
     in_out: Shared<T>,
 }
 
-fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Found<T> {
+fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> InputAdjoints<T> {
     let ScanShape { tokens, channels, states: count } = operands.shape;
     let (blocks, sequences) = (operands.blocks(), &operands.sequences);
     let (pieces, groups) = (sequences.pieces(TOKENS), blocks.div_ceil(BLOCKS));
@@ -144,9 +145,9 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Fou
         let sizes = || (0..pieces.len() * groups).map(|i| sequences.tokens_of(&pieces[i / groups]));
         let of_task = |task: usize| {
             let (piece, group) = (&pieces[task / groups], task % groups);
-            let own = group * BLOCKS..blocks.min((group + 1) * BLOCKS);
+            let group_blocks = group * BLOCKS..blocks.min((group + 1) * BLOCKS);
             let mut sums = Vec::new();
-            for block in own {
+            for block in group_blocks {
                 let mut of_block = Sums::new(count);
                 for sequence in piece.clone() {
                     back_block(operands, sequence, block, states, adjoint, outputs, &mut of_block);
@@ -173,13 +174,14 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Fou
     for group in 0..groups {
         let parts: Vec<Vec<T>> =
             (0..pieces.len()).filter_map(|piece| of_tasks[piece * groups + group].take()).collect();
-        let own = blocks.min((group + 1) * BLOCKS) - group * BLOCKS;
-        total.extend(combined(parts, own * of_block));
+        let group_size = blocks.min((group + 1) * BLOCKS) - group * BLOCKS;
+        total.extend(combined(parts, group_size * of_block));
     }
     let part = |start: usize, width: usize| {
-        let of = total.chunks_exact(of_block);
-        let part: Vec<T> =
-            of.flat_map(|block| block[start..start + width * LANES].iter().copied()).collect();
+        let per_block = total.chunks_exact(of_block);
+        let part: Vec<T> = per_block
+            .flat_map(|block| block[start..start + width * LANES].iter().copied())
+            .collect();
         from_blocks(&part, channels, width)
     };
     let decay = from_blocks(&operands.decay, channels, count);
@@ -191,7 +193,7 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Fou
     } else {
         (part(count * LANES + LANES, 1), part(count * LANES + 2 * LANES, 2 * count))
     };
-    Found { x, delta, in_out, log_decay, skip, gate }
+    InputAdjoints { x, delta, in_out, log_decay, skip, gate }
 }
 
 /// Recomputed values of the steps between two kept states.

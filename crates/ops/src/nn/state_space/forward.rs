@@ -44,11 +44,11 @@ pub(super) struct Sequences {
 
 impl Sequences {
     fn new(lengths: &Arc<[usize]>) -> Self {
-        let starts = |of: &dyn Fn(usize) -> usize| {
+        let starts = |size: &dyn Fn(usize) -> usize| {
             let mut next = 0;
             let start = |&length: &usize| {
-                next += of(length);
-                next - of(length)
+                next += size(length);
+                next - size(length)
             };
             lengths.iter().map(start).chain([0]).collect::<Vec<usize>>()
         };
@@ -172,12 +172,12 @@ impl<'a, T: Float> Operands<'a, T> {
 }
 
 /// Reorders `(E, W)` to `(blocks, W, LANES)`.
-fn in_blocks<T: Float>(values: &[T], channels: usize, of: impl Fn(T) -> T) -> Vec<T> {
+fn in_blocks<T: Float>(values: &[T], channels: usize, map: impl Fn(T) -> T) -> Vec<T> {
     let width = values.len() / channels;
     let mut out = vec![T::default(); channels.div_ceil(LANES) * width * LANES];
     for (channel, row) in values.chunks_exact(width).enumerate() {
         for (column, &value) in row.iter().enumerate() {
-            out[(channel / LANES * width + column) * LANES + channel % LANES] = of(value);
+            out[(channel / LANES * width + column) * LANES + channel % LANES] = map(value);
         }
     }
     out
@@ -219,16 +219,16 @@ pub(super) fn run<T: Float>(
                 let (piece, block) = (pieces[task / blocks].clone(), task % blocks);
                 for sequence in piece {
                     let mut state = vec![T::default(); states * LANES];
-                    let own = operands.channels(block);
-                    let place = (sequence * channels + own.start) * states;
+                    let of_block = operands.channels(block);
+                    let place = (sequence * channels + of_block.start) * states;
                     if let Some(before) = before {
-                        let before = &before[place..place + own.len() * states];
-                        state = in_blocks(before, own.len(), |x| x);
+                        let before = &before[place..place + of_block.len() * states];
+                        state = in_blocks(before, of_block.len(), |x| x);
                     }
                     let kept = keeps.then_some(kept);
                     scan_block(operands, sequence, block, &mut state, out, kept);
                     // SAFETY: each task has its own channels of its own sequences.
-                    unsafe { last.write(place, &from_blocks(&state, own.len(), states)) };
+                    unsafe { last.write(place, &from_blocks(&state, of_block.len(), states)) };
                 }
             });
         });

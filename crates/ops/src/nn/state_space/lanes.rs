@@ -22,12 +22,12 @@ pub(super) fn load<T: Float>(values: &[T], count: usize) -> Lanes<T> {
 
 #[inline(always)]
 pub(super) fn map<T: Float, const N: usize>(
-    of: [&Lanes<T>; N],
+    inputs: [&Lanes<T>; N],
     f: impl Fn([T; N]) -> T,
 ) -> Lanes<T> {
     let mut out = [T::default(); LANES];
     for lane in 0..LANES {
-        out[lane] = f(of.map(|values| values[lane]));
+        out[lane] = f(inputs.map(|values| values[lane]));
     }
     out
 }

@@ -115,7 +115,7 @@ fn sums_are_exact() {
                 }
                 for panel in 0..columns.div_ceil(width) {
                     let (values, _, starts) = packed.panel(panel);
-                    let mut found = vec![i32::MIN; rows * width];
+                    let mut ours = vec![i32::MIN; rows * width];
                     let all = Block {
                         left: stored.as_ptr(),
                         stride,
@@ -125,17 +125,17 @@ fn sums_are_exact() {
                         starts: starts.as_ptr(),
                         row_scales: scales.as_ptr(),
                         scales: scales.as_ptr(),
-                        to: found.as_mut_ptr().cast(),
+                        to: ours.as_mut_ptr().cast(),
                         to_stride: width,
                     };
                     // SAFETY: the kernel is here, and there is memory for all rows, quads and sums.
                     unsafe { sums(&all) };
-                    for (row, found) in found.chunks(width).enumerate() {
+                    for (row, ours) in ours.chunks(width).enumerate() {
                         // The rounded row, one value at a time.
                         let numbers =
                             Int8Matrix::round(&as_f32(&left[row * depth..][..depth]), depth);
                         assert_eq!(numbers.scales()[0].to_bits(), scales[row].to_bits());
-                        for (column, &found) in found.iter().enumerate() {
+                        for (column, &ours) in ours.iter().enumerate() {
                             let column = panel * width + column;
                             let weights = right.chunks(depth).nth(column).unwrap_or(&[]);
                             let expected: i32 = numbers
@@ -145,7 +145,7 @@ fn sums_are_exact() {
                                 .map(|(&a, &b)| i32::from(a) * i32::from(b))
                                 .sum();
                             assert_eq!(
-                                found, expected,
+                                ours, expected,
                                 "{kernel} {rows}×{depth}×{columns} {extreme}: {row}, {column}"
                             );
                         }
@@ -164,8 +164,8 @@ fn every_kernel_gives_what_the_plain_loop_does() {
         let weights = Int8Matrix::round(&weight, depth);
         let plain = multiply(&x, rows, &PackedInt8::new(&weights, Int8Kernel::Plain).unwrap());
         for (kernel, parts) in kernels() {
-            let found = multiply(&x, rows, &PackedInt8::for_parts(&weights, parts).unwrap());
-            let same = found.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits());
+            let ours = multiply(&x, rows, &PackedInt8::for_parts(&weights, parts).unwrap());
+            let same = ours.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same, "{kernel} {rows}×{depth}×{columns}");
         }
     }
@@ -178,13 +178,13 @@ fn products_are_close_to_those_of_f64() {
     let (rows, depth, columns) = (50, 512, 40);
     let (x, weight) = (random(1, rows * depth), random(2, columns * depth));
     let packed = PackedInt8::new(&Int8Matrix::round(&weight, depth), Int8Kernel::best()).unwrap();
-    let found = multiply(&x, rows, &packed);
+    let ours = multiply(&x, rows, &packed);
     let mut squares = 0.0;
-    for (row, found) in found.chunks(columns).enumerate() {
-        for (column, &found) in found.iter().enumerate() {
+    for (row, ours) in ours.chunks(columns).enumerate() {
+        for (column, &ours) in ours.iter().enumerate() {
             let (x, weight) = (&x[row * depth..][..depth], &weight[column * depth..][..depth]);
             let exact: f64 = x.iter().zip(weight).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
-            squares += (f64::from(found) - exact).powi(2);
+            squares += (f64::from(ours) - exact).powi(2);
         }
     }
     let error = (squares / (rows * columns * depth) as f64).sqrt();
@@ -258,7 +258,7 @@ fn what_could_overflow_is_not_packed() {
     let weights = Int8Matrix::round(&vec![1.0; depth], depth);
     for (kernel, parts) in kernels() {
         let packed = PackedInt8::for_parts(&weights, parts).unwrap();
-        let found = multiply(&vec![-1.0; depth], 1, &packed);
-        assert!((found[0] / -(depth as f32) - 1.0).abs() < 1e-4, "{kernel}: {}", found[0]);
+        let ours = multiply(&vec![-1.0; depth], 1, &packed);
+        assert!((ours[0] / -(depth as f32) - 1.0).abs() < 1e-4, "{kernel}: {}", ours[0]);
     }
 }

@@ -136,52 +136,59 @@ impl<P: TileProducts> Pass<'_, P> {
     unsafe fn chunk(
         &self,
         worker: &mut Worker<P>,
-        of: (&Sequence, usize),
+        head: (&Sequence, usize),
         (chunk, seen): (usize, &ChunkKeys<P::Value>),
         of_summaries: &mut [Vec<P::Value>; 2],
     ) {
         let (layout, products, inputs) = (self.layout, self.products, self.inputs);
         let (count, width) = (seen.all(), layout.head);
-        inputs.gather(layout, of, (KEY, seen), &mut worker.key);
-        inputs.gather(layout, of, (VALUE, seen), &mut worker.value);
+        inputs.gather(layout, head, (KEY, seen), &mut worker.key);
+        inputs.gather(layout, head, (VALUE, seen), &mut worker.value);
         let keys = products.summed(gathered(&worker.key, count, width));
         let keys_across = products.summed(across(gathered(&worker.key, count, width)));
         let values_across = products.summed(across(gathered(&worker.value, count, width)));
         let step = stride(count);
         for (first, rows) in seen.blocks() {
-            let query = layout.rows(inputs.qkv, QUERY, of.1, &rows);
-            let adjoint = self.result_rows(self.known.adjoint, of.1, &rows);
-            self.numbers(&mut worker.numbers, of.1, &rows);
-            let (own, scores) = (&mut worker.products, &mut worker.scores);
+            let query = layout.rows(inputs.qkv, QUERY, head.1, &rows);
+            let adjoint = self.result_rows(self.known.adjoint, head.1, &rows);
+            self.numbers(&mut worker.numbers, head.1, &rows);
+            let (scratch, scores) = (&mut worker.products, &mut worker.scores);
             let shape = (rows.len(), width);
             let weights = (query.values, query.at);
-            products.add_weighted(own, weights, shape, (&keys_across, 0), scores, Write::Replace);
+            products.add_weighted(
+                scratch,
+                weights,
+                shape,
+                (&keys_across, 0),
+                scores,
+                Write::Replace,
+            );
             let (of_scores, weights) = (&mut worker.of_scores, (adjoint.values, adjoint.at));
             products.add_weighted(
-                own,
+                scratch,
                 weights,
                 shape,
                 (&values_across, 0),
                 of_scores,
                 Write::Replace,
             );
-            let terms = terms(layout, of, seen, (chunk, first));
+            let terms = terms(layout, head, seen, (chunk, first));
             let [products_of, log_sums] = &worker.numbers;
             let (log_sums, products_of) = (&log_sums[..rows.len()], &products_of[..rows.len()]);
             go_back(scores, of_scores, step, &terms, log_sums, products_of);
 
             let weights = (of_scores.as_slice(), Matrix::rows(step));
             let (shape, out) = ((rows.len(), count), &mut worker.of_query);
-            products.add_weighted(own, weights, shape, (&keys, 0), out, Write::Replace);
+            products.add_weighted(scratch, weights, shape, (&keys, 0), out, Write::Replace);
             let write = if first == 0 { Write::Replace } else { Write::Add };
             let shape = (count, rows.len());
             let weights = (of_scores.as_slice(), Matrix::rows(step).transposed());
-            products.weigh(own, weights, shape, query, &mut worker.of_key, write);
+            products.weigh(scratch, weights, shape, query, &mut worker.of_key, write);
             let weights = (scores.as_slice(), Matrix::rows(step).transposed());
-            products.weigh(own, weights, shape, adjoint, &mut worker.of_value, write);
+            products.weigh(scratch, weights, shape, adjoint, &mut worker.of_value, write);
             for (row, gradient) in rows.zip(worker.of_query.chunks_exact(stride(width))) {
                 // SAFETY: the caller's promise.
-                unsafe { self.put(QUERY, of.1, row, &gradient[..width], self.to.1) };
+                unsafe { self.put(QUERY, head.1, row, &gradient[..width], self.to.1) };
             }
         }
         let Worker { of_key, of_value, .. } = worker;
@@ -191,7 +198,7 @@ impl<P: TileProducts> Pass<'_, P> {
             let of_token = layout
                 .spec
                 .causal
-                .then(|| summaries::token_adjoint(layout, (of.0, chunk), of_summaries));
+                .then(|| summaries::token_adjoint(layout, (head.0, chunk), of_summaries));
             let mut gradients = gradients.chunks_exact_mut(stride(width));
             for (row, gradient) in seen.summaries.iter().cloned().flatten().zip(&mut gradients) {
                 add(&mut of_summaries[row * width..(row + 1) * width], &gradient[..width]);
@@ -202,7 +209,7 @@ impl<P: TileProducts> Pass<'_, P> {
                     add(gradient, of_token);
                 }
                 // SAFETY: the caller's promise.
-                unsafe { self.put(part, of.1, row, gradient, self.to.1) };
+                unsafe { self.put(part, head.1, row, gradient, self.to.1) };
             }
         }
     }

@@ -43,9 +43,9 @@ impl<'a, T: Float> Inputs<'a, T> {
                 .copy_from_slice(&all[rows.start * width..rows.end * width]);
             place += count;
         }
-        let own = layout.rows(self.qkv, part, head, &seen.tokens);
-        for (row, to) in to.chunks_exact_mut(width).take(own.count).enumerate() {
-            to.copy_from_slice(own.row(row));
+        let chunk_rows = layout.rows(self.qkv, part, head, &seen.tokens);
+        for (row, to) in to.chunks_exact_mut(width).take(chunk_rows.count).enumerate() {
+            to.copy_from_slice(chunk_rows.row(row));
         }
     }
 }
@@ -141,22 +141,22 @@ impl<P: TileProducts> Pass<'_, P> {
     unsafe fn chunk(
         &self,
         worker: &mut Worker<P>,
-        of: (&Sequence, usize),
+        head: (&Sequence, usize),
         (chunk, seen): (usize, &ChunkKeys<P::Value>),
     ) {
         let (layout, products, inputs) = (self.layout, self.products, self.inputs);
         let (count, width) = (seen.all(), layout.head);
-        inputs.gather(layout, of, (KEY, seen), &mut worker.key);
-        inputs.gather(layout, of, (VALUE, seen), &mut worker.value);
+        inputs.gather(layout, head, (KEY, seen), &mut worker.key);
+        inputs.gather(layout, head, (VALUE, seen), &mut worker.value);
         let keys = products.summed(across(gathered(&worker.key, count, width)));
         let values = products.summed(gathered(&worker.value, count, width));
         for (first, rows) in seen.blocks() {
-            let query = layout.rows(inputs.qkv, QUERY, of.1, &rows);
-            let terms = terms(layout, of, seen, (chunk, first));
-            let (own, scores) = (&mut worker.products, &mut worker.scores);
+            let query = layout.rows(inputs.qkv, QUERY, head.1, &rows);
+            let terms = terms(layout, head, seen, (chunk, first));
+            let (scratch, scores) = (&mut worker.products, &mut worker.scores);
             let shape = (rows.len(), width);
             let weights = (query.values, query.at);
-            products.add_weighted(own, weights, shape, (&keys, 0), scores, Write::Replace);
+            products.add_weighted(scratch, weights, shape, (&keys, 0), scores, Write::Replace);
             let step = stride(count);
             softmax(scores, step, &terms, &mut worker.log_sums[..rows.len()]);
             if layout.spec.dropout.is_active() {
@@ -164,9 +164,9 @@ impl<P: TileProducts> Pass<'_, P> {
             }
             let weights = (scores.as_slice(), Matrix::rows(step));
             let (shape, out) = ((rows.len(), count), &mut worker.out);
-            products.add_weighted(own, weights, shape, (&values, 0), out, Write::Replace);
+            products.add_weighted(scratch, weights, shape, (&values, 0), out, Write::Replace);
             // SAFETY: the caller's promise.
-            unsafe { self.put(worker, of.1, &rows) };
+            unsafe { self.put(worker, head.1, &rows) };
         }
     }
 

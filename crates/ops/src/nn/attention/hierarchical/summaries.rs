@@ -53,9 +53,9 @@ fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]
         let (below, above) = rows.split_at_mut(sequence.levels[level] * width);
         let below = &below[sequence.levels[level - 1] * width..];
         for (index, below) in below.chunks_exact(width).enumerate() {
-            let of = index / hierarchy.chunk;
-            let share = T::of(tokens(level, index) / tokens(level + 1, of));
-            add_scaled(&mut above[of * width..(of + 1) * width], below, share);
+            let parent = index / hierarchy.chunk;
+            let share = T::of(tokens(level, index) / tokens(level + 1, parent));
+            add_scaled(&mut above[parent * width..(parent + 1) * width], below, share);
         }
     }
 }

@@ -189,8 +189,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     fn read(&self, worker: &mut Worker<P>, state: &State<P::Value>, count: usize, write: Write) {
         let (products, features) = (self.products, self.features.count);
         let query = (worker.query.as_slice(), Matrix::rows(stride(features)));
-        let (own, out) = (&mut worker.products, &mut worker.out);
-        products.weigh(own, query, (count, features), state.rows(), out, write);
+        let (scratch, out) = (&mut worker.products, &mut worker.out);
+        products.weigh(scratch, query, (count, features), state.rows(), out, write);
         crate::profile::count(2 * count * features);
         let denominators = &mut worker.denominators[..count];
         add_products(&worker.query, stride(features), &state.totals, denominators);
@@ -231,15 +231,15 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let across = Rows { values: key, at: at.transposed(), count: features, width: count };
         let query = (worker.query.as_slice(), at);
         let scores = &mut worker.scores;
-        let own = &mut worker.products;
-        products.weigh(own, query, (count, features), across, scores, Write::Replace);
+        let scratch = &mut worker.products;
+        products.weigh(scratch, query, (count, features), across, scores, Write::Replace);
         let width = stride(count);
         clear_future(scores, width, &mut worker.denominators[..count]);
         crate::profile::count(2 * count * count);
         let value = self.value(head, rows);
         let past = (worker.scores.as_slice(), Matrix::rows(width));
         let out = &mut worker.out;
-        products.add_weighted(own, past, (count, count), (&value, 0), out, Write::Replace);
+        products.add_weighted(scratch, past, (count, count), (&value, 0), out, Write::Replace);
         if chunk > 0 {
             self.read(worker, state, count, Write::Add);
         }

@@ -41,12 +41,12 @@ impl Layout {
     ) -> Self {
         let mut next = Sequence { number: 0, first: 0, length: 0, state: 0, exponent: 0 };
         let sequence = |&length: &usize| {
-            let own = Sequence { length, ..next };
+            let current = Sequence { length, ..next };
             next.number += 1;
             next.first += length;
             next.state += Self::states_of(spec.causal, length);
             next.exponent += Self::exponents_of(spec.causal, length);
-            own
+            current
         };
         let sequences = spec.lengths.iter().map(sequence).collect();
         Self { spec: spec.clone(), shape, is_random, sequences }
@@ -76,13 +76,13 @@ impl Layout {
     }
 
     pub(super) fn states(&self) -> usize {
-        let of = |it: &Sequence| Self::states_of(self.spec.causal, it.length);
-        self.sequences.iter().map(of).sum::<usize>() * self.spec.heads * self.state_size()
+        let states = |it: &Sequence| Self::states_of(self.spec.causal, it.length);
+        self.sequences.iter().map(states).sum::<usize>() * self.spec.heads * self.state_size()
     }
 
     pub(super) fn exponents(&self) -> usize {
-        let of = |it: &Sequence| Self::exponents_of(self.spec.causal, it.length);
-        let count = self.sequences.iter().map(of).sum::<usize>() * self.spec.heads;
+        let exponents = |it: &Sequence| Self::exponents_of(self.spec.causal, it.length);
+        let count = self.sequences.iter().map(exponents).sum::<usize>() * self.spec.heads;
         if self.is_random { count } else { 0 }
     }
 

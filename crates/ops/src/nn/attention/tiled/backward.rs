@@ -305,18 +305,23 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     }
 
     /// Finds the queries that see some keys.
-    fn seen(&self, terms: &Terms<'_, P::Value>, keys: Range<usize>, found: &mut Vec<Range<usize>>) {
+    fn seen(
+        &self,
+        terms: &Terms<'_, P::Value>,
+        keys: Range<usize>,
+        ranges: &mut Vec<Range<usize>>,
+    ) {
         let (count, start) = (self.span.queries, terms.start);
         let Some(sight) = &self.ready.sight else {
             let first = if terms.causal { keys.start.saturating_sub(start) } else { 0 };
-            found.clear();
+            ranges.clear();
             if first < count {
-                found.push(first..count);
+                ranges.push(first..count);
             }
             return;
         };
-        sight.queries_of(keys, start..start + count, found);
-        for queries in found {
+        sight.queries_of(keys, start..start + count, ranges);
+        for queries in ranges {
             *queries = queries.start - start..queries.end - start;
         }
     }

@@ -103,8 +103,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 
         let keys = Rows { values: &worker.key[index * panel..], at, count, width: features };
         let weights = (worker.of_scores.as_slice(), past);
-        let (own, of_features) = (&mut worker.products, &mut worker.of_features);
-        products.weigh(own, weights, shape, keys, of_features, Write::Replace);
+        let (scratch, of_features) = (&mut worker.products, &mut worker.of_features);
+        products.weigh(scratch, weights, shape, keys, of_features, Write::Replace);
         if chunk > 0 {
             let before = std::mem::replace(&mut worker.states[index], State::none());
             self.through_state(worker, &before, Side::Query, head, &rows, Write::Add);
@@ -115,8 +115,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 
         let queries = Rows { values: &worker.query[index * panel..], at, count, width: features };
         let weights = (worker.of_scores.as_slice(), past.transposed());
-        let (own, of_features) = (&mut worker.products, &mut worker.of_features);
-        products.weigh(own, weights, shape, queries, of_features, Write::Replace);
+        let (scratch, of_features) = (&mut worker.products, &mut worker.of_features);
+        products.weigh(scratch, weights, shape, queries, of_features, Write::Replace);
         if !is_last {
             self.through_state(worker, behind, Side::Key, head, &rows, Write::Add);
         }
@@ -125,8 +125,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 
         let adjoint = self.adjoint_rows(&worker.adjoint, count);
         let weights = (worker.scores.as_slice(), past.transposed());
-        let (own, of_rows) = (&mut worker.products, &mut worker.of_rows);
-        products.weigh(own, weights, shape, adjoint, of_rows, Write::Replace);
+        let (scratch, of_rows) = (&mut worker.products, &mut worker.of_rows);
+        products.weigh(scratch, weights, shape, adjoint, of_rows, Write::Replace);
         if !is_last {
             self.read_behind(worker, behind, index * panel, count, Write::Add);
         }

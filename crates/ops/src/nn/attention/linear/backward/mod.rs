@@ -161,13 +161,13 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let (layout, heads) = (self.layout, self.layout.spec.heads);
         let width = layout.shape.head;
         let first = rows.start * layout.width() + head * width;
-        let of = |values| Rows {
+        let head_rows = |values| Rows {
             values,
             at: Matrix::rows(layout.width()).at(first),
             count: rows.len(),
             width,
         };
-        let (adjoint, out) = (of(self.known.adjoint), of(self.known.out));
+        let (adjoint, out) = (head_rows(self.known.adjoint), head_rows(self.known.out));
         let denominators = &self.known.denominators[rows.start * heads + head..];
         divide(
             adjoint,
@@ -200,8 +200,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             Side::Key => self.rows(VALUE, head, rows),
         };
         let (weights, shape) = ((left.values, left.at), (left.count, left.width));
-        let (own, out) = (&mut worker.products, &mut worker.of_features);
-        products.weigh(own, weights, shape, state.columns(), out, write);
+        let (scratch, out) = (&mut worker.products, &mut worker.of_features);
+        products.weigh(scratch, weights, shape, state.columns(), out, write);
         let numbers = (side == Side::Query).then_some(&*worker.of_denominators);
         add_outer(out, (stride(features), rows.len()), numbers, &state.totals);
     }
@@ -223,9 +223,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             Side::Query => (QUERY, &worker.query[at..]),
             Side::Key => (KEY, &worker.key[at..]),
         };
-        let of = self.rows(part, head, rows);
+        let inputs = self.rows(part, head, rows);
         let Worker { products, of_features, of_rows, .. } = worker;
-        self.features.back(self.products, products, of, features, of_features, of_rows);
+        self.features.back(self.products, products, inputs, features, of_features, of_rows);
         // SAFETY: the caller's promise.
         unsafe { self.put(part, head, rows, &worker.of_rows) };
     }
@@ -242,8 +242,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     ) {
         let (products, features) = (self.products, self.features.count);
         let key = (&worker.key[at..], Matrix::rows(stride(features)));
-        let (own, out) = (&mut worker.products, &mut worker.of_rows);
-        products.weigh(own, key, (count, features), behind.rows(), out, write);
+        let (scratch, out) = (&mut worker.products, &mut worker.of_rows);
+        products.weigh(scratch, key, (count, features), behind.rows(), out, write);
     }
 
     /// Adds some queries to a state; their features begin at `at`.
