@@ -117,7 +117,7 @@ impl AnswerReport {
     }
 
     fn means(parts: &[AnswerMeans]) -> AnswerMeans {
-        let sum = |of: fn(&AnswerMeans) -> f64| parts.iter().map(of).sum::<f64>();
+        let sum = |value: fn(&AnswerMeans) -> f64| parts.iter().map(value).sum::<f64>();
         let questions: u64 = parts.iter().map(|part| part.questions).sum();
         let mean = |sum: f64| 100.0 * sum / questions.max(1) as f64;
         AnswerMeans {

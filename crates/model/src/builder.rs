@@ -135,9 +135,9 @@ impl Builder {
         &mut self,
         name: &str,
         shape: &[usize],
-        of: impl Fn(f32) -> f32,
+        value: impl Fn(f32) -> f32,
     ) -> Result<Weight> {
-        self.add(name, shape, |counter, i| of(counter.f32_at(i)))
+        self.add(name, shape, |counter, i| value(counter.f32_at(i)))
     }
 
     pub(crate) fn constant(&mut self, name: &str, shape: &[usize], value: f32) -> Result<Weight> {

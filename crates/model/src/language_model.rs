@@ -131,17 +131,17 @@ impl LanguageModel {
         }
         let hidden = || self.hidden(text, &Pass::evaluate());
         let hidden = taper_ops::threads::in_pool(self.core.store.device(), hidden)?;
-        let mut found = Vec::with_capacity(rows);
+        let mut log_probabilities = Vec::with_capacity(rows);
         let logits = |rows: &Tensor| self.logits(rows, &Pass::evaluate());
         for block in in_blocks(hidden, rows, self.vocabulary, logits) {
             for row in block?.to_vec2::<f32>()? {
                 let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let sum: f64 = row.iter().map(|&x| f64::from(x - highest).exp()).sum();
-                let answer = answers[found.len()] as usize;
-                found.push(f64::from(row[answer] - highest) - sum.ln());
+                let answer = answers[log_probabilities.len()] as usize;
+                log_probabilities.push(f64::from(row[answer] - highest) - sum.ln());
             }
         }
-        Ok(found)
+        Ok(log_probabilities)
     }
 }
 

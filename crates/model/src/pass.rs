@@ -313,16 +313,16 @@ impl Pass {
             ),
             // Candle has the graph for devices and types without fused operations.
             _ => {
-                let mut found = loss.backward()?;
+                let mut by_parameter = loss.backward()?;
                 if *loss_scale != 1.0 {
                     for parameter in store.parameters() {
-                        if let Some(scaled) = found.remove(parameter.var()) {
+                        if let Some(scaled) = by_parameter.remove(parameter.var()) {
                             let gradient = (scaled.to_dtype(DType::F32)? / *loss_scale)?;
-                            found.insert(parameter.var(), gradient);
+                            by_parameter.insert(parameter.var(), gradient);
                         }
                     }
                 }
-                gradients.accumulate(store, &found)
+                gradients.accumulate(store, &by_parameter)
             }
         }
     }

@@ -43,11 +43,11 @@ fn ratio(model: &impl Model, batch: &Batch) -> f64 {
 }
 
 fn shapes() -> Vec<ModelConfig> {
-    let mut found = Vec::new();
+    let mut ratios = Vec::new();
     for activation in [ActivationKind::Relu, ActivationKind::Gelu] {
         for norm in [NormPlacement::Pre, NormPlacement::Post] {
             for dropout in [0.0, 0.1] {
-                found.push(ModelConfig {
+                ratios.push(ModelConfig {
                     d_model: 64,
                     d_ff: 192,
                     heads: 4,
@@ -64,7 +64,7 @@ fn shapes() -> Vec<ModelConfig> {
             }
         }
     }
-    found
+    ratios
 }
 
 fn build() -> Builder {

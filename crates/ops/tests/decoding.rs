@@ -235,19 +235,19 @@ fn the_likeliest_are_those_of_a_sort_on_the_host() -> Result<()> {
         let logits = Tensor::new(rows.clone(), &Device::Cpu)?;
         let also: Vec<u32> = (0..4).map(|row| (row * 977 + 3) % vocabulary as u32).collect();
         for count in [0, 1, 5, 32, 100] {
-            let found = composed::likeliest(&logits, count, &also)?;
-            for (row, (values, found)) in rows.iter().zip(&found).enumerate() {
+            let ours = composed::likeliest(&logits, count, &also)?;
+            for (row, (values, ours)) in rows.iter().zip(&ours).enumerate() {
                 let mut order: Vec<u32> = (0..vocabulary as u32).collect();
                 let logit = |token: u32| values[token as usize];
                 order.sort_by(|&a, &b| logit(b).total_cmp(&logit(a)).then(a.cmp(&b)));
                 let order = order.into_iter().take(count).map(|token| (token, logit(token)));
                 // Impossible tokens follow in any order.
                 let possible = |&(_, logit): &(u32, f32)| logit != f32::NEG_INFINITY;
-                let ours = found.tokens.iter().copied().filter(possible);
-                assert!(ours.eq(order.filter(possible)), "{vocabulary}, {count}, row {row}");
-                assert_eq!(found.also, logit(also[row]));
+                let tokens = ours.tokens.iter().copied().filter(possible);
+                assert!(tokens.eq(order.filter(possible)), "{vocabulary}, {count}, row {row}");
+                assert_eq!(ours.also, logit(also[row]));
                 let exact: f64 = values.iter().map(|&x| f64::from(x).exp()).sum();
-                let error = (found.normalizer - exact.ln()).abs();
+                let error = (ours.normalizer - exact.ln()).abs();
                 assert!(error < 2e-6 * exact.ln().abs().max(1.0), "{vocabulary}: {error}");
             }
         }
@@ -258,8 +258,8 @@ fn the_likeliest_are_those_of_a_sort_on_the_host() -> Result<()> {
 #[test]
 fn rows_that_are_no_distribution_have_no_normaliser() -> Result<()> {
     let rows = [[0.0, f32::NAN, 1.0], [0.0, f32::INFINITY, 1.0], [f32::NEG_INFINITY; 3]];
-    let found = composed::likeliest(&Tensor::new(&rows, &Device::Cpu)?, 2, &[0; 3])?;
-    assert!(found.iter().all(|row| !row.normalizer.is_finite()), "{found:?}");
+    let ours = composed::likeliest(&Tensor::new(&rows, &Device::Cpu)?, 2, &[0; 3])?;
+    assert!(ours.iter().all(|row| !row.normalizer.is_finite()), "{ours:?}");
     let logits = Tensor::zeros((2, 3), DType::F32, &Device::Cpu)?;
     assert!(composed::likeliest(&logits, 2, &[0]).is_err(), "one token for two rows");
     assert!(composed::likeliest(&logits, 2, &[0, 3]).is_err(), "a token that is not there");
@@ -320,8 +320,8 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
         let packs = PackedWeights::default();
         let expected = composed::linear(&x, &weight, Some(&bias), Some(&residual), &spec)?;
         for _ in 0..2 {
-            let found = packed_linear(&packs, &x, &weight, Some(&bias), Some(&residual), &spec)?;
-            let difference = largest_difference(&found, &expected);
+            let ours = packed_linear(&packs, &x, &weight, Some(&bias), Some(&residual), &spec)?;
+            let difference = largest_difference(&ours, &expected);
             assert!(difference < bound, "{products:?}: {difference}");
         }
     }
@@ -352,8 +352,8 @@ fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
             let expected = composed::linear(&x_rounded, &weight_rounded, bias, residual, &in_f32)?;
             let packs = PackedWeights::int8();
             for _ in 0..2 {
-                let found = packed_linear(&packs, &x, &weight, bias, residual, &spec)?;
-                let difference = largest_difference(&found, &expected);
+                let ours = packed_linear(&packs, &x, &weight, bias, residual, &spec)?;
+                let difference = largest_difference(&ours, &expected);
                 assert!(difference < 2e-4, "{rows}×{inputs}×{outputs}: {difference}");
             }
         }

@@ -74,8 +74,8 @@ impl Check {
             let weights = Tensor::from_vec(weights, out.shape(), &Device::Cpu)?;
             let weights = weights.to_dtype(out.dtype())?.to_device(device)?;
             let gradients = out.mul(&weights)?.to_dtype(types[1])?.sum_all()?.backward()?;
-            let of = |var: &Var| on_host(gradients.get(var).expect("a gradient"));
-            [on_host(&out)].into_iter().chain(vars.iter().map(of)).collect()
+            let gradient = |var: &Var| on_host(gradients.get(var).expect("a gradient"));
+            [on_host(&out)].into_iter().chain(vars.iter().map(gradient)).collect()
         };
         let ours = run(&self.device, [self.dtype, DType::F32])?;
         let exact = run(&Device::Cpu, [DType::F64; 2])?;
@@ -224,10 +224,10 @@ impl Check {
         let logits: Vec<f32> = (0..3 * 50_021_u64).map(|i| (i * i % 1009) as f32 / 64.0).collect();
         let logits = Tensor::from_vec(logits, (3, 50_021), &Device::Cpu)?;
         let host = composed::likeliest(&logits, 9, &[3, 50_020, 7])?;
-        let found = composed::likeliest(&logits.to_device(&self.device)?, 9, &[3, 50_020, 7])?;
-        for (found, host) in found.iter().zip(&host) {
-            assert_eq!((&found.tokens, found.also), (&host.tokens, host.also));
-            assert!((found.normalizer - host.normalizer).abs() < 1e-5, "{found:?}");
+        let ours = composed::likeliest(&logits.to_device(&self.device)?, 9, &[3, 50_020, 7])?;
+        for (ours, host) in ours.iter().zip(&host) {
+            assert_eq!((&ours.tokens, ours.also), (&host.tokens, host.also));
+            assert!((ours.normalizer - host.normalizer).abs() < 1e-5, "{ours:?}");
         }
         Ok(())
     }

@@ -49,8 +49,8 @@ fn errors(
         let vars = vars.collect::<Result<Vec<_>>>()?;
         let out = operation(&vars)?;
         let gradients = out.to_dtype(DType::F64)?.sum_all()?.backward()?;
-        let of = |var: &Var| gradients.get(var).expect("a gradient").clone();
-        Ok([out].into_iter().chain(vars.iter().map(of)).collect())
+        let gradient = |var: &Var| gradients.get(var).expect("a gradient").clone();
+        Ok([out].into_iter().chain(vars.iter().map(gradient)).collect())
     };
     let (ours, exact) = (run([dtype, DType::F32])?, run([DType::F64; 2])?);
     let pairs = ours.iter().zip(&exact);

@@ -65,21 +65,21 @@ fn it_is_the_equation() -> Result<()> {
             };
             let mut groups = std::collections::BTreeMap::<(usize, usize), Vec<usize>>::new();
             (0..length).for_each(|j| groups.entry(seen_as(j)).or_default().push(j));
-            let of = |part: usize, tokens: &[usize]| -> Vec<f64> {
+            let mean = |part: usize, tokens: &[usize]| -> Vec<f64> {
                 let column = |d: usize| part * HEADS * WIDTH + head * WIDTH + d;
                 let sum = |d| tokens.iter().map(|&j| rows[j][column(d)]).sum::<f64>();
                 (0..WIDTH).map(|d| sum(d) / tokens.len() as f64).collect()
             };
-            let (query, mut out, mut total) = (of(0, &[i]), [0.0; WIDTH], 0.0);
+            let (query, mut out, mut total) = (mean(0, &[i]), [0.0; WIDTH], 0.0);
             for tokens in groups.values() {
                 if causal && tokens[0] > i {
                     continue;
                 }
-                let products = query.iter().zip(of(1, tokens)).map(|(a, b)| a * b);
+                let products = query.iter().zip(mean(1, tokens)).map(|(a, b)| a * b);
                 let score = products.sum::<f64>() / (WIDTH as f64).sqrt();
                 let weight = tokens.len() as f64 * score.exp();
                 total += weight;
-                out.iter_mut().zip(of(2, tokens)).for_each(|(out, value)| *out += weight * value);
+                out.iter_mut().zip(mean(2, tokens)).for_each(|(out, value)| *out += weight * value);
             }
             for d in 0..WIDTH {
                 let error = (fused[i][head * WIDTH + d] - out[d] / total).abs();

@@ -150,8 +150,8 @@ impl Study {
         points.sort_by(|left, right| left.loss.total_cmp(&right.loss));
         points.truncate(points.len().saturating_sub(leave_out));
         points.sort_by(|left, right| left.parameters.total_cmp(&right.parameters));
-        let distinct = |of: fn(&Point) -> f64| {
-            let mut values: Vec<f64> = points.iter().map(of).collect();
+        let distinct = |value: fn(&Point) -> f64| {
+            let mut values: Vec<f64> = points.iter().map(value).collect();
             values.sort_by(f64::total_cmp);
             values.dedup();
             values.len()
@@ -320,8 +320,8 @@ fn numbers<const K: usize>(
         let [value, low, high] = [value, low, high].map(|one| number(one, decimals));
         format!("  {name} {value}  [{low}, {high}]")
     };
-    let own = intervals.irreducible;
-    let mut lines = vec![line("E", law.irreducible, own.low, own.high, 3)];
+    let irreducible = intervals.irreducible;
+    let mut lines = vec![line("E", law.irreducible, irreducible.low, irreducible.high, 3)];
     for at in 0..K {
         let (factor, exponent) = (intervals.factors[at], intervals.exponents[at]);
         let term = law.terms[at];

@@ -13,7 +13,7 @@ const ORDERS: usize = 4;
 fn bars_by_group(
     (name, title): (String, &str),
     label: &str,
-    found: &[(String, usize, f64, f64)],
+    groups: &[(String, usize, f64, f64)],
     language: Language,
 ) -> NamedFigure {
     let describe = |(kind, count, bleu, chrf): &(String, usize, f64, f64)| match language {
@@ -22,14 +22,14 @@ fn bars_by_group(
     };
     let bars = Bars {
         label: label.to_owned(),
-        categories: found.iter().map(|(kind, count, ..)| format!("{kind} ({count})")).collect(),
+        categories: groups.iter().map(|(kind, count, ..)| format!("{kind} ({count})")).collect(),
         y: Axis::linear(language.choose("score", "得分")),
         series: vec![
-            ("BLEU".to_owned(), found.iter().map(|one| one.2).collect()),
-            ("chrF2".to_owned(), found.iter().map(|one| one.3).collect()),
+            ("BLEU".to_owned(), groups.iter().map(|one| one.2).collect()),
+            ("chrF2".to_owned(), groups.iter().map(|one| one.3).collect()),
         ],
     };
-    let description = found.iter().map(describe).collect::<Vec<_>>().join("; ");
+    let description = groups.iter().map(describe).collect::<Vec<_>>().join("; ");
     NamedFigure::new(name, Figure::new(title, description, bars))
 }
 

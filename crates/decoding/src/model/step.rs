@@ -153,16 +153,16 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
     let wrong =
         |got| DecodingError::WrongShape { rows, vocabulary, expected: rows * vocabulary, got };
     if let Some(TopK { count, also }) = top_k {
-        let found = model.step_likeliest(state, tokens, count, &also)?;
-        if found.len() != rows {
-            return Err(wrong(found.len() * vocabulary));
+        let likeliest = model.step_likeliest(state, tokens, count, &also)?;
+        if likeliest.len() != rows {
+            return Err(wrong(likeliest.len() * vocabulary));
         }
-        let of_row = |(row, found)| of_row(row, Logits::Likeliest(found));
-        return found.par_iter().enumerate().map(of_row).collect();
+        let of_row = |(row, likeliest)| of_row(row, Logits::Likeliest(likeliest));
+        return likeliest.par_iter().enumerate().map(of_row).collect();
     }
-    let mut found = Vec::with_capacity(rows);
+    let mut results = Vec::with_capacity(rows);
     model.step(state, tokens, |logits| {
-        let (first, all) = (found.len(), found.len() * vocabulary + logits.len());
+        let (first, all) = (results.len(), results.len() * vocabulary + logits.len());
         if !logits.len().is_multiple_of(vocabulary) || all > rows * vocabulary {
             return Err(wrong(all));
         }
@@ -171,10 +171,10 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
             .enumerate()
             .map(|(row, logits)| of_row(first + row, Logits::All(logits)))
             .collect();
-        found.extend(new?);
+        results.extend(new?);
         Ok(())
     })?;
-    if found.len() == rows { Ok(found) } else { Err(wrong(found.len() * vocabulary)) }
+    if results.len() == rows { Ok(results) } else { Err(wrong(results.len() * vocabulary)) }
 }
 
 /// Selects `rows`, unless the state of `old_rows` rows would stay the same.

@@ -159,14 +159,14 @@ fn likeliest(
     count: usize,
     also: &[u32],
 ) -> Result<Vec<Likeliest>> {
-    let mut found = Vec::with_capacity(also.len());
+    let mut likeliest = Vec::with_capacity(also.len());
     for block in blocks {
         let logits = block.map_err(|error| DecodingError::model("step", error))?; // (rows, V)
         let of_block = logits.dim(0).and_then(|rows| {
-            let also = also.get(found.len()..found.len() + rows).unwrap_or_default();
+            let also = also.get(likeliest.len()..likeliest.len() + rows).unwrap_or_default();
             composed::likeliest(&logits, count, also)
         });
-        found.extend(of_block.map_err(|error| DecodingError::model("step", error))?);
+        likeliest.extend(of_block.map_err(|error| DecodingError::model("step", error))?);
     }
-    Ok(found)
+    Ok(likeliest)
 }

@@ -281,10 +281,10 @@ impl ModelConfig {
     /// Linformer has a limit of its own.
     #[must_use]
     pub fn longest_encoded(&self) -> Option<(usize, &'static str)> {
-        let own = &self.encoder_attention;
-        let has_end =
-            self.architecture == Architecture::Transformer && own.has(AttentionKind::Linformer);
-        let of_kind = has_end.then_some((own.length, "model.encoder_attention.length"));
+        let attention = &self.encoder_attention;
+        let has_end = self.architecture == Architecture::Transformer
+            && attention.has(AttentionKind::Linformer);
+        let of_kind = has_end.then_some((attention.length, "model.encoder_attention.length"));
         let of_positions = self.longest_sequence().map(|most| (most, "model.max_positions"));
         of_positions.into_iter().chain(of_kind).min_by_key(|&(most, _)| most)
     }

@@ -76,10 +76,12 @@ impl ModelConfig {
         layers: usize,
     ) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
-        let own = &self.state_space;
-        for (name, value) in
-            [("expand", own.expand), ("states", own.states), ("convolution", own.convolution)]
-        {
+        let config = &self.state_space;
+        for (name, value) in [
+            ("expand", config.expand),
+            ("states", config.states),
+            ("convolution", config.convolution),
+        ] {
             if value == 0 {
                 return refuse(format!("model.state_space.{name} = 0: it must be at least 1"));
             }
@@ -103,7 +105,7 @@ impl ModelConfig {
                 self.positions.name()
             ));
         }
-        if self.experts.count > 0 && !own.feed_forward {
+        if self.experts.count > 0 && !config.feed_forward {
             let every = self.experts.every.max(1);
             let mut with_experts = (every - 1..layers).step_by(every);
             let first = if attention.kinds.is_empty() {

@@ -67,8 +67,8 @@ impl<'a> Plan<'a> {
     }
 
     fn shape(&self, inputs: usize, attended: usize) -> Shape {
-        let (own, biases) = (&self.config.recurrent, self.config.biases);
-        Shape { cell: own.cell.into(), inputs, width: own.width, attended, biases }
+        let (recurrent, biases) = (&self.config.recurrent, self.config.biases);
+        Shape { cell: recurrent.cell.into(), inputs, width: recurrent.width, attended, biases }
     }
 
     /// Shape of an encoder layer in each direction.
@@ -213,13 +213,13 @@ impl RecurrentLayers {
         if let Some(behind) = &self.behind {
             return Ok(vec![behind.forward(annotations, pass)?]); // (M, 2·H)
         }
-        let mut found = Vec::new();
+        let mut tensors = Vec::new();
         for layer in &self.decoder {
             if let Some(keys) = layer.keys(annotations, pass)? {
-                found.extend([keys, annotations.clone()]); // (M, A), (M, V)
+                tensors.extend([keys, annotations.clone()]); // (M, A), (M, V)
             }
         }
-        Ok(found)
+        Ok(tensors)
     }
 
     /// Runs all layers over rows `(N, D)`. Returns the inputs of the output projection, `(N, D)`,

@@ -195,7 +195,7 @@ impl ContrastiveModel {
         scale: f64,
         pass: &Pass,
     ) -> Result<LossOutput> {
-        let own: Vec<u32> = (0..rows.dim(0)? as u32).collect();
+        let answers: Vec<u32> = (0..rows.dim(0)? as u32).collect();
         let spec = CrossEntropySpec {
             smoothing: objective.label_smoothing,
             r_drop: 0.0,
@@ -203,7 +203,7 @@ impl ContrastiveModel {
             // Similarities times 100 have few digits to spare.
             products: Products::F32,
         };
-        loss_of_rows(&self.scaled(rows, pass)?, others, &own, &spec, pass)
+        loss_of_rows(&self.scaled(rows, pass)?, others, &answers, &spec, pass)
     }
 }
 
@@ -253,7 +253,7 @@ impl Model for ContrastiveModel {
         let loss = composed::on_tape(pass.tape(), "sum of losses", &losses, |losses| {
             &losses[0] + &losses[1]
         })?;
-        let mean = |of: fn(&LossOutput) -> f64| (of(&to_text) + of(&to_image)) / 2.0;
+        let mean = |sum: fn(&LossOutput) -> f64| (sum(&to_text) + sum(&to_image)) / 2.0;
         Ok(LossOutput {
             loss,
             smoothed_sum: mean(|half| half.smoothed_sum),

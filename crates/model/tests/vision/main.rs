@@ -178,16 +178,16 @@ fn gradients_are_finite_differences() -> TestResult {
         let (model, batch) = (model(&config), batch(images(3, 2), vec![4, 0, 2]));
         let (_, gradients) = trained(&model, &batch, false);
         for parameter in model.parameters().parameters() {
-            let of = gradients.narrow(0, parameter.offset(), parameter.len())?;
-            let of = of.reshape(parameter.shape())?;
-            let norm = f64::from(of.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
+            let gradient = gradients.narrow(0, parameter.offset(), parameter.len())?;
+            let gradient = gradient.reshape(parameter.shape())?;
+            let norm = f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt();
             assert!(norm > 0.0, "nothing reaches {}", parameter.name());
             // A loss in f32 resolves only larger steps.
             if norm < 1e-3 {
                 continue;
             }
             let before = parameter.var().as_tensor().copy()?;
-            let (h, direction) = (1e-2, (&of / norm)?);
+            let (h, direction) = (1e-2, (&gradient / norm)?);
             let loss_at = |step: f64| -> Result<f64, Box<dyn std::error::Error>> {
                 parameter.var().set(&(&before + (&direction * step)?)?)?;
                 Ok(trained(&model, &batch, false).0)

@@ -178,14 +178,14 @@ mod tests {
 
     #[test]
     fn features_are_drawn_anew_in_training_alone() {
-        let of = |every, pass: &Pass| {
+        let vectors = |every, pass: &Pass| {
             let features = RandomFeatures::with_key(4, 6, 3, every);
             features.of_pass(pass).unwrap().to_vec2::<f64>().unwrap()
         };
-        let own = of(0, &Pass::evaluate());
-        assert_eq!(of(0, &Pass::train(1, 70, 0)), own);
-        assert_eq!(of(10, &Pass::evaluate()), own);
-        let at = |step| of(10, &Pass::train(1, step, 0));
+        let fixed = vectors(0, &Pass::evaluate());
+        assert_eq!(vectors(0, &Pass::train(1, 70, 0)), fixed);
+        assert_eq!(vectors(10, &Pass::evaluate()), fixed);
+        let at = |step| vectors(10, &Pass::train(1, step, 0));
         assert_eq!(at(70), at(79));
         assert_ne!(at(70), at(80));
     }

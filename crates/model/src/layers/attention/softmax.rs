@@ -28,15 +28,15 @@ pub(super) struct Softmax {
 
 impl Softmax {
     pub(super) fn new(site: &Site<'_>) -> Self {
-        let (own, key) = (site.config.attention(site.causal), name_key(site.name));
+        let (config, key) = (site.config.attention(site.causal), name_key(site.name));
         let rule = Sparse {
-            block: own.block,
-            window: own.window,
-            dilation: own.dilation,
-            first: own.global_first,
-            last: own.global_last,
-            random: own.random,
-            seed: mix(own.seed, &[key]),
+            block: config.block,
+            window: config.window,
+            dilation: config.dilation,
+            first: config.global_first,
+            last: config.global_last,
+            random: config.random,
+            seed: mix(config.seed, &[key]),
         };
         Self {
             heads: site.config.heads,

@@ -183,12 +183,12 @@ impl StateSpaceMechanism {
     }
 
     fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
-        let own = &config.state_space;
-        let (channels, states) = (own.expand * config.d_model, own.states);
+        let shape = &config.state_space;
+        let (channels, states) = (shape.expand * config.d_model, shape.states);
         let selective = is_selective(config, causal, layer);
         let convolution = PartCost {
-            flops: 2.0 * (own.convolution * channels) as f64,
-            ..PartCost::table(own.convolution + 1, channels)
+            flops: 2.0 * (shape.convolution * channels) as f64,
+            ..PartCost::table(shape.convolution + 1, channels)
         };
         let scan = PartCost {
             flops: (channels * (7 * states + 8)) as f64,
@@ -197,7 +197,7 @@ impl StateSpaceMechanism {
             ..PartCost::table(states + 1, channels)
         };
         let steps = if selective {
-            let rank = own.rank(config.d_model);
+            let rank = shape.rank(config.d_model);
             PartCost::linear(channels, rank, false)
                 + PartCost::linear(rank, channels, true)
                 + PartCost::linear(channels, 2 * states, false)
@@ -406,15 +406,15 @@ fn window_after(
     if kept == 0 {
         return Ok(window.clone());
     }
-    let own = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
+    let inputs = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
     // Inputs of the window stand after those of the sequences.
-    let rows = Tensor::cat(&[own, window.reshape((batch * kept, channels))?], 0)?;
+    let rows = Tensor::cat(&[inputs, window.reshape((batch * kept, channels))?], 0)?;
     let (mut first, all) = (0, gated.dim(0)?);
     let mut index = Vec::with_capacity(batch * kept);
     for (sequence, &length) in lengths.iter().enumerate() {
         for place in 0..kept {
             index.push(match (length + place).checked_sub(kept) {
-                Some(own) => first + own,
+                Some(inputs) => first + inputs,
                 None => all + sequence * kept + place + length,
             } as u32);
         }

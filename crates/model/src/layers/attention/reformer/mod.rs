@@ -54,15 +54,15 @@ pub(super) struct Reformer {
 
 impl Reformer {
     pub(super) fn new(site: &Site<'_>) -> Self {
-        let own = site.config.attention(site.causal);
+        let config = site.config.attention(site.causal);
         let (heads, key) = (site.config.heads, name_key(site.name));
         let head = site.config.d_model / heads;
-        let hashes = (own.hash_rounds, own.hash_buckets);
+        let hashes = (config.hash_rounds, config.hash_buckets);
         Self {
             heads,
             causal: site.causal,
-            chunks: Chunks::new(site.causal, own.hash_chunk),
-            rotations: Rotations::drawn((heads, head), hashes, mix(own.seed, &[key])),
+            chunks: Chunks::new(site.causal, config.hash_chunk),
+            rotations: Rotations::drawn((heads, head), hashes, mix(config.seed, &[key])),
             dropout: site.config.attention_dropout,
             site: key,
         }
@@ -74,17 +74,17 @@ impl Reformer {
     }
 
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
-        let (own, width) = (site.config.attention(site.causal), site.config.d_model);
+        let (config, width) = (site.config.attention(site.causal), site.config.d_model);
         let (heads, drops) = (site.config.heads, site.config.attention_dropout > 0.0);
-        let chunks = Chunks::new(site.causal, own.hash_chunk);
-        let hashes = (own.hash_rounds, own.hash_chunk);
+        let chunks = Chunks::new(site.causal, config.hash_chunk);
+        let hashes = (config.hash_rounds, config.hash_chunk);
         // Count as if all buckets held equally many tokens.
-        let buckets = if site.causal { own.hash_buckets } else { 1 };
-        let all = own.hash_rounds as f64 * heads as f64 * buckets as f64;
+        let buckets = if site.causal { config.hash_buckets } else { 1 };
+        let all = config.hash_rounds as f64 * heads as f64 * buckets as f64;
         PartCost::per_token(|length| {
             let chunks = all * chunks.expected(length, &[1.0 / buckets as f64]);
-            let rotated = width * own.hash_rounds * (own.hash_buckets / 2);
-            let flops = flops(width / heads, own.hash_chunk, (length * rotated, chunks));
+            let rotated = width * config.hash_rounds * (config.hash_buckets / 2);
+            let flops = flops(width / heads, config.hash_chunk, (length * rotated, chunks));
             (flops, kept((width, heads), hashes, drops, (length, chunks)))
         })
     }
@@ -120,8 +120,8 @@ impl Reformer {
         let gathered = |x: &Tensor, index: &[u32], per: usize| {
             let zero = Tensor::zeros((1, x.dim(1)?), x.dtype(), x.device())?;
             let index = Tensor::from_slice(index, index.len(), device)?;
-            let found = Tensor::cat(&[x, &zero], 0)?.index_select(&index, 0)?;
-            found.reshape((count, per, x.dim(1)?))
+            let selected = Tensor::cat(&[x, &zero], 0)?.index_select(&index, 0)?;
+            selected.reshape((count, per, x.dim(1)?))
         };
         let queries = gathered(&query, &plan.queries, size)?; // (K, C, Dh)
         let keys = gathered(&normalised(&query)?, &plan.keys, 2 * size)?; // (K, 2·C, Dh)
