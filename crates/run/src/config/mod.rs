@@ -22,7 +22,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taper_data::{Corpora, DataConfig, Task, read_regular};
+use taper_data::{Corpora, DataConfig, Task, read_regular, text_of};
 use taper_decoding::DecodingConfig;
 use taper_model::{Architecture, Model, ModelConfig};
 use taper_trainer::{Metric, TrainingConfig};
@@ -292,11 +292,7 @@ fn stem(path: &Path) -> String {
 fn read_text(path: &Path) -> Result<String> {
     let bytes = read_regular(path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let line = 1 + error.as_bytes()[..valid].iter().filter(|&&b| b == b'\n').count();
-        anyhow!("{}:{line}: not valid UTF-8", path.display())
-    })
+    Ok(text_of(&bytes, path)?)
 }
 
 /// Parses `text`, which came from `origin`; line numbers are given only where
