@@ -1,6 +1,6 @@
 //! State-space layers, and what they do not go with.
 
-use super::{AttentionKind, ModelConfig, Positions};
+use super::{AttentionKind, ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,12 +77,13 @@ impl ModelConfig {
     ) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
         let own = &self.state_space;
-        for (name, value) in
-            [("expand", own.expand), ("states", own.states), ("convolution", own.convolution)]
-        {
-            if value == 0 {
-                return refuse(format!("model.state_space.{name} = 0: it must be at least 1"));
-            }
+        for (key, value, bounds) in [
+            ("model.state_space.expand", own.expand, bounds::COUNTS),
+            ("model.state_space.states", own.states, bounds::COUNTS),
+            ("model.state_space.convolution", own.convolution, bounds::COUNTS),
+            ("model.state_space.step_rank", own.step_rank, 0..=*bounds::WIDTHS.end()),
+        ] {
+            bounds::size(key, value, bounds)?;
         }
         let attention = self.attention(causal);
         // Of a stack of one kind, one layer says what there is.
