@@ -123,6 +123,12 @@ pub trait Model: Send + Sync {
     /// What the model costs, by formula.
     fn cost(&self) -> Cost;
 
+    /// The number of classes that an answer is one of: the loss of guessing is its logarithm. None
+    /// where it differs between answers, or answers are no classes.
+    fn answer_classes(&self) -> Option<usize> {
+        None
+    }
+
     /// The objective in one pass over `batch`, which for two passes holds each example twice;
     /// `loss` is `scale` times its sum. For [`Model::loss`], which knows of passes and types; that
     /// is what others call.
