@@ -103,7 +103,7 @@ pub use tasks::running_text::dataset::TextDataset;
 pub use tasks::running_text::prepare::prepare_text;
 pub use tasks::running_text::report::TextReport;
 pub use tasks::{Dataset, EpochPlan, Prepared, Report, Task};
-pub use text::fingerprint::{copy_text_records, recorded_text};
+pub use text::fingerprint::recorded_text;
 pub use text::lines::{LineReader, open_stream};
 pub use text::links::{NO_WORD, WordLink, parse_links};
 pub use text::shards::{Share, TokenisingProgress};
