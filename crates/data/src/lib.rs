@@ -106,7 +106,7 @@ pub use tasks::running_text::prepare::prepare_text;
 pub use tasks::running_text::report::TextReport;
 pub use tasks::{Dataset, EpochPlan, Prepared, Report, Task};
 pub use text::encoding::{read_text, text_of};
-pub use text::fingerprint::{copy_text_records, recorded_text};
+pub use text::fingerprint::recorded_text;
 pub use text::lines::{LineReader, open_stream, open_text};
 pub use text::links::{NO_WORD, WordLink, parse_links};
 pub use text::shards::{Share, TokenisingProgress};

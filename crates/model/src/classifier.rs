@@ -105,6 +105,10 @@ impl Model for TextClassifier {
         Self::cost_of(&self.config, self.vocabulary, self.classes, self.device())
     }
 
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.classes)
+    }
+
     fn loss_of_pass(
         &self,
         batch: &Batch,

@@ -155,6 +155,10 @@ impl Model for LanguageModel {
         Self::cost_of(&self.config, self.vocabulary, self.device())
     }
 
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.vocabulary)
+    }
+
     fn loss_of_pass(
         &self,
         batch: &Batch,

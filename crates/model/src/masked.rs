@@ -233,6 +233,10 @@ impl Model for MaskedLanguageModel {
         Self::cost_of(&self.config, self.vocabulary, follows, self.device())
     }
 
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.vocabulary)
+    }
+
     fn loss_of_pass(
         &self,
         batch: &Batch,

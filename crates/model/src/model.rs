@@ -122,6 +122,12 @@ pub trait Model: Send + Sync {
     /// Cost of the model, by formula.
     fn cost(&self) -> Cost;
 
+    /// Number of classes from which an answer is chosen: the loss of guessing is its logarithm.
+    /// `None` if it differs between answers, or answers are no classes.
+    fn answer_classes(&self) -> Option<usize> {
+        None
+    }
+
     /// Computes the objective in one pass over `batch`, which for R-Drop holds each example twice;
     /// `loss` is `scale` times its sum. Implemented for [`Model::loss`], which handles passes and
     /// types; others call that.

@@ -87,6 +87,10 @@ impl Model for TokenTagger {
         Self::cost_of(&self.config, self.vocabulary, self.tags, self.device())
     }
 
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.tags)
+    }
+
     fn loss_of_pass(
         &self,
         batch: &Batch,

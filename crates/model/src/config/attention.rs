@@ -1,6 +1,6 @@
 //! Kinds of self-attention, and settings that they exclude.
 
-use super::{ModelConfig, Positions};
+use super::{ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -286,9 +286,7 @@ impl AttentionConfig {
             ("levels", self.levels),
             ("segment", self.segment),
         ] {
-            if value == 0 {
-                return refuse(format!("{section}.{name} = 0: it must be at least 1"));
-            }
+            bounds::size(&format!("{section}.{name}"), value, bounds::TOKENS)?;
         }
         if self.hash_buckets > 1 && !self.hash_buckets.is_multiple_of(2) {
             return refuse(format!(

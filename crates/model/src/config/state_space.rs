@@ -1,6 +1,6 @@
 //! State-space layers, and settings that they exclude.
 
-use super::{AttentionKind, ModelConfig, Positions};
+use super::{AttentionKind, ModelConfig, Positions, bounds};
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,14 +77,13 @@ impl ModelConfig {
     ) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
         let config = &self.state_space;
-        for (name, value) in [
-            ("expand", config.expand),
-            ("states", config.states),
-            ("convolution", config.convolution),
+        for (key, value, bounds) in [
+            ("model.state_space.expand", config.expand, bounds::COUNTS),
+            ("model.state_space.states", config.states, bounds::COUNTS),
+            ("model.state_space.convolution", config.convolution, bounds::COUNTS),
+            ("model.state_space.step_rank", config.step_rank, 0..=*bounds::WIDTHS.end()),
         ] {
-            if value == 0 {
-                return refuse(format!("model.state_space.{name} = 0: it must be at least 1"));
-            }
+            bounds::size(key, value, bounds)?;
         }
         let attention = self.attention(causal);
         // In a stack of one kind, the first layer stands for all.

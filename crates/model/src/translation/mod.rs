@@ -318,6 +318,10 @@ impl Model for TranslationModel {
         Self::cost_from(&self.config, &self.source, self.vocab_target, self.device())
     }
 
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.vocab_target)
+    }
+
     fn loss_of_pass(
         &self,
         batch: &Batch,

@@ -100,6 +100,10 @@ impl Model for ImageCaptioner {
         self.0.cost()
     }
 
+    fn answer_classes(&self) -> Option<usize> {
+        self.0.answer_classes()
+    }
+
     fn loss_of_pass(
         &self,
         batch: &Batch,

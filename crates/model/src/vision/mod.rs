@@ -194,6 +194,10 @@ impl Model for ImageClassifier {
         Self::cost_of(&self.config, &self.shape, self.classes, self.device())
     }
 
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.classes)
+    }
+
     fn loss_of_pass(
         &self,
         batch: &Batch,
