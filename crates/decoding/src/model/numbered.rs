@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Result, StepModel};
+use crate::{Result, SpecialIds, StepModel};
 
 /// A model whose sources are known by their numbers: the first id of a source is the number of what
 /// `read` gives for it, when its batch is begun.
@@ -40,6 +40,10 @@ where
 
     fn vocabulary_size(&self) -> usize {
         self.model.vocabulary_size()
+    }
+
+    fn special(&self) -> &SpecialIds {
+        self.model.special()
     }
 
     fn longest_output(&self) -> Option<usize> {

@@ -4,7 +4,8 @@ use rayon::prelude::*;
 use taper_ops::composed::Likeliest;
 
 use crate::search::constraints::Constraints;
-use crate::{DecodingError, Result, START};
+use crate::tokens::OURS;
+use crate::{DecodingError, Result, START, SpecialIds};
 
 /// An autoregressive model seen from a search: rows that advance by one token at a time.
 ///
@@ -16,6 +17,11 @@ pub trait StepModel: Sync {
 
     /// The number of target tokens `V`, the length of one row of [`step`](StepModel::step).
     fn vocabulary_size(&self) -> usize;
+
+    /// The tokens that a search treats apart.
+    fn special(&self) -> &SpecialIds {
+        &OURS
+    }
 
     /// The most output tokens that a row can take, `</s>` not counted; none where nothing limits
     /// them. A search forces the end there.
@@ -103,10 +109,10 @@ pub(crate) struct Few {
 impl Few {
     /// The `count` likeliest tokens of each row that its constraints admit, and what these ask for;
     /// none from a model that finds no such, or where they are too many.
-    pub(crate) fn of<M: StepModel>(
+    pub(crate) fn of<'a, M: StepModel>(
         model: &M,
         count: usize,
-        rows: impl Iterator<Item = Constraints>,
+        rows: impl Iterator<Item = Constraints<'a>>,
     ) -> Option<Self> {
         if !model.finds_likeliest() {
             return None;

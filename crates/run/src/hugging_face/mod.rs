@@ -11,6 +11,7 @@ mod bert;
 mod export;
 mod gpt2;
 mod import;
+mod tokens;
 mod vit;
 mod weights;
 
@@ -24,8 +25,6 @@ pub use vit::export_vit;
 
 /// The file of the weights.
 const WEIGHTS: &str = "model.safetensors";
-/// The file of the tokenizer.
-const TOKENIZER: &str = "tokenizer.json";
 /// The file of the shape.
 const CONFIG: &str = "config.json";
 

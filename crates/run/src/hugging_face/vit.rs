@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use taper_data::{ImageFormat, ImagesConfig, Task, TokenizerPair};
 use taper_model::{
     ImageClassifier, ImageShape, Model, ModelConfig, NormPlacement, Pooling, Positions,
@@ -282,5 +282,7 @@ pub fn export_vit(run: &LoadedRun<ImageClassifier>, folder: &Path) -> Result<()>
         "rescale_factor": 1.0 / 255.0,
         "size": { "height": images.size, "width": images.size },
     });
-    write(folder, &tensors, &config, |folder| write_json(&folder.join(PREPROCESSOR), &processor))
+    write(folder, &tensors, (&config, Map::new()), |folder| {
+        write_json(&folder.join(PREPROCESSOR), &processor)
+    })
 }
