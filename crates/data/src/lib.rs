@@ -110,6 +110,7 @@ pub use text::fingerprint::recorded_text;
 pub use text::lines::{LineReader, open_stream, open_text};
 pub use text::links::{NO_WORD, WordLink, parse_links};
 pub use text::shards::{Share, TokenisingProgress};
+pub use text::special::{FolderTokens, SpecialTokens};
 pub use text::subwords::Epoch;
 pub use text::tokenizer::{END, PAD, SPECIAL_TOKENS, START, Tokenizer, UNKNOWN};
 pub use text::tokenizers::TokenizerPair;

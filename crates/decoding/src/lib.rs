@@ -93,7 +93,7 @@ pub use search::{
     length_penalty,
 };
 pub use sentence::Sentence;
-pub use tokens::{END, PAD, START, UNKNOWN};
+pub use tokens::{END, PAD, START, SpecialIds, UNKNOWN};
 pub use translator::{FinishedChunk, Translator};
 
 /// A result whose error is a [`DecodingError`].

@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::ops::ControlFlow;
+
 use common::{HashModel, random_sources};
 use taper_decoding::{
-    DecodingConfig, DecodingError, END, Ensemble, Hypothesis, SamplingConfig, Sentence, Translator,
+    DecodingConfig, DecodingError, END, Ensemble, Hypothesis, Result, SamplingConfig, Sentence,
+    SpecialIds, StepModel, Translator, generate,
 };
 
 /// A model whose outputs are long enough to control.
@@ -17,6 +20,14 @@ fn model(seed: u64) -> HashModel {
 
 fn translate(
     model: &HashModel,
+    config: &DecodingConfig,
+    sources: &[Vec<u32>],
+) -> Vec<Vec<Hypothesis>> {
+    translate_with(model, config, sources)
+}
+
+fn translate_with(
+    model: &impl StepModel,
     config: &DecodingConfig,
     sources: &[Vec<u32>],
 ) -> Vec<Vec<Hypothesis>> {
@@ -324,4 +335,86 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
     odd.vocabulary = 9;
     let error = Ensemble::new(&[model(51), odd]).map(|_| ()).expect_err("two vocabularies");
     assert!(error.to_string().contains("[12, 9]"), "{error}");
+}
+
+/// A model with other special tokens.
+struct Special(HashModel, SpecialIds);
+
+impl StepModel for Special {
+    type State = Vec<u64>;
+
+    fn vocabulary_size(&self) -> usize {
+        self.0.vocabulary_size()
+    }
+
+    fn special(&self) -> &SpecialIds {
+        &self.1
+    }
+
+    fn longest_output(&self) -> Option<usize> {
+        self.0.longest_output()
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<Vec<u64>> {
+        self.0.start(sources)
+    }
+
+    fn step(
+        &self,
+        state: &mut Vec<u64>,
+        tokens: &[u32],
+        read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
+        self.0.step(state, tokens, read)
+    }
+
+    fn select(&self, state: &mut Vec<u64>, rows: &[usize]) -> Result<()> {
+        self.0.select(state, rows)
+    }
+}
+
+#[test]
+fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
+    let ends = [5, 9];
+    let never = [1, 11];
+    let special = Special(model(61), SpecialIds::of(5, &ends, never));
+    let (sources, mut ended) = (random_sources(60, 61), [0, 0]);
+    let sentences = Sentence::plain(&sources);
+    for config in [greedy(), sampled(sampling(1.0, 5), 2)] {
+        let mut written: Vec<[Vec<u32>; 2]> = vec![Default::default(); sources.len()];
+        let found = generate(&special, &sentences, &config, |new| {
+            written[new.sentence][new.copy].push(new.token);
+            ControlFlow::Continue(())
+        })
+        .expect("decodes");
+        for ((found, written), source) in found.iter().zip(&written).zip(&sources) {
+            for hypothesis in found {
+                // With the end, which is told and not part of the output.
+                let whole = written
+                    .iter()
+                    .find(|tokens| {
+                        tokens.split_last().is_some_and(|(_, all)| *all == hypothesis.tokens)
+                    })
+                    .expect("told");
+                let last = whole[whole.len() - 1];
+                ended[ends.iter().position(|&end| end == last).expect("an end")] += 1;
+                assert!(
+                    hypothesis.tokens.iter().all(|id| !ends.contains(id) && !never.contains(id))
+                );
+                let (mut history, mut total) = (special.0.history_of_source(source), 0.0);
+                let inputs = [special.first_input(source)].into_iter().chain(whole.iter().copied());
+                for (input, &token) in inputs.zip(whole) {
+                    history = common::mix(history, u64::from(input));
+                    let logits = special.0.logits(history);
+                    let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
+                    total += f64::from(logits[token as usize]) - sum.ln();
+                }
+                assert!((hypothesis.log_probability - total).abs() < 1e-4);
+            }
+        }
+    }
+    assert!(ended.iter().all(|&count| count > 5), "{ended:?}");
+    for list in translate_with(&special, &DecodingConfig::default(), &sources) {
+        assert!(list[0].tokens.iter().all(|id| !ends.contains(id) && !never.contains(id)));
+    }
 }

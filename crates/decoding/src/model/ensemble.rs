@@ -1,6 +1,7 @@
 //! Ensembles of several models.
 
-use crate::{DecodingError, Result, StepModel};
+use crate::tokens::OURS;
+use crate::{DecodingError, Result, SpecialIds, StepModel};
 
 /// Models over one vocabulary, combined log-linearly: the probability of a token is proportional to
 /// the geometric mean of its probabilities under the models.
@@ -34,6 +35,10 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
 
     fn vocabulary_size(&self) -> usize {
         self.vocabulary_size
+    }
+
+    fn special(&self) -> &SpecialIds {
+        self.models.first().map_or(&OURS, StepModel::special)
     }
 
     fn longest_output(&self) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Result, StepModel};
+use crate::{Result, SpecialIds, StepModel};
 
 /// A model whose sources are given by numbers: the first id of a source is the number from which
 /// `read` gets the actual source, when its batch begins.
@@ -39,6 +39,10 @@ where
 
     fn vocabulary_size(&self) -> usize {
         self.model.vocabulary_size()
+    }
+
+    fn special(&self) -> &SpecialIds {
+        self.model.special()
     }
 
     fn longest_output(&self) -> Option<usize> {

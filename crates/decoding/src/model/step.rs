@@ -4,7 +4,8 @@ use rayon::prelude::*;
 use taper_ops::composed::Likeliest;
 
 use crate::search::constraints::Constraints;
-use crate::{DecodingError, Result, START};
+use crate::tokens::OURS;
+use crate::{DecodingError, Result, START, SpecialIds};
 
 /// An autoregressive model seen from a search: rows that advance by one token at a time.
 ///
@@ -17,6 +18,11 @@ pub trait StepModel: Sync {
 
     /// Number of target tokens `V`, the length of one row of [`step`](StepModel::step).
     fn vocabulary_size(&self) -> usize;
+
+    /// Tokens that a search treats apart.
+    fn special(&self) -> &SpecialIds {
+        &OURS
+    }
 
     /// Largest number of output tokens of a row, without `</s>`; `None` for no limit. A search
     /// forces the end there.
@@ -106,10 +112,10 @@ impl TopK {
     /// Makes the request for the `count` likeliest tokens of each row that its constraints admit,
     /// and those that the constraints need; `None` if the model cannot find them, or they are too
     /// many.
-    pub(crate) fn under<M: StepModel>(
+    pub(crate) fn under<'a, M: StepModel>(
         model: &M,
         count: usize,
-        rows: impl Iterator<Item = Constraints>,
+        rows: impl Iterator<Item = Constraints<'a>>,
     ) -> Option<Self> {
         if !model.finds_likeliest() {
             return None;

@@ -38,7 +38,7 @@ pub(crate) fn greedy<M: StepModel>(
     config: &DecodingConfig,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    let likeliest = |logits: Logits<'_>, constraints: &Constraints, _: &Growing<'_>| {
+    let likeliest = |logits: Logits<'_>, constraints: &Constraints<'_>, _: &Growing<'_>| {
         Some(best_tokens(logits, 1, constraints)?.first().copied())
     };
     decode_stepwise(model, sentences, 1, config, 1, likeliest, observe)

@@ -18,9 +18,10 @@ use taper_model::{
 };
 
 use super::export::write;
-use super::import::{Read, read_tokenizer, run_config};
+use super::import::{Read, run_config};
+use super::tokens::Exported;
 use super::weights::{Counterpart, Tensors, named};
-use super::{CONFIG, TOKENIZER, WEIGHTS, activation, activation_name, require_expressed};
+use super::{CONFIG, WEIGHTS, activation, activation_name, require_expressed, tokens};
 use crate::LoadedRun;
 use crate::config::RunConfig;
 use crate::tasks::{TaskModel, build_model};
@@ -348,7 +349,7 @@ fn finish<M: TaskModel>(
     mut tensors: Tensors,
     leave_out: impl Fn(&mut Tensors),
 ) -> Result<Read<M>> {
-    let tokenizers = read_tokenizer(source, theirs.vocab_size)?;
+    let tokenizers = tokens::read(source, theirs.vocab_size)?;
     config.validate().with_context(|| source.join(CONFIG).display().to_string())?;
     let model: M = build_model(&config, &tokenizers, &Device::Cpu, None)?;
     let mut fill = || {
@@ -378,7 +379,7 @@ pub fn export_bert(run: &LoadedRun<MaskedLanguageModel>, folder: &Path) -> Resul
     };
     let config = BertConfig::of(run.model.config(), run.model.vocabulary(), architecture)
         .context("cannot be exported as a BERT")?;
-    write_run(run, &config, folder)
+    write_run(run, &config, run.config.data.text.block_length, folder)
 }
 
 /// Writes the classifier of `run` into `folder` as Transformers' `BertForSequenceClassification`, with
@@ -396,7 +397,7 @@ pub fn export_bert_classifier(run: &LoadedRun<TextClassifier>, folder: &Path) ->
         label2id: labels().map(|(index, label)| (label, index)).collect(),
         ..config
     };
-    write_run(run, &config, folder)
+    write_run(run, &config, run.config.data.labelled.max_tokens, folder)
 }
 
 /// Writes the reader of spans of `run` into `folder` as Transformers' `BertForQuestionAnswering`; it
@@ -407,12 +408,21 @@ pub fn export_bert_classifier(run: &LoadedRun<TextClassifier>, folder: &Path) ->
 pub fn export_bert_span_extractor(run: &LoadedRun<SpanExtractor>, folder: &Path) -> Result<()> {
     let config = BertConfig::of(run.model.config(), run.model.vocabulary(), SPAN_EXTRACTOR)
         .context("cannot be exported as a BERT")?;
-    write_run(run, &config, folder)
+    write_run(run, &config, run.config.data.questions.max_tokens, folder)
 }
 
-fn write_run<M: Model>(run: &LoadedRun<M>, config: &BertConfig, folder: &Path) -> Result<()> {
+/// Writes a run; a text of it has at most `longest` tokens.
+fn write_run<M: Model>(
+    run: &LoadedRun<M>,
+    config: &BertConfig,
+    longest: usize,
+    folder: &Path,
+) -> Result<()> {
+    let tokenizer = run.tokenizers.target();
     let tensors = named(run.model.parameters(), "BERT", counterpart)?;
-    write(folder, &tensors, config, |folder| {
-        Ok(run.tokenizers.target().save(&folder.join(TOKENIZER))?)
+    let exported = Exported::Reads { hidden: run.config.task == Task::MaskedLanguageModel };
+    let longest = longest.min(config.max_position_embeddings);
+    write(folder, &tensors, (config, exported.ids(tokenizer)), |folder| {
+        tokens::write(folder, tokenizer, exported, longest)
     })
 }

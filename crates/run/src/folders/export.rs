@@ -6,20 +6,21 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::weights::Named;
 use super::{CONFIG, WEIGHTS};
 use crate::folder::files::write_atomically;
 
-/// Writes weights, what `others` writes, and at last `config.json`, into a folder that is not there
-/// yet or is empty.
+/// Writes weights, what `others` writes, and at last `config.json`, of a configuration and further
+/// keys, into a folder that is not there yet or is empty.
 ///
 /// # Errors
 /// When there is something in it, or it cannot be written.
 pub(super) fn write(
     folder: &Path,
     tensors: &[Named],
-    config: &impl Serialize,
+    (config, more): (&impl Serialize, Map<String, Value>),
     others: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
     if folder.exists() && fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some())
@@ -33,7 +34,11 @@ pub(super) fn write(
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     write_atomically(&folder.join(WEIGHTS), &weights)?;
     others(folder)?;
-    write_json(&folder.join(CONFIG), config)
+    let mut config = serde_json::to_value(config)?;
+    if let Value::Object(keys) = &mut config {
+        keys.extend(more);
+    }
+    write_json(&folder.join(CONFIG), &config)
 }
 
 /// Writes a file of JSON, its keys in order.

@@ -11,11 +11,13 @@ use taper_data::{Task, TokenizerKind};
 use taper_model::{Builder, LanguageModel, Model, ModelConfig, NormPlacement, Positions, Tied};
 
 use super::export::write;
-use super::import::{Read, read_tokenizer, run_config};
+use super::import::{Read, run_config};
+use super::tokens::Exported;
 use super::weights::{Counterpart, Tensors, named};
-use super::{CONFIG, TOKENIZER, WEIGHTS, activation, activation_name, require_expressed};
+use super::{CONFIG, WEIGHTS, activation, activation_name, require_expressed, tokens};
 use crate::LoadedRun;
 use crate::checks::memory;
+use crate::generation::beginning;
 
 /// The name before those of all tensors but a projection's of its own.
 const PREFIX: &str = "transformer.";
@@ -53,10 +55,6 @@ struct Gpt2Config {
     add_cross_attention: bool,
     #[serde(default = "yes")]
     tie_word_embeddings: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bos_token_id: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    eos_token_id: Option<u32>,
 }
 
 fn gelu_new() -> String {
@@ -111,11 +109,11 @@ impl Gpt2Config {
         })
     }
 
-    /// The keys of a model with a vocabulary of this size, in which `end` ends a document.
+    /// The keys of a model with a vocabulary of this size.
     ///
     /// # Errors
     /// When a GPT-2 cannot be such a model, with the setting.
-    fn of(model: &ModelConfig, vocabulary: usize, end: u32) -> Result<Self> {
+    fn of(model: &ModelConfig, vocabulary: usize) -> Result<Self> {
         let config = Self {
             model_type: "gpt2".to_owned(),
             architectures: vec!["GPT2LMHeadModel".to_owned()],
@@ -134,8 +132,6 @@ impl Gpt2Config {
             scale_attn_by_inverse_layer_idx: false,
             add_cross_attention: false,
             tie_word_embeddings: model.tied != Tied::None,
-            bos_token_id: Some(end),
-            eos_token_id: Some(end),
         };
         // What GPT-2 has no key for must be as it is there. Dropout shapes no weights.
         let expressed = ModelConfig {
@@ -205,7 +201,7 @@ pub(super) fn read(source: &Path, name: String, keys: Value) -> Result<Read<Lang
     let theirs: Gpt2Config = serde_json::from_value(keys)
         .with_context(|| format!("{}: not the config.json of a GPT-2", path.display()))?;
     let model = theirs.model().with_context(shown)?;
-    let tokenizers = read_tokenizer(source, theirs.vocab_size)?;
+    let tokenizers = tokens::read(source, theirs.vocab_size)?;
     let mut config = run_config(name, Task::LanguageModel, model);
     config.data.tokenizer.kind = TokenizerKind::Bytes;
     config.data.tokenizer.vocabulary_size = theirs.vocab_size;
@@ -240,10 +236,18 @@ fn fill(model: &LanguageModel, path: &Path) -> Result<String> {
 /// When a GPT-2 cannot be such a model, or the folder cannot be written.
 pub fn export_gpt2(run: &LoadedRun<LanguageModel>, folder: &Path) -> Result<()> {
     let tokenizer = run.tokenizers.target();
-    let config = Gpt2Config::of(run.model.config(), run.model.vocabulary(), tokenizer.end())
+    let config = Gpt2Config::of(run.model.config(), run.model.vocabulary())
         .context("cannot be exported as a GPT-2")?;
     let tensors = named(run.model.parameters(), "GPT-2", counterpart)?;
-    write(folder, &tensors, &config, |folder| Ok(tokenizer.save(&folder.join(TOKENIZER))?))
+    let start = match beginning(tokenizer, run.config.data.text.documents).as_deref() {
+        Ok(&[start]) => start,
+        _ => tokenizer.end(),
+    };
+    let exported = Exported::Writes { start, sampling: &run.config.decoding.sampling };
+    let longest = config.n_positions;
+    write(folder, &tensors, (&config, exported.ids(tokenizer)), |folder| {
+        tokens::write(folder, tokenizer, exported, longest)
+    })
 }
 
 #[cfg(test)]
@@ -262,7 +266,7 @@ mod tests {
             d_ff: 99,
             ..ModelConfig::default()
         };
-        let config = Gpt2Config::of(&model, 300, 7).expect("a GPT-2");
+        let config = Gpt2Config::of(&model, 300).expect("a GPT-2");
         let back = config.model().expect("ours");
         assert_eq!(ModelConfig { feed_forward_dropout: 0.1, ..back }, model);
         for (other, key) in [
@@ -271,7 +275,7 @@ mod tests {
             (ModelConfig { biases: false, ..model.clone() }, "model.biases = false"),
             (ModelConfig { scale_embeddings: true, ..model }, "model.scale_embeddings"),
         ] {
-            let error = Gpt2Config::of(&other, 300, 7).expect_err("not a GPT-2").to_string();
+            let error = Gpt2Config::of(&other, 300).expect_err("not a GPT-2").to_string();
             assert!(error.contains(key), "{error}");
         }
     }

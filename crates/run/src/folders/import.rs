@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use taper_data::{Corpora, Task, Tokenizer, TokenizerPair, read_regular};
+use taper_data::{Corpora, Task, TokenizerPair, read_regular};
 use taper_model::{Model, ModelConfig};
 use taper_trainer::{Checkpoints, Identity, Parent, State};
 
-use super::{CONFIG, TOKENIZER, bert, gpt2, vit};
+use super::{CONFIG, bert, gpt2, vit};
 use crate::config::{RunConfig, recipe};
 use crate::event::RunObserver;
 use crate::folder::{RunFolder, RunLock};
@@ -72,29 +72,6 @@ pub fn import(
             keys["model_type"]
         ),
     }
-}
-
-/// The tokenizer of a folder, for a vocabulary of `size` tokens.
-///
-/// # Errors
-/// When it is missing, damaged or of another size.
-pub(super) fn read_tokenizer(source: &Path, size: usize) -> Result<TokenizerPair> {
-    let path = source.join(TOKENIZER);
-    if !path.exists() {
-        bail!(
-            "{}: no such file; save a fast tokenizer there, which Transformers can",
-            path.display()
-        );
-    }
-    let tokenizer = Tokenizer::load(&path)?;
-    if tokenizer.vocabulary_size() != size {
-        bail!(
-            "{}: vocab_size is {size}, but {TOKENIZER} has {} tokens",
-            source.join(CONFIG).display(),
-            tokenizer.vocabulary_size()
-        );
-    }
-    Ok(TokenizerPair::joint(tokenizer))
 }
 
 /// The recipe of a run called `name` that has been given its weights, without data yet.

@@ -12,6 +12,7 @@ mod export;
 mod gpt2;
 mod import;
 mod preprocessor;
+mod tokens;
 mod vit;
 mod weights;
 
@@ -25,8 +26,6 @@ pub use vit::export_vit;
 
 /// The file of the weights.
 const WEIGHTS: &str = "model.safetensors";
-/// The file of the tokenizer.
-const TOKENIZER: &str = "tokenizer.json";
 /// The file of the shape.
 const CONFIG: &str = "config.json";
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use taper_data::{ImageFormat, ImagesConfig, Task, TokenizerPair};
 use taper_model::{
     ImageClassifier, ImageShape, Model, ModelConfig, NormPlacement, Pooling, Positions,
@@ -227,5 +227,5 @@ pub fn export_vit(run: &LoadedRun<ImageClassifier>, folder: &Path) -> Result<()>
     let config = VitConfig::of(model.config(), images).context("cannot be exported as a ViT")?;
     let of = |name: &str, shape: &[usize]| counterpart(name, shape, model.shape());
     let tensors = named(model.parameters(), "ViT", of)?;
-    write(folder, &tensors, &config, |folder| write_preprocessor(images, folder))
+    write(folder, &tensors, (&config, Map::new()), |folder| write_preprocessor(images, folder))
 }

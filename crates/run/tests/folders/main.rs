@@ -3,6 +3,7 @@
 
 mod bert;
 mod gpt2;
+mod tokens;
 mod vit;
 
 use std::collections::HashMap;
