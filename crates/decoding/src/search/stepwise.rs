@@ -88,7 +88,8 @@ pub(crate) fn decode_stepwise<M: StepModel>(
             None => model.first_input(row.sentence.source),
         };
         let inputs: Vec<u32> = active.iter().map(input).collect();
-        let top_k = TopK::under(model, enough, active.iter().map(|row| row.constraints(special, config)));
+        let top_k =
+            TopK::under(model, enough, active.iter().map(|row| row.constraints(special, config)));
         let chosen = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
             next(logits, &active[row], special, config, &choose)
         })?;
