@@ -17,12 +17,12 @@
 //! best, and when that is settled. So one search can find the lists under several of them: it goes
 //! on until each is settled.
 
-use crate::model::step::{Few, Logits, drop_cancelled, select_if_changed, step_rows, wanted};
+use crate::model::step::{TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::constraints::{Constraints, looks_back};
-use crate::tokens::END;
 use crate::{
-    Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel,
+    Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, SpecialIds,
+    StepModel,
 };
 
 /// The parent of a hypothesis' first token.
@@ -63,7 +63,7 @@ struct Continuation {
 pub enum BeamFate {
     /// It was among the live hypotheses of the next position.
     Kept,
-    /// It ended with `</s>`.
+    /// It ended.
     Finished,
     /// There were better ones.
     Dropped,
@@ -133,6 +133,7 @@ impl<'a> Search<'a> {
     fn advance(
         &mut self,
         candidates: &[Vec<Candidate>],
+        special: &SpecialIds,
         settings: &[DecodingConfig],
     ) -> Vec<usize> {
         let beam_size = settings[0].beam_size;
@@ -158,7 +159,8 @@ impl<'a> Search<'a> {
         for (place, continuation) in continuations.into_iter().enumerate() {
             let node = former[continuation.live].node;
             let Continuation { token, log_probability, rank, .. } = continuation;
-            let fate = match token == END {
+            let is_end = special.is_end(token);
+            let fate = match is_end {
                 true if place < beam_size => BeamFate::Finished,
                 false if self.live.len() < beam_size => BeamFate::Kept,
                 _ => BeamFate::Dropped,
@@ -171,7 +173,7 @@ impl<'a> Search<'a> {
                 let parent = trace.kept.get(node).copied();
                 trace.nodes.push(BeamNode { parent, token, log_probability, fate });
             }
-            if token == END {
+            if is_end {
                 if place < beam_size {
                     self.finished_count += 1;
                     let tokens = self.tokens(node);
@@ -306,7 +308,9 @@ fn beam_traced<M: StepModel>(
     let Some(config) = settings.first().filter(|_| !begun.is_empty()) else {
         return Ok(results);
     };
-    let longest = model.longest_output();
+    let (special, longest) = (model.special(), model.longest_output());
+    // More than the beam is wide: an end takes no place from the hypotheses that go on.
+    let enough = config.beam_size + special.ends();
     let mut active: Vec<Search<'_>> = begun
         .iter()
         .map(|&index| {
@@ -332,10 +336,13 @@ fn beam_traced<M: StepModel>(
             .iter()
             .flat_map(|search| search.live.iter().map(move |live| (search, live.node)))
             .collect();
-        let constraints = |&row| constraints(row, position, config);
-        let few = Few::of(model, config.beam_size + 1, rows.iter().map(constraints));
-        let candidates = step_rows(model, &mut state, &inputs, few, |row, logits| {
-            candidates(logits, rows[row], position, config)
+        let constraints = |&row| constraints(row, special, position, config);
+        let top_k = TopK::under(model, enough, rows.iter().map(constraints));
+        let candidates = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
+            let constraints = constraints(&rows[row]);
+            let sentence = rows[row].0.index;
+            best_tokens(logits, enough, &constraints)
+                .ok_or(DecodingError::NotADistribution { sentence, position })
         })?;
 
         let mut kept_rows = Vec::with_capacity(inputs.len());
@@ -344,7 +351,7 @@ fn beam_traced<M: StepModel>(
         for mut search in active {
             let rows = first_row..first_row + search.live.len();
             first_row = rows.end;
-            let origins = search.advance(&candidates[rows.clone()], settings);
+            let origins = search.advance(&candidates[rows.clone()], special, settings);
             if search.is_over(settings) {
                 if search.finished.iter().any(Vec::is_empty) {
                     let sentence = search.index;
@@ -368,25 +375,13 @@ fn beam_traced<M: StepModel>(
     Ok(results)
 }
 
-/// The best allowed tokens of a live row after `position` output tokens.
-///
-/// One more than the beam is wide: `</s>` takes no place from the hypotheses that go on.
-fn candidates(
-    logits: Logits<'_>,
-    row: (&Search<'_>, usize),
-    position: usize,
-    config: &DecodingConfig,
-) -> Result<Vec<Candidate>> {
-    best_tokens(logits, config.beam_size + 1, &constraints(row, position, config))
-        .ok_or(DecodingError::NotADistribution { sentence: row.0.index, position })
-}
-
 /// What may come next for a live row after `position` output tokens.
-fn constraints(
+fn constraints<'a>(
     (search, node): (&Search<'_>, usize),
+    special: &'a SpecialIds,
     position: usize,
     config: &DecodingConfig,
-) -> Constraints {
+) -> Constraints<'a> {
     let history = if looks_back(config) { search.tokens(node) } else { Vec::new() };
-    Constraints::after(position, &history, &search.sentence, search.limits, config)
+    Constraints::after(special, position, &history, &search.sentence, search.limits, config)
 }

@@ -12,7 +12,7 @@ use crate::{
 
 /// Goes on with each prompt, the source of a sentence, `config.n_best` times where tokens are drawn
 /// and otherwise once with the likeliest tokens, and tells `on_token` of each token as it comes. An
-/// output ends with `</s>`, where `on_token` breaks it off, or at the length limit, where `</s>` is
+/// output ends with an end, where `on_token` breaks it off, or at the length limit, where an end is
 /// forced. A repetition penalty and a ban of repeated runs look at the output alone.
 ///
 /// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`

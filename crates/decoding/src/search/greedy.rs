@@ -39,7 +39,7 @@ pub(crate) fn greedy<M: StepModel>(
     control: &dyn Control,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    let likeliest = |logits: Logits<'_>, constraints: &Constraints, _: &Growing<'_>| {
+    let likeliest = |logits: Logits<'_>, constraints: &Constraints<'_>, _: &Growing<'_>| {
         Some(best_tokens(logits, 1, constraints)?.first().copied())
     };
     let growth = Growth { copies: 1, enough: 1, choose: likeliest };

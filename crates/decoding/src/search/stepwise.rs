@@ -1,11 +1,11 @@
 //! Following one token after another without looking back: what greedy search and sampling share.
 
-use crate::model::step::{Few, Logits, drop_cancelled, select_if_changed, step_rows, wanted};
+use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::Candidate;
 use crate::search::constraints::Constraints;
-use crate::tokens::END;
 use crate::{
-    Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, StepModel,
+    Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, SpecialIds,
+    StepModel,
 };
 
 use std::ops::ControlFlow;
@@ -25,8 +25,9 @@ pub(crate) struct Growing<'a> {
 
 impl Growing<'_> {
     /// What may come next.
-    fn constraints(&self, config: &DecodingConfig) -> Constraints {
-        Constraints::after(self.tokens.len(), &self.tokens, &self.sentence, self.limits, config)
+    fn constraints<'a>(&self, special: &'a SpecialIds, config: &DecodingConfig) -> Constraints<'a> {
+        let (tokens, sentence) = (&self.tokens, &self.sentence);
+        Constraints::after(special, tokens.len(), tokens, sentence, self.limits, config)
     }
 }
 
@@ -37,7 +38,7 @@ pub struct NewToken {
     pub sentence: usize,
     /// Which of its outputs, counted from 0.
     pub copy: usize,
-    /// The token; `</s>` ends the output.
+    /// The token; [an end](SpecialIds::is_end) ends the output.
     pub token: u32,
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn decode_stepwise<M: StepModel, F>(
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<Hypothesis>>>
 where
-    F: Fn(Logits<'_>, &Constraints, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
+    F: Fn(Logits<'_>, &Constraints<'_>, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
 {
     let Growth { copies, enough, choose } = growth;
     let mut finished: Vec<Vec<Hypothesis>> = vec![Vec::with_capacity(copies); sentences.len()];
@@ -72,7 +73,7 @@ where
     if begun.is_empty() {
         return Ok(finished);
     }
-    let longest = model.longest_output();
+    let (special, longest) = (model.special(), model.longest_output());
     let mut active: Vec<Growing<'_>> = begun
         .iter()
         .flat_map(|&index| {
@@ -102,9 +103,10 @@ where
             None => model.first_input(row.sentence.source),
         };
         let inputs: Vec<u32> = active.iter().map(input).collect();
-        let few = Few::of(model, enough, active.iter().map(|row| row.constraints(config)));
-        let chosen = step_rows(model, &mut state, &inputs, few, |row, logits| {
-            next(logits, &active[row], config, &choose)
+        let top_k =
+            TopK::under(model, enough, active.iter().map(|row| row.constraints(special, config)));
+        let chosen = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
+            next(logits, &active[row], special, config, &choose)
         })?;
 
         let old_rows = active.len();
@@ -115,7 +117,8 @@ where
             let is_broken_off = observe(new).is_break();
             row.log_probability += candidate.log_probability;
             row.rank += candidate.rank;
-            if candidate.token != END && is_broken_off {
+            let is_end = special.is_end(candidate.token);
+            if is_broken_off && !is_end {
                 row.tokens.push(candidate.token);
                 finished[row.index].push(Hypothesis::broken_off(
                     row.tokens,
@@ -123,7 +126,7 @@ where
                     row.rank,
                     config,
                 ));
-            } else if candidate.token == END {
+            } else if is_end {
                 finished[row.index].push(Hypothesis::finished(
                     row.tokens,
                     row.log_probability,
@@ -153,11 +156,12 @@ where
 fn next(
     logits: Logits<'_>,
     row: &Growing<'_>,
+    special: &SpecialIds,
     config: &DecodingConfig,
-    choose: &impl Fn(Logits<'_>, &Constraints, &Growing<'_>) -> Option<Option<Candidate>>,
+    choose: &impl Fn(Logits<'_>, &Constraints<'_>, &Growing<'_>) -> Option<Option<Candidate>>,
 ) -> Result<Candidate> {
     let (sentence, position) = (row.index, row.tokens.len());
-    let constraints = row.constraints(config);
+    let constraints = row.constraints(special, config);
     choose(logits, &constraints, row)
         .ok_or(DecodingError::NotADistribution { sentence, position })?
         .ok_or(DecodingError::DeadEnd { sentence })

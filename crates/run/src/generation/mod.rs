@@ -19,7 +19,7 @@ use crate::translation::by_line;
 use pieces::Pieces;
 pub use pieces::pieces_of;
 pub use scoring::{ChoiceScore, TextScore, TextScorer};
-use vocabulary::OwnVocabulary;
+use vocabulary::WithTokens;
 
 /// How texts are gone on with.
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ pub struct Prompt<'a> {
 #[derive(Debug)]
 pub struct Generator<'a> {
     run: &'a LoadedRun<LanguageModel>,
-    model: Arc<OwnVocabulary>,
+    model: Arc<WithTokens>,
     context: usize,
     tokenizer: &'a Tokenizer,
     documents: Documents,
@@ -108,7 +108,7 @@ impl<'a> Generator<'a> {
         let tokenizer = run.tokenizers.target();
         Ok(Self {
             run,
-            model: Arc::new(OwnVocabulary::new(run.model.inference(settings.context), tokenizer)),
+            model: Arc::new(WithTokens::new(run.model.inference(settings.context), tokenizer)),
             context: settings.context,
             tokenizer,
             documents: run.config.data.text.documents,
@@ -132,7 +132,7 @@ impl<'a> Generator<'a> {
             true => Arc::clone(&self.model),
             false => {
                 let inference = self.run.model.inference(context);
-                Arc::new(OwnVocabulary::new(inference, self.tokenizer))
+                Arc::new(WithTokens::new(inference, self.tokenizer))
             }
         };
         Ok(Generator { model, context, decoding, control, ..*self })
@@ -184,14 +184,18 @@ impl<'a> Generator<'a> {
         let mut pieces: Vec<Vec<Pieces>> =
             ids.iter().map(|prompt| vec![Pieces::after(prompt); samples]).collect();
         let mut failed = None;
-        let own: Vec<Vec<u32>> = ids.iter().map(|prompt| self.model.all_own(prompt)).collect();
-        let mut sentences = Sentence::plain(&own);
+        let mut sentences = Sentence::plain(&ids);
         for (sentence, prompt) in sentences.iter_mut().zip(prompts) {
             sentence.number = prompt.number;
         }
         let outputs = generate(&*self.model, &sentences, &self.decoding, self.control, |new| {
             let (prompt, sample) = (new.sentence, new.copy);
-            match pieces[prompt][sample].push(self.model.theirs(new.token), self.tokenizer) {
+            let pieces = &mut pieces[prompt][sample];
+            let piece = match self.model.is_end(new.token) {
+                true => pieces.end(self.tokenizer),
+                false => pieces.push(new.token, self.tokenizer),
+            };
+            match piece {
                 Ok(text) if text.is_empty() => ControlFlow::Continue(()),
                 Ok(text) => on_piece(NewPiece { prompt, sample, text: &text }),
                 Err(error) => {
@@ -209,10 +213,8 @@ impl<'a> Generator<'a> {
             .zip(&ids)
             .map(|(outputs, prompt)| {
                 let text = |output: taper_decoding::Hypothesis| {
-                    let tokens: Vec<u32> =
-                        output.tokens.iter().map(|&token| self.model.theirs(token)).collect();
                     Ok(GeneratedText {
-                        text: pieces::continuation(prompt, &tokens, self.tokenizer)?,
+                        text: pieces::continuation(prompt, &output.tokens, self.tokenizer)?,
                         tokens: output.tokens.len(),
                         log_probability: output.log_probability,
                         truncated: output.truncated,
@@ -238,7 +240,7 @@ impl<'a> Generator<'a> {
     pub fn count(&self, prompt: Prompt<'_>) -> Result<usize> {
         Ok(match prompt.text {
             None => beginning(self.tokenizer, self.documents)?.len(),
-            Some(text) => self.tokenizer.encode(text)?.len(),
+            Some(text) => before_prompts(self.tokenizer).len() + self.tokenizer.encode(text)?.len(),
         })
     }
 
@@ -275,12 +277,21 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
             unknown.iter().map(|character| format!("{character:?}")).collect::<Vec<_>>().join(", ")
         );
     }
-    Ok(ids)
+    Ok([before_prompts(tokenizer), ids].concat())
 }
 
-/// What a text begins after: the end of a document, or of a line where the text is one document,
-/// whose end was never seen.
-fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
+/// What the model reads before every prompt.
+fn before_prompts(tokenizer: &Tokenizer) -> Vec<u32> {
+    let special = tokenizer.special_tokens();
+    special.start.filter(|_| special.starts_prompts).into_iter().collect()
+}
+
+/// What a text begins after: what the folder of the model names for it, or else the end of a
+/// document, or of a line where the text is one document, whose end was never seen.
+pub(crate) fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
+    if let Some(start) = tokenizer.special_tokens().start {
+        return Ok(vec![start]);
+    }
     match documents {
         Documents::Files if tokenizer.has_special_tokens() => {
             encode(tokenizer, "\n").context("give a prompt")

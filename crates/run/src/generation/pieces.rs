@@ -25,13 +25,19 @@ impl Pieces {
 
     /// Adds a token, and gives the text that is complete with it.
     pub(super) fn push(&mut self, token: u32, tokenizer: &Tokenizer) -> Result<String> {
-        let is_end = token == tokenizer.end();
-        if !is_end {
-            self.tokens.push(token);
-        }
+        self.tokens.push(token);
+        self.complete(tokenizer, tokenizer.is_special(token))
+    }
+
+    /// The text that no token has completed.
+    pub(super) fn end(&mut self, tokenizer: &Tokenizer) -> Result<String> {
+        self.complete(tokenizer, true)
+    }
+
+    /// The text of what has not been written; at its end what is incomplete is written as it is.
+    fn complete(&mut self, tokenizer: &Tokenizer, is_end: bool) -> Result<String> {
         let text =
             continuation(&self.tokens[..self.written], &self.tokens[self.written..], tokenizer)?;
-        // At the end what is incomplete is written as it is.
         if text.is_empty() || (text.ends_with(INCOMPLETE) && !is_end) {
             return Ok(String::new());
         }
@@ -69,7 +75,7 @@ pub(super) fn continuation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taper_data::{END, TokenizerConfig, TokenizerKind};
+    use taper_data::{TokenizerConfig, TokenizerKind};
 
     #[test]
     fn pieces_are_the_text_and_never_half_a_character() {
@@ -83,11 +89,12 @@ mod tests {
             let (prompt, rest) = ids.split_at(3);
             let mut pieces = Pieces::after(prompt);
             let mut written = tokenizer.decode(prompt).expect("text");
-            for &id in rest.iter().chain(&[END]) {
+            for &id in rest {
                 let piece = pieces.push(id, &tokenizer).expect("text");
                 assert!(!piece.contains(INCOMPLETE), "{piece:?}");
                 written += &piece;
             }
+            written += &pieces.end(&tokenizer).expect("text");
             assert_eq!(written, text, "{kind:?}");
         }
     }

@@ -1,0 +1,152 @@
+//! Plan of the tokens that meet: sorted by bucket and cut into chunks.
+
+use super::cost::chunks_of_bucket;
+use super::rotations::Rotations;
+use super::{HIDDEN, ITSELF};
+
+/// Rule by which sorted tokens are cut into chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Chunks {
+    /// All tokens into chunks of this size; the first of a round looks back on the last of the
+    /// round before.
+    Sorted(usize),
+    /// Each bucket by itself, into chunks of this size.
+    OfBuckets(usize),
+}
+
+impl Chunks {
+    pub(super) fn new(causal: bool, size: usize) -> Self {
+        if causal { Self::OfBuckets(size) } else { Self::Sorted(size) }
+    }
+
+    /// Expected number of chunks in a round of a head; the number of tokens in a bucket is binomial
+    /// with its share.
+    pub(super) fn expected(self, length: usize, shares: &[f64]) -> f64 {
+        match self {
+            Self::OfBuckets(size) => {
+                shares.iter().map(|&share| chunks_of_bucket(length, share, size)).sum()
+            }
+            Self::Sorted(size) => length.div_ceil(size) as f64,
+        }
+    }
+
+    pub(super) fn size(self) -> usize {
+        match self {
+            Self::Sorted(size) | Self::OfBuckets(size) => size,
+        }
+    }
+}
+
+/// Tokens that meet, for all heads of all sequences.
+pub(super) struct Plan {
+    /// Row of `(B·T·H)` for each place of a chunk; an empty place has the row after the last:
+    /// `(K, C)`.
+    pub(super) queries: Vec<u32>,
+    /// Rows of the chunk before, and of the chunk itself: `(K, 2·C)`.
+    pub(super) keys: Vec<u32>,
+    /// Numbers added to scores: `(K, C, 2·C)`.
+    pub(super) mask: Vec<f32>,
+    /// Place of each row in each round: `(rounds, N·H)`.
+    pub(super) places: Vec<u32>,
+    pub(super) size: usize,
+}
+
+impl Plan {
+    /// Plans for `buckets (N, H, rounds)` of the tokens of sequences of these lengths. A row is one
+    /// head of one token.
+    pub(super) fn new(
+        buckets: &[Vec<u32>],
+        lengths: &[usize],
+        rotations: &Rotations,
+        (chunks, causal): (Chunks, bool),
+    ) -> Self {
+        let (heads, rounds, size) = (rotations.heads, rotations.rounds, chunks.size());
+        let rows = buckets.len() * heads;
+        let mut plan = Self {
+            queries: Vec::new(),
+            keys: Vec::new(),
+            mask: Vec::new(),
+            places: vec![0; rounds * rows],
+            size,
+        };
+        let mut first = 0;
+        for &length in lengths {
+            for head in 0..heads {
+                let row = |token: usize| ((first + token) * heads + head) as u32;
+                let bucket =
+                    |token: usize, round: usize| buckets[first + token][head * rounds + round];
+                // Chunks of tokens, each with the one that it looks back on.
+                let mut cut: Vec<Vec<(usize, usize)>> = Vec::new();
+                let mut before: Vec<Option<usize>> = Vec::new();
+                for round in 0..rounds {
+                    let mut order: Vec<usize> = (0..length).collect();
+                    order.sort_by_key(|&token| (bucket(token, round), token));
+                    let of_round =
+                        |part: &[usize]| part.iter().map(|&t| (round, t)).collect::<Vec<_>>();
+                    match chunks {
+                        Chunks::Sorted(_) => cut.extend(order.chunks(size).map(of_round)),
+                        Chunks::OfBuckets(_) => {
+                            for same in
+                                order.chunk_by(|&a, &b| bucket(a, round) == bucket(b, round))
+                            {
+                                for (number, part) in same.chunks(size).enumerate() {
+                                    before.push((number > 0).then(|| cut.len() - 1));
+                                    cut.push(of_round(part));
+                                }
+                            }
+                        }
+                    }
+                }
+                if let Chunks::Sorted(_) = chunks {
+                    let count = cut.len();
+                    // A single chunk does not look back on itself.
+                    let previous =
+                        |number: usize| (count > 1).then(|| (number + count - 1) % count);
+                    before.extend((0..count).map(previous));
+                }
+                for (chunk, before) in cut.iter().zip(before) {
+                    let earlier = before.map_or(&[][..], |number| &cut[number][..]);
+                    plan.add(chunk, earlier, rows, &row, causal);
+                }
+            }
+            first += length;
+        }
+        // A vector that has grown may have up to twice the capacity that it needs, and these live
+        // until the backward pass.
+        plan.mask.shrink_to_fit();
+        plan.queries.shrink_to_fit();
+        plan.keys.shrink_to_fit();
+        plan
+    }
+
+    /// Adds a chunk and the one that it looks back on: rounds and tokens.
+    fn add(
+        &mut self,
+        chunk: &[(usize, usize)],
+        before: &[(usize, usize)],
+        rows: usize,
+        row: &dyn Fn(usize) -> u32,
+        causal: bool,
+    ) {
+        let size = self.size;
+        let at = |part: &[(usize, usize)], place: usize| part.get(place).map(|&(_, token)| token);
+        let met: Vec<Option<usize>> =
+            (0..size).map(|p| at(before, p)).chain((0..size).map(|p| at(chunk, p))).collect();
+        for place in 0..size {
+            let query = at(chunk, place);
+            if let Some(&(round, token)) = chunk.get(place) {
+                self.places[round * rows + row(token) as usize] = self.queries.len() as u32;
+            }
+            self.queries.push(query.map_or(rows as u32, row));
+            for key in &met {
+                self.mask.push(match (query, key) {
+                    (Some(query), Some(key)) if query == *key => ITSELF,
+                    (Some(query), Some(key)) if causal && *key > query => HIDDEN,
+                    (Some(_), Some(_)) => 0.0,
+                    _ => HIDDEN,
+                });
+            }
+        }
+        self.keys.extend(met.iter().map(|key| key.map_or(rows as u32, row)));
+    }
+}

@@ -1,0 +1,162 @@
+//! GPT-2, of `scripts/golden/decoders/gpt2.py`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use candle_core::Tensor;
+use taper_model::{Batch, LanguageModel, Pass, Sequences};
+use taper_run::LoadedRun;
+use taper_run::folders::export_gpt2;
+use taper_run::generation::{GenerationSettings, Generator, TextScorer};
+
+use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, rows, set, tensors, trained};
+
+fn golden() -> PathBuf {
+    super::golden("gpt2")
+}
+
+fn imported(source: &Path, run: &Path) -> anyhow::Result<LoadedRun<LanguageModel>> {
+    super::imported(source, run)
+}
+
+struct Expected {
+    tensors: HashMap<String, Tensor>,
+    rows: Vec<Vec<u32>>,
+}
+
+fn expected() -> Expected {
+    let tensors = tensors(golden().join("expected.safetensors"));
+    Expected { rows: rows(&tensors["ids"], &tensors["lengths"]), tensors }
+}
+
+#[test]
+fn transformers_agrees_and_a_round_trip_changes_no_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = imported(&golden(), &folder.path().join("run")).unwrap();
+    let Expected { tensors, rows } = expected();
+    let texts: Vec<&[u32]> = rows.iter().map(|row| &row[..row.len() - 1]).collect();
+    let answers: Vec<u32> = rows.iter().flat_map(|row| row[1..].iter().copied()).collect();
+    let text = Sequences::pack(&texts);
+    let pass = Pass::evaluate();
+    let logits = run.model.logits(&run.model.hidden(&text, &pass).unwrap(), &pass).unwrap();
+    let error = relative(&logits, &tensors["logits"]);
+    assert!(error < 1e-5, "logits {error}");
+
+    let (found, gradients) = trained(&run.model, &Batch::new(vec![text], answers));
+    let loss = f64::from(tensors["loss"].to_scalar::<f32>().unwrap());
+    assert!((found / loss - 1.0).abs() < 1e-5, "loss");
+    let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
+    check_round_trip(&run, export_gpt2, &golden(), files, &gradients);
+}
+
+#[test]
+fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = imported(&golden(), &folder.path().join("run")).unwrap();
+    let Expected { tensors, rows } = expected();
+    // Each text begins after the end of another one, as the golden rows do.
+    let texts: Vec<String> =
+        rows.iter().map(|row| run.tokenizers.target().decode(&row[1..]).unwrap()).collect();
+    let scorer = TextScorer::new(&run).unwrap();
+    let scores = scorer.texts(&texts, |_| {}).unwrap();
+    let logits: Vec<Vec<f32>> = tensors["logits"].to_vec2().unwrap();
+    let log_probability = |row: usize, token: u32| {
+        let sum: f64 = logits[row].iter().map(|&x| f64::from(x).exp()).sum();
+        f64::from(logits[row][token as usize]) - sum.ln()
+    };
+    let mut at = 0;
+    for (row, score) in rows.iter().zip(&scores) {
+        assert_eq!(score.token_log_probabilities.len(), row.len() - 1);
+        for (&token, found) in row[1..].iter().zip(&score.token_log_probabilities) {
+            let wanted = log_probability(at, token);
+            assert!((found - wanted).abs() < 1e-4, "{found} for {wanted}");
+            at += 1;
+        }
+    }
+    // A continuation is what the whole has more than the prompt.
+    let choices = ["!".to_owned(), " the sea!".to_owned()];
+    let chosen = scorer.choices("The sea,", &choices).unwrap();
+    let whole = scorer.texts(&["The sea, the sea!".to_owned()], |_| {}).unwrap();
+    let tail: f64 =
+        whole[0].token_log_probabilities[whole[0].tokens.len() - chosen.tokens[1]..].iter().sum();
+    assert!((chosen.log_probabilities[1] - tail).abs() < 1e-9);
+    let higher = usize::from(chosen.log_probabilities[1] > chosen.log_probabilities[0]);
+    assert_eq!(chosen.best, higher);
+    let long = "sea ".repeat(40);
+    let error = format!("{:#}", scorer.texts(&[String::new()], |_| {}).unwrap_err());
+    assert!(error.contains("line 1: is empty"), "{error}");
+    let error = format!("{:#}", scorer.texts(&["a".to_owned(), long], |_| {}).unwrap_err());
+    assert!(error.contains("line 2") && error.contains("max_positions = 40"), "{error}");
+
+    // Greedily: the likeliest token after each prefix, by whole passes.
+    let mut settings = GenerationSettings::of(&run.config);
+    settings.max_tokens = 6;
+    settings.decoding.sampling.temperature = 0.0;
+    let prompt = "The sea";
+    let text =
+        &Generator::new(&run, &settings).unwrap().generate(&[prompt.to_owned()], |_| {}).unwrap()
+            [0][0];
+    let tokenizer = run.tokenizers.target();
+    let mut ids = tokenizer.encode(prompt).unwrap();
+    let before = ids.len();
+    let mut total = 0.0;
+    while ids.len() < before + 6 {
+        let pass = Pass::evaluate();
+        let hidden = run.model.hidden(&Sequences::pack(&[&ids]), &pass).unwrap();
+        let logits: Vec<Vec<f32>> = run.model.logits(&hidden, &pass).unwrap().to_vec2().unwrap();
+        let last = logits.last().unwrap();
+        let best = (0..last.len()).max_by(|&a, &b| last[a].total_cmp(&last[b])).unwrap();
+        let sum: f64 = last.iter().map(|&x| f64::from(x).exp()).sum();
+        if best as u32 == tokenizer.end() {
+            break;
+        }
+        total += f64::from(last[best]) - sum.ln();
+        ids.push(best as u32);
+    }
+    assert_eq!(text.text, {
+        let all = tokenizer.decode(&ids).unwrap();
+        all.strip_prefix(prompt).unwrap().to_owned()
+    });
+    assert_eq!(text.tokens, ids.len() - before);
+    // The end is forced after the last token.
+    assert!(text.log_probability < total + 1e-4, "{} {total}", text.log_probability);
+}
+
+#[test]
+fn a_folder_that_is_no_gpt2_is_refused_and_leaves_nothing() {
+    let says = |change: &dyn Fn(&Path)| refusal::<LanguageModel>(&golden(), change);
+    for (key, value, said) in [
+        ("model_type", "t5".into(), "only \"gpt2\""),
+        ("activation_function", "tanh".into(), "activation_function = \"tanh\""),
+        ("scale_attn_by_inverse_layer_idx", true.into(), "scale_attn_by_inverse_layer_idx"),
+        ("vocab_size", 271.into(), "vocab_size is 271, but tokenizer.json has 272"),
+        ("n_head", 3.into(), "model.heads = 3 does not divide"),
+        ("n_layer", 3.into(), "no tensor transformer.h.2.ln_1.weight"),
+        ("n_layer", 1.into(), "has a tensor transformer.h.1."),
+        ("n_positions", 41.into(), "has shape [40, 16], but config.json asks for [41, 16]"),
+        ("tie_word_embeddings", false.into(), "no tensor lm_head.weight"),
+        ("n_embd", "wide".into(), "not the config.json of a GPT-2"),
+        ("n_embd", serde_json::json!(1_u64 << 40), "memory"),
+    ] {
+        let error = says(&|path| set(path.join(CONFIG), key, &value));
+        assert!(error.contains(said), "{key}: {error}");
+    }
+    for (file, said) in [
+        ("config.json", "cannot read"),
+        ("model.safetensors", "cannot read"),
+        ("tokenizer.json", "tokenizer.json: no such file"),
+    ] {
+        let error = says(&|path| fs::remove_file(path.join(file)).unwrap());
+        assert!(error.contains(said), "{file}: {error}");
+        let error = says(&|path| fs::write(path.join(file), b"{\"model_type\"").unwrap());
+        assert!(error.contains(file), "{file}: {error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let taken = folder.path().join("taken");
+    fs::create_dir_all(&taken).unwrap();
+    fs::write(taken.join("mine"), "kept").unwrap();
+    let error = imported(&golden(), &taken).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("exists already"), "{error}");
+    assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
+}

@@ -1,0 +1,144 @@
+//! Folders of the library Transformers: the same outputs, losses and gradients, the same bytes after
+//! a round trip, and folders that are refused. The golden files are made by `scripts/golden`.
+
+mod bert;
+mod gpt2;
+mod tokens;
+mod vit;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device, Tensor};
+use serde_json::Value;
+use taper_model::{Batch, Model, Objective, Pass};
+use taper_ops::Gradients;
+use taper_run::folders::import;
+use taper_run::tasks::TaskModel;
+use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
+
+const WEIGHTS: &str = "model.safetensors";
+const CONFIG: &str = "config.json";
+
+/// The folder of a golden model.
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn imported<M: TaskModel>(source: &Path, run: &Path) -> anyhow::Result<LoadedRun<M>> {
+    import(source, &RunFolder::new(run), &mut |_: &RunEvent<'_>| Ok(()))?;
+    LoadedRun::open(run, &LoadSettings::default())
+}
+
+fn norm(x: &Tensor) -> f64 {
+    let x = x.to_dtype(DType::F64).unwrap();
+    x.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt()
+}
+
+fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
+    assert_eq!(ours.dims(), theirs.dims());
+    norm(&(ours - theirs).unwrap()) / norm(theirs).max(1e-12)
+}
+
+fn json_of(path: PathBuf) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn set(path: PathBuf, key: &str, value: &Value) {
+    let mut config = json_of(path.clone());
+    config[key] = value.clone();
+    fs::write(path, config.to_string()).unwrap();
+}
+
+fn tensors(path: PathBuf) -> HashMap<String, Tensor> {
+    candle_core::safetensors::load(path, &Device::Cpu).unwrap()
+}
+
+/// Rows that lie one after another.
+fn rows(ids: &Tensor, lengths: &Tensor) -> Vec<Vec<u32>> {
+    let ids: Vec<u32> = ids.to_vec1().unwrap();
+    let mut rest = ids.as_slice();
+    let mut rows = Vec::new();
+    for length in lengths.to_vec1::<u32>().unwrap() {
+        let (row, others) = rest.split_at(length as usize);
+        rows.push(row.to_vec());
+        rest = others;
+    }
+    rows
+}
+
+/// The gradients of the loss of `batch`, flat, and the mean of what is minimised.
+fn trained(model: &impl Model, batch: &Batch) -> (f64, Tensor) {
+    let scale = 1.0 / batch.tokens() as f64;
+    let pass = Pass::train(1, 1, 0);
+    let output = model.loss(batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
+    let mut gradients = Gradients::new(model.parameters()).unwrap();
+    pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+    (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
+}
+
+/// Exports a run that was imported from the golden folder `source`: `whole` files have the same
+/// bytes, what `keyed` ones say is there too. Then exports `gradients` in place of the weights, so
+/// that they get the names of Transformers, and compares them.
+fn check_round_trip<M: TaskModel>(
+    run: &LoadedRun<M>,
+    export: impl Fn(&LoadedRun<M>, &Path) -> anyhow::Result<()>,
+    source: &Path,
+    (whole, keyed): (&[&str], &[&str]),
+    gradients: &Tensor,
+) {
+    let expected = tensors(source.join("expected.safetensors"));
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    export(run, &out).unwrap();
+    for file in whole {
+        let [ours, theirs] = [&out, source].map(|folder| fs::read(folder.join(file)).unwrap());
+        assert!(ours == theirs, "{file} differs");
+    }
+    for file in keyed {
+        let theirs = json_of(source.join(file));
+        for (key, value) in json_of(out.join(file)).as_object().unwrap() {
+            // What is left out there has its default.
+            assert!(theirs.get(key).is_none_or(|theirs| value == theirs), "{file}: {key}");
+        }
+    }
+    run.model.parameters().set_flat(gradients).unwrap();
+    let named = folder.path().join("gradients");
+    export(run, &named).unwrap();
+    let ours = tensors(named.join(WEIGHTS));
+    let stored = expected.keys().filter(|key| key.starts_with("grad.")).count();
+    assert_eq!(stored, ours.len(), "the file has other parameters");
+    for (name, gradient) in ours {
+        let theirs = &expected[&format!("grad.{name}")];
+        // A softmax ignores a constant: the gradients of the bias of keys, and of what is added to
+        // the logits of all places of a text alike, are rounding, in both.
+        let last_norm = "bert.encoder.layer.1.output.LayerNorm.bias";
+        let is_added_to_all = expected.contains_key("grad.qa_outputs.bias")
+            && ["qa_outputs.bias", last_norm].contains(&name.as_str());
+        if name.ends_with("key.bias") || is_added_to_all {
+            assert!(norm(&gradient) < 1e-5 && norm(theirs) < 1e-5, "{name}");
+            continue;
+        }
+        let error = relative(&gradient, theirs);
+        assert!(error < 1e-5, "gradient of {name}: {error}");
+    }
+}
+
+/// What an import says of a copy of the golden folder `source` that was changed.
+fn refusal<M: TaskModel>(source: &Path, change: &dyn Fn(&Path)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let changed = folder.path().join("source");
+    fs::create_dir_all(&changed).unwrap();
+    for file in fs::read_dir(source).unwrap() {
+        let file = file.unwrap();
+        if file.file_name() != "expected.safetensors" {
+            fs::copy(file.path(), changed.join(file.file_name())).unwrap();
+        }
+    }
+    change(&changed);
+    let run = folder.path().join("run");
+    let error = imported::<M>(&changed, &run).map(|_| ()).expect_err("refused");
+    assert!(!run.exists(), "{error:#}");
+    taper_run::one_line(&error)
+}

@@ -1,0 +1,110 @@
+//! A ViT, of `scripts/golden/images/vit.py`.
+#![allow(clippy::disallowed_methods, reason = "Candle's own products")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device, Tensor};
+use serde_json::json;
+use taper_model::{Batch, ImageClassifier, Sequences};
+use taper_run::LoadedRun;
+use taper_run::attention::rolled_out;
+use taper_run::folders::export_vit;
+
+use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, set, tensors, trained};
+
+/// The settings of what becomes of images before.
+const PROCESSOR: &str = "preprocessor_config.json";
+
+fn golden() -> PathBuf {
+    super::golden("vit")
+}
+
+fn imported(source: &Path, run: &Path) -> anyhow::Result<LoadedRun<ImageClassifier>> {
+    super::imported(source, run)
+}
+
+#[test]
+fn transformers_agrees_and_a_round_trip_changes_no_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = imported(&golden(), &folder.path().join("run")).unwrap();
+    let expected = tensors(golden().join("expected.safetensors"));
+    let classes: Vec<u32> = expected["classes"].to_vec1().unwrap();
+    let values = run.model.shape().values();
+    let images = Sequences {
+        ids: expected["images"].to_vec1().unwrap(),
+        lengths: vec![values; classes.len()],
+    };
+    let error = relative(&run.model.logits(&images).unwrap(), &expected["logits"]);
+    assert!(error < 1e-5, "logits {error}");
+    for (layer, record) in run.model.attention(&images).unwrap().iter().enumerate() {
+        let error = relative(&record.weights, &expected[&format!("attention.{layer}")]);
+        assert!(error < 1e-5, "attention of layer {layer}: {error}");
+    }
+
+    let asked = (0..classes.len()).map(|image| (image * values) as u32).collect();
+    let batch = Batch { asked: Some(asked), ..Batch::new(vec![images], classes) };
+    let (found, gradients) = trained(&run.model, &batch);
+    let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
+    assert!((found / loss - 1.0).abs() < 1e-5, "loss");
+    let files: (&[_], &[_]) = (&[WEIGHTS], &[CONFIG, PROCESSOR]);
+    check_round_trip(&run, export_vit, &golden(), files, &gradients);
+}
+
+#[test]
+fn attention_is_rolled_out_over_the_layers() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = imported(&golden(), &folder.path().join("run")).unwrap();
+    let expected = tensors(golden().join("expected.safetensors"));
+    let values = run.model.shape().values();
+    let images: Vec<u32> = expected["images"].to_vec1().unwrap();
+    // (1 + A₂) / 2 · (1 + A₁) / 2 of what Transformers gives, of the first image.
+    let mixed = |layer: usize| {
+        let of_heads = expected[&format!("attention.{layer}")].get(0).unwrap();
+        let identity = Tensor::eye(10, DType::F32, &Device::Cpu).unwrap();
+        ((of_heads.mean(0).unwrap() + identity).unwrap() * 0.5).unwrap()
+    };
+    let flow: Vec<Vec<f32>> = mixed(1).matmul(&mixed(0)).unwrap().to_vec2().unwrap();
+    let sum: f32 = flow[0][1..].iter().sum();
+    let image: Vec<u8> = images[..values].iter().map(|&value| value as u8).collect();
+    let found = rolled_out(&run.model, &image).unwrap();
+    assert_eq!(found.len(), 9);
+    for (ours, theirs) in found.iter().zip(&flow[0][1..]) {
+        assert!((ours - f64::from(theirs / sum)).abs() < 1e-5, "{ours} {}", theirs / sum);
+    }
+}
+
+#[test]
+fn a_folder_that_is_no_vit_is_refused_and_leaves_nothing() {
+    let says = |change: &dyn Fn(&Path)| refusal::<ImageClassifier>(&golden(), change);
+    for (key, value, said) in [
+        ("model_type", "swin".into(), "\"vit\""),
+        ("hidden_act", "tanh".into(), "hidden_act = \"tanh\""),
+        ("qkv_bias", false.into(), "qkv_bias"),
+        ("num_attention_heads", 3.into(), "model.heads = 3 does not divide"),
+        ("num_hidden_layers", 3.into(), "no tensor vit.encoder.layer.2.layernorm_before.weight"),
+        ("num_hidden_layers", 1.into(), "has a tensor vit.encoder.layer.1."),
+        ("image_size", 16.into(), "has shape [1, 10, 16], but config.json asks for [1, 17, 16]"),
+        ("patch_size", 5.into(), "data.images.patch"),
+        ("num_channels", 2.into(), "data.images.channels"),
+        ("id2label", json!({"0": "a", "2": "b"}), "id2label"),
+        ("id2label", json!({}), "id2label"),
+        ("hidden_size", "wide".into(), "not the config.json of a ViT"),
+        ("hidden_size", json!(1_u64 << 40), "memory"),
+    ] {
+        let error = says(&|path| set(path.join(CONFIG), key, &value));
+        assert!(error.contains(said), "{key}: {error}");
+    }
+    for (key, value, said) in [
+        ("rescale_factor", json!(1.0), "rescale_factor is not 1/255"),
+        ("image_std", json!([0.0, 0.1, 0.2]), "data.images.deviation"),
+        ("image_mean", json!([0.1, 0.2]), "data.images.mean"),
+    ] {
+        let error = says(&|path| set(path.join(PROCESSOR), key, &value));
+        assert!(error.contains(said), "{key}: {error}");
+    }
+    let error = says(&|path| fs::remove_file(path.join(WEIGHTS)).unwrap());
+    assert!(error.contains("cannot read"), "{error}");
+    let error = says(&|path| fs::write(path.join(PROCESSOR), b"{").unwrap());
+    assert!(error.contains("preprocessor_config.json: not JSON"), "{error}");
+}
