@@ -1,7 +1,15 @@
-//! Lines of a text file, plain or compressed, as bytes on disk define them.
+//! Lines: what ends them, in files and in texts that come in one piece.
 //!
-//! Only `\n` ends a line; one `\r` before it is dropped. U+2028, U+0085, `\x0b` and a lone `\r` are
-//! text: splitting there, as some libraries do, would silently misalign a parallel corpus.
+//! | | ends a line | is text |
+//! |---|---|---|
+//! | [`LineReader`]: files and streams, plain or compressed | `\n`, `\r\n` | a lone `\r` |
+//! | [`split_lines`]: requests, forms, prompts | `\n`, `\r\n`, a lone `\r` | |
+//!
+//! Lines of files are known by their numbers: cutting at a lone `\r`, as some libraries do, would
+//! silently misalign a parallel corpus, and disagree with `wc`, `paste` and sacreBLEU. A text that
+//! somebody types or sends has no line numbers, and there `\r` is a line break, as it is in HTML and
+//! Markdown. U+2028, U+2029, U+0085, `\x0b` and `\x0c` end a line in neither. A byte-order mark before
+//! the first line is dropped in both.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -86,6 +94,31 @@ impl Read for Counted {
         self.count.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
+}
+
+/// The lines of a text that came in one piece, without their ends: one more than there are line
+/// ends, so that the last is empty where the text ends with one.
+///
+/// ```
+/// use taper_data::split_lines;
+///
+/// assert_eq!(split_lines("one\r\ntwo\rthree\n"), ["one", "two", "three", ""]);
+/// ```
+pub fn split_lines(text: &str) -> Vec<&str> {
+    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = Vec::new();
+    while let Some(at) = rest.find(['\n', '\r']) {
+        lines.push(&rest[..at]);
+        let end = if rest[at..].starts_with("\r\n") { 2 } else { 1 };
+        rest = &rest[at + end..];
+    }
+    lines.push(rest);
+    lines
+}
+
+/// A text that came in one piece, with each of its line ends as `\n`.
+pub fn with_newlines(text: &str) -> String {
+    split_lines(text).join("\n")
 }
 
 /// Reads a file line by line, `.gz` and `.zst` being decompressed on the way, or a stream.
@@ -215,6 +248,16 @@ mod tests {
         );
         let lines: Vec<String> = lines.map(|line| line.expect("UTF-8")).collect();
         assert_eq!(lines, ["a\u{2028}b", "", "\x0bc\u{85}", "\u{feff}d"]);
+    }
+
+    #[test]
+    fn a_text_is_cut_at_every_kind_of_line_end() {
+        assert_eq!(split_lines(""), [""]);
+        assert_eq!(split_lines("\u{feff}a\r\n\r\nb"), ["a", "", "b"]);
+        assert_eq!(split_lines("a\n\rb\r\r\n"), ["a", "", "b", "", ""]);
+        let text = "a\u{2028}b\u{2029}c\u{85}d\x0be\x0cf";
+        assert_eq!(split_lines(text), [text]);
+        assert_eq!(with_newlines("a\rb\r\n"), "a\nb\n");
     }
 
     #[test]
