@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use taper_data::LineReader;
 use taper_ops::standard_output::was_closed_at_start;
-pub(crate) use taper_run::folder::quoted;
+pub(crate) use taper_run::folder::{quoted, visible, visible_json};
 
 /// All lines of a file, plain, `.gz` or `.zst`, or of standard input, whose name is `-`.
 ///
@@ -31,7 +31,12 @@ pub(crate) fn standard_input() -> LineReader {
 /// A line on standard error. Its reader may be gone (a terminal that was closed, a `tee` that the
 /// same Ctrl-C ended): what is being done must not end for that.
 pub(crate) fn say(message: &str) {
-    let _ = writeln!(std::io::stderr(), "{message}");
+    let _ = writeln!(std::io::stderr(), "{}", visible_lines(message));
+}
+
+/// A message whose names of files and folders do nothing on a terminal; its lines stay lines.
+fn visible_lines(message: &str) -> String {
+    message.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
 /// Standard output, to write to.
@@ -73,7 +78,7 @@ pub(crate) fn report_line(line: &str) {
     if FAILED.load(Ordering::Relaxed) {
         return;
     }
-    if let Err(error) = print_line(line) {
+    if let Err(error) = print_line(&visible_lines(line)) {
         FAILED.store(true, Ordering::Relaxed);
         say(&format!("warning: {error:#}; training goes on, and metrics.jsonl has its record"));
     }

@@ -19,7 +19,7 @@ use taper_run::{LoadedRun, RunFolder};
 
 use crate::arguments::Predict;
 use crate::bars::sentence_bar;
-use crate::text::{print_line, read_lines};
+use crate::text::{print_line, read_lines, visible};
 
 /// What a line of questions has.
 const QUESTION: &str = "{\"question\": \"…\", \"context\": \"…\"}, and \"id\" where wanted";
@@ -176,7 +176,9 @@ fn print<T: Serialize>(
             print_line(&serde_json::to_string(one)?)?;
         } else {
             let file = arguments.images.get(index);
-            let file = file.map_or_else(String::new, |file| format!("{}\t", file.display()));
+            let file = file.map_or_else(String::new, |file| {
+                format!("{}\t", visible(&file.display().to_string()))
+            });
             print_line(&format!("{file}{}", text(one)))?;
         }
     }

@@ -4,16 +4,16 @@ use anyhow::Result;
 use taper_run::folder::{RunState, RunSummary, list_runs};
 
 use crate::arguments::Runs;
-use crate::text::print_line;
+use crate::text::{print_line, visible, visible_json};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Runs) -> Result<()> {
     let runs = list_runs(&arguments.folder)?;
     if arguments.json {
-        return print_line(&serde_json::to_string_pretty(&runs)?);
+        return print_line(&visible_json(&serde_json::to_string_pretty(&runs)?));
     }
     if runs.is_empty() {
-        return print_line(&format!("{}: no runs", arguments.folder.display()));
+        return print_line(&visible(&format!("{}: no runs", arguments.folder.display())));
     }
     let rows: Vec<[String; 5]> = std::iter::once(
         ["run", "state", "updates", "best validation", "test BLEU"].map(str::to_owned),
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Runs) -> Result<()> {
     }
     for run in &runs {
         if let RunState::Damaged { cause } = &run.state {
-            print_line(&format!("{}: {cause}", run.folder.display()))?;
+            print_line(&visible(&format!("{}: {cause}", run.folder.display())))?;
         }
     }
     Ok(())
@@ -56,5 +56,6 @@ fn row(run: &RunSummary) -> [String; 5] {
     });
     let tests: Vec<String> =
         run.tests.iter().map(|test| format!("{} {:.2}", test.split, test.bleu)).collect();
-    [name.to_string_lossy().into_owned(), state, updates, best, tests.join(", ")]
+    let cells = [name.to_string_lossy().into_owned(), state, updates, best, tests.join(", ")];
+    cells.map(|cell| visible(&cell).into_owned())
 }

@@ -67,6 +67,56 @@ fn a_server_tells_its_events_wants_its_key_and_ends_when_asked() {
     assert!(!rest.contains("secret"));
 }
 
+/// Characters that act on a terminal, or turn text around.
+const ACTIVE: [char; 6] = ['\u{1b}', '\r', '\u{7f}', '\u{9b}', '\u{202e}', '\u{2066}'];
+
+#[test]
+fn names_do_nothing_on_the_terminal() {
+    let workspace = Workspace::of_frozen_run();
+    let name = "evil\u{1b}[2J\r\u{202e}nur\u{2066}\u{9b}\n";
+    std::fs::rename(workspace.path("run"), workspace.path("run0")).expect("renamed");
+    std::fs::create_dir(workspace.path("all")).expect("a folder");
+    std::fs::rename(workspace.path("run0"), workspace.path("all").join(name)).expect("renamed");
+    let is_quiet = |text: &str| {
+        assert!(!text.contains(ACTIVE), "{text:?}");
+    };
+    for options in [vec!["runs", "all"], vec!["runs", "all", "--json"]] {
+        let output = workspace.run(&options);
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        is_quiet(&text);
+        assert!(text.contains("202e"), "{text}");
+    }
+    let output = workspace.run(&["translate", &format!("all/{name}x")]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).expect("UTF-8");
+    is_quiet(&message);
+    assert!(message.contains("\\u{202e}"), "{message}");
+    // A server's log, of the run's name and of what clients ask for.
+    for json in [true, false] {
+        let run = format!("all/{name}");
+        let mut arguments = vec!["serve", &run, "--address", "127.0.0.1:0"];
+        arguments.extend(json.then_some("--json"));
+        let mut child = workspace
+            .command(&arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut output = BufReader::new(child.stdout.take().expect("standard output"));
+        let mut all = String::new();
+        while !all.contains("127.0.0.1:") {
+            assert!(output.read_line(&mut all).expect("a line") > 0, "{all}");
+        }
+        let address = &all[all.find("127.0.0.1:").expect("an address")..];
+        let address = address.split(['"', '/']).next().expect("an address").to_owned();
+        ask(&address, "/\u{202e}\u{2066}\u{9b}x", "");
+        signal("-TERM", &child);
+        output.read_to_string(&mut all).expect("the rest");
+        child.wait().expect("ended");
+        is_quiet(&all);
+        assert!(all.contains("202e"), "{all}");
+    }
+}
+
 #[test]
 fn what_cannot_be_served_is_said() {
     let workspace = Workspace::of_frozen_run();
@@ -77,6 +127,10 @@ fn what_cannot_be_served_is_said() {
     workspace.fail(&["serve", "nowhere"], &["nowhere"]);
     workspace.fail(&["serve", "run", "run"], &["two runs are named run"]);
     workspace.fail(&["serve", "run", "--queue", "0"], &["--queue must be at least 1"]);
+    for bound in ["--connections", "--client-connections"] {
+        workspace.fail(&["serve", "run", bound, "0"], &[bound, "must be at least 1"]);
+    }
+    workspace.fail(&["serve", "run", "--cors", "friend.example"], &["--cors", "is no origin"]);
     workspace.fail(&["serve", "run", "--timeout", "NaN"], &["--timeout NaN"]);
     workspace.fail(&["serve", "run", "--api-key-file", "none"], &["cannot read none"]);
 }

@@ -13,7 +13,7 @@ mod summary;
 pub use commands::Command;
 pub(crate) use kept_files::KeptFiles;
 pub(crate) use metrics_log::MetricsLog;
-pub use quoted::quoted;
+pub use quoted::{quoted, visible, visible_json};
 pub(crate) use rescue::rescue;
 pub use run_folder::RunFolder;
 pub use run_lock::RunLock;

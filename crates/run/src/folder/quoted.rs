@@ -1,5 +1,8 @@
-//! Paths in commands that a reader is told to type.
+//! Paths and names that others have chosen, in what people read: in commands that a reader is told
+//! to type, and in lines of a terminal or a log, which they must neither end, nor colour, nor turn
+//! around.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 /// A path as a shell reads it back.
@@ -15,9 +18,76 @@ pub fn quoted(path: &Path) -> String {
     }
 }
 
+/// Whether a character is not seen but acts: on the terminal, on the line, or on the order of those
+/// after it (Unicode 16.0, `Cc`, `Bidi_Control`, `Zl` and `Zp`).
+fn is_active(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}
+
+/// A name as it may be printed: control characters, line ends and those that change the direction of
+/// text are escaped as Rust escapes them.
+///
+/// ```
+/// assert_eq!(taper_run::folder::visible("a\u{202e}b\n"), "a\\u{202e}b\\n");
+/// ```
+#[must_use]
+pub fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, |character, escaped| escaped.extend(character.escape_default()))
+}
+
+/// JSON that means the same, without characters that act: they are escaped as JSON has it.
+#[must_use]
+pub fn visible_json(json: &str) -> Cow<'_, str> {
+    escaped(json, |character, escaped| match character {
+        // Those of the layout; within strings they are escaped already.
+        '\n' | '\r' | '\t' => escaped.push(character),
+        // All that act are within the first plane.
+        _ => *escaped += &format!("\\u{:04x}", u32::from(character)),
+    })
+}
+
+fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
+    if !text.contains(is_active) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        match is_active(character) {
+            true => escape(character, &mut escaped),
+            false => escaped.push(character),
+        }
+    }
+    escaped.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_acts_unseen_is_escaped_and_nothing_else() {
+        for plain in ["runs/a b", "Wörter 日本 שלום", "it's \\u{1b} \"", ""] {
+            assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain));
+            assert!(matches!(visible_json(plain), Cow::Borrowed(text) if text == plain));
+        }
+        let active = "a\u{1b}[31m\r\n\t\u{7f}\u{85}\u{202e}\u{2066}\u{61c}\u{2028}";
+        assert_eq!(
+            visible(active),
+            "a\\u{1b}[31m\\r\\n\\t\\u{7f}\\u{85}\\u{202e}\\u{2066}\\u{61c}\\u{2028}"
+        );
+        let json = serde_json::to_string_pretty(&[active]).expect("JSON");
+        let found = visible_json(&json);
+        assert!(!found.contains(['\u{1b}', '\u{7f}', '\u{85}', '\u{202e}', '\u{2028}']));
+        assert_eq!(serde_json::from_str::<[String; 1]>(&found).expect("JSON"), [active]);
+    }
 
     #[test]
     fn only_what_a_shell_would_divide_is_quoted() {

@@ -9,7 +9,7 @@ use taper_serve::{ServeEvent, Server};
 
 use crate::arguments::Serve;
 use crate::signals::on_signal;
-use crate::text::{print_line, say};
+use crate::text::{print_line, say, visible, visible_json};
 
 /// Runs the command. The first signal asks the server to finish what it took, the second ends the
 /// program at once.
@@ -37,9 +37,9 @@ fn report(event: &ServeEvent<'_>, is_json: bool) {
     if is_json {
         let mut record = json!(event);
         record["time"] = Value::from((now.as_secs_f64() * 1e3).round() / 1e3);
-        return print(&record.to_string());
+        return print(&visible_json(&record.to_string()));
     }
-    print(&match event {
+    print(&visible(&match event {
         ServeEvent::Loaded { run, seconds } => format!(
             "loaded {} ({}, {} parameters) in {seconds:.1} s",
             run.name, run.task, run.parameters
@@ -63,7 +63,7 @@ fn report(event: &ServeEvent<'_>, is_json: bool) {
         }
         ServeEvent::Stopped { cut_off: 0 } => "stopped".to_owned(),
         ServeEvent::Stopped { cut_off } => format!("stopped; {cut_off} connections were cut off"),
-    });
+    }));
 }
 
 /// Prints a line, unless nobody reads: a server does not end for that.
