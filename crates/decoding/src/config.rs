@@ -58,6 +58,13 @@ pub struct DecodingConfig {
     /// multiplies their negative ones (after Keskar et al. 2019, "CTRL"); 1 changes nothing.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub repetition_penalty: f64,
+    /// Penalty on tokens that the output already contains, as OpenAI's API has it: subtracted from
+    /// their logits; 0 changes nothing. For clients, not for recipes.
+    #[serde(skip)]
+    pub presence_penalty: f64,
+    /// The same, once for each occurrence in the output.
+    #[serde(skip)]
+    pub frequency_penalty: f64,
     /// Length of runs of tokens that may not occur twice in an output; 0 allows all.
     pub no_repeat_ngram: usize,
     /// Random sampling of translations in place of search.
@@ -88,6 +95,8 @@ impl Default for DecodingConfig {
             min_length: 0,
             allow_unknown: false,
             repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
             no_repeat_ngram: 0,
             sampling: SamplingConfig::default(),
             batch_tokens: 4096,
@@ -186,6 +195,14 @@ impl DecodingConfig {
                 "from 0.01 to 100".to_owned(),
             ));
         }
+        for (key, value) in [
+            ("presence_penalty", self.presence_penalty),
+            ("frequency_penalty", self.frequency_penalty),
+        ] {
+            if !(-2.0..=2.0).contains(&value) {
+                return Err(refused(key, value, "from -2 to 2".to_owned()));
+            }
+        }
         if self.n_best > self.beam_size && !self.sampling.is_active() {
             let expected = format!("at most decoding.beam_size, {}", self.beam_size);
             return Err(refused("n_best", self.n_best, expected));
@@ -206,6 +223,13 @@ impl DecodingConfig {
             LengthPenaltyForm::Power => (length as f64).powf(self.length_penalty),
         };
         log_probability / penalty + self.length_reward * length as f64
+    }
+
+    /// Whether the logits of tokens that the output already contains are changed.
+    pub(crate) fn penalises(&self) -> bool {
+        self.repetition_penalty != 1.0
+            || self.presence_penalty != 0.0
+            || self.frequency_penalty != 0.0
     }
 
     /// Largest number of hypotheses per sentence that are stepped together.

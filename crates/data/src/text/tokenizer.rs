@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -43,6 +43,8 @@ pub(crate) const FILE: &str = "tokenizer.json";
 #[derive(Clone)]
 pub struct Tokenizer {
     inner: Arc<tokenizers::Tokenizer>,
+    /// The same for text that spells special tokens, once it is asked for.
+    marked: Arc<OnceLock<tokenizers::Tokenizer>>,
     json: Arc<str>,
     hash: Arc<str>,
     vocabulary_size: usize,
@@ -257,6 +259,7 @@ impl Tokenizer {
                 .zip(SPECIAL_TOKENS)
                 .all(|(id, token)| inner.token_to_id(token) == Some(id)),
             inner: Arc::new(inner),
+            marked: Arc::default(),
             json: json.into(),
             hash: hexadecimal(&hash.finalize()).into(),
             special: Arc::new(special),
@@ -322,6 +325,29 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = of_text("encode", text, || self.inner.encode_fast(text, false))?;
         Ok(self.plain(encoding.get_ids()))
+    }
+
+    /// The ids of a text in which special tokens that it spells are these tokens: of what a chat
+    /// template made, and of nothing that others may write unseen.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses the text.
+    pub fn encode_marked(&self, text: &str) -> Result<Vec<u32>> {
+        let marked = self.marked.get_or_init(|| {
+            let mut inner = (*self.inner).clone();
+            inner.set_encode_special_tokens(false);
+            inner
+        });
+        let encoding = marked.encode_fast(text, false).map_err(fault("encode a text"))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The first special token that a text spells, which [`Tokenizer::encode_marked`] would read.
+    pub fn special_token_in(&self, text: &str) -> Option<String> {
+        let added = self.inner.get_added_tokens_decoder().into_values();
+        let special = added.filter(|token| token.special && text.contains(&token.content));
+        special.map(|token| token.content).min_by_key(|token| text.find(token.as_str()))
     }
 
     /// The ids of a text as [`Tokenizer::encode`] has them, and for each the word that it is of:

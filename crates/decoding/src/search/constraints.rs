@@ -18,10 +18,12 @@ pub(crate) struct Constraints<'a> {
     pub(crate) forced: Option<u32>,
     /// Tokens that would repeat a run.
     banned: Vec<u32>,
-    /// Tokens that the output holds, each once, where they are penalised.
-    pub(crate) repeated: Vec<u32>,
+    /// Tokens that the output holds, each once, where they are penalised, and how often it does.
+    pub(crate) repeated: Vec<(u32, usize)>,
     /// By what.
     penalty: f32,
+    presence: f32,
+    frequency: f32,
 }
 
 impl<'a> Constraints<'a> {
@@ -39,10 +41,10 @@ impl<'a> Constraints<'a> {
         config: &DecodingConfig,
     ) -> Self {
         let mut repeated = Vec::new();
-        if config.repetition_penalty != 1.0 {
-            repeated.extend_from_slice(history);
-            repeated.sort_unstable();
-            repeated.dedup();
+        if config.penalises() {
+            let mut output = history[history.len().saturating_sub(length)..].to_vec();
+            output.sort_unstable();
+            repeated.extend(output.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())));
         }
         Self {
             special,
@@ -53,6 +55,8 @@ impl<'a> Constraints<'a> {
             banned: run_ends(history, config.no_repeat_ngram),
             repeated,
             penalty: config.repetition_penalty as f32,
+            presence: config.presence_penalty as f32,
+            frequency: config.frequency_penalty as f32,
         }
     }
 
@@ -88,9 +92,10 @@ impl<'a> Constraints<'a> {
             return None;
         }
         let mut logits = logits.to_vec();
-        for &token in &self.repeated {
+        for &(token, times) in &self.repeated {
             if let Some(logit) = logits.get_mut(token as usize) {
                 *logit = if *logit > 0.0 { *logit / self.penalty } else { *logit * self.penalty };
+                *logit -= self.presence + self.frequency * times as f32;
             }
         }
         Some(logits)
@@ -99,7 +104,7 @@ impl<'a> Constraints<'a> {
 
 /// Whether [`Constraints::after`] needs the tokens so far.
 pub(crate) fn looks_back(config: &DecodingConfig) -> bool {
-    config.repetition_penalty != 1.0 || config.no_repeat_ngram > 0
+    config.penalises() || config.no_repeat_ngram > 0
 }
 
 /// The tokens that ended a run of `size` whose beginning stands at the end of `history` again.
@@ -157,5 +162,20 @@ mod tests {
         assert_eq!(admitted(0), [0, 1, 3, 4, 5, 6]);
         assert_eq!(admitted(1), [0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(admitted(2), [7]);
+    }
+
+    #[test]
+    fn presence_counts_once_and_frequency_each_time() {
+        let config = DecodingConfig {
+            presence_penalty: 0.5,
+            frequency_penalty: -0.25,
+            ..DecodingConfig::default()
+        };
+        let sentence = Sentence { source: &[5, END], prefix: &[], number: 0 };
+        let limits = sentence.limits(&config, None);
+        let constraints = Constraints::after(&OURS, 3, &[4, 5, 4], &sentence, limits, &config);
+        let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];
+        let expected = [0.0, 0.0, 0.0, 0.0, 3.0, -3.25, 1.0];
+        assert_eq!(constraints.penalised(&logits).expect("penalised"), expected);
     }
 }

@@ -2,6 +2,7 @@
 
 mod pieces;
 mod scoring;
+mod token_scores;
 mod vocabulary;
 
 use std::ops::ControlFlow;
@@ -19,6 +20,7 @@ use crate::translation::by_line;
 use pieces::Pieces;
 pub use pieces::pieces_of;
 pub use scoring::{ChoiceScore, TextScore, TextScorer};
+pub use token_scores::TokenScore;
 use vocabulary::WithTokens;
 
 /// How texts are gone on with.
@@ -64,6 +66,9 @@ pub struct GeneratedText {
     pub log_probability: f64,
     /// Whether it ends because it had as many tokens as it may have.
     pub truncated: bool,
+    /// The tokens.
+    #[serde(skip)]
+    pub ids: Vec<u32>,
 }
 
 /// A piece of text that has just been added.
@@ -80,10 +85,23 @@ pub struct NewPiece<'a> {
 /// A text to go on with.
 #[derive(Debug, Clone, Copy)]
 pub struct Prompt<'a> {
-    /// The text; none for the beginning of a document or of a line.
-    pub text: Option<&'a str>,
+    /// What is gone on with.
+    pub content: PromptContent<'a>,
     /// What tells its draws from those of other prompts.
     pub number: u64,
+}
+
+/// What is gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptContent<'a> {
+    /// The beginning of a document or of a line.
+    Beginning,
+    /// A text, in which special tokens that it spells are text.
+    Text(&'a str),
+    /// A text, in which special tokens that it spells are these tokens: what a chat template made.
+    Marked(&'a str),
+    /// Tokens of the vocabulary.
+    Tokens(&'a [u32]),
 }
 
 /// Goes on with prompts.
@@ -150,10 +168,10 @@ impl<'a> Generator<'a> {
         mut on_piece: impl FnMut(NewPiece<'_>),
     ) -> Result<Vec<Vec<GeneratedText>>> {
         let whole: Vec<Prompt<'_>> = match prompts {
-            [] => vec![Prompt { text: None, number: 0 }],
+            [] => vec![Prompt { content: PromptContent::Beginning, number: 0 }],
             prompts => (0..)
                 .zip(prompts)
-                .map(|(number, prompt)| Prompt { text: Some(prompt), number })
+                .map(|(number, prompt)| Prompt { content: PromptContent::Text(prompt), number })
                 .collect(),
         };
         self.generate_until(&whole, |piece| {
@@ -175,9 +193,8 @@ impl<'a> Generator<'a> {
         let ids: Vec<Vec<u32>> = prompts
             .iter()
             .enumerate()
-            .map(|(index, prompt)| match prompt.text {
-                None => beginning(self.tokenizer, self.documents),
-                Some(text) => self.encode(text).with_context(|| format!("prompt {}", index + 1)),
+            .map(|(index, prompt)| {
+                self.read(prompt.content).with_context(|| format!("prompt {}", index + 1))
             })
             .collect::<Result<_>>()?;
         let samples = if self.decoding.sampling.is_active() { self.decoding.n_best } else { 1 };
@@ -218,6 +235,7 @@ impl<'a> Generator<'a> {
                         tokens: output.tokens.len(),
                         log_probability: output.log_probability,
                         truncated: output.truncated,
+                        ids: output.tokens,
                     })
                 };
                 outputs.into_iter().map(text).collect()
@@ -233,15 +251,27 @@ impl<'a> Generator<'a> {
         self.encode(prompt).context("the prompt").map(|_| ())
     }
 
-    /// How many tokens the model reads of a prompt.
+    /// The tokens that the model reads of a prompt.
     ///
     /// # Errors
-    /// When the tokenizer fails.
-    pub fn count(&self, prompt: Prompt<'_>) -> Result<usize> {
-        Ok(match prompt.text {
-            None => beginning(self.tokenizer, self.documents)?.len(),
-            Some(text) => before_prompts(self.tokenizer).len() + self.tokenizer.encode(text)?.len(),
-        })
+    /// For an empty one, one with characters that the vocabulary cannot spell, and tokens beyond it.
+    pub fn read(&self, prompt: PromptContent<'_>) -> Result<Vec<u32>> {
+        match prompt {
+            PromptContent::Beginning => beginning(self.tokenizer, self.documents),
+            PromptContent::Text(text) => self.encode(text),
+            PromptContent::Marked(text) => {
+                let ids = self.tokenizer.encode_marked(text)?;
+                if ids.is_empty() { bail!("is empty") } else { Ok(ids) }
+            }
+            PromptContent::Tokens([]) => bail!("is empty: begin with at least one token"),
+            PromptContent::Tokens(ids) => {
+                let size = self.tokenizer.vocabulary_size();
+                match ids.iter().find(|&&id| id as usize >= size) {
+                    Some(id) => bail!("has token {id}: the vocabulary has {size}, counted from 0"),
+                    None => Ok(ids.to_vec()),
+                }
+            }
+        }
     }
 
     fn encode(&self, prompt: &str) -> Result<Vec<u32>> {

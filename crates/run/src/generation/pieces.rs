@@ -3,7 +3,7 @@
 use taper_data::{Result, Tokenizer};
 
 /// What the tokenizer writes for bytes that are no character yet.
-const INCOMPLETE: char = '\u{fffd}';
+pub(super) const INCOMPLETE: char = '\u{fffd}';
 
 /// The tokens of a growing text, of which some have become text already. A token may be a part of
 /// a character, and how it is written may depend on the one before it.

@@ -1,0 +1,151 @@
+//! The log-probability of each token of a text, and of the likeliest in its place.
+//!
+//! A finished text is fed to the model once more, token by token as it was generated: the search
+//! stays as it is, and what is not asked for costs nothing.
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use taper_data::Tokenizer;
+use taper_decoding::StepModel;
+
+use super::pieces::{INCOMPLETE, continuation};
+use super::{Generator, WithTokens};
+
+/// A token and how likely it was.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TokenScore {
+    /// The token.
+    pub id: u32,
+    /// Its text; what the tokenizer calls it where it is a part of a character, or no text.
+    pub text: String,
+    /// The natural logarithm of its probability after those before it; `None` for the first, which
+    /// nothing predicts.
+    pub log_probability: Option<f64>,
+    /// The likeliest tokens in its place, likeliest first, with theirs.
+    pub likeliest: Vec<(String, f64)>,
+}
+
+/// A row of logits: what was asked of it.
+struct Place {
+    log_probability: f64,
+    likeliest: Vec<(u32, f64)>,
+}
+
+impl Generator<'_> {
+    /// The scores of the tokens of each of `texts`: those behind a prompt, or those of the prompt
+    /// too where `whole`. Each has the `most` likeliest tokens.
+    ///
+    /// # Errors
+    /// When the model or the tokenizer fails.
+    pub fn token_scores(
+        &self,
+        texts: &[(&[u32], &[u32])],
+        whole: bool,
+        most: usize,
+    ) -> Result<Vec<Vec<TokenScore>>> {
+        let rows: Vec<(&[u32], Vec<u32>)> = texts
+            .iter()
+            .map(|&(prompt, text)| match whole {
+                true => {
+                    let (first, rest) = prompt.split_at(1.min(prompt.len()));
+                    (first, [rest, text].concat())
+                }
+                false => (prompt, text.to_vec()),
+            })
+            .collect();
+        let places = places(&self.model, &rows, most)?;
+        let scores = |((before, tokens), places): (&(&[u32], Vec<u32>), Vec<Place>)| {
+            let mut scores = Vec::with_capacity(tokens.len() + 1);
+            if whole && let [first] = **before {
+                let text = spelled(self.tokenizer, &[], first)?;
+                let likeliest = Vec::new();
+                scores.push(TokenScore { id: first, text, log_probability: None, likeliest });
+            }
+            let mut previous = before.last().copied();
+            for (&id, place) in tokens.iter().zip(places) {
+                let spelled = |id| spelled(self.tokenizer, previous.as_slice(), id);
+                let likeliest = place.likeliest.into_iter();
+                scores.push(TokenScore {
+                    id,
+                    text: spelled(id)?,
+                    log_probability: Some(place.log_probability),
+                    likeliest: likeliest
+                        .map(|(id, log_probability)| Ok((spelled(id)?, log_probability)))
+                        .collect::<Result<_>>()?,
+                });
+                previous = Some(id);
+            }
+            Ok(scores)
+        };
+        rows.iter().zip(places).map(scores).collect()
+    }
+}
+
+/// The text of a token behind another, or what the tokenizer calls it where that is none.
+fn spelled(tokenizer: &Tokenizer, before: &[u32], id: u32) -> Result<String> {
+    let text = continuation(before, &[id], tokenizer)?;
+    Ok(match text.is_empty() || text.contains(INCOMPLETE) {
+        true => tokenizer.token(id).unwrap_or(text),
+        false => text,
+    })
+}
+
+/// What the model says of each token of rows, which are tokens behind others.
+fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Result<Vec<Vec<Place>>> {
+    let mut found: Vec<Vec<Place>> = rows.iter().map(|_| Vec::new()).collect();
+    let mut active: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].1.is_empty()).collect();
+    if active.is_empty() {
+        return Ok(found);
+    }
+    let sources: Vec<&[u32]> = active.iter().map(|&row| rows[row].0).collect();
+    if sources.iter().any(|source| source.is_empty()) {
+        bail!("there is nothing before the first token");
+    }
+    let mut state = model.start(&sources)?;
+    let mut inputs: Vec<u32> = sources.iter().map(|source| model.first_input(source)).collect();
+    let vocabulary = model.vocabulary_size();
+    for at in 0.. {
+        let mut row = 0;
+        model.step(&mut state, &inputs, |logits| {
+            for logits in logits.chunks(vocabulary) {
+                let index = active[row];
+                found[index].push(place(logits, rows[index].1[at], most));
+                row += 1;
+            }
+            Ok(())
+        })?;
+        let kept: Vec<usize> =
+            (0..active.len()).filter(|&row| at + 1 < rows[active[row]].1.len()).collect();
+        if kept.is_empty() {
+            break;
+        }
+        if kept.len() < active.len() {
+            model.select(&mut state, &kept)?;
+            active = kept.iter().map(|&row| active[row]).collect();
+        }
+        inputs = active.iter().map(|&row| rows[row].1[at]).collect();
+    }
+    Ok(found)
+}
+
+/// What a row of logits says of a token.
+fn place(logits: &[f32], token: u32, most: usize) -> Place {
+    let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&logit| f64::from(logit - highest).exp()).sum();
+    let normalizer = f64::from(highest) + sum.ln();
+    let log_probability = |logit: f32| (f64::from(logit) - normalizer).min(0.0);
+    let mut order: Vec<u32> = (0..logits.len() as u32)
+        .filter(|&token| logits[token as usize] != f32::NEG_INFINITY)
+        .collect();
+    let likelier =
+        |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
+    if most < order.len() && most > 0 {
+        order.select_nth_unstable_by(most - 1, likelier);
+    }
+    order.truncate(most);
+    order.sort_unstable_by(likelier);
+    let likeliest =
+        order.into_iter().map(|token| (token, log_probability(logits[token as usize]))).collect();
+    let own = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
+    Place { log_probability: log_probability(own), likeliest }
+}
