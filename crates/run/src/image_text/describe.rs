@@ -60,12 +60,32 @@ pub fn describe_images(
     progress: impl FnMut(usize),
 ) -> Result<Vec<Translation>> {
     let read = |numbers: &[usize]| -> Result<Vec<Vec<u32>>> {
-        let of = |&number: &usize| -> Result<Vec<u32>> {
-            let pixels = Pixels::of_file(&files[number], &run.config.data.images)?.0;
-            Ok(pixels.into_iter().map(u32::from).collect())
-        };
-        numbers.iter().map(of).collect()
+        let of = |&number: &usize| Ok(Pixels::of_file(&files[number], &run.config.data.images)?);
+        numbers.iter().map(of).map(|pixels| pixels.map(|pixels| values(&pixels))).collect()
     };
+    describe(
+        &run.model,
+        &run.tokenizers,
+        &caption_search(&run.config),
+        (files.len(), read),
+        progress,
+    )
+}
+
+/// The best caption of each image.
+///
+/// # Errors
+/// When the model fails.
+pub fn describe_pixels(
+    run: &LoadedRun<ImageCaptioner>,
+    images: &[Pixels],
+) -> Result<Vec<Translation>> {
+    let read = |numbers: &[usize]| Ok(numbers.iter().map(|&at| values(&images[at])).collect());
     let search = caption_search(&run.config);
-    describe(&run.model, &run.tokenizers, &search, (files.len(), read), progress)
+    describe(&run.model, &run.tokenizers, &search, (images.len(), read), |_| {})
+}
+
+/// The values of an image, as models read them.
+pub(super) fn values(pixels: &Pixels) -> Vec<u32> {
+    pixels.0.iter().map(|&value| u32::from(value)).collect()
 }

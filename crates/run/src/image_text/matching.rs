@@ -9,6 +9,7 @@ use taper_data::{END, Pixels, START, Tokenizer, prompts};
 use taper_model::{ContrastiveModel, Model, Pass, Sequences};
 use taper_ops::composed::CountedProduct;
 
+use super::describe::values;
 use crate::LoadedRun;
 use crate::config::RunConfig;
 use crate::prediction::{Prediction, normalised};
@@ -188,18 +189,38 @@ pub fn match_images(
     prompts: &[String],
     progress: impl FnMut(usize),
 ) -> Result<Vec<Prediction>> {
+    let read = |numbers: &[usize]| -> Result<Vec<Vec<u32>>> {
+        let of = |&at: &usize| Ok(Pixels::of_file(&files[at], &run.config.data.images)?);
+        numbers.iter().map(of).map(|pixels| pixels.map(|pixels| values(&pixels))).collect()
+    };
+    matched(run, (files.len(), read), prompts, progress)
+}
+
+/// Which of `prompts` fits each image best, or without any which of the recipe's labels.
+///
+/// # Errors
+/// Without prompts where the recipe has no labels, and when the model fails.
+pub fn match_pixels(
+    run: &LoadedRun<ContrastiveModel>,
+    images: &[Pixels],
+    prompts: &[String],
+) -> Result<Vec<Prediction>> {
+    let read = |numbers: &[usize]| Ok(numbers.iter().map(|&at| values(&images[at])).collect());
+    matched(run, (images.len(), read), prompts, |_| {})
+}
+
+/// The same of `count` images, whose values `read` gives by their numbers.
+fn matched(
+    run: &LoadedRun<ContrastiveModel>,
+    (count, read): (usize, impl Fn(&[usize]) -> Result<Vec<Vec<u32>>>),
+    prompts: &[String],
+    progress: impl FnMut(usize),
+) -> Result<Vec<Prediction>> {
     let (data, tokenizer) = (&run.config.data, run.tokenizers.target());
     if prompts.is_empty() && data.images.format == taper_data::ImageFormat::Table {
         bail!("the run has no labels: name the texts to choose from with --prompt");
     }
-    let read = |numbers: &[usize]| -> Result<Vec<Vec<u32>>> {
-        let of = |&number: &usize| -> Result<Vec<u32>> {
-            let pixels = Pixels::of_file(&files[number], &data.images)?.0;
-            Ok(pixels.into_iter().map(u32::from).collect())
-        };
-        numbers.iter().map(of).collect()
-    };
-    let images = Placed::images(&run.model, (files.len(), read), progress)?;
+    let images = Placed::images(&run.model, (count, read), progress)?;
     let scale = run.model.scale()?;
     let (names, found) = if prompts.is_empty() {
         let labels = PlacedLabels::of(&run.model, tokenizer, &run.config)?;

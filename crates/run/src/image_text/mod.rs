@@ -3,7 +3,7 @@
 mod describe;
 mod matching;
 
-pub use describe::describe_images;
 pub(crate) use describe::{caption_search, describe};
-pub use matching::match_images;
+pub use describe::{describe_images, describe_pixels};
 pub(crate) use matching::{Placed, PlacedLabels, recalls};
+pub use matching::{match_images, match_pixels};
