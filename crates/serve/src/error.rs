@@ -11,6 +11,8 @@ pub(crate) enum Refusal {
     Key,
     /// The client calls the server by a name that is not its own: 403.
     Host,
+    /// A page of another site has sent the request: 403.
+    Origin,
     /// There is no such thing: 404.
     Missing(String),
     /// There is, for another method: 405.
@@ -40,7 +42,7 @@ impl Refusal {
         match self {
             Self::Malformed(_) => 400,
             Self::Key => 401,
-            Self::Host => 403,
+            Self::Host | Self::Origin => 403,
             Self::Missing(_) => 404,
             Self::Method => 405,
             Self::Slow => 408,
@@ -67,6 +69,9 @@ impl Refusal {
                 .to_owned(),
             Self::Host => "this server listens on the loopback address and is called by another \
                            name: start it with --host NAME to allow that"
+                .to_owned(),
+            Self::Origin => "a page of another site has sent this: start the server with --cors \
+                             ORIGIN to allow that"
                 .to_owned(),
             Self::Method => "not with this method: see /openapi.json".to_owned(),
             Self::Slow => "the request did not arrive in time".to_owned(),

@@ -14,7 +14,8 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::engine::Engine;
 use crate::event::{Observer, ServeEvent};
-use crate::http::serve_connection;
+use crate::files::Files;
+use crate::http::{Places, serve_connection, turn_away};
 use crate::metrics::Metrics;
 use crate::page::Pages;
 use crate::routes::router;
@@ -90,6 +91,7 @@ impl Server {
             metrics,
             observer,
             pages: Pages::new()?,
+            files: Files::default(),
             // Draws differ from those of the server before.
             draws: AtomicU64::new(now.as_micros() as u64),
         });
@@ -130,6 +132,7 @@ impl Server {
 async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool>) -> usize {
     let router = router(app);
     let places = Arc::new(Semaphore::new(app.limits().connections));
+    let clients = Places::new(app.limits().client_connections);
     let mut connections = JoinSet::new();
     let mut asked = stop.subscribe();
     loop {
@@ -139,16 +142,19 @@ async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool
             (place, connect(&listener).await)
         };
         tokio::select! {
-            (place, (stream, client)) = next => {
-                let (app, router, stop) = (Arc::clone(app), router.clone(), stop.subscribe());
-                connections.spawn(async move {
-                    app.metrics.connected();
-                    let transfer = app.limits().transfer;
-                    serve_connection(stream, client, router, transfer, stop).await;
-                    app.metrics.disconnected();
-                    drop(place);
-                });
-            }
+            (place, (stream, client)) = next => match clients.take(client.ip()) {
+                Some(share) => {
+                    let (app, router, stop) = (Arc::clone(app), router.clone(), stop.subscribe());
+                    connections.spawn(async move {
+                        app.metrics.connected();
+                        let transfer = app.limits().transfer;
+                        serve_connection(stream, client, router, transfer, stop).await;
+                        app.metrics.disconnected();
+                        drop((place, share));
+                    });
+                }
+                None => turn_away(stream, &clients, &mut connections),
+            },
             Some(_) = connections.join_next() => {}
             _ = asked.wait_for(|stop| *stop) => break,
         }

@@ -20,6 +20,8 @@ pub struct ServeSettings {
     /// Names by which clients may call a server that listens on the loopback address, beside
     /// `localhost` and addresses: those of a proxy before it.
     pub hosts: Vec<String>,
+    /// Origins, such as `https://friend.example`, whose pages may ask from a browser; `*` for all.
+    pub origins: Vec<String>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -34,6 +36,7 @@ impl ServeSettings {
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             api_key: None,
             hosts: Vec::new(),
+            origins: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -62,8 +65,10 @@ pub struct Limits {
     pub queue: usize,
     /// The most work of a batch, in such lines; work that is more is done by itself.
     pub batch: usize,
-    /// The most connections at a time.
+    /// The most connections at a time; others wait to be taken.
     pub connections: usize,
+    /// The most of them that one client has, by its address; others are turned away with 503.
+    pub client_connections: usize,
     /// How long a request may wait and be worked on; then its work is given up.
     pub answer: Duration,
     /// How long a client may take to send a request, and may leave an answer unread.
@@ -85,6 +90,7 @@ impl Default for Limits {
             queue: 2048,
             batch: 64,
             connections: 512,
+            client_connections: 256,
             answer: Duration::from_secs(60),
             transfer: Duration::from_secs(20),
             farewell: Duration::from_secs(30),

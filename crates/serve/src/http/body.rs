@@ -1,7 +1,9 @@
 //! Bodies of requests, within bounds of size and time.
 
 use axum::extract::Request;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, TRANSFER_ENCODING};
+use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
@@ -9,23 +11,45 @@ use crate::error::Refusal;
 use crate::settings::Limits;
 
 /// The media type of a request, in small letters and without parameters.
-fn media_type(request: &Request) -> String {
+pub(super) fn media_type(request: &Request) -> String {
     let header = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = header.unwrap_or_default().split(';').next().unwrap_or_default();
     kind.trim().to_ascii_lowercase()
 }
 
-/// The bytes of a body.
-async fn bytes_of(request: Request, most: usize, limits: &Limits) -> Result<Vec<u8>, Refusal> {
+/// The bytes of a body. Nothing of a body is asked for (`Expect: 100-continue`) or read that says
+/// beforehand that it is too long or compressed: a small one may grow to any size.
+pub(super) async fn bytes_of(
+    request: Request,
+    most: usize,
+    limits: &Limits,
+) -> Result<Vec<u8>, Refusal> {
+    let too_large = || Refusal::Large(format!("the body may have {most} bytes"));
+    if is_encoded(request.headers()) {
+        return Err(Refusal::Kind("sent as it is, without Content-Encoding"));
+    }
+    if request.body().size_hint().lower() > most as u64 {
+        return Err(too_large());
+    }
     let body = Limited::new(request.into_body(), most).collect();
     match tokio::time::timeout(limits.transfer, body).await {
         Err(_) => Err(Refusal::Slow),
         Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(Refusal::Large(format!("the body may have {most} bytes")))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => Err(Refusal::Malformed(format!("the body cannot be read: {error}"))),
     }
+}
+
+/// Whether a body is compressed, or otherwise not what it says.
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let has_other = |name, plain: &str| {
+        headers.get_all(name).iter().any(|value| {
+            value.to_str().map_or(true, |value| {
+                value.split(',').any(|one| !one.trim().eq_ignore_ascii_case(plain))
+            })
+        })
+    };
+    has_other(CONTENT_ENCODING, "identity") || has_other(TRANSFER_ENCODING, "chunked")
 }
 
 /// What the JSON of a body says.

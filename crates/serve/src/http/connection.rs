@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -22,6 +24,12 @@ use tokio::time::{Instant, Sleep, sleep};
 const HEADERS: usize = 64;
 const HEADER_BYTES: usize = 32 << 10;
 
+/// How long, and for how many bytes, a connection stays open to what its client still sends after
+/// it was refused. If it were closed with bytes unread, the client's system would discard the answer
+/// that says why.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 16 << 20;
+
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client(pub(crate) SocketAddr);
@@ -35,16 +43,27 @@ pub(crate) async fn serve_connection(
     mut stop: watch::Receiver<bool>,
 ) {
     let router = TowerToHyperService::new(router);
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let stream = Patient::new(stream, transfer, Arc::clone(&is_refused));
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(Client(client));
-        router.call(request.map(axum::body::Body::new) as Request)
+        let has_body = !hyper::body::Body::is_end_stream(request.body());
+        let (answer, is_refused) =
+            (router.call(request.map(axum::body::Body::new) as Request), Arc::clone(&is_refused));
+        async move {
+            let response = answer.await;
+            let status = response.as_ref().map(|response| response.status());
+            let is_error = status.is_ok_and(|status| status.as_u16() >= 400);
+            is_refused.store(has_body && is_error, Ordering::Relaxed);
+            response
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(transfer)
         .max_headers(HEADERS)
         .max_buf_size(HEADER_BYTES)
-        .serve_connection(TokioIo::new(Patient::new(stream, transfer)), service);
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     // What ends a connection is the client's affair: there is nobody to tell.
     tokio::select! {
@@ -61,13 +80,33 @@ struct Patient {
     patience: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Whether the last request was refused, perhaps before all of it had been read.
+    is_refused: Arc<AtomicBool>,
+    /// Runs once nothing more is written.
+    lingering: Option<Pin<Box<Sleep>>>,
+    /// Bytes that came since.
+    unread: usize,
 }
 
 impl Patient {
-    fn new(stream: TcpStream, patience: Duration) -> Self {
+    fn new(stream: TcpStream, patience: Duration, is_refused: Arc<AtomicBool>) -> Self {
         // Small answers and events are to leave at once; where that fails they leave later.
         let _ = stream.set_nodelay(true);
-        Self { stream, patience, waiting: None }
+        Self { stream, patience, waiting: None, is_refused, lingering: None, unread: 0 }
+    }
+
+    /// Reads and forgets what comes, until the client ends or has been given enough.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let lingering = self.lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let mut bytes = [0; 8192];
+        while self.unread < LINGER_BYTES && lingering.as_mut().poll(context).is_pending() {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => self.unread += buffer.filled().len(),
+                _ => break,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// What a write came to, with an error where it has waited for too long.
@@ -127,6 +166,12 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        }
+        match self.is_refused.load(Ordering::Relaxed) {
+            true => self.poll_linger(context),
+            false => Poll::Ready(Ok(())),
+        }
     }
 }

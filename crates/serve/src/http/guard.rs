@@ -1,4 +1,4 @@
-//! What every request passes through: names, keys, headers, counting.
+//! What every request passes through: names, senders, keys, headers, counting.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
 use super::Client;
+use super::origin::{Sender, allow, is_preflight, preflight, sender};
 use super::respond::{openai_refusal, secure};
 use crate::app::App;
 use crate::error::Refusal;
@@ -21,7 +22,9 @@ use crate::event::ServeEvent;
 /// clients of LibreTranslate ask before they know of a key.
 const OPEN: [&str; 4] = ["/", "/health", "/openapi.json", "/languages"];
 /// Where the key may be within the body.
-const OWN_CHECK: [&str; 1] = ["/translate"];
+const OWN_CHECK: [&str; 3] = ["/translate", "/detect", "/translate_file"];
+/// Where what follows is as good as a key.
+const SECRET: &str = "/download_file/";
 
 /// Checks a request, has it answered, and notes the answer.
 pub(crate) async fn guard(
@@ -33,13 +36,22 @@ pub(crate) async fn guard(
     let begun = Instant::now();
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let client = request.extensions().get::<Client>().map(|client| client.0);
-    let refusal = refused(&app, &request);
-    let mut response = match refusal {
+    let sender = sender(&app.settings, &request);
+    let mut response = match refused(&app, &sender, &request) {
+        // A browser that asks what it may send has no key to show.
+        None | Some(Refusal::Key)
+            if matches!(sender, Sender::Allowed(_)) && is_preflight(&request) =>
+        {
+            preflight()
+        }
         Some(refusal) if uri.path().starts_with("/v1/") => openai_refusal(&refusal),
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,
     };
     secure(response.headers_mut());
+    if let Sender::Allowed(origin) = sender {
+        allow(origin, response.headers_mut());
+    }
     let (time, status) = (begun.elapsed(), response.status().as_u16());
     // Paths that nobody serves would be a counter each.
     app.metrics.answered(route.as_ref().map_or("other", MatchedPath::as_str), status, time);
@@ -53,12 +65,15 @@ pub(crate) async fn guard(
     response
 }
 
-fn refused(app: &App, request: &Request) -> Option<Refusal> {
+fn refused(app: &App, sender: &Sender, request: &Request) -> Option<Refusal> {
     if !app.is_own_name(request.headers()) {
         return Some(Refusal::Host);
     }
+    if *sender == Sender::Foreign {
+        return Some(Refusal::Origin);
+    }
     let path = request.uri().path();
-    let is_open = OPEN.contains(&path) || OWN_CHECK.contains(&path);
+    let is_open = OPEN.contains(&path) || OWN_CHECK.contains(&path) || path.starts_with(SECRET);
     (!is_open && !has_key(app, request.headers())).then_some(Refusal::Key)
 }
 

@@ -30,6 +30,17 @@ pub(crate) struct Serve {
     /// proxy before it; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
+    /// An origin, such as https://friend.example, whose pages may ask from a browser; * for all; may
+    /// be repeated [default: none but the server's own page]
+    #[arg(long = "cors", value_name = "ORIGIN")]
+    pub(crate) origins: Vec<String>,
+    /// The most connections at a time; others wait to be taken
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    pub(crate) connections: usize,
+    /// The most of them from one address, such as a proxy's; others are turned away [default: half
+    /// of all]
+    #[arg(long, value_name = "N")]
+    pub(crate) client_connections: Option<usize>,
     /// The most lines that wait for a run, of about 32 tokens under its own beam: longer ones and
     /// wider beams count for several. What comes then is told to come again
     #[arg(long, value_name = "LINES", default_value_t = Limits::default().queue)]
@@ -70,7 +81,10 @@ impl Serve {
                 Some(text.lines().next().unwrap_or_default().trim().to_owned())
             }
         };
+        let client_connections = self.client_connections.unwrap_or(self.connections.div_ceil(2));
         for (name, number) in [
+            ("--connections", self.connections),
+            ("--client-connections", client_connections),
             ("--queue", self.queue),
             ("--max-lines", self.max_lines),
             ("--max-tokens", self.max_tokens),
@@ -79,6 +93,14 @@ impl Serve {
         ] {
             if number == 0 {
                 bail!("{name} must be at least 1");
+            }
+        }
+        for origin in &self.origins {
+            if origin != "*" && (!origin.contains("://") || origin.ends_with('/')) {
+                bail!(
+                    "--cors {origin} is no origin: expected SCHEME://NAME, with :PORT where it has \
+                     one and nothing behind it, or *"
+                );
             }
         }
         // A day is far more than anybody waits.
@@ -91,7 +113,10 @@ impl Serve {
             address: self.address,
             api_key,
             hosts: self.hosts.clone(),
+            origins: self.origins.clone(),
             limits: Limits {
+                connections: self.connections,
+                client_connections,
                 queue: self.queue,
                 lines: self.max_lines,
                 tokens: self.max_tokens,

@@ -1,0 +1,139 @@
+//! Forms with files: `multipart/form-data` (RFC 7578).
+
+use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
+
+use super::body::{bytes_of, media_type};
+use crate::error::Refusal;
+use crate::settings::Limits;
+
+/// The most parts of a form.
+const PARTS: usize = 16;
+
+/// A field of a form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Its name.
+    pub(crate) name: String,
+    /// The name of the file that it is, if it is one.
+    pub(crate) file: Option<String>,
+    /// What it is.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The fields of a body.
+///
+/// # Errors
+/// When it is of another kind, too large or malformed.
+pub(crate) async fn multipart_of(request: Request, limits: &Limits) -> Result<Vec<Part>, Refusal> {
+    if media_type(&request) != "multipart/form-data" {
+        return Err(Refusal::Kind("multipart/form-data"));
+    }
+    let header = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let boundary = parameter(header.unwrap_or_default(), "boundary");
+    let bytes = bytes_of(request, limits.body_bytes, limits).await?;
+    let parts = boundary.filter(|boundary| !boundary.is_empty()).and_then(|boundary| {
+        // The first boundary is at the beginning of a line that may be the first.
+        parts(&[b"\r\n", bytes.as_slice()].concat(), &format!("\r\n--{boundary}"))
+    });
+    parts.ok_or_else(|| Refusal::Malformed("the form is not multipart/form-data".to_owned()))
+}
+
+/// The parts between boundaries.
+fn parts(bytes: &[u8], boundary: &str) -> Option<Vec<Part>> {
+    let mut rest = after(bytes, boundary.as_bytes())?.1;
+    let mut found = Vec::new();
+    while !rest.starts_with(b"--") {
+        let (padding, of_part) = after(rest, b"\r\n")?;
+        if found.len() == PARTS || !padding.iter().all(|byte| b" \t".contains(byte)) {
+            return None;
+        }
+        let (part, behind) = after(of_part, boundary.as_bytes())?;
+        // Without any header there is no name.
+        let (head, content) = after(part, b"\r\n\r\n")?;
+        let head = std::str::from_utf8(head).ok()?;
+        let disposition = head.split("\r\n").find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.trim().eq_ignore_ascii_case("content-disposition").then_some(value.trim())
+        })?;
+        found.push(Part {
+            name: parameter(disposition, "name")?,
+            file: parameter(disposition, "filename"),
+            bytes: content.to_vec(),
+        });
+        rest = behind;
+    }
+    Some(found)
+}
+
+/// What stands before and after the first `mark`.
+fn after<'b>(bytes: &'b [u8], mark: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
+    let at = bytes.windows(mark.len()).position(|window| window == mark)?;
+    Some((&bytes[..at], &bytes[at + mark.len()..]))
+}
+
+/// A parameter of a header's value, with or without quotes.
+fn parameter(value: &str, name: &str) -> Option<String> {
+    let mut rest = value.split_once(';')?.1;
+    loop {
+        let (key, behind) = rest.split_once('=')?;
+        let behind = behind.trim_start();
+        let (value, behind) = match behind.strip_prefix('"') {
+            Some(quoted) => {
+                let end = quoted.find('"')?;
+                // Browsers write a quote within a name so (HTML standard, section 4.10.22.8).
+                (quoted[..end].replace("%22", "\""), &quoted[end + 1..])
+            }
+            None => {
+                let end = behind.find(';').unwrap_or(behind.len());
+                (behind[..end].trim().to_owned(), &behind[end..])
+            }
+        };
+        if key.trim().eq_ignore_ascii_case(name) {
+            return Some(value);
+        }
+        rest = behind.split_once(';')?.1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORM: &[u8] =
+        b"\r\n--xYz\r\nContent-Disposition: form-data; name=\"source\"\r\n\r\nen\r\n\
+        --xYz  \r\ncontent-disposition: form-data; filename=\"a; b%22.txt\"; name=file\r\n\
+        Content-Type: text/plain\r\n\r\none\r\n\r\n--xY\n\xff\r\n--xYz--\r\nafter";
+
+    #[test]
+    fn fields_and_files_come_as_they_were_sent() {
+        let part = |name: &str, file: Option<&str>, bytes: &[u8]| Part {
+            name: name.to_owned(),
+            file: file.map(str::to_owned),
+            bytes: bytes.to_vec(),
+        };
+        let expected = [
+            part("source", None, b"en"),
+            part("file", Some("a; b\".txt"), b"one\r\n\r\n--xY\n\xff"),
+        ];
+        assert_eq!(parts(FORM, "\r\n--xYz").expect("a form"), expected);
+        assert_eq!(parts(b"\r\n--xYz--", "\r\n--xYz").expect("a form"), []);
+        // Cut anywhere, it is no form.
+        let whole = FORM.len() - b"--\r\nafter".len();
+        for end in 0..whole {
+            assert!(parts(&FORM[..end], "\r\n--xYz").is_none(), "{end}");
+        }
+        let many = b"\r\n--b\r\nContent-Disposition: form-data; name=a\r\n\r\n".repeat(PARTS + 1);
+        assert!(parts(&[&many, b"\r\n--b--".as_slice()].concat(), "\r\n--b").is_none());
+    }
+
+    #[test]
+    fn parameters_are_read_with_and_without_quotes() {
+        let value = "multipart/form-data; charset=utf-8; boundary=\"a b\"";
+        assert_eq!(parameter(value, "boundary").as_deref(), Some("a b"));
+        assert_eq!(parameter(value, "Charset").as_deref(), Some("utf-8"));
+        assert_eq!(parameter("a; name=\"x", "name"), None);
+        assert_eq!(parameter("a; b", "b"), None);
+        assert_eq!(parameter("a", "b"), None);
+    }
+}

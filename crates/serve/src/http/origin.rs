@@ -1,0 +1,163 @@
+//! Pages of other sites: which may ask, and what their browsers are told.
+//!
+//! A browser lets any page send a form, or a request without special headers, to any address that
+//! its reader can reach, the loopback address included, and says who sends it in `Sec-Fetch-Site`
+//! and `Origin`. Such requests are refused unless the page is of this server or of an origin that it
+//! was told of (`--cors`). Following a link to the server is nobody's request but the reader's.
+
+use axum::extract::Request;
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HOST,
+    HeaderValue, ORIGIN, VARY,
+};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method, Uri};
+use axum::response::Response;
+
+use super::respond::text;
+use crate::settings::ServeSettings;
+
+/// Who has sent a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// A page of this server, its reader, or a program.
+    Own,
+    /// A page of an origin that may ask; what its browser is to be told of it.
+    Allowed(HeaderValue),
+    /// A page of another site.
+    Foreign,
+}
+
+/// Who has sent a request.
+pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
+    let headers = request.headers();
+    let origins: Vec<&HeaderValue> = headers.get_all(ORIGIN).iter().collect();
+    if let [origin] = origins[..]
+        && let Some(allowed) = allowed(settings, origin)
+    {
+        return Sender::Allowed(allowed);
+    }
+    let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_foreign = match told("sec-fetch-site") {
+        // A proxy may have changed the name by which the server is called, which `Origin` has.
+        Some("same-origin") => false,
+        site => {
+            let is_link = matches!(*request.method(), Method::GET | Method::HEAD)
+                && told("sec-fetch-mode") == Some("navigate");
+            let is_of_another = site.is_some_and(|site| site != "none") && !is_link;
+            is_of_another || origins.iter().any(|origin| !is_own(settings, headers, origin))
+        }
+    };
+    if is_foreign { Sender::Foreign } else { Sender::Own }
+}
+
+/// What a browser is told of an origin that may ask.
+fn allowed(settings: &ServeSettings, origin: &HeaderValue) -> Option<HeaderValue> {
+    if settings.origins.iter().any(|own| own == "*") {
+        return Some(HeaderValue::from_static("*"));
+    }
+    let is_named = |own: &String| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes());
+    settings.origins.iter().any(is_named).then(|| origin.clone())
+}
+
+/// Whether an origin is the server itself, by the name by which it was called or another of its own.
+fn is_own(settings: &ServeSettings, headers: &HeaderMap, origin: &HeaderValue) -> bool {
+    let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
+    let Some((scheme, authority)) =
+        origin.as_ref().and_then(|origin| Some((origin.scheme_str()?, origin.authority()?)))
+    else {
+        return false;
+    };
+    let port = |authority: &Authority| {
+        authority.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 })
+    };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let is_host = host.and_then(|host| host.parse::<Authority>().ok()).is_some_and(|host| {
+        host.host().eq_ignore_ascii_case(authority.host()) && port(&host) == port(authority)
+    });
+    is_host || settings.hosts.iter().any(|own| authority.host().eq_ignore_ascii_case(own))
+}
+
+/// Whether a browser asks what it may send (Fetch standard, CORS-preflight request).
+pub(super) fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::OPTIONS
+        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// What a page of an origin that may ask may send.
+pub(super) fn preflight() -> Response {
+    let mut response = text(204, "text/plain", "");
+    for (name, value) in [
+        (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+        (ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type"),
+        (ACCESS_CONTROL_MAX_AGE, "600"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Lets a page of an origin that may ask read the answer.
+pub(super) fn allow(origin: HeaderValue, headers: &mut HeaderMap) {
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
+    headers.append(VARY, HeaderValue::from_static("Origin"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(settings: &ServeSettings, method: &str, headers: &[(&str, &str)]) -> Sender {
+        let mut request = axum::http::Request::builder().method(method).uri("/translate");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        sender(settings, &request.body(axum::body::Body::empty()).expect("a request"))
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_told_from_ones_own() {
+        use Sender::{Foreign, Own};
+        let mut settings = ServeSettings::of(Vec::new());
+        settings.hosts = vec!["own.example".to_owned()];
+        let host = ("host", "127.0.0.1:7878");
+        let (site, mode, origin) = ("sec-fetch-site", "sec-fetch-mode", "origin");
+        for (method, headers, expected) in [
+            ("POST", vec![], Own),
+            ("POST", vec![(site, "same-origin"), (origin, "http://127.0.0.1:7878")], Own),
+            ("POST", vec![(origin, "http://127.0.0.1:7878")], Own),
+            ("POST", vec![(origin, "https://own.example")], Own),
+            ("POST", vec![(site, "same-origin"), (origin, "https://proxy.example")], Own),
+            ("POST", vec![(site, "none")], Own),
+            ("GET", vec![(site, "cross-site"), (mode, "navigate")], Own),
+            ("POST", vec![(site, "cross-site"), (mode, "navigate")], Foreign),
+            ("POST", vec![(site, "same-site")], Foreign),
+            ("POST", vec![(site, "anything")], Foreign),
+            ("GET", vec![(site, "cross-site"), (mode, "no-cors")], Foreign),
+            ("POST", vec![(origin, "https://evil.example")], Foreign),
+            ("POST", vec![(site, "none"), (origin, "https://evil.example")], Foreign),
+            ("POST", vec![(origin, "http://127.0.0.1:8000")], Foreign),
+            ("POST", vec![(origin, "https://127.0.0.1:7878.evil.example")], Foreign),
+            ("POST", vec![(origin, "null")], Foreign),
+            ("POST", vec![(origin, "http://127.0.0.1:7878"), (origin, "https://a.b")], Foreign),
+        ] {
+            let headers = [&[host], headers.as_slice()].concat();
+            assert_eq!(sent(&settings, method, &headers), expected, "{method} {headers:?}");
+        }
+        // Ports that go without saying.
+        let headers = [("host", "a.example"), (origin, "https://a.example:443")];
+        assert_eq!(sent(&settings, "POST", &headers), Own);
+        settings.origins = vec!["https://friend.example".to_owned()];
+        let told = |origin: &str| {
+            sent(&settings, "POST", &[host, (site, "cross-site"), ("origin", origin)])
+        };
+        let friend = HeaderValue::from_static("https://friend.example");
+        assert_eq!(told("https://friend.example"), Sender::Allowed(friend));
+        assert_eq!(told("https://friend.example.evil.example"), Foreign);
+        settings.origins = vec!["*".to_owned()];
+        let any = sent(&settings, "POST", &[host, (origin, "null")]);
+        assert_eq!(any, Sender::Allowed(HeaderValue::from_static("*")));
+    }
+}

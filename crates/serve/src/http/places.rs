@@ -1,0 +1,143 @@
+//! How many connections a client has.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, Shutdown};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Clients that are told at a time why they are turned away; more are just turned away.
+const TOLD: usize = 32;
+/// How long each of them may take to hear it.
+const TELLING: Duration = Duration::from_millis(250);
+
+/// The connections of each client, and how many one may have.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    most: usize,
+    told: Arc<Semaphore>,
+}
+
+/// A connection of a client, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    client: IpAddr,
+    taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Places {
+    /// Places of which a client has at most so many.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { taken: Arc::default(), most, told: Arc::new(Semaphore::new(TOLD)) }
+    }
+
+    /// A place for a client, unless it has as many as it may have.
+    pub(crate) fn take(&self, client: IpAddr) -> Option<Place> {
+        let client = network(client);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = taken.entry(client).or_default();
+        if *own >= self.most {
+            return None;
+        }
+        *own += 1;
+        Some(Place { client, taken: Arc::clone(&self.taken) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = taken.get_mut(&self.client) {
+            *own -= 1;
+            if *own == 0 {
+                taken.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// What one client has: an address, or the network of 2^64 addresses that a machine is given in
+/// version 6.
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address => address,
+    }
+}
+
+/// Tells a client that it has as many connections as it may have, and ends this one.
+pub(crate) fn turn_away(stream: TcpStream, places: &Places, told: &mut JoinSet<()>) {
+    let Ok(place) = Arc::clone(&places.told).try_acquire_owned() else { return };
+    let message = format!(
+        "this address has {} connections, as many as it may have (--client-connections): end one, \
+         or use it again",
+        places.most
+    );
+    told.spawn(async move {
+        let body = json!({ "error": message }).to_string();
+        let answer = format!(
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let tell = tell(stream, answer.as_bytes());
+        let _ = tokio::time::timeout(TELLING, tell).await;
+        drop(place);
+    });
+}
+
+/// Sends an answer, and reads what comes until the client ends: closed with bytes unread, a
+/// connection would discard the answer.
+async fn tell(stream: TcpStream, mut answer: &[u8]) -> io::Result<()> {
+    while !answer.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(answer) {
+            Ok(written) => answer = &answer[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let stream = stream.into_std()?;
+    stream.shutdown(Shutdown::Write)?;
+    let stream = TcpStream::from_std(stream)?;
+    let mut bytes = [0; 4096];
+    loop {
+        stream.readable().await?;
+        match stream.try_read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_has_its_share() {
+        let places = Places::new(2);
+        let take = |client: &str| places.take(client.parse().expect("an address"));
+        let (first, second) = (take("192.0.2.1"), take("::ffff:192.0.2.1"));
+        assert!(first.is_some() && second.is_some());
+        assert!(take("192.0.2.1").is_none());
+        let others = [take("192.0.2.2"), take("2001:db8::1"), take("2001:db8::2:1")];
+        assert!(others.iter().all(Option::is_some));
+        assert!(take("2001:db8::3").is_none(), "of the same network");
+        assert!(take("2001:db8:0:1::3").is_some());
+        drop(first);
+        assert!(take("192.0.2.1").is_some(), "and it is free again");
+        drop((second, others));
+        assert!(places.taken.lock().expect("places").is_empty());
+    }
+}
