@@ -9,6 +9,7 @@ use taper_data::Task;
 use crate::engine::{Answer, Engine, Work};
 use crate::error::Refusal;
 use crate::event::Observer;
+use crate::files::Files;
 use crate::metrics::Metrics;
 use crate::page::Pages;
 use crate::settings::{Limits, ServeSettings};
@@ -20,6 +21,7 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) observer: Observer,
     pub(crate) pages: Pages,
+    pub(crate) files: Files,
     /// Tells the draws of a request from those of all others.
     pub(crate) draws: AtomicU64,
 }

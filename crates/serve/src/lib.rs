@@ -27,6 +27,7 @@ mod app;
 mod engine;
 mod error;
 mod event;
+mod files;
 mod http;
 mod metrics;
 mod page;

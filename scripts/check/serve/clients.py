@@ -3,9 +3,9 @@
 
     scripts/check/serve/clients.py RUN [--taper TAPER]
 
-RUN is a run of configs/quickstart.toml. OpenAI's client lists models, and completes texts, whole
-and streamed; LibreTranslate's translates; openapi-spec-validator reads the description of the API,
-and prometheus-client the counters.
+RUN is a run of configs/quickstart.toml. OpenAI's client lists models, completes texts and talks,
+whole and streamed; LibreTranslate's translates, and detects languages; openapi-spec-validator reads
+the description of the API, and prometheus-client the counters.
 
 Needs Python 3.11 and `pip install openai libretranslatepy openapi-spec-validator
 prometheus-client`.
@@ -60,8 +60,15 @@ def completions(server, taper, run):
           "openai: three texts, the same by one seed")
     several = client.completions.create(**{**asked, "prompt": ["the quick", "and a"]})
     check(len(several.choices) == 2 and several.choices[0].text == text, "openai: two prompts")
+    scored = client.completions.create(**asked, logprobs=2).choices[0].logprobs
+    check("".join(scored.tokens) == text and len(scored.top_logprobs[0]) == 2
+          and all(value <= 0 for value in scored.token_logprobs), "openai: log-probabilities")
+    penalised = client.completions.create(**asked, presence_penalty=2, frequency_penalty=2)
+    check(penalised.choices[0].text != text, "openai: penalties")
+    tokens = client.completions.create(**{**asked, "prompt": [[4, 5], [6]]})
+    check(len(tokens.choices) == 2, "openai: prompts as tokens")
     for error, change in [(openai.NotFoundError, {"model": "none"}),
-                          (openai.BadRequestError, {"logprobs": 5}),
+                          (openai.BadRequestError, {"logit_bias": {"5": 1}}),
                           (openai.UnprocessableEntityError, {"max_tokens": 10 ** 6})]:
         try:
             client.completions.create(**{**asked, **change})
@@ -75,6 +82,26 @@ def completions(server, taper, run):
         check("key" in refused.message, "openai: another key is refused")
 
 
+def chats(server):
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY)
+    asked = {"model": "text", "messages": [{"role": "user", "content": "the quick"}],
+             "max_tokens": 12, "temperature": 0}
+    whole = client.chat.completions.create(**asked, logprobs=True, top_logprobs=3)
+    choice = whole.choices[0]
+    check(choice.message.role == "assistant" and choice.message.content == " brown fox, "
+          and choice.finish_reason == "length", f"openai: a chat: {choice.message.content!r}")
+    check("".join(one.token for one in choice.logprobs.content) == choice.message.content
+          and len(choice.logprobs.content[0].top_logprobs) == 3, "openai: its log-probabilities")
+    with client.chat.completions.stream(**asked) as events:
+        streamed = "".join(event.delta for event in events if event.type == "content.delta")
+    check(streamed == choice.message.content, "openai: the same in parts")
+    try:
+        client.chat.completions.create(**{**asked, "messages": [{"role": "tool", "content": "a"}]})
+        check(False, "openai: what the template refuses")
+    except openai.BadRequestError as refused:
+        check("only users" in refused.message, f"openai: {refused.message}")
+
+
 def translations(server):
     client = LibreTranslateAPI(server.url, api_key=KEY)
     languages = client.languages()
@@ -84,11 +111,36 @@ def translations(server):
     check(found == "我爱你。", f"libretranslatepy: {found}")
     found = client.translate("I love you.\nI love you.", "auto", "zh")
     check(found == "我爱你。\n我爱你。", "libretranslatepy: lines stay lines")
+    found = client.translate("I love you.\r\nI love you.", "EN", "zh-Hans")
+    check(found == "我爱你。\n我爱你。", "libretranslatepy: other codes and line ends")
+    found = client.detect("I love you.")
+    check(found[0]["language"] == "en" and found[0]["confidence"] > 90,
+          f"libretranslatepy: {found}")
+    found = client.detect("我爱你。")
+    check(found == [{"confidence": 0.0, "language": "en"}], f"libretranslatepy: {found}")
+    check(file(server, "I love you.\r\n\r\nI love you.\n") == "我爱你。\n\n我爱你。\n",
+          "a file, line by line")
     try:
         client.translate("I love you.", "zh", "en")
         check(False, "libretranslatepy: the other direction is refused")
     except urllib.error.HTTPError as refused:
         check(refused.code == 400, f"libretranslatepy: {json.load(refused)['error']}")
+
+
+def file(server, text):
+    """The translation of a file, sent as a browser sends a form."""
+    fields = [("source", "en"), ("target", "zh"), ("api_key", KEY)]
+    parts = [f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+             for name, value in fields]
+    parts.append('--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n'
+                 f"Content-Type: text/plain\r\n\r\n{text}\r\n--b--\r\n")
+    asked = urllib.request.Request(
+        f"{server.url}/translate_file", "".join(parts).encode(),
+        {"Content-Type": "multipart/form-data; boundary=b"})
+    with urllib.request.urlopen(asked) as answer:
+        address = json.load(answer)["translatedFileUrl"]
+    with urllib.request.urlopen(address) as answer:
+        return answer.read().decode()
 
 
 def formats(server):
@@ -115,9 +167,13 @@ def main():
         folder = Path(name)
         runs = make_runs(arguments.taper, folder)
         (folder / "key").write_text(f"{KEY}\n")
+        (runs[0] / "chat_template.jinja").write_text(
+            "{% if messages[0].role != 'user' %}{{ raise_exception('only users') }}{% endif %}"
+            "{{ messages | map(attribute='content') | join(' ') }}")
         server = Serving(arguments.taper, [arguments.run, *runs], "--api-key-file", folder / "key")
         try:
             completions(server, arguments.taper, runs[0])
+            chats(server)
             translations(server)
             formats(server)
         finally:

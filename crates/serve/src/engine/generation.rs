@@ -2,18 +2,21 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
+use taper_data::Tokenizer;
 use taper_decoding::{Control, Renumbered};
 use taper_model::LanguageModel;
 use taper_run::attention::AttentionMap;
-use taper_run::generation::{GeneratedText, GenerationSettings, Generator, Prompt};
+use taper_run::generation::{GeneratedText, GenerationSettings, Generator};
 use taper_run::{LoadSettings, LoadedRun};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::RunInfo;
-use super::translation::{within, wrong_task};
-use super::work::{Answer, Piece, PromptText, Work};
+use super::chat::ChatTemplate;
+use super::translation::{count, within, within_limit, wrong_task};
+use super::work::{Answer, Continued, OwnPrompt, Piece, PromptText, Work};
 use super::worker::Service;
 use crate::error::Refusal;
 use crate::settings::Limits;
@@ -31,12 +34,27 @@ pub(crate) struct GenerateOptions {
     pub(crate) top_p: Option<f64>,
     /// None for the run's.
     pub(crate) repetition_penalty: Option<f64>,
+    /// What is taken from the logits of tokens that the text already holds.
+    pub(crate) presence_penalty: f64,
+    /// The same, for each time that it does.
+    pub(crate) frequency_penalty: f64,
     /// None for the run's.
     pub(crate) seed: Option<u64>,
     /// Texts of each prompt.
     pub(crate) samples: usize,
     /// A text ends before the first of these.
     pub(crate) stop: Vec<String>,
+    /// Whether the probability of each token is wanted.
+    pub(crate) scoring: Option<Scoring>,
+}
+
+/// Which tokens' probabilities are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scoring {
+    /// How many of the likeliest in the place of each.
+    pub(crate) likeliest: usize,
+    /// Whether those of the prompt are, too.
+    pub(crate) whole: bool,
 }
 
 /// A language model with its search.
@@ -62,7 +80,11 @@ impl Generates<'_> {
         let run: LoadedRun<LanguageModel> = LoadedRun::open(root, load)?;
         let settings = GenerationSettings::of(&run.config);
         let generator = Generator::new(&run, &settings)?;
-        let info = RunInfo { context: Some(settings.context), ..RunInfo::of(&run, name) };
+        let info = RunInfo {
+            context: Some(settings.context),
+            chat: ChatTemplate::of_run(root, run.tokenizers.target()).transpose().map(Arc::new),
+            ..RunInfo::of(&run, name)
+        };
         serve(&Generates { run: &run, generator, settings, limits }, info);
         Ok(())
     }
@@ -79,6 +101,8 @@ impl Generates<'_> {
         sampling.seed = options.seed.unwrap_or(sampling.seed);
         decoding.repetition_penalty =
             options.repetition_penalty.unwrap_or(decoding.repetition_penalty);
+        decoding.presence_penalty = options.presence_penalty;
+        decoding.frequency_penalty = options.frequency_penalty;
         decoding.n_best = options.samples;
         if !decoding.sampling.is_active() && options.samples > 1 {
             anyhow::bail!(
@@ -97,7 +121,7 @@ impl Generates<'_> {
         for (number, work) in works.iter().enumerate() {
             let Work::Generate { prompts: own, options, pieces } = work else { continue };
             for prompt in own {
-                prompts.push(read(prompt));
+                prompts.push(prompt.prompt());
                 numbers.push(number);
                 let teller = |sample| Teller {
                     sample,
@@ -119,16 +143,39 @@ impl Generates<'_> {
         let mut answers = Vec::with_capacity(works.len());
         for work in works {
             let Work::Generate { prompts, options, .. } = work else { continue };
-            let (mut texts, mut tokens) = (Vec::new(), 0);
-            for (prompt, (mut outputs, tellers)) in prompts.iter().zip(found.by_ref()) {
-                tokens += self.generator.count(read(prompt))?;
+            let mut continued = Vec::with_capacity(prompts.len());
+            for (prompt, (texts, tellers)) in prompts.iter().zip(found.by_ref()) {
                 tellers.into_iter().for_each(Teller::finish);
-                outputs.iter_mut().for_each(|output| cut(output, &options.stop));
-                texts.push(outputs);
+                continued.push(self.continued(prompt, texts, options)?);
             }
-            answers.push(Answer::Generated(texts, tokens));
+            answers.push(Answer::Generated(continued));
         }
         Ok(answers)
+    }
+
+    /// What a prompt has become with these texts.
+    fn continued(
+        &self,
+        prompt: &PromptText,
+        mut texts: Vec<GeneratedText>,
+        options: &GenerateOptions,
+    ) -> Result<Continued> {
+        let ids = self.generator.read(prompt.prompt().content)?;
+        texts.iter_mut().for_each(|text| cut(text, &options.stop));
+        let scores = match options.scoring {
+            None => Vec::new(),
+            Some(Scoring { likeliest, whole }) => {
+                let rows: Vec<(&[u32], &[u32])> =
+                    texts.iter().map(|text| (ids.as_slice(), text.ids.as_slice())).collect();
+                self.generator.token_scores(&rows, whole, likeliest)?
+            }
+        };
+        let text = match &prompt.content {
+            OwnPrompt::Beginning => String::new(),
+            OwnPrompt::Text(text) | OwnPrompt::Marked { text, .. } => text.clone(),
+            OwnPrompt::Tokens(ids) => self.run.tokenizers.target().decode(ids)?,
+        };
+        Ok(Continued { texts, scores, prompt: text, prompt_tokens: ids.len() })
     }
 
     /// Whether tokens are drawn under `options`.
@@ -137,8 +184,18 @@ impl Generates<'_> {
     }
 }
 
-fn read(prompt: &PromptText) -> Prompt<'_> {
-    Prompt { text: prompt.text.as_deref(), number: prompt.number }
+/// Refuses messages that spell what only the template may say, such as where a turn ends: a client
+/// could speak for another.
+fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refusal> {
+    for (index, message) in messages.iter().enumerate() {
+        if let Some(token) = tokenizer.special_token_in(message) {
+            return Err(Refusal::Unfit(format!(
+                "message {} has the special token {token:?}: leave it out",
+                index + 1
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Ends a text before what was to stop it.
@@ -200,9 +257,19 @@ impl Service for Generates<'_> {
         let tokenizer = self.run.tokenizers.target();
         match work {
             Work::Generate { prompts, .. } => {
-                let texts: Vec<String> =
-                    prompts.iter().filter_map(|prompt| prompt.text.clone()).collect();
-                within(tokenizer, &texts, self.limits.tokens)
+                let mut tokens = 0;
+                for prompt in prompts {
+                    tokens += match &prompt.content {
+                        OwnPrompt::Beginning => 0,
+                        OwnPrompt::Text(text) => count(tokenizer, std::slice::from_ref(text))?,
+                        OwnPrompt::Marked { text, messages } => {
+                            plain_messages(tokenizer, messages)?;
+                            count(tokenizer, std::slice::from_ref(text))?
+                        }
+                        OwnPrompt::Tokens(ids) => ids.len(),
+                    };
+                }
+                within_limit(tokens, self.limits.tokens)
             }
             Work::Attend { text, target: None } => {
                 within(tokenizer, std::slice::from_ref(text), self.limits.attention_tokens)

@@ -10,11 +10,14 @@
 //! Between two steps of a search [lighter work goes first](turn), and what nobody waits for any more
 //! is dropped. Whatever fails is one request's failure; a run whose thread fails is loaded again.
 
+mod chat;
 mod generation;
 mod labels;
+mod pictures;
 mod queue;
 mod translation;
 mod turn;
+mod words;
 mod work;
 mod worker;
 
@@ -34,11 +37,12 @@ use crate::error::Refusal;
 use crate::event::Observer;
 use crate::metrics::Metrics;
 use crate::settings::{Limits, ServeSettings};
-pub(crate) use generation::GenerateOptions;
+pub(crate) use chat::ChatTemplate;
+pub(crate) use generation::{GenerateOptions, Scoring};
 use queue::{LANES, Queue, lane_of};
 pub(crate) use translation::{LineAnswer, TranslateOptions, rounded};
 use work::Job;
-pub(crate) use work::{Answer, Piece, PromptText, Work};
+pub(crate) use work::{Answer, Continued, Fit, OwnPrompt, Piece, PromptText, Work};
 
 /// What clients are told of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,6 +62,9 @@ pub struct RunInfo {
     /// The most tokens that a language model looks back on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
+    /// How a language model wants conversations to be written, if it knows any.
+    #[serde(skip)]
+    pub(crate) chat: Option<Arc<Result<ChatTemplate, String>>>,
     /// Parameters of the model.
     pub parameters: usize,
     /// Seconds since 1970 at which its weights were saved.
@@ -79,6 +86,7 @@ impl RunInfo {
             labels: Vec::new(),
             pairs: false,
             context: None,
+            chat: None,
             parameters: run.model.parameters().len(),
             created: created.map_or(0, |time| time.as_secs()),
             is_on_cpu: run.model.parameters().device().is_cpu(),

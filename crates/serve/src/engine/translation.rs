@@ -14,7 +14,7 @@ use taper_run::translation::{
 };
 use taper_run::{LoadSettings, LoadedRun};
 
-use super::work::{Answer, Work};
+use super::work::{Answer, Fit, Work};
 use super::worker::Service;
 use super::{RunInfo, TranslationInfo};
 use crate::error::{Refusal, refusal};
@@ -188,6 +188,7 @@ impl Service for Translates<'_> {
                 within(tokenizers.source(), std::slice::from_ref(text), most)?;
                 within(tokenizers.target(), target.as_slice(), most)
             }
+            Work::Measure { .. } => Ok(()),
             _ => Err(wrong_task("translates")),
         }
     }
@@ -204,6 +205,9 @@ impl Service for Translates<'_> {
 
     fn answer(&self, works: &[&Work], control: &dyn Control) -> Result<Vec<Answer>> {
         match works {
+            [Work::Measure { text }] => {
+                Ok(vec![Answer::Measured(Fit::of(self.run.tokenizers.source(), text)?)])
+            }
             [Work::Attend { text, target }] => {
                 Ok(vec![self.attend(text, target.as_deref(), control)?])
             }
@@ -221,10 +225,17 @@ fn lines_of(work: &Work) -> &[String] {
 
 /// Refuses texts that have more tokens together than `most`.
 pub(super) fn within(tokenizer: &Tokenizer, texts: &[String], most: usize) -> Result<(), Refusal> {
-    let mut tokens = 0;
-    for text in texts {
-        tokens += count_tokens(tokenizer, text).map_err(|error| refusal(&error))?;
-    }
+    within_limit(count(tokenizer, texts)?, most)
+}
+
+/// How many tokens texts have together.
+pub(super) fn count(tokenizer: &Tokenizer, texts: &[String]) -> Result<usize, Refusal> {
+    let failed = |error: anyhow::Error| refusal(&error);
+    texts.iter().try_fold(0, |sum, text| Ok(sum + count_tokens(tokenizer, text).map_err(failed)?))
+}
+
+/// Refuses so many tokens where they are more than `most`.
+pub(super) fn within_limit(tokens: usize, most: usize) -> Result<(), Refusal> {
     if tokens > most {
         return Err(Refusal::Large(format!("{tokens} tokens: at most {most} are taken at once")));
     }

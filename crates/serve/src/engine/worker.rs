@@ -16,9 +16,11 @@ use taper_run::{LoadSettings, RunFolder};
 
 use super::generation::Generates;
 use super::labels::{LabelsImages, LabelsTexts};
+use super::pictures::{DescribesImages, MatchesImages};
 use super::queue::Queue;
 use super::translation::Translates;
 use super::turn::{Pauses, Turn};
+use super::words::{AnswersQuestions, TagsWords};
 use super::work::{Answer, Job, Work};
 use super::{Load, RunInfo};
 use crate::error::{Refusal, refusal};
@@ -170,12 +172,12 @@ impl Worker {
                 "{}: a masked language model answers nobody; serve a classifier that begins with it",
                 root.display()
             ),
-            task @ (Task::Captions | Task::ImageText | Task::Tagging | Task::QuestionAnswering) => {
-                bail!(
-                    "{}: a run of the task {task} is not served; `taper predict` uses it",
-                    root.display()
-                )
+            Task::Tagging => TagsWords::open(root, load, &self.name, self.limits, serve),
+            Task::QuestionAnswering => {
+                AnswersQuestions::open(root, load, &self.name, self.limits, serve)
             }
+            Task::Captions => DescribesImages::open(root, load, &self.name, serve),
+            Task::ImageText => MatchesImages::open(root, load, &self.name, self.limits, serve),
             task @ Task::InContextRegression => bail!(
                 "{}: a run of the task {task} is not served; `taper evaluate` measures it",
                 root.display()

@@ -48,6 +48,11 @@ const begin = async () => {
     button.addEventListener('click', () => show(task));
     return button;
   }));
+  if (!tasks.length) {
+    state.hidden = false;
+    state.textContent = say('no-page');
+    return;
+  }
   show(tasks[0]);
   byId(tasks[0]).querySelector('textarea')?.focus();
 };

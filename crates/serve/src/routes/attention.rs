@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use taper_data::Task;
 use taper_run::attention::AttentionLayer;
 
+use super::translation::{Texts, lines};
 use crate::app::{App, wrong_answer};
 use crate::engine::{Answer, Work, rounded};
 use crate::error::Refusal;
@@ -28,6 +29,9 @@ pub(super) async fn attention(
     request: Request,
 ) -> Result<Response, Refusal> {
     let Asked { run, text, target } = json_of(request, app.limits()).await?;
+    for text in std::iter::once(&text).chain(&target) {
+        lines(Texts::Several(vec![text.clone()]))?;
+    }
     let engine = app.engine(run.as_deref(), Task::Translation)?;
     let Answer::Attention(map) = app.ask(engine, Work::Attend { text, target }).await? else {
         return Err(wrong_answer());

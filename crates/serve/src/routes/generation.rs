@@ -6,13 +6,11 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::Task;
-use taper_run::generation::GeneratedText;
+use taper_data::{Task, with_newlines};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::translation::Texts;
 use crate::app::{App, wrong_answer};
-use crate::engine::{Answer, GenerateOptions, Piece, PromptText, Work};
+use crate::engine::{Answer, Continued, GenerateOptions, OwnPrompt, Piece, PromptText, Work};
 use crate::error::Refusal;
 use crate::http::{EventSender, event_stream, json, json_of};
 
@@ -31,6 +29,10 @@ struct Asked {
     top_k: Option<usize>,
     top_p: Option<f64>,
     repetition_penalty: Option<f64>,
+    #[serde(default)]
+    presence_penalty: f64,
+    #[serde(default)]
+    frequency_penalty: f64,
     seed: Option<u64>,
     #[serde(default = "one")]
     samples: usize,
@@ -61,24 +63,27 @@ pub(super) async fn generate(
         top_k: asked.top_k,
         top_p: asked.top_p,
         repetition_penalty: asked.repetition_penalty,
+        presence_penalty: asked.presence_penalty,
+        frequency_penalty: asked.frequency_penalty,
         seed: asked.seed,
         samples: asked.samples,
         stop: asked.stop,
+        scoring: None,
     };
     check(&app, &options)?;
-    let prompts = prompts(&app, Texts::One(asked.prompt), &options)?;
+    let prompts = prompts(&app, vec![text_prompt(&asked.prompt)], &options)?;
     if asked.stream {
         return stream(app, name, prompts, options, |piece, sender| match piece {
             Told::Piece(piece) => {
                 sender.send(&json!({ "sample": piece.sample, "text": piece.text }))
             }
-            Told::End(texts, _) => sender.send(&json!({ "done": true, "texts": texts[0] })),
+            Told::End(found) => sender.send(&json!({ "done": true, "texts": found[0].texts })),
             Told::Failed(refusal) => sender.send(&json!({ "error": refusal.message() })),
         })
         .await;
     }
-    let (texts, _) = generated(&app, &name, prompts, options).await?;
-    Ok(json(200, &json!({ "run": name, "texts": texts[0] })))
+    let found = generated(&app, &name, prompts, options).await?;
+    Ok(json(200, &json!({ "run": name, "texts": found[0].texts })))
 }
 
 /// Refuses what is out of range.
@@ -102,29 +107,34 @@ pub(super) fn check(app: &App, options: &GenerateOptions) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Prompts with numbers for their draws: those of a request with a seed are always the same.
-pub(super) fn prompts(
-    app: &App,
-    texts: Texts,
-    options: &GenerateOptions,
-) -> Result<Vec<PromptText>, Refusal> {
-    let texts = match texts {
-        Texts::One(text) => vec![text],
-        Texts::Several(texts) => texts,
-    };
-    app.check_lines(texts.len() * options.samples)?;
-    let numbers = match options.seed {
-        Some(_) => 0..texts.len() as u64,
-        None => app.draws(texts.len()),
-    };
-    let prompt = |(text, number): (String, u64)| PromptText {
-        text: (!text.is_empty()).then_some(text),
-        number,
-    };
-    Ok(texts.into_iter().zip(numbers).map(prompt).collect())
+/// A text to go on with; nothing is the beginning of a document. Its lines end as those that models
+/// are trained on.
+pub(super) fn text_prompt(text: &str) -> OwnPrompt {
+    match text.is_empty() {
+        true => OwnPrompt::Beginning,
+        false => OwnPrompt::Text(with_newlines(text)),
+    }
 }
 
-/// The texts of each prompt, and how many tokens the prompts have.
+/// Prompts with numbers for their draws: those of a request with a seed are always the same.
+///
+/// # Errors
+/// When there are more than are taken at once.
+pub(super) fn prompts(
+    app: &App,
+    prompts: Vec<OwnPrompt>,
+    options: &GenerateOptions,
+) -> Result<Vec<PromptText>, Refusal> {
+    app.check_lines(prompts.len() * options.samples)?;
+    let numbers = match options.seed {
+        Some(_) => 0..prompts.len() as u64,
+        None => app.draws(prompts.len()),
+    };
+    let prompt = |(content, number)| PromptText { content, number };
+    Ok(prompts.into_iter().zip(numbers).map(prompt).collect())
+}
+
+/// What each prompt becomes.
 ///
 /// # Errors
 /// As [`App::ask`].
@@ -133,10 +143,10 @@ pub(super) async fn generated(
     run: &str,
     prompts: Vec<PromptText>,
     options: GenerateOptions,
-) -> Result<(Vec<Vec<GeneratedText>>, usize), Refusal> {
+) -> Result<Vec<Continued>, Refusal> {
     let engine = app.engine(Some(run), Task::LanguageModel)?;
     match app.ask(engine, Work::Generate { prompts, options, pieces: None }).await? {
-        Answer::Generated(texts, tokens) => Ok((texts, tokens)),
+        Answer::Generated(found) => Ok(found),
         _ => Err(wrong_answer()),
     }
 }
@@ -144,7 +154,7 @@ pub(super) async fn generated(
 /// What a growing answer is told.
 pub(super) enum Told {
     Piece(Piece),
-    End(Vec<Vec<GeneratedText>>, usize),
+    End(Vec<Continued>),
     Failed(Refusal),
 }
 
@@ -203,7 +213,7 @@ pub(super) async fn stream(
 
 async fn finished(answer: &mut tokio::sync::oneshot::Receiver<Result<Answer, Refusal>>) -> Told {
     match answer.await {
-        Ok(Ok(Answer::Generated(texts, tokens))) => Told::End(texts, tokens),
+        Ok(Ok(Answer::Generated(found))) => Told::End(found),
         Ok(Ok(_)) => Told::Failed(wrong_answer()),
         Ok(Err(refusal)) => Told::Failed(refusal),
         Err(_) => Told::Failed(Refusal::Failed("the run's thread has ended".to_owned())),

@@ -1,4 +1,5 @@
-//! `POST /api/classify` and `POST /api/classify-image`.
+//! Labels of texts and pictures: `POST /api/classify`, `POST /api/classify-image` and `POST
+//! /api/match`.
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 use taper_data::Task;
 use taper_run::prediction::Prediction;
 
+use super::pictures::Query;
 use super::translation::{Texts, lines};
 use crate::app::{App, wrong_answer};
 use crate::engine::{Answer, Engine, Work};
@@ -20,12 +22,6 @@ use crate::http::{file_of, json, json_of};
 struct Asked {
     run: Option<String>,
     text: Texts,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Query {
-    run: Option<String>,
 }
 
 /// Labels texts.
@@ -51,10 +47,8 @@ pub(super) async fn classify_image(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let query = request.uri().query().unwrap_or_default();
-    let query: Query = serde_urlencoded::from_str(query)
-        .map_err(|error| Refusal::Malformed(format!("the query: {error}")))?;
-    let engine = app.engine(query.run.as_deref(), Task::ImageClassification)?;
+    let Query { run, .. } = Query::of(&request, false)?;
+    let engine = app.engine(run.as_deref(), Task::ImageClassification)?;
     let file = file_of(request, app.limits()).await?;
     match app.ask(engine, Work::LabelImage { file }).await? {
         Answer::Labelled(found) => Ok(answer(engine, &found)),
@@ -62,9 +56,30 @@ pub(super) async fn classify_image(
     }
 }
 
+/// Tells which of some texts, or of the run's labels, belongs to a picture.
+pub(super) async fn match_image(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let Query { run, texts } = Query::of(&request, true)?;
+    app.check_lines(texts.len())?;
+    let engine = app.engine(run.as_deref(), Task::ImageText)?;
+    let file = file_of(request, app.limits()).await?;
+    let names = if texts.is_empty() { engine.info.labels.clone() } else { texts.clone() };
+    match app.ask(engine, Work::Match { file, texts }).await? {
+        Answer::Labelled(found) => Ok(named(engine, &names, &found)),
+        _ => Err(wrong_answer()),
+    }
+}
+
 fn answer(engine: &Engine, found: &[Prediction]) -> Response {
+    named(engine, &engine.info.labels, found)
+}
+
+/// Predictions among labels of these names.
+fn named(engine: &Engine, names: &[String], found: &[Prediction]) -> Response {
     let labelled = |one: &Prediction| -> Value {
-        let probabilities = engine.info.labels.iter().zip(&one.probabilities);
+        let probabilities = names.iter().zip(&one.probabilities);
         let probabilities: Vec<Value> = probabilities
             .map(|(label, probability)| json!({ "label": label, "probability": probability }))
             .collect();

@@ -7,7 +7,9 @@ mod labels;
 mod libretranslate;
 mod openai;
 mod operations;
+mod pictures;
 mod translation;
+mod words;
 
 use std::sync::Arc;
 
@@ -34,11 +36,19 @@ pub(crate) fn routes() -> Vec<Route> {
         ("post", "/api/generate", post(generation::generate)),
         ("post", "/api/classify", post(labels::classify)),
         ("post", "/api/classify-image", post(labels::classify_image)),
+        ("post", "/api/tag", post(words::tag)),
+        ("post", "/api/answer", post(words::answer)),
+        ("post", "/api/caption", post(pictures::caption)),
+        ("post", "/api/match", post(labels::match_image)),
         ("get", "/v1/models", get(openai::models)),
         ("get", "/v1/models/{model}", get(openai::model)),
         ("post", "/v1/completions", post(openai::completions)),
+        ("post", "/v1/chat/completions", post(openai::chat)),
         ("get", "/languages", get(libretranslate::languages)),
         ("post", "/translate", post(libretranslate::translate)),
+        ("post", "/detect", post(libretranslate::detect)),
+        ("post", "/translate_file", post(libretranslate::translate_file)),
+        ("get", "/download_file/{name}", get(libretranslate::download_file)),
     ]
 }
 

@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use taper_data::Task;
+use taper_data::{Task, split_lines};
 
 use crate::app::{App, wrong_answer};
 use crate::engine::{Answer, Engine, LineAnswer, TranslateOptions, Work};
@@ -21,6 +21,16 @@ pub(super) enum Texts {
     One(String),
     /// Several.
     Several(Vec<String>),
+}
+
+impl Texts {
+    /// All of them.
+    pub(super) fn into_vec(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Several(texts) => texts,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,14 +69,19 @@ pub(super) async fn translate(
     Ok(json(200, &json!({ "run": engine.info.name, "translations": translations })))
 }
 
-/// The lines of a text, or of a list of lines.
+/// The lines of a text, or of a list of lines. A line end at the end of a text begins no line.
 ///
 /// # Errors
 /// For a line of a list that has a line break.
 pub(super) fn lines(text: Texts) -> Result<Vec<String>, Refusal> {
     match text {
-        Texts::One(text) if text.is_empty() => Ok(vec![text]),
-        Texts::One(text) => Ok(text.lines().map(str::to_owned).collect()),
+        Texts::One(text) => {
+            let mut lines = split_lines(&text);
+            if lines.len() > 1 && lines.last() == Some(&"") {
+                lines.pop();
+            }
+            Ok(lines.into_iter().map(str::to_owned).collect())
+        }
         Texts::Several(lines) => match lines.iter().position(|line| line.contains(['\n', '\r'])) {
             Some(index) => Err(Refusal::Unfit(format!(
                 "line {} has a line break: divide it, or send one string",

@@ -160,7 +160,7 @@ fn the_description_is_of_what_is_served() {
     let paths = described["paths"].as_object().expect("paths");
     assert!(paths.len() > 10, "{}", paths.len());
     for (path, methods) in paths {
-        let path = path.replace("{model}", "none");
+        let path = path.replace("{model}", "none").replace("{name}", "none");
         for method in methods.as_object().expect("methods").keys() {
             let reply = server.send(&method.to_uppercase(), &path, "", b"");
             assert!(reply.status != 405, "{method} {path}");

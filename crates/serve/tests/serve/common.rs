@@ -40,6 +40,24 @@ pub(crate) fn singly(lines: &[String]) -> Vec<String> {
     lines.iter().map(single).collect()
 }
 
+/// A copy of a run in a folder of its own, under another name.
+pub(crate) fn copied(run: &Path, folder: &Path, name: &str) -> PathBuf {
+    fn copy(from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).expect("a folder");
+        for entry in std::fs::read_dir(from).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let to = to.join(entry.file_name());
+            match entry.file_type().expect("a type").is_dir() {
+                true => copy(&entry.path(), &to),
+                false => drop(std::fs::copy(entry.path(), to).expect("copied")),
+            }
+        }
+    }
+    let to = folder.join(name);
+    copy(run, &to);
+    to
+}
+
 /// Runs that are trained for a moment, once for all tests.
 pub(crate) struct Trained {
     folder: tempfile::TempDir,
@@ -51,7 +69,8 @@ impl Trained {
     }
 }
 
-/// A language model of characters, a classifier of texts and one of images.
+/// A language model of characters, classifiers of texts and of images, a tagger, and models that
+/// answer questions, describe images and tell which text belongs to one.
 pub(crate) fn trained() -> &'static Trained {
     static TRAINED: OnceLock<Trained> = OnceLock::new();
     TRAINED.get_or_init(|| {
@@ -73,10 +92,33 @@ pub(crate) fn trained() -> &'static Trained {
         labels.extend((0..32).map(|image| (image % 2) as u8));
         std::fs::write(data.join("shapes-images-idx3-ubyte"), images).expect("written");
         std::fs::write(data.join("shapes-labels-idx1-ubyte"), labels).expect("written");
+        let sentence = "mr\tO\nstone\tB-PER\nsings\tO\nin\tO\nold\tB-LOC\ntown\tI-LOC\n\n";
+        let paragraph = |number: usize| {
+            serde_json::json!({ "context": format!("amber has {number}."), "qas": [{
+                "id": number.to_string(), "question": "amber?",
+                "answers": [{ "text": number.to_string(), "answer_start": 10 }],
+            }] })
+        };
+        let paragraphs: Vec<Value> = (10..50).map(paragraph).collect();
+        let questions = serde_json::json!({
+            "version": "1.1", "data": [{ "title": "", "paragraphs": paragraphs }],
+        });
+        for (file, text) in [
+            ("names.conll", sentence.repeat(24)),
+            ("checked.conll", sentence.repeat(4)),
+            ("questions.json", questions.to_string()),
+            ("checked.json", questions.to_string()),
+        ] {
+            std::fs::write(data.join(file), text).expect("written");
+        }
         for (name, own) in [
             ("text", include_str!("text.toml")),
             ("reviews", include_str!("reviews.toml")),
             ("shapes", include_str!("shapes.toml")),
+            ("tags", include_str!("tags.toml")),
+            ("questions", include_str!("questions.toml")),
+            ("captions", include_str!("captions.toml")),
+            ("matches", include_str!("matches.toml")),
         ] {
             train(own, &data, &trained.path(name));
         }

@@ -1,8 +1,11 @@
-//! The routes of others' APIs, as their clients use them. `scripts/check/serve.py` tries the clients.
+//! The routes of others' APIs, as their clients use them. `scripts/check/serve` tries the clients.
 
 use serde_json::{Value, json};
 
-use crate::common::{Running, frozen, lines, singly, trained};
+use taper_model::{LanguageModel, Sequences};
+use taper_run::{LoadSettings, LoadedRun};
+
+use crate::common::{Running, copied, frozen, lines, singly, trained};
 
 #[test]
 fn completions_are_openais() {
@@ -42,12 +45,19 @@ fn completions_are_openais() {
     assert_eq!(texts.collect::<String>(), " brown fox");
     assert_eq!(chunks.last().expect("chunks")["choices"][0]["finish_reason"], "stop");
     for (change, fragment) in [
-        (json!({ "logprobs": 5 }), "logprobs is not supported"),
+        (json!({ "logprobs": 21 }), "logprobs must be at most 20"),
+        (json!({ "logprobs": 1, "stream": true }), "a stream has no logprobs"),
+        (json!({ "logit_bias": { "5": 1 } }), "logit_bias is not supported"),
+        (json!({ "suffix": "end" }), "suffix is not supported"),
+        (json!({ "presence_penalty": 3 }), "presence_penalty"),
         (json!({ "best_of": 4 }), "best_of"),
         (json!({ "stream": true, "n": 2 }), "a stream is of one text"),
         (json!({ "max_tokens": 1_000_000 }), "max_tokens must be from 1 to 1024"),
         (json!({ "n": 2, "temperature": 0 }), "temperature above 0"),
-        (json!({ "prompt": [1, 2] }), "a string, or a list of strings"),
+        (json!({ "prompt": [1, 2000] }), "token 2000"),
+        (json!({ "prompt": [[]] }), "is empty"),
+        (json!({ "prompt": [] }), "empty list"),
+        (json!({ "prompt": [-1] }), "a string, a list of strings, a list of tokens"),
     ] {
         let mut asked = json!({ "model": "text", "prompt": "the", "max_tokens": 4 });
         let changes = change.as_object().expect("an object").clone();
@@ -97,4 +107,319 @@ fn translations_are_libretranslates() {
     ] {
         server.post("/translate", &asked).expect(400);
     }
+}
+
+/// Every line end is one, whatever it is, wherever it stands.
+const LINE_ENDS: [&str; 3] = ["\n", "\r\n", "\r"];
+
+#[test]
+fn line_ends_of_every_kind_end_lines_in_every_route() {
+    let server = Running::of(vec![frozen(), trained().path("reviews"), trained().path("text")]);
+    let (lines, expected) = (lines(), singly(&lines()[..2]));
+    let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
+    for end in LINE_ENDS {
+        let text = format!("{}{end}{end}{}{end}", lines[0], lines[1]);
+        let translated = format!("{}\n\n{}\n", expected[0], expected[1]);
+        let asked = json!({ "q": text, "source": "aa", "target": "bb" });
+        let found = server.post("/translate", &asked).expect(200);
+        assert_eq!(found["translatedText"], translated, "{end:?}");
+        let asked = json!({ "q": [text, text], "source": "aa", "target": "bb" });
+        let found = server.post("/translate", &asked).expect(200);
+        assert_eq!(found["translatedText"], json!([translated, translated]), "{end:?}");
+        let form: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+        let form = format!("q={form}&source=aa&target=bb");
+        let found = server.send("POST", "/translate", kind, form.as_bytes()).expect(200);
+        assert_eq!(found["translatedText"], translated, "{end:?} in a form");
+        let found = server.post("/api/translate", &json!({ "text": text })).expect(200);
+        let found = found["translations"].as_array().expect("a list").clone();
+        let sources: Vec<&str> =
+            found.iter().map(|line| line["source"].as_str().expect("text")).collect();
+        assert_eq!(sources, [lines[0].as_str(), "", &lines[1]], "{end:?}");
+        assert_eq!(found[2]["translations"][0]["text"], expected[1], "{end:?}");
+        let text = format!("red birds sing 2{end}old stones fall 3{end}");
+        let found = server.post("/api/classify", &json!({ "text": text })).expect(200);
+        assert_eq!(found["predictions"].as_array().expect("a list").len(), 2, "{end:?}");
+        // A prompt is read as the model's text was.
+        let asked = json!({
+            "model": "text", "prompt": format!("a seä.{end}"), "max_tokens": 9, "temperature": 0,
+        });
+        let found = server.post("/v1/completions", &asked).expect(200);
+        assert_eq!(found["choices"][0]["text"], "the quick", "{end:?}");
+        let asked = json!({
+            "prompt": format!("a seä.{end}"), "max_tokens": 9, "temperature": 0, "run": "text",
+        });
+        let found = server.post("/api/generate", &asked).expect(200);
+        assert_eq!(found["texts"][0]["text"], "the quick", "{end:?}");
+        // Of one line there is no second.
+        let asked = json!({ "text": format!("{}{end}", lines[0]) });
+        server.post("/api/attention", &asked).expect(422);
+        server.post("/api/translate", &json!({ "text": [lines[0].clone() + end] })).expect(422);
+    }
+    let text = format!("\u{feff}{}\u{2028}{}", lines[0], lines[1]);
+    let found = server.post("/api/translate", &json!({ "text": text })).expect(200);
+    let found = found["translations"].as_array().expect("a list");
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["source"], text[3..]);
+}
+
+#[test]
+fn tokens_have_their_probabilities() {
+    let path = trained().path("text");
+    let run: LoadedRun<LanguageModel> =
+        LoadedRun::open(&path, &LoadSettings::default()).expect("loaded");
+    let tokenizer = run.tokenizers.target();
+    let prompt = tokenizer.encode("the quick").expect("tokens");
+    let server = Running::of(vec![path]);
+    let ask = |change: Value| {
+        let mut asked = json!({
+            "model": "text", "prompt": "the quick", "max_tokens": 8, "temperature": 0,
+        });
+        let changes = change.as_object().expect("an object").clone();
+        asked.as_object_mut().expect("an object").extend(changes);
+        server.post("/v1/completions", &asked).expect(200)["choices"][0].clone()
+    };
+    let plain = ask(json!({}));
+    let text = plain["text"].as_str().expect("text").to_owned();
+    assert_eq!(plain["logprobs"], Value::Null);
+    // Tokens are read as their text is.
+    assert_eq!(ask(json!({ "prompt": prompt })), plain);
+    assert_eq!(ask(json!({ "prompt": [prompt] })), plain);
+    let echoed = ask(json!({ "prompt": prompt, "echo": true }));
+    assert_eq!(echoed["text"], format!("the quick{text}"));
+    // Each token after all before it, as the model has them at once.
+    let ids = [prompt.clone(), tokenizer.encode(&text).expect("tokens")].concat();
+    let (read, answers) = (Sequences::pack(&[&ids[..ids.len() - 1]]), &ids[1..]);
+    let expected = run.model.log_probabilities(&read, answers).expect("log-probabilities");
+    let is_close = |found: &Value, expected: &[f64]| {
+        let found: Vec<f64> =
+            found.as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-3, "{found} {expected}");
+        }
+    };
+    let found = ask(json!({ "logprobs": 3 }))["logprobs"].clone();
+    is_close(&found["token_logprobs"], &expected[8..]);
+    let tokens: Vec<&str> =
+        found["tokens"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    assert_eq!(tokens.concat(), text);
+    assert_eq!(found["text_offset"][0], 9);
+    assert_eq!(found["text_offset"][7], 16);
+    for (place, token) in tokens.iter().enumerate() {
+        let likeliest = found["top_logprobs"][place].as_object().expect("tokens");
+        assert_eq!(likeliest.len(), 3);
+        // The likeliest was taken, and is told with the same value.
+        assert_eq!(likeliest[*token], found["token_logprobs"][place]);
+        assert!(likeliest.values().all(|other| other.as_f64() <= likeliest[*token].as_f64()));
+    }
+    let whole = ask(json!({ "logprobs": 0, "echo": true }))["logprobs"].clone();
+    assert_eq!(whole["tokens"].as_array().expect("a list").len(), 17);
+    assert_eq!((&whole["token_logprobs"][0], &whole["text_offset"][0]), (&Value::Null, &0.into()));
+    is_close(&whole["token_logprobs"], &expected);
+    // A text that is stopped has the tokens before the stop.
+    let stopped = ask(json!({ "logprobs": 1, "stop": "ow" }));
+    let tokens = stopped["logprobs"]["tokens"].as_array().expect("a list");
+    let tokens: String = tokens.iter().filter_map(Value::as_str).collect();
+    assert_eq!(tokens, stopped["text"].as_str().expect("text"));
+    // What was said is said less, or more.
+    let penalised = ask(json!({ "frequency_penalty": 2, "presence_penalty": 2, "max_tokens": 14 }));
+    let rewarded =
+        ask(json!({ "frequency_penalty": -2, "presence_penalty": -2, "max_tokens": 14 }));
+    let kinds = |choice: &Value| {
+        let text = choice["text"].as_str().expect("text");
+        text.chars().collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert!(kinds(&penalised) > kinds(&rewarded), "{penalised} {rewarded}");
+}
+
+#[test]
+fn conversations_are_openais() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let chat = copied(&trained().path("text"), folder.path(), "chat");
+    let template = "{% for message in messages %}\n\
+                    {% if message.role == 'system' %}{{ raise_exception('no system') }}{% endif %}\n\
+                    {{ message.content | trim }}\n{% endfor %}";
+    std::fs::write(chat.join("chat_template.jinja"), template).expect("written");
+    let broken = copied(&trained().path("text"), folder.path(), "broken");
+    std::fs::write(broken.join("chat_template.jinja"), "{% if %}").expect("written");
+    let server = Running::of(vec![chat, broken, trained().path("text")]);
+    let said = |text: &str| json!([{ "role": "user", "content": text }]);
+    let asked = json!({
+        "model": "chat", "messages": said(" the quick "), "max_tokens": 8, "temperature": 0,
+        "n": 1, "tools": [], "response_format": { "type": "text" }, "user": "somebody",
+    });
+    let found = server.post("/v1/chat/completions", &asked).expect(200);
+    assert_eq!(found["object"], "chat.completion");
+    let choice = &found["choices"][0];
+    assert_eq!(choice["message"]["role"], "assistant");
+    let text = choice["message"]["content"].as_str().expect("text");
+    // As the same text is gone on with, which the template has ended with a line.
+    let plain = json!({
+        "model": "text", "prompt": "the quick\n", "max_tokens": 8, "temperature": 0,
+    });
+    let plain = server.post("/v1/completions", &plain).expect(200);
+    assert_eq!(plain["choices"][0]["text"], text);
+    assert_eq!(found["usage"], plain["usage"]);
+    let with = |change: Value| {
+        let mut asked = asked.clone();
+        let changes = change.as_object().expect("an object").clone();
+        asked.as_object_mut().expect("an object").extend(changes);
+        server.post("/v1/chat/completions", &asked)
+    };
+    let parts = json!([{ "role": "user", "content": [{ "type": "text", "text": "the quick" }] }]);
+    let found = with(json!({ "messages": parts })).expect(200);
+    assert_eq!(found["choices"][0]["message"]["content"], text);
+    let found = with(json!({ "logprobs": true, "top_logprobs": 2 })).expect(200);
+    let content = found["choices"][0]["logprobs"]["content"].as_array().expect("a list").clone();
+    assert_eq!(content.len(), 8);
+    assert_eq!(content[0]["top_logprobs"].as_array().expect("a list").len(), 2);
+    assert_eq!(content[0]["top_logprobs"][0]["token"], content[0]["token"]);
+    let events =
+        with(json!({ "stream": true, "stream_options": { "include_usage": true } })).events();
+    let (end, chunks) = events.split_last().expect("events");
+    assert_eq!(end, "[DONE]");
+    let chunks: Vec<Value> =
+        chunks.iter().map(|chunk| serde_json::from_str(chunk).expect("JSON")).collect();
+    assert!(chunks.iter().all(|chunk| chunk["object"] == "chat.completion.chunk"));
+    assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+    let pieces: String = chunks
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str())
+        .collect();
+    assert_eq!(pieces, text);
+    let (usage, chunks) = chunks.split_last().expect("chunks");
+    assert_eq!(usage["usage"]["completion_tokens"], 8);
+    assert_eq!(chunks.last().expect("chunks")["choices"][0]["finish_reason"], "length");
+    for (change, status, fragment) in [
+        (json!({ "messages": [{ "role": "system", "content": "a" }] }), 400, "no system"),
+        (json!({ "messages": [] }), 400, "messages is empty"),
+        (json!({ "messages": said("a</s>the") }), 422, "the special token"),
+        (json!({ "model": "text" }), 422, "no chat template"),
+        (json!({ "model": "broken" }), 422, "the chat template"),
+        (json!({ "tools": [{ "type": "function" }] }), 400, "tools is not supported"),
+        (json!({ "top_logprobs": 2 }), 400, "logprobs: true"),
+        (json!({ "logprobs": true, "stream": true }), 400, "a stream has no logprobs"),
+        (
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url" }] }] }),
+            400,
+            "only text",
+        ),
+    ] {
+        let message = with(change.clone()).expect(status)["error"]["message"].clone();
+        assert!(message.as_str().expect("text").contains(fragment), "{change}: {message}");
+    }
+}
+
+/// The frozen run twice, as if it read English and Chinese.
+fn languages(folder: &std::path::Path) -> Running {
+    let run = |name: &str, source: &str, target: &str| {
+        let path = copied(&frozen(), folder, name);
+        let config = path.join("config.toml");
+        let text = std::fs::read_to_string(&config).expect("config.toml");
+        let text = text.replace("\"aa\"", &format!("{source:?}"));
+        std::fs::write(&config, text.replace("\"bb\"", &format!("{target:?}"))).expect("written");
+        path
+    };
+    Running::of(vec![
+        run("one", "en", "zh"),
+        run("two", "zh", "en"),
+        run("three", "en", "zt"),
+        run("four", "pb", "zh"),
+    ])
+}
+
+#[test]
+fn languages_are_told_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = languages(folder.path());
+    let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let detected = |text: &str| server.post("/detect", &json!({ "q": text })).expect(200);
+    let found = detected("汤姆是学生。");
+    assert_eq!(found[0]["language"], "zh");
+    assert!(found[0]["confidence"].is_number());
+    let line = &lines()[0];
+    let found = detected(line);
+    // English and Portuguese have one script, and here one vocabulary.
+    assert_eq!(found[0]["confidence"], 50.0, "{found}");
+    assert_eq!((&found[0]["language"], &found[1]["language"]), (&"en".into(), &"pb".into()));
+    let form = format!("q={}", line.replace(' ', "+"));
+    assert_eq!(server.send("POST", "/detect", kind, form.as_bytes()).expect(200), found);
+    let found = detected("123");
+    assert_eq!(found.as_array().expect("a list").len(), 1);
+    assert_eq!(found[0]["confidence"], 0.0);
+    server.post("/detect", &json!({ "q": "" })).expect(400);
+    server.post("/detect", &json!({})).expect(400);
+    // Codes in other spellings, and `auto`.
+    let translated = |source: &str, target: &str| {
+        let asked = json!({ "q": line, "source": source, "target": target });
+        server.post("/translate", &asked)
+    };
+    let expected = singly(std::slice::from_ref(line)).remove(0);
+    for (source, target) in
+        [("en", "zh"), ("EN", "zh-Hans"), ("en-US", "ZH"), ("en", "zh-Hant"), ("pt-BR", "zh_CN")]
+    {
+        let found = translated(source, target).expect(200);
+        assert_eq!(found["translatedText"], expected, "{source} {target}");
+        assert!(found.get("detectedLanguage").is_none());
+    }
+    for (source, target) in [("pt", "zh"), ("zt", "en"), ("de", "zh"), ("en", "fr"), ("en", "en")] {
+        translated(source, target).expect(400);
+    }
+    let found = translated("auto", "zh").expect(200);
+    assert_eq!(found["detectedLanguage"]["language"], "en");
+    let asked = json!({ "q": ["汤姆"], "source": "auto", "target": "en" });
+    let found = server.post("/translate", &asked).expect(200);
+    assert_eq!(found["detectedLanguage"][0]["language"], "zh");
+}
+
+#[test]
+fn files_are_translated_line_by_line() {
+    let server = Running::of(vec![frozen()]);
+    let (lines, expected) = (lines(), singly(&lines()[..3]));
+    let text = format!("\u{feff}{}\r\n\r\n{}\n{}", lines[0], lines[1], lines[2]);
+    let send = |name: &str, text: &[u8], fields: &[(&str, &str)]| {
+        let mut body = Vec::new();
+        for (name, value) in fields {
+            body.extend_from_slice(
+                format!(
+                    "--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+                )
+                .as_bytes(),
+            );
+        }
+        body.extend_from_slice(
+            format!(
+                "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
+                 Content-Type: text/plain\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+        body.extend_from_slice(text);
+        body.extend_from_slice(b"\r\n--b--\r\n");
+        let kind = "Content-Type: multipart/form-data; boundary=b\r\n";
+        server.send("POST", "/translate_file", kind, &body)
+    };
+    let pair = [("source", "aa"), ("target", "bb")];
+    let found = send("my letter.txt", text.as_bytes(), &pair).expect(200);
+    let url = found["translatedFileUrl"].as_str().expect("an address").to_owned();
+    let base = format!("http://{}", server.address);
+    let path = url.strip_prefix(&base).expect("an address here");
+    assert!(path.starts_with("/download_file/") && path.ends_with(".my_letter.txt"), "{path}");
+    let reply = server.get(path);
+    assert_eq!(reply.text(), format!("{}\n\n{}\n{}", expected[0], expected[1], expected[2]));
+    assert!(reply.head.contains("attachment; filename=\"my_letter.txt\""), "{}", reply.head);
+    assert!(reply.head.contains("text/plain; charset=utf-8"), "{}", reply.head);
+    server.get("/download_file/0123.my_letter.txt").expect(404);
+    server.get("/download_file/..%2f..%2fetc%2fpasswd").expect(404);
+    send("a.txt", text.as_bytes(), &[("source", "auto"), ("target", "bb")]).expect(200);
+    for (name, text, fields) in [
+        ("a.docx", b"PK".as_slice(), pair.as_slice()),
+        ("a.txt", b"\xff\xfea\0", &pair),
+        ("a.txt", b"a", &[("source", "aa")]),
+        ("a.txt", b"a", &[("source", "bb"), ("target", "aa")]),
+    ] {
+        send(name, text, fields).expect(400);
+    }
+    let large = "a\n".repeat(200_000);
+    send("a.txt", large.as_bytes(), &pair).expect(413);
 }

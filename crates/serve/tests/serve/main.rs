@@ -5,4 +5,6 @@ mod common;
 mod compatible;
 mod limits;
 mod load;
+mod services;
+mod strangers;
 mod survival;

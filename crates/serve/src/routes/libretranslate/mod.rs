@@ -1,18 +1,28 @@
-//! LibreTranslate's API: `GET /languages` and `POST /translate`.
+//! LibreTranslate's API: `GET /languages`, `POST /translate`, `POST /detect` and `POST
+//! /translate_file`.
+
+mod detect;
+mod files;
+mod languages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use taper_data::split_lines;
 
+use self::detect::{Detected, languages_of};
 use super::translation::{Texts, translated};
 use crate::app::App;
 use crate::engine::{Engine, LineAnswer, TranslateOptions, TranslationInfo};
 use crate::error::Refusal;
 use crate::http::{form_or_json_of, is_key, json};
+pub(super) use detect::detect;
+pub(super) use files::{download_file, translate_file};
 
 /// A request in JSON.
 #[derive(Debug, Deserialize)]
@@ -61,9 +71,24 @@ pub(super) async fn languages(State(app): State<Arc<App>>) -> Response {
     let language = |(code, mut targets): (&str, Vec<&str>)| -> Value {
         targets.sort_unstable();
         targets.dedup();
-        json!({ "code": code, "name": name(code), "targets": targets })
+        json!({ "code": code, "name": languages::name(code), "targets": targets })
     };
     json(200, &targets.into_iter().map(language).collect::<Vec<_>>())
+}
+
+/// Refuses a client that does not know the key, where there is one. It may be in the body, and is
+/// then `key`.
+///
+/// # Errors
+/// Where it is not known.
+fn allowed(app: &App, headers: &HeaderMap, key: Option<&str>) -> Result<(), Refusal> {
+    let key = key.filter(|key| !key.is_empty());
+    if is_key(app, headers, key) { Ok(()) } else { Err(Refusal::Key) }
+}
+
+/// Translations of each line, by the run's own search.
+fn plain(alternatives: usize) -> TranslateOptions {
+    TranslateOptions { alternatives, beam: None, length_penalty: None, alignment: false }
 }
 
 /// Translates a text, or several.
@@ -74,28 +99,21 @@ pub(super) async fn translate(
     let headers = request.headers().clone();
     // Without a key nothing is read but where the body may have it.
     let asked: Asked = form_or_json_of::<Asked, AskedByForm>(request, app.limits()).await?;
-    let own = asked.api_key.as_deref().filter(|key| !key.is_empty());
-    if !is_key(&app, &headers, own) {
-        return Err(Refusal::Key);
-    }
+    allowed(&app, &headers, asked.api_key.as_deref())?;
     if asked.format.as_deref().is_some_and(|format| format != "text") {
         return Err(Refusal::Malformed("format must be text".to_owned()));
     }
-    let (engine, info) = chosen(&app, &asked.source, &asked.target)?;
     let texts = match &asked.q {
         Texts::One(text) => std::slice::from_ref(text),
         Texts::Several(texts) => texts.as_slice(),
     };
-    // Each line is a sentence; line breaks come back where they were.
-    let lines_of = |text: &String| text.split('\n').map(str::to_owned).collect::<Vec<_>>();
+    let choice = chosen(&app, &asked.source, &asked.target, texts).await?;
+    // Each line is a sentence; line breaks come back where they were, all as `\n`.
+    let lines_of =
+        |text: &String| split_lines(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let lines: Vec<Vec<String>> = texts.iter().map(lines_of).collect();
-    let options = TranslateOptions {
-        alternatives: asked.alternatives + 1,
-        beam: None,
-        length_penalty: None,
-        alignment: false,
-    };
-    let found = translated(&app, engine, lines.concat(), options).await?;
+    let options = plain(asked.alternatives.saturating_add(1));
+    let found = translated(&app, choice.engine, lines.concat(), options).await?;
     let mut found = found.into_iter();
     let (mut best, mut others) = (Vec::new(), Vec::new());
     for text in &lines {
@@ -119,68 +137,48 @@ pub(super) async fn translate(
             Texts::Several(_) => json!(others),
         };
     }
-    if asked.source == "auto" {
-        // The only language that is read for this target.
-        let detected = json!({ "language": info.source, "confidence": 100 });
+    if let Some(detected) = choice.detected {
         answer["detectedLanguage"] = match &asked.q {
-            Texts::One(_) => detected,
+            Texts::One(_) => json!(detected),
             Texts::Several(texts) => json!(vec![detected; texts.len()]),
         };
     }
     Ok(json(200, &answer))
 }
 
-/// The run that translates from one language into another, the first of several.
-fn chosen<'a>(
+/// A run that translates from one language into another.
+struct Choice<'a> {
+    engine: &'a Engine,
+    /// The language that it reads, where that was to be found out.
+    detected: Option<Detected>,
+}
+
+/// The run whose languages answer best to those asked for, the first of several; for `auto` the one
+/// that reads the language that the texts seem to be in.
+///
+/// # Errors
+/// When there is none, and as [`App::ask`].
+async fn chosen<'a>(
     app: &'a App,
     source: &str,
     target: &str,
-) -> Result<(&'a Engine, &'a TranslationInfo), Refusal> {
-    let own: Vec<_> = translators(app).filter(|(_, info)| info.target == target).collect();
-    if source == "auto" {
-        let mut sources: Vec<&str> = own.iter().map(|(_, info)| info.source.as_str()).collect();
-        sources.dedup();
-        if sources.len() > 1 {
-            return Err(Refusal::Malformed(format!(
-                "several languages are translated into {target}: name one as `source`"
-            )));
-        }
-    }
-    let found = own.into_iter().find(|(_, info)| source == "auto" || info.source == source);
-    found.ok_or_else(|| {
-        Refusal::Malformed(format!(
-            "nothing here translates {source} into {target}: see /languages"
-        ))
-    })
-}
-
-/// The English name of a language, or its code where it is none of these.
-fn name(code: &str) -> &str {
-    const NAMES: [(&str, &str); 24] = [
-        ("ar", "Arabic"),
-        ("bg", "Bulgarian"),
-        ("cs", "Czech"),
-        ("da", "Danish"),
-        ("de", "German"),
-        ("el", "Greek"),
-        ("en", "English"),
-        ("es", "Spanish"),
-        ("fi", "Finnish"),
-        ("fr", "French"),
-        ("he", "Hebrew"),
-        ("hi", "Hindi"),
-        ("it", "Italian"),
-        ("ja", "Japanese"),
-        ("ko", "Korean"),
-        ("nl", "Dutch"),
-        ("pl", "Polish"),
-        ("pt", "Portuguese"),
-        ("ro", "Romanian"),
-        ("ru", "Russian"),
-        ("sv", "Swedish"),
-        ("tr", "Turkish"),
-        ("uk", "Ukrainian"),
-        ("zh", "Chinese"),
-    ];
-    NAMES.iter().find(|(own, _)| *own == code).map_or(code, |(_, name)| name)
+    texts: &[String],
+) -> Result<Choice<'a>, Refusal> {
+    let into = move |info: &TranslationInfo| languages::answers_to(&info.target, target);
+    let own = || translators(app).filter(move |(_, info)| into(info).is_some());
+    let none = || {
+        let message = format!("nothing here translates {source} into {target}: see /languages");
+        Refusal::Malformed(message)
+    };
+    let is_auto = source.trim().eq_ignore_ascii_case("auto");
+    let detected = match is_auto {
+        true if own().next().is_none() => return Err(none()),
+        true => languages_of(app, texts, own()).await?.into_iter().next(),
+        false => None,
+    };
+    let source = detected.as_ref().map_or(source, |detected| detected.language.as_str());
+    let from = |info: &TranslationInfo| languages::answers_to(&info.source, source);
+    let ranked = own().filter_map(|(engine, info)| Some((from(info)? + into(info)?, engine)));
+    let (_, engine) = ranked.min_by_key(|(rank, _)| *rank).ok_or_else(none)?;
+    Ok(Choice { engine, detected })
 }

@@ -1,0 +1,464 @@
+//! How a language model wants a conversation to be written: the template of its folder.
+//!
+//! Templates are those of the library Transformers: Jinja with its loop controls, blocks without
+//! their line ends, Python's methods of strings, lists and dictionaries, `raise_exception`,
+//! `strftime_now`, `tojson` and `{% generation %}`. A template comes with a model of somebody else,
+//! so what it may take is bounded.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Serde, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind};
+use minijinja_contrib::pycompat::unknown_method_callback;
+use serde::Serialize;
+use taper_data::{Tokenizer, read_regular};
+
+use crate::error::Refusal;
+
+/// The file of a template by itself.
+const TEMPLATE: &str = "chat_template.jinja";
+/// The file of a tokenizer's settings, which may have it too, and names the special tokens.
+const SETTINGS: &str = "tokenizer_config.json";
+/// More bytes than a template has.
+const MOST_BYTES: u64 = 1 << 24;
+/// Instructions of a template, about.
+const FUEL: u64 = 2_000_000;
+/// What the template is called in messages.
+const NAME: &str = "chat template";
+
+/// How a model wants a conversation to be written.
+#[derive(Debug)]
+pub(crate) struct ChatTemplate {
+    /// As it was written.
+    source: String,
+    environment: Environment<'static>,
+    /// Special tokens by what they are for: `bos_token` and the like.
+    tokens: BTreeMap<String, String>,
+}
+
+impl PartialEq for ChatTemplate {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source && self.tokens == other.tokens
+    }
+}
+
+impl ChatTemplate {
+    /// That of a run: `chat_template.jinja` in its folder, or else what came with its tokenizer, in
+    /// a file of that name or in `tokenizer_config.json`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no template.
+    pub(crate) fn of_run(root: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>, String> {
+        let path = root.join(TEMPLATE);
+        let files = tokenizer.folder().map(|folder| &folder.files);
+        let own = || -> Result<Option<String>> {
+            if !path.exists() {
+                return Ok(None);
+            }
+            let bytes = read_regular(&path, MOST_BYTES);
+            let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
+            let text = String::from_utf8(bytes);
+            Ok(Some(text.with_context(|| format!("{}: not UTF-8", path.display()))?))
+        };
+        let found = own().and_then(|own| Self::choose(own, files));
+        found.map_err(|error| taper_run::one_line(&error))
+    }
+
+    /// The template that is the run's `own`, or that `files` of its tokenizer have.
+    fn choose(
+        own: Option<String>,
+        files: Option<&BTreeMap<String, String>>,
+    ) -> Result<Option<Self>> {
+        let file = |name: &str| files.and_then(|files| files.get(name));
+        let settings: serde_json::Value = match file(SETTINGS) {
+            Some(text) => serde_json::from_str(text).context(SETTINGS)?,
+            None => serde_json::Value::Null,
+        };
+        let template = match own.or_else(|| file(TEMPLATE).cloned()) {
+            Some(template) => Some(template),
+            None => template_of(&settings["chat_template"])?,
+        };
+        template.map(|template| Self::new(&template, tokens_of(&settings))).transpose()
+    }
+
+    fn new(template: &str, tokens: BTreeMap<String, String>) -> Result<Self> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+        environment.set_syntax(syntax);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.set_fuel(Some(FUEL));
+        environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, Raised::marked(&message)))
+        });
+        environment.add_function("strftime_now", |format: String| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            written_time(&format, now.as_secs())
+        });
+        environment.add_filter("tojson", to_json);
+        environment
+            .add_template_owned(NAME, without_generation(template))
+            .map_err(|error| anyhow::anyhow!("{error}"))?;
+        Ok(Self { source: template.to_owned(), environment, tokens })
+    }
+
+    /// A conversation as the model reads it, up to where its answer begins.
+    ///
+    /// # Errors
+    /// For what the template refuses.
+    pub(crate) fn render(&self, messages: &impl Serialize) -> Result<String, Refusal> {
+        let mut names: BTreeMap<String, Value> =
+            self.tokens.iter().map(|(name, token)| (name.clone(), token.into())).collect();
+        names.insert("messages".to_owned(), Value::from(Serde(messages)));
+        names.insert("add_generation_prompt".to_owned(), true.into());
+        for absent in ["tools", "documents"] {
+            names.insert(absent.to_owned(), ().into());
+        }
+        let rendered = self.environment.get_template(NAME).and_then(|own| own.render(names));
+        rendered.map_err(|error| match Raised::of(&error) {
+            Some(message) => Refusal::Malformed(message),
+            None => Refusal::Unfit(format!("the chat template: {error}")),
+        })
+    }
+}
+
+/// The template that a tokenizer's settings have: one, or the default of several.
+fn template_of(setting: &serde_json::Value) -> Result<Option<String>> {
+    let named = |one: &&serde_json::Value| one["name"] == "default";
+    Ok(match setting {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(template) => Some(template.clone()),
+        serde_json::Value::Array(several) => {
+            let default = several.iter().find(named).and_then(|one| one["template"].as_str());
+            Some(default.with_context(|| format!("{SETTINGS}: no default chat_template"))?.into())
+        }
+        _ => bail!("{SETTINGS}: chat_template is no text"),
+    })
+}
+
+/// The special tokens that a tokenizer's settings name; those of tokenizers made here without.
+fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
+    let Some(settings) = settings.as_object() else {
+        let own = [("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")];
+        return own.map(|(name, token)| (name.to_owned(), token.to_owned())).into();
+    };
+    let token = |(name, value): (&String, &serde_json::Value)| {
+        let token = value.as_str().or_else(|| value["content"].as_str());
+        let is_token = name.ends_with("_token");
+        token.filter(|_| is_token).map(|token| (name.clone(), token.to_owned()))
+    };
+    settings.iter().filter_map(token).collect()
+}
+
+/// What a template itself says is wrong with a conversation, within an error of the library.
+struct Raised;
+
+impl Raised {
+    const MARK: char = '\u{1}';
+
+    fn marked(message: &str) -> String {
+        format!("{}{message}", Self::MARK)
+    }
+
+    fn of(error: &Error) -> Option<String> {
+        error.detail()?.strip_prefix(Self::MARK).map(str::to_owned)
+    }
+}
+
+/// A template in which `{% generation %}` and its end, which mark what is learned in training and
+/// write nothing, are blocks that are always written.
+fn without_generation(template: &str) -> String {
+    let mut made = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some(at) = rest.find("{%") {
+        let inside = &rest[at + 2..];
+        let words = inside.trim_start_matches(['-', '+']).trim_start();
+        let start = at + 2 + (inside.len() - words.len());
+        made += &rest[..start];
+        let block = [("endgeneration", "endif"), ("generation", "if true")].into_iter().find(
+            |(name, _)| {
+                let behind = words.strip_prefix(name).map(|behind| {
+                    behind.trim_start().trim_start_matches(['-', '+']).starts_with("%}")
+                });
+                behind == Some(true)
+            },
+        );
+        rest = match block {
+            Some((name, other)) => {
+                made += other;
+                &words[name.len()..]
+            }
+            None => words,
+        };
+    }
+    made + rest
+}
+
+/// JSON as Python writes it, which is how models have read it, with `indent` where it is given.
+fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    let is_ascii: Option<bool> = options.get("ensure_ascii")?;
+    let sort_keys: Option<bool> = options.get("sort_keys")?;
+    options.assert_all_used()?;
+    let mut text = String::new();
+    let layout =
+        Layout { indent, is_ascii: is_ascii == Some(true), sorts: sort_keys == Some(true) };
+    layout.write(value, 0, &mut text)?;
+    Ok(text)
+}
+
+struct Layout {
+    indent: Option<usize>,
+    is_ascii: bool,
+    sorts: bool,
+}
+
+impl Layout {
+    fn write(&self, value: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
+        use minijinja::value::ValueKind;
+        match value.kind() {
+            ValueKind::Map => {
+                let mut keys: Vec<Value> = value.try_iter()?.collect();
+                if self.sorts {
+                    keys.sort();
+                }
+                self.list(("{", "}"), keys.len(), depth, text, |at, text| {
+                    let key = &keys[at];
+                    self.string(&key.to_string(), text);
+                    *text += ": ";
+                    self.write(&value.get_item(key)?, depth + 1, text)
+                })
+            }
+            ValueKind::Seq | ValueKind::Iterable => {
+                let items: Vec<Value> = value.try_iter()?.collect();
+                self.list(("[", "]"), items.len(), depth, text, |at, text| {
+                    self.write(&items[at], depth + 1, text)
+                })
+            }
+            ValueKind::String => {
+                self.string(value.as_str().unwrap_or_default(), text);
+                Ok(())
+            }
+            ValueKind::None | ValueKind::Undefined => {
+                *text += "null";
+                Ok(())
+            }
+            ValueKind::Bool => {
+                *text += if value.is_true() { "true" } else { "false" };
+                Ok(())
+            }
+            _ => {
+                *text += &value.to_string();
+                Ok(())
+            }
+        }
+    }
+
+    fn list(
+        &self,
+        (begin, end): (&str, &str),
+        count: usize,
+        depth: usize,
+        text: &mut String,
+        mut write: impl FnMut(usize, &mut String) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let line =
+            |depth: usize| self.indent.map(|indent| format!("\n{}", " ".repeat(indent * depth)));
+        *text += begin;
+        for at in 0..count {
+            if at > 0 {
+                *text += if self.indent.is_some() { "," } else { ", " };
+            }
+            *text += &line(depth + 1).unwrap_or_default();
+            write(at, text)?;
+        }
+        if count > 0 {
+            *text += &line(depth).unwrap_or_default();
+        }
+        *text += end;
+        Ok(())
+    }
+
+    fn string(&self, string: &str, text: &mut String) {
+        // Strings are all JSON.
+        let json = serde_json::to_string(string).unwrap_or_default();
+        if !self.is_ascii {
+            *text += &json;
+            return;
+        }
+        let mut units = [0; 2];
+        for character in json.chars() {
+            match character.is_ascii() {
+                true => text.push(character),
+                false => {
+                    for unit in character.encode_utf16(&mut units) {
+                        *text += &format!("\\u{unit:04x}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A time in seconds since 1970, UTC, as `strftime` writes it; what it does not know stays as it is.
+fn written_time(format: &str, seconds: u64) -> String {
+    const MONTHS: [&str; 12] = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
+    const DAYS: [&str; 7] =
+        ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let weekday = DAYS[(days % 7) as usize];
+    let (mut year, mut rest) = (1970, days);
+    let length = |year: u64| {
+        let leaps =
+            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        if leaps { 366 } else { 365 }
+    };
+    while rest >= length(year) {
+        rest -= length(year);
+        year += 1;
+    }
+    let day_of_year = rest + 1;
+    let february = if length(year) == 366 { 29 } else { 28 };
+    let mut month = 0;
+    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if rest < days {
+            break;
+        }
+        rest -= days;
+        month += 1;
+    }
+    let (day, name) = (rest + 1, MONTHS[month]);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    let mut written = String::new();
+    let mut characters = format.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            written.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('Y') => written += &year.to_string(),
+            Some('y') => written += &format!("{:02}", year % 100),
+            Some('m') => written += &format!("{:02}", month + 1),
+            Some('B') => written += name,
+            Some('b') => written += &name[..3],
+            Some('d') => written += &format!("{day:02}"),
+            Some('e') => written += &format!("{day:2}"),
+            Some('j') => written += &format!("{day_of_year:03}"),
+            Some('A') => written += weekday,
+            Some('a') => written += &weekday[..3],
+            Some('H') => written += &format!("{hour:02}"),
+            Some('I') => written += &format!("{:02}", (hour + 11) % 12 + 1),
+            Some('p') => written += if hour < 12 { "AM" } else { "PM" },
+            Some('M') => written += &format!("{minute:02}"),
+            Some('S') => written += &format!("{second:02}"),
+            Some('F') => written += &format!("{year}-{:02}-{day:02}", month + 1),
+            Some('T') => written += &format!("{hour:02}:{minute:02}:{second:02}"),
+            Some('%') => written.push('%'),
+            other => written.extend(std::iter::once('%').chain(other)),
+        }
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    /// As clients send one: in this order.
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Message {
+        role: String,
+        content: serde_json::Value,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Case {
+        template: String,
+        messages: Vec<Message>,
+        text: Option<String>,
+        error: Option<String>,
+    }
+
+    fn rendered(template: &str, messages: &[Message]) -> Result<String, Refusal> {
+        let tokens = [("bos_token", "<s>"), ("eos_token", "</s>")];
+        let tokens = tokens.map(|(name, token)| (name.to_owned(), token.to_owned())).into();
+        ChatTemplate::new(template, tokens).expect("a template").render(&messages)
+    }
+
+    #[test]
+    fn templates_are_rendered_as_transformers_does() {
+        let cases = include_str!("../../tests/golden/chat-templates.json");
+        let cases: Vec<Case> = serde_json::from_str(cases).expect("JSON");
+        assert!(cases.len() >= 20);
+        for case in cases {
+            let expected = match case.error {
+                Some(error) => Err(Refusal::Malformed(error)),
+                None => Ok(case.text.expect("text")),
+            };
+            assert_eq!(rendered(&case.template, &case.messages), expected, "{}", case.template);
+        }
+    }
+
+    #[test]
+    fn what_a_template_may_take_is_bounded() {
+        let messages = [Message { role: "user".to_owned(), content: "a".into() }];
+        let endless = "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}\
+                       {% endfor %}";
+        assert!(matches!(rendered(endless, &messages), Err(Refusal::Unfit(_))));
+        assert!(ChatTemplate::new("{% for %}", BTreeMap::new()).is_err());
+        assert!(rendered("{{ messages.nothing.more }}", &messages).is_err());
+    }
+
+    #[test]
+    fn times_are_written() {
+        let format = "%Y-%m-%d %H:%M:%S %A %d %B %b %a %j %I %p %y %% %Q";
+        let expected = "2024-02-29 13:05:09 Thursday 29 February Feb Thu 060 01 PM 24 % %Q";
+        assert_eq!(written_time(format, 1_709_211_909), expected);
+        assert_eq!(written_time("%F %e", 0), "1970-01-01  1");
+    }
+
+    #[test]
+    fn a_template_is_found_where_folders_have_it() {
+        let found = |own: Option<&str>, files: &[(&str, &str)]| {
+            let files = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+            ChatTemplate::choose(own.map(str::to_owned), Some(&files.collect()))
+        };
+        let text = |found: Result<Option<ChatTemplate>>| {
+            found.expect("read").expect("a template").render(&[(); 0]).expect("text")
+        };
+        let settings = (SETTINGS, r#"{"bos_token": {"content": "<b>"}}"#);
+        assert!(matches!(found(None, &[settings]), Ok(None)));
+        assert_eq!(text(found(Some("own{{bos_token}}"), &[settings])), "own<b>");
+        let one = r#"{"bos_token": "<c>", "chat_template": "one{{bos_token}}"}"#;
+        assert_eq!(text(found(None, &[(SETTINGS, one)])), "one<c>");
+        let several = json!({ "chat_template": [
+            { "name": "tools", "template": "no" }, { "name": "default", "template": "two" },
+        ] });
+        let several = several.to_string();
+        assert_eq!(text(found(None, &[(SETTINGS, &several)])), "two");
+        assert_eq!(text(found(None, &[(SETTINGS, &several), (TEMPLATE, "three")])), "three");
+        assert_eq!(text(found(Some("four"), &[(TEMPLATE, "three")])), "four");
+        assert!(found(Some("{{"), &[]).is_err());
+        assert_eq!(text(ChatTemplate::choose(Some("{{eos_token}}".to_owned()), None)), "</s>");
+    }
+}

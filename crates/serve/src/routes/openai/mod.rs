@@ -1,0 +1,40 @@
+//! OpenAI's API: `GET /v1/models`, `POST /v1/completions` and `POST /v1/chat/completions`.
+
+mod chat;
+mod completions;
+mod shared;
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use serde_json::{Value, json};
+use taper_data::Task;
+
+use crate::app::App;
+use crate::engine::RunInfo;
+use crate::http::{json, openai_refusal};
+pub(super) use chat::chat;
+pub(super) use completions::completions;
+
+fn described(info: &RunInfo) -> Value {
+    json!({
+        "id": info.name, "object": "model", "created": info.created, "owned_by": "taper",
+    })
+}
+
+/// The language models.
+pub(super) async fn models(State(app): State<Arc<App>>) -> Response {
+    let task = Task::LanguageModel.to_string();
+    let own = app.engines.iter().map(|engine| &engine.info).filter(|info| info.task == task);
+    let data: Vec<Value> = own.map(described).collect();
+    json(200, &json!({ "object": "list", "data": data }))
+}
+
+/// One of them.
+pub(super) async fn model(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
+    match app.engine(Some(&name), Task::LanguageModel) {
+        Ok(engine) => json(200, &described(&engine.info)),
+        Err(refusal) => openai_refusal(&refusal),
+    }
+}

@@ -1,0 +1,158 @@
+//! What completions of texts and of chats share.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use taper_run::generation::GeneratedText;
+
+use crate::app::App;
+use crate::engine::{Continued, GenerateOptions, Scoring};
+use crate::error::Refusal;
+use crate::routes::translation::Texts;
+
+/// The most of the likeliest tokens that are told in the place of each.
+pub(super) const MOST_LIKELIEST: usize = 20;
+
+/// Keys of both kinds of requests. Those that change nothing here, such as `user`, are passed over;
+/// those that would change the text and are not known are refused.
+#[derive(Debug, Deserialize)]
+pub(super) struct Shared {
+    pub(super) model: String,
+    pub(super) max_tokens: Option<usize>,
+    pub(super) temperature: Option<f64>,
+    pub(super) top_p: Option<f64>,
+    pub(super) n: Option<usize>,
+    pub(super) stream: Option<bool>,
+    pub(super) stream_options: Option<StreamOptions>,
+    pub(super) stop: Option<Texts>,
+    pub(super) seed: Option<i64>,
+    pub(super) presence_penalty: Option<f64>,
+    pub(super) frequency_penalty: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+impl Shared {
+    /// Texts of each prompt.
+    pub(super) fn samples(&self) -> usize {
+        self.n.unwrap_or(1)
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.stream.unwrap_or(false)
+    }
+
+    /// Whether a stream ends with the numbers of tokens.
+    pub(super) fn streams_usage(&self) -> bool {
+        self.stream_options.as_ref().is_some_and(|options| options.include_usage)
+    }
+
+    /// How texts are gone on with.
+    pub(super) fn options(self, max_tokens: usize, scoring: Option<Scoring>) -> GenerateOptions {
+        GenerateOptions {
+            max_tokens,
+            temperature: Some(self.temperature.unwrap_or(1.0)),
+            top_k: None,
+            top_p: self.top_p,
+            repetition_penalty: None,
+            presence_penalty: self.presence_penalty.unwrap_or(0.0),
+            frequency_penalty: self.frequency_penalty.unwrap_or(0.0),
+            // A seed is a name: any bits will do.
+            seed: self.seed.map(i64::cast_unsigned),
+            samples: self.n.unwrap_or(1),
+            stop: self.stop.map(Texts::into_vec).unwrap_or_default(),
+            scoring,
+        }
+    }
+}
+
+/// Refuses keys that would change the text, unless they have a value that does not.
+///
+/// # Errors
+/// With the key.
+pub(super) fn refuse(others: &Map<String, Value>, unsupported: &[&str]) -> Result<(), Refusal> {
+    let is_neutral = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::Object(entries) => entries.is_empty() || entries.get("type") == Some(&json!("text")),
+        Value::Array(items) => items.is_empty(),
+        Value::String(text) => text.is_empty() || text == "none",
+        Value::Bool(true) => false,
+    };
+    match unsupported.iter().find(|name| others.get(**name).is_some_and(|v| !is_neutral(v))) {
+        Some(name) => {
+            Err(Refusal::Malformed(format!("{name} is not supported here: leave it out")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses to tell of more tokens than are told.
+///
+/// # Errors
+/// With the most.
+pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
+    match likeliest > MOST_LIKELIEST {
+        true => Err(Refusal::Unfit(format!("{name} must be at most {MOST_LIKELIEST}"))),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a stream of what comes only with a whole text.
+pub(super) fn no_stream(of: &str) -> Refusal {
+    Refusal::Malformed(format!("a stream has no {of}: leave out {of} or stream"))
+}
+
+/// What the answers to one request have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    id: String,
+    created: u64,
+    pub(super) model: String,
+}
+
+impl Head {
+    pub(super) fn new(app: &App, prefix: &str, model: &str) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        Self {
+            id: format!("{prefix}-{now:x}-{:x}", app.draws(1).start),
+            created: now,
+            model: model.to_owned(),
+        }
+    }
+
+    pub(super) fn with(&self, object: &str, choices: Vec<Value>, usage: Option<Value>) -> Value {
+        let mut answer = json!({
+            "id": self.id, "object": object, "created": self.created, "model": self.model,
+            "choices": choices,
+        });
+        if let Some(usage) = usage {
+            answer["usage"] = usage;
+        }
+        answer
+    }
+}
+
+pub(super) fn reason(text: &GeneratedText) -> &'static str {
+    if text.truncated { "length" } else { "stop" }
+}
+
+pub(super) fn usage(found: &[Continued]) -> Value {
+    let prompt: usize = found.iter().map(|one| one.prompt_tokens).sum();
+    let texts = found.iter().flat_map(|one| &one.texts);
+    let completion: usize = texts.map(|text| text.tokens).sum();
+    json!({
+        "prompt_tokens": prompt, "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    })
+}
+
+/// A log-probability as OpenAI has it, which stands for none at all too.
+pub(super) fn finite(log_probability: f64) -> f64 {
+    log_probability.max(-9999.0)
+}

@@ -1,0 +1,63 @@
+//! `POST /api/caption`, and what is asked of a picture beside the file.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde_json::json;
+use taper_data::Task;
+
+use crate::app::{App, wrong_answer};
+use crate::engine::{Answer, Work};
+use crate::error::Refusal;
+use crate::http::{file_of, json};
+
+/// What is asked of a picture, which is the body, in what follows a question mark.
+#[derive(Debug, Default)]
+pub(super) struct Query {
+    /// The run.
+    pub(super) run: Option<String>,
+    /// The texts to choose from: each `text`.
+    pub(super) texts: Vec<String>,
+}
+
+impl Query {
+    /// What a request has.
+    ///
+    /// # Errors
+    /// For a key that is not known, a text where none is wanted, and an empty one.
+    pub(super) fn of(request: &Request, takes_texts: bool) -> Result<Self, Refusal> {
+        let query = request.uri().query().unwrap_or_default();
+        let malformed = |message: String| Refusal::Malformed(format!("the query: {message}"));
+        let pairs: Vec<(String, String)> =
+            serde_urlencoded::from_str(query).map_err(|error| malformed(error.to_string()))?;
+        let mut asked = Self::default();
+        for (key, value) in pairs {
+            match key.as_str() {
+                "run" if asked.run.is_none() => asked.run = Some(value),
+                "text" if takes_texts && value.trim().is_empty() => {
+                    return Err(malformed("a text is empty".to_owned()));
+                }
+                "text" if takes_texts => asked.texts.push(value),
+                _ => return Err(malformed(format!("unknown or repeated key `{key}`"))),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// Describes a picture.
+pub(super) async fn caption(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let Query { run, .. } = Query::of(&request, false)?;
+    let engine = app.engine(run.as_deref(), Task::Captions)?;
+    let file = file_of(request, app.limits()).await?;
+    match app.ask(engine, Work::Describe { file }).await? {
+        Answer::Described(caption) => {
+            Ok(json(200, &json!({ "run": engine.info.name, "captions": [*caption] })))
+        }
+        _ => Err(wrong_answer()),
+    }
+}
