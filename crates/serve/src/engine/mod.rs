@@ -13,6 +13,8 @@
 mod generation;
 mod labels;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod translation;
 mod turn;
 mod work;
