@@ -382,7 +382,7 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
     let sentences = Sentence::plain(&sources);
     for config in [greedy(), sampled(sampling(1.0, 5), 2)] {
         let mut written: Vec<[Vec<u32>; 2]> = vec![Default::default(); sources.len()];
-        let found = generate(&special, &sentences, &config, |new| {
+        let found = generate(&special, &sentences, &config, &(), |new| {
             written[new.sentence][new.copy].push(new.token);
             ControlFlow::Continue(())
         })

@@ -15,6 +15,8 @@ mod generation;
 mod labels;
 mod pictures;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod translation;
 mod turn;
 mod words;

@@ -33,7 +33,7 @@ const BREATH: Duration = Duration::from_micros(200);
 
 /// Computations that panic, none between them that does not, after which the run is loaded again:
 /// what it has in memory may be what is wrong.
-const MOST_PANICS: usize = 3;
+pub(super) const MOST_PANICS: usize = 3;
 
 /// How long a run is left alone that has failed twice; each further time it is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -225,7 +225,7 @@ impl Worker {
 
     /// Answers what waits until the queue is closed and empty, or the run has failed. The heaviest
     /// work begins, since it lets what is lighter go first.
-    fn serve(&self, service: &dyn Service, pool: Option<&ThreadPool>) {
+    pub(super) fn serve(&self, service: &dyn Service, pool: Option<&ThreadPool>) {
         let service = &Pooled { service, pool };
         let (mut last_weight, mut last_time) = (0, Duration::ZERO);
         while self.panics.load(Ordering::Relaxed) < MOST_PANICS {
