@@ -1,4 +1,4 @@
-//! Scores of given translations: how likely the model finds them.
+//! Scores of given translations: their probabilities under the model.
 
 use serde::Serialize;
 
@@ -7,17 +7,17 @@ use crate::search::candidates::{Row, candidate_of};
 use crate::tokens::{END, START};
 use crate::{DecodingConfig, DecodingError, Result, StepModel};
 
-/// How likely the model finds a given translation.
+/// Probability of a given translation under the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForcedScore {
     /// Natural logarithm of the probability of each token given those before it; the last entry
     /// is that of the closing `</s>`. Empty only for an empty translation of an empty source.
     pub token_log_probabilities: Vec<f64>,
-    /// Their sum, added from the first to the last as a search adds them.
+    /// Sum of these, added from the first to the last, as in a search.
     pub log_probability: f64,
     /// Its [score](DecodingConfig::score).
     pub score: f64,
-    /// The number of scored tokens, with the closing `</s>`.
+    /// Number of scored tokens, including the closing `</s>`.
     pub length: usize,
 }
 
@@ -33,18 +33,19 @@ impl ForcedScore {
         }
     }
 
-    /// The score of no output for an empty source, which is certain without a model.
+    /// Score of an empty output for an empty source, which is certain without a model.
     pub(crate) fn empty() -> Self {
         Self { token_log_probabilities: Vec::new(), log_probability: 0.0, score: 0.0, length: 0 }
     }
 }
 
 /// Scores one batch: `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`,
-/// which ends with `</s>`. Targets may hold tokens that a search would not produce, as `<unk>`.
+/// which ends with `</s>`. Targets may contain tokens that a search would not produce, such as
+/// `<unk>`.
 ///
-/// Tokens go through the same steps and the same normalisation as in a search, so that the result
-/// for a search's own output is the search's own number (but for a repetition penalty, which is the
-/// search's alone). A row leaves the batch when it ends.
+/// Tokens go through the same steps and the same normalisation as in a search, so that the output
+/// of a search gets the same score as in that search (except for a repetition penalty, which only
+/// searches have). A row leaves the batch when it ends.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
@@ -70,7 +71,7 @@ pub fn forced_scores<M: StepModel>(
 
     let mut scores: Vec<Vec<f64>> =
         targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
-    // The sentence that each model row belongs to.
+    // Sentence of each model row.
     let mut active: Vec<usize> = (0..sources.len()).collect();
     let mut state = model.start(sources)?;
     let mut position = 0;
@@ -113,7 +114,7 @@ pub fn forced_scores<M: StepModel>(
     Ok(scores.into_iter().map(|token_scores| ForcedScore::new(token_scores, config)).collect())
 }
 
-/// Refuses ids that cannot stand inside a translation.
+/// Refuses ids that no translation can contain.
 pub(crate) fn check_target(sentence: usize, target: &[u32], vocabulary: usize) -> Result<()> {
     let refused = target.iter().enumerate().find(|&(_, &token)| {
         token as usize >= vocabulary || matches!(token, crate::PAD | START | END)

@@ -1,31 +1,31 @@
-//! Which tokens a search treats apart: those of the vocabularies of this project, which are the same
-//! in each, or those that a model of others came with.
+//! Ids with a special role in a search: the same in every vocabulary of this project, and other ones
+//! in the vocabularies of imported models.
 
 use std::borrow::Cow;
 
-/// `<pad>`: fills nothing at decoding time and is never produced.
+/// `<pad>`: padding; unused in decoding and never produced.
 pub const PAD: u32 = 0;
-/// `<unk>`: stands for text that the vocabulary cannot spell; produced only where configured.
+/// `<unk>`: text that the vocabulary cannot spell; produced only if the configuration allows it.
 pub const UNKNOWN: u32 = 1;
-/// `<s>`: the first decoder input; never produced.
+/// `<s>`: first input of the decoder; never produced.
 pub const START: u32 = 2;
-/// `</s>`: ends a sentence; every finished hypothesis ends with it.
+/// `</s>`: end of a sentence; every finished hypothesis ends with it.
 pub const END: u32 = 3;
 
-/// The tokens of a vocabulary that a search treats apart.
+/// Ids of a vocabulary with a special role in the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecialIds {
-    /// The end that is forced at the length limit.
+    /// End that is forced at the length limit.
     end: u32,
-    /// Further tokens that end an output where they come.
+    /// Further ends.
     other_ends: Cow<'static, [u32]>,
-    /// Stands for text that the vocabulary cannot spell; produced only where configured.
+    /// Placeholder for text that the vocabulary cannot spell; produced only where configured.
     unknown: Option<u32>,
-    /// Tokens that are never produced, ascending.
+    /// Ids that are never produced, ascending.
     never: Cow<'static, [u32]>,
 }
 
-/// Those of the vocabularies of this project.
+/// Ids of the vocabularies of this project.
 pub(crate) static OURS: SpecialIds = SpecialIds {
     end: END,
     other_ends: Cow::Borrowed(&[]),
@@ -34,14 +34,14 @@ pub(crate) static OURS: SpecialIds = SpecialIds {
 };
 
 impl SpecialIds {
-    /// Those of the vocabularies of this project; the tokens in `never` are never produced either.
+    /// Ids of the vocabularies of this project; `never` is never produced either.
     #[must_use]
     pub fn ours(never: impl IntoIterator<Item = u32>) -> Self {
         let never = [PAD, START].into_iter().chain(never);
         Self { unknown: Some(UNKNOWN), ..Self::of(END, &[], never) }
     }
 
-    /// Those of a vocabulary in which `end` and each of `other_ends` end an output, and none of
+    /// Ids of a vocabulary in which `end` and each of `other_ends` end an output, and none of
     /// `never` is produced.
     #[must_use]
     pub fn of(end: u32, other_ends: &[u32], never: impl IntoIterator<Item = u32>) -> Self {
@@ -53,7 +53,7 @@ impl SpecialIds {
         Self { end, other_ends: other_ends.into(), unknown: None, never: never.into() }
     }
 
-    /// The end that is forced at the length limit.
+    /// End that is forced at the length limit.
     #[must_use]
     pub fn end(&self) -> u32 {
         self.end
@@ -65,7 +65,7 @@ impl SpecialIds {
         token == self.end || self.other_ends.contains(&token)
     }
 
-    /// How many tokens end an output.
+    /// Number of ends.
     pub(crate) fn ends(&self) -> usize {
         1 + self.other_ends.len()
     }
@@ -79,7 +79,7 @@ impl SpecialIds {
         self.never.binary_search(&token).is_ok()
     }
 
-    /// How many tokens may be likelier than one that a search takes, and are themselves refused.
+    /// Largest number of special ids that are likelier than an admitted token and refused.
     pub(crate) fn count(&self) -> usize {
         self.ends() + self.never.len() + usize::from(self.unknown.is_some())
     }

@@ -1,4 +1,4 @@
-//! What steers an output: prefixes, sampling, control of repetition, ensembles.
+//! Control of outputs: prefixes, sampling, repetition, ensembles.
 
 mod common;
 
@@ -10,7 +10,7 @@ use taper_decoding::{
     SpecialIds, StepModel, Translator, generate,
 };
 
-/// A model whose outputs are long enough to steer.
+/// A model whose outputs are long enough to control.
 fn model(seed: u64) -> HashModel {
     let mut model = HashModel::new(seed);
     model.vocabulary = 12;
@@ -70,8 +70,7 @@ fn a_low_temperature_and_one_candidate_are_greedy_search() {
 fn cuts_that_cut_nothing_change_nothing() {
     let (model, sources) = (model(42), random_sources(30, 42));
     let expected = translate(&model, &sampled(sampling(1.0, 5), 1), &sources);
-    // The largest share that is not all: tokens are put in another order to be cut, and all of them
-    // stay.
+    // The largest share below 1: tokens are sorted as for a cut, and all of them stay.
     for (top_k, top_p) in [(12, 1.0), (0, 1.0 - f64::EPSILON)] {
         let all = SamplingConfig { top_k, top_p, ..sampling(1.0, 5) };
         assert_eq!(translate(&model, &sampled(all, 1), &sources), expected, "{top_k} {top_p}");
@@ -89,7 +88,7 @@ fn samples_depend_on_seed_and_sentence_alone() {
             together
         );
     }
-    // A sentence by itself, with the number that it has in the file.
+    // A sentence by itself, with its number in the file.
     let translator = Translator::new(&model, config).expect("valid");
     for (number, (source, expected)) in sources.iter().zip(&together).enumerate() {
         let sentence = Sentence { source, prefix: &[], number: number as u64 };
@@ -134,7 +133,8 @@ fn an_output_as_prefix_gives_that_output() {
     for config in [greedy(), DecodingConfig::default(), sampled(sampling(1.0, 9), 1)] {
         let translator = Translator::new(&model, config.clone()).expect("valid");
         let found = translator.translate(&sources).expect("decodes");
-        // Of a beam, the whole output may be beaten by a longer one that the search had pruned.
+        // A beam may find a longer output that beats the whole output and that its search had
+        // pruned.
         let shares: &[usize] =
             if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
         for share in shares {
@@ -172,7 +172,7 @@ fn every_output_begins_with_its_prefix() {
             assert!(list.iter().all(|hypothesis| hypothesis.tokens.starts_with(prefix)));
         }
     }
-    // A prefix may be longer than outputs otherwise get.
+    // A prefix may be longer than the usual limit on outputs.
     let short = DecodingConfig { max_length: 2, ..greedy() };
     let long = vec![vec![4, 5, 6, 7, 4, 5]];
     let found = Translator::new(&model, short)
@@ -209,7 +209,7 @@ fn no_output_is_longer_than_the_model_takes() {
         DecodingConfig { n_best: 4, ..DecodingConfig::default() },
         sampled(sampling(1.0, 9), 4),
     ] {
-        // The end gives way to no minimum.
+        // The forced end overrides the minimum length.
         let config = DecodingConfig { min_length: 7, ..config };
         let alone = translate(short, &config, &sources);
         let together = Translator::new(&ensemble, config)
@@ -235,7 +235,7 @@ fn no_output_is_longer_than_the_model_takes() {
     assert!(prefixed(2, &long).expect("no limit")[1][0].tokens.starts_with(&prefixes[1]));
 }
 
-/// The longest run of tokens that comes twice.
+/// Longest run of tokens that occurs twice.
 fn longest_repeated_run(tokens: &[u32]) -> usize {
     let twice = |size: usize| {
         let runs: Vec<&[u32]> = tokens.windows(size).collect();
@@ -286,7 +286,7 @@ fn a_repetition_penalty_makes_outputs_more_varied_and_one_leaves_them() {
     for base in [greedy(), DecodingConfig::default()] {
         let penalised = DecodingConfig { repetition_penalty: 3.0, ..base.clone() };
         assert!(repeats(&penalised) < repeats(&base), "{} {}", repeats(&penalised), repeats(&base));
-        // Log-probabilities stay the model's, whatever the search ordered by.
+        // Log-probabilities stay the model's, although the search ranks by others.
         let translator = Translator::new(&model, penalised).expect("valid");
         let found = translator.translate(&sources).expect("decodes");
         let targets: Vec<Vec<u32>> = found.iter().map(|list| list[0].tokens.clone()).collect();
@@ -309,8 +309,7 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
             .score(sources, targets)
             .expect("scores")
     };
-    // Per token, the sum over the vocabulary of the geometric means normalises the one of the
-    // token.
+    // The probability of a token is its geometric mean, normalised by the sum over the vocabulary.
     let single = |model: &HashModel, target: &[u32]| {
         let translator = Translator::new(model, greedy()).expect("valid");
         translator.score(&sources[..1], &[target.to_vec()]).expect("scores")[0]

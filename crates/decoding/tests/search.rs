@@ -15,7 +15,7 @@ fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
     sources.iter().map(Vec::as_slice).collect()
 }
 
-/// The natural log-softmax of the row after `prefix`, in f64 and by the textbook.
+/// Textbook natural log-softmax of the row after `prefix`, in f64.
 fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
     let mut state = model.start(&[source]).expect("starts");
     let mut logits = Vec::new();
@@ -34,7 +34,7 @@ fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
 /// A whole sentence with its total log-probability.
 type Scored = (Vec<u32>, f64);
 
-/// Every translation within the limits, in no particular order.
+/// All translations within the limits, in no particular order.
 fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<Scored> {
     let mut open: Vec<Scored> = vec![(Vec::new(), 0.0)];
     let mut whole = Vec::new();
@@ -54,7 +54,7 @@ fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<S
 }
 
 /// Beam search written for clarity: one sentence, whole prefixes, no early stopping. Returns the
-/// n-best list and how many rows it took to find.
+/// n-best list and the number of rows it took.
 fn patient_beam(
     model: &HashModel,
     source: &[u32],
@@ -91,8 +91,7 @@ fn patient_beam(
         live = going_on
             .map(|(prefix, token, total)| ([prefix, vec![token]].concat(), total))
             .collect();
-        // What patience asks for, where it does; the rest of the time this runs to the maximum
-        // length.
+        // With patience it stops here; otherwise it runs to the maximum length.
         if config.patience > 0.0 && finished.len() >= config.beam_size {
             break;
         }
@@ -295,7 +294,8 @@ fn lengths_stay_within_their_limits_and_special_tokens_never_come() {
         max_length: 12,
         ..DecodingConfig::default()
     };
-    // `</s>` is very unlikely here: outputs reach their maximum and end there with their score.
+    // `</s>` is very unlikely here: outputs reach their maximum length and end there with their
+    // score.
     let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
     for (source, list) in sources.iter().zip(found) {
         let most = (source.len() - 1) * 3 / 2 + 2;
@@ -304,7 +304,7 @@ fn lengths_stay_within_their_limits_and_special_tokens_never_come() {
         assert!(list[0].tokens.iter().all(|&token| token > END));
     }
 
-    // Here it is very likely, and the minimum holds it back.
+    // Here it is very likely, and the minimum length holds it back.
     model.end_bias = 20.0;
     config.min_length = 5;
     let found = beam_search(&model, &slices(&sources), &config).expect("decodes");

@@ -1,5 +1,5 @@
-//! The decoder-only Transformer (Liu et al. 2018, section 4.2.3; Radford et al. 2018): each token of
-//! a text is predicted from those before it.
+//! The decoder-only Transformer (Liu et al. 2018, section 4.2.3; Radford et al. 2018): it predicts
+//! each token of a text from those before it.
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::{Cost, LayerCost, PartCost};
@@ -13,8 +13,8 @@ use candle_core::{Device, Tensor};
 
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
 ///
-/// Of a [`ModelConfig`] it has the decoder without attention to an encoder; its one embedding is
-/// the output projection too, unless `tied` is [`Tied::None`].
+/// It is the decoder of a [`ModelConfig`], without attention to an encoder. Its one embedding is
+/// also the output projection, unless `tied` is [`Tied::None`].
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
     config: ModelConfig,
@@ -28,7 +28,7 @@ pub struct LanguageModel {
 }
 
 impl LanguageModel {
-    /// Makes a model as `builder` says.
+    /// Makes a model from `builder`.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
@@ -56,7 +56,7 @@ impl LanguageModel {
         Ok(Self { config, core, vocabulary, embedding, decoder, output, is_int8 })
     }
 
-    /// What a model of this shape would cost on `device`, known before memory is taken for it.
+    /// Cost of a model of this shape on `device`, known before memory is allocated.
     #[must_use]
     pub fn cost_of(config: &ModelConfig, vocabulary: usize, device: &Device) -> Cost {
         let tables = if config.tied == Tied::None { 2 } else { 1 };
@@ -68,13 +68,13 @@ impl LanguageModel {
         Cost::of([("text", parts)])
     }
 
-    /// What one of its layers costs, counted from 0.
+    /// Cost of one of its layers, counted from 0.
     #[must_use]
     pub fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         LayerCost::of(Block::cost(config, StackKind::DecoderOnly, layer))
     }
 
-    /// The shape of the model.
+    /// Shape of the model.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
@@ -86,7 +86,7 @@ impl LanguageModel {
         self.vocabulary
     }
 
-    /// Runs the layers over whole texts, each token seeing itself and those before it.
+    /// Runs the layers over whole texts; each token sees itself and those before it.
     ///
     /// # Shapes
     /// N tokens → packed `(N, D)`.
@@ -99,7 +99,7 @@ impl LanguageModel {
         Ok(self.decoder.forward(x, text, None, pass)?) // (N, D)
     }
 
-    /// The output projection, in f32.
+    /// Applies the output projection, in f32.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, V)`.
@@ -110,8 +110,8 @@ impl LanguageModel {
         Ok(self.output.logits(hidden, pass)?)
     }
 
-    /// The natural logarithm of the probability of each of `answers`, one for each token of `text`,
-    /// after the tokens up to that one.
+    /// Natural logarithms of the probabilities of `answers`, one for each token of `text`, given
+    /// the tokens up to that one.
     ///
     /// # Errors
     /// As [`LanguageModel::hidden`], and when there is not one answer for each token or one is not
@@ -145,7 +145,7 @@ impl LanguageModel {
     }
 }
 
-/// Reads one stream, the text; each of its tokens is asked for the next.
+/// Reads one stream, the text; each of its tokens predicts the next.
 impl Model for LanguageModel {
     fn core(&self) -> &Core {
         &self.core

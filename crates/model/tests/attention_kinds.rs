@@ -1,6 +1,6 @@
 //! Kinds of self-attention: sparse attention against Longformer and BigBird (golden files of
-//! `scripts/golden/attention/sparse_attention.py`), and of every kind what holds whatever the
-//! numbers are.
+//! `scripts/golden/attention/sparse_attention.py`), and properties that every kind has for any
+//! numbers.
 
 mod common;
 
@@ -18,7 +18,7 @@ use taper_ops::{
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// What kinds a model may have in its two stacks, and the positions that go with them.
+/// Attention kinds of a model's two stacks, with positions that fit them.
 struct Kinds {
     name: &'static str,
     encoder: AttentionConfig,
@@ -133,7 +133,7 @@ fn language_model(config: &ModelConfig) -> LanguageModel {
     LanguageModel::new(config, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Calls `check` with each kind and position, and their names.
+/// Calls `check` with each combination of kinds and positions, and its name.
 fn every(check: impl Fn(&ModelConfig, &str) -> TestResult) -> TestResult {
     for kinds in kinds() {
         for &positions in kinds.positions {
@@ -220,7 +220,7 @@ fn kinds_have_the_parameters_of_full_attention() -> TestResult {
         }
         let names = |model: &Transformer| -> Vec<String> {
             let names = model.parameters().parameters().iter().map(|it| it.name().to_owned());
-            // A Linformer has two matrices more.
+            // A Linformer has two additional matrices.
             names.filter(|name| !name.contains("_sums.")).collect()
         };
         assert_eq!(names(&model), names(&full), "{name}");
@@ -287,7 +287,7 @@ fn a_batch_is_its_sentences() -> TestResult {
     })
 }
 
-/// Gradients of a training pass on the tape, with dropout, against those of Candle alone.
+/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     every(|config, name| {
@@ -314,14 +314,14 @@ fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     })
 }
 
-/// The logits of all rows.
+/// Logits of all rows.
 fn text_step(model: &TextInference, state: &mut TextState, tokens: &[u32]) -> Tensor {
     let blocks: Vec<Tensor> =
         model.step(state, tokens).unwrap().collect::<Result<_, ModelError>>().unwrap();
     Tensor::cat(&blocks, 0).unwrap()
 }
 
-/// A text that is read and then stepped, at every place between, and long enough for several chunks
+/// Reads a text up to every place and steps through the rest; it is long enough for several chunks
 /// of linear attention.
 #[test]
 fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
@@ -349,7 +349,7 @@ fn texts_of_any_length_go_on_together_as_they_do_alone() -> TestResult {
         let model = language_model(config);
         let text: Vec<u32> = (4..16).collect();
         for context in [8, 1] {
-            // Each is full at another step, and reads the last half of its text anew.
+            // Each row is full at a different step, and then rereads the last half of its text.
             let inference = model.inference(context);
             let texts: [&[u32]; 4] = [&text[..3], &[], &text, &text[5..6]];
             let tokens =
@@ -400,7 +400,8 @@ fn a_window_as_long_as_the_text_is_full_attention() -> TestResult {
     Ok(())
 }
 
-/// The weights of linear attention are positive and sum to one, and in a decoder are of the past.
+/// Checks that the weights of linear attention are positive, sum to one, and in a decoder cover the
+/// past only.
 #[test]
 fn linear_attention_has_weights_that_can_be_seen() -> TestResult {
     let linear = kinds().into_iter().find(|kinds| kinds.name == "linear").ok_or("no such kind")?;

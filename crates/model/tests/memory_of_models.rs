@@ -1,5 +1,5 @@
-//! What a pass of a whole model keeps for its way back, by the formula that `inspect` prints and in
-//! the allocator's bytes: f32 on a CPU.
+//! Memory that a whole model keeps for its backward pass, by the formula that `inspect` prints and
+//! in the allocator's bytes: f32 on a CPU.
 
 use std::alloc::System;
 
@@ -25,7 +25,8 @@ fn sequences(length: usize) -> Sequences {
     Sequences::pack(&ids.chunks(length).collect::<Vec<_>>())
 }
 
-/// Bytes that are in use behind a pass over `batch`, by those of the formula: the median of several.
+/// Bytes in use after a pass over `batch`, divided by those of the formula: the median of several
+/// runs.
 fn ratio(model: &impl Model, batch: &Batch) -> f64 {
     let length = batch.streams[0].longest();
     let mut bytes = [0; 5].map(|_| {
@@ -70,20 +71,20 @@ fn build() -> Builder {
     Builder::seeded(1, &Device::Cpu, DType::F32)
 }
 
-/// Of translation, with sources and targets of so many tokens.
+/// Ratio for translation, with sources and targets of `length` tokens.
 fn of_pairs(shape: &ModelConfig, length: usize) -> f64 {
     let model = TranslationModel::new(shape, 90, 90, build()).unwrap();
     let streams = vec![sequences(length), sequences(length)];
     ratio(&model, &Batch::new(streams, sequences(length).ids))
 }
 
-/// Of a language model, on texts of 1,024 tokens.
+/// Ratio for a language model, on texts of 1,024 tokens.
 fn of_text(shape: &ModelConfig) -> f64 {
     let model = LanguageModel::new(shape, 90, build()).unwrap();
     ratio(&model, &Batch::new(vec![sequences(1024)], sequences(1024).ids))
 }
 
-/// Of a classifier of texts of 128 tokens.
+/// Ratio for a classifier of texts of 128 tokens.
 fn of_classes(shape: &ModelConfig) -> f64 {
     let model = TextClassifier::new(shape, 90, 3, build()).unwrap();
     let text = sequences(128);
@@ -117,7 +118,8 @@ fn what_a_model_keeps_is_known_by_formula() {
     }
     let shape = || shapes().remove(1);
     for kind in AttentionKind::ALL.into_iter().filter(|&kind| kind != AttentionKind::Linformer) {
-        // Into how many chunks a Reformer's buckets divide depends on the text, the less the smaller.
+        // The number of chunks in a Reformer's buckets depends on the text, less so if chunks are
+        // small.
         let decoder_attention =
             AttentionConfig { kind, hash_chunk: 16, ..AttentionConfig::default() };
         let positions = match kind {

@@ -9,7 +9,7 @@ use crate::sentences::SentenceSet;
 /// The n-gram orders of BLEU.
 const ORDERS: usize = 4;
 
-/// Bars of two scores over kinds of sentences.
+/// Bars of two scores over groups of sentences.
 fn of_kinds(
     (name, title): (String, &str),
     label: &str,
@@ -33,8 +33,8 @@ fn of_kinds(
     NamedFigure::new(name, Figure::new(title, description, bars))
 }
 
-/// Figures of a test set: scores by length and by the rarest word, n-gram precisions, flaws, how
-/// scores are spread.
+/// Figures of a test set: scores by length and by the rarest word, n-gram precisions, flaws, and
+/// the distribution of scores.
 ///
 /// # Errors
 /// When the sentences cannot be scored.
@@ -85,7 +85,7 @@ pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<Named
     Ok(figures)
 }
 
-/// BLEU of several systems' translations of the same sentences, by words of the source.
+/// BLEU of several systems on the same sentences, by the number of words of the source.
 ///
 /// # Errors
 /// When the sentences cannot be scored.
@@ -120,12 +120,12 @@ pub(crate) fn systems_by_length(
     Ok(NamedFigure::new(file_name(split, "length"), Figure::new(&title, description, bars)))
 }
 
-/// The name of a file of a figure of a split.
+/// Name of a figure's file, from its split.
 fn file_name(split: &str, figure: &str) -> String {
     format!("{}-{figure}", split.replace(['/', '\\', ' '], "-"))
 }
 
-/// How many sentences have which chrF2.
+/// Histogram of the chrF2 of sentences.
 fn spread(set: &SentenceSet, name: String, language: Language) -> NamedFigure {
     let say = |english, chinese| language.choose(english, chinese);
     let mut counts = [0.0; 10];

@@ -1,4 +1,4 @@
-//! Reports, comparisons and scaling laws of runs that were written by hand.
+//! Reports, comparisons and scaling laws of runs written by hand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const REFERENCES: [&str; 4] = [
     "Niemand weiß es.",
 ];
 
-/// A run of `name` that made these translations.
+/// Writes a run `name` that made these translations.
 fn run(folder: &Path, name: &str, translations: [&str; 4], updates: u64) -> PathBuf {
     let text = folder.join("text");
     fs::create_dir_all(&text).expect("folder");
@@ -88,7 +88,7 @@ fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
         assert!(html.contains(summary) && html.contains("training.max_updates"), "{summary}");
         assert!(html.contains("\\u003cyou\\u003e") && !html.contains("<you>"), "escaped");
         assert_eq!(html.matches("<script").count(), 2);
-        // Which process the others wait for.
+        // The process that the others wait for.
         assert!(html.contains("40%, 2%") && html.contains("two"), "{summary}");
     }
 }

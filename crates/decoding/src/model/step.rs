@@ -1,4 +1,4 @@
-//! What a search asks of a model.
+//! Interface between a search and a model.
 
 use rayon::prelude::*;
 use taper_ops::composed::Likeliest;
@@ -10,30 +10,32 @@ use crate::{DecodingError, Result, START, SpecialIds};
 /// An autoregressive model seen from a search: rows that advance by one token at a time.
 ///
 /// A state holds `R` rows; right after [`start`](StepModel::start) row `i` belongs to source `i`.
-/// Rows must be independent: what a row predicts may depend on its source and its own tokens only.
+/// Rows must be independent: the predictions of a row may depend only on its source and its own
+/// tokens.
 pub trait StepModel: Sync {
-    /// What the model keeps between steps: encoded sources, cached keys and values.
+    /// State that the model keeps between steps: encoded sources, cached keys and values.
     type State;
 
-    /// The number of target tokens `V`, the length of one row of [`step`](StepModel::step).
+    /// Number of target tokens `V`, the length of one row of [`step`](StepModel::step).
     fn vocabulary_size(&self) -> usize;
 
-    /// The tokens that a search treats apart.
+    /// Ids with a special role in the search.
     fn special(&self) -> &SpecialIds {
         &OURS
     }
 
-    /// The most output tokens that a row can take, `</s>` not counted; none where nothing limits
-    /// them. A search forces the end there.
+    /// Largest number of output tokens of a row, without `</s>`; `None` for no limit. A search
+    /// forces the end there.
     fn longest_output(&self) -> Option<usize>;
 
-    /// The token that the first step of a row with this source is fed: what its output follows.
+    /// Input of the first step for a row with this source: the token that its output follows.
     fn first_input(&self, _source: &[u32]) -> u32 {
         START
     }
 
-    /// Whether several threads, each with a state of its own, get further than one that shares out
-    /// every operation: on a CPU, and not on a device that does one thing after the other.
+    /// Whether several threads, each with a state of its own, are faster than one that divides
+    /// every operation among threads: usually on a CPU, and not on a device that runs one operation
+    /// at a time.
     fn steps_apart(&self) -> bool {
         false
     }
@@ -44,13 +46,13 @@ pub trait StepModel: Sync {
     /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State>;
 
-    /// Feeds `tokens[r]` to each row `r`, and gives `read` the prediction of the token that follows
-    /// it, in one or several blocks of whole rows, in order. They are lent since together they
-    /// are the largest thing there is at decoding, and a model need not hold them all at a
+    /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the following tokens to
+    /// `read`, in one or several blocks of whole rows, in order. Blocks are borrowed because all
+    /// predictions together are the largest data of decoding; a model need not hold them all at a
     /// time.
     ///
     /// # Shapes
-    /// `tokens`: `R`; `read` gets `R * V` values in all, row-major: log-probabilities up to a
+    /// `tokens`: `R`; `read` gets `R * V` values in total, row-major: log-probabilities up to a
     /// constant per row, so logits will do. `-inf` marks an impossible token.
     ///
     /// # Errors
@@ -63,15 +65,15 @@ pub trait StepModel: Sync {
         read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()>;
 
-    /// Whether [`step_likeliest`](StepModel::step_likeliest) spares a copy of all logits, as where
-    /// they are on a GPU.
+    /// Whether [`step_likeliest`](StepModel::step_likeliest) saves copying all logits, as from a
+    /// GPU.
     fn finds_likeliest(&self) -> bool {
         false
     }
 
-    /// As [`step`](StepModel::step), for a search that looks at the `count` likeliest tokens of each
-    /// row and at `also[r]` of row `r`. Asked only where the model
-    /// [finds them](StepModel::finds_likeliest).
+    /// Steps like [`step`](StepModel::step), for a search that needs only the `count` likeliest
+    /// tokens of each row, and `also[r]` of row `r`. Called only if the model [supports
+    /// it](StepModel::finds_likeliest).
     ///
     /// # Shapes
     /// `tokens`, `also` and the result: `R`.
@@ -88,27 +90,28 @@ pub trait StepModel: Sync {
         Err(DecodingError::model("step", "it finds no likeliest tokens"))
     }
 
-    /// Makes row `i` of the state what row `rows[i]` was. Rows may repeat (a hypothesis that
-    /// branches) and be left out (one that ended).
+    /// Reorders the state: row `i` becomes what row `rows[i]` was. Rows may be repeated (a
+    /// hypothesis that branches) and left out (one that ended).
     ///
     /// # Errors
     /// Whatever the model reports, as [`DecodingError::model`](crate::DecodingError::model).
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
-/// The most tokens a row that are asked for as the likeliest: each takes about as many kernels of a
-/// GPU as a layer does, so that of more tokens all logits are brought.
+/// Largest k of top-k; above it all logits are copied. Each of the k tokens takes about as many GPU
+/// kernels as a layer.
 const MOST_LIKELIEST: usize = 32;
 
-/// What a search looks at of each row, where that is little.
+/// The few tokens of each row that a search needs: the likeliest, and one more.
 pub(crate) struct Few {
     count: usize,
     also: Vec<u32>,
 }
 
 impl Few {
-    /// The `count` likeliest tokens of each row that its constraints admit, and what these ask for;
-    /// none from a model that finds no such, or where they are too many.
+    /// Makes the request for the `count` likeliest tokens of each row that its constraints admit,
+    /// and those that the constraints need; `None` if the model cannot find them, or they are too
+    /// many.
     pub(crate) fn of<'a, M: StepModel>(
         model: &M,
         count: usize,
@@ -129,22 +132,22 @@ impl Few {
         (count <= MOST_LIKELIEST).then_some(Self { count, also })
     }
 
-    /// One token of each row.
+    /// Makes the request for one token of each row.
     pub(crate) fn tokens<M: StepModel>(model: &M, also: Vec<u32>) -> Option<Self> {
         model.finds_likeliest().then_some(Self { count: 0, also })
     }
 }
 
-/// What a search sees of a row.
+/// Logits of a row, as a search gets them.
 #[derive(Clone, Copy)]
 pub(crate) enum Logits<'a> {
     /// All `V`.
     All(&'a [f32]),
-    /// Those that it [asked for](Few).
+    /// Only the [requested](Few) ones.
     Likeliest(&'a Likeliest),
 }
 
-/// Steps, and makes something of each row: `of_row` gets its number and its logits.
+/// Steps all rows, and calls `of_row` with the number and the logits of each.
 pub(crate) fn step_rows<M: StepModel, T: Send>(
     model: &M,
     state: &mut M::State,
@@ -180,7 +183,7 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
     if found.len() == rows { Ok(found) } else { Err(wrong(found.len() * vocabulary)) }
 }
 
-/// Selects `rows` unless that would leave the state of `old_rows` rows as it is.
+/// Selects `rows`, unless the state of `old_rows` rows would stay the same.
 pub(crate) fn select_if_changed<M: StepModel>(
     model: &M,
     state: &mut M::State,

@@ -6,7 +6,7 @@ use crate::{DecodingConfig, OutputLimits, Sentence};
 /// What may come next, for one hypothesis.
 #[derive(Clone, Debug)]
 pub(crate) struct Constraints<'a> {
-    /// The tokens that are treated apart.
+    /// Ids with a special role.
     special: &'a SpecialIds,
     /// An end may come.
     end: bool,

@@ -1,6 +1,6 @@
-//! Equivalences that hold whatever the numbers are: a batch is its sentences, a training step
-//! reaches every parameter, and a seed is a model; the other files have those of decoding, of what
-//! can be seen in a model, and of what is known before it is made.
+//! Equivalences that hold for any numbers: a batch is its sentences, a training step reaches every
+//! parameter, and a seed is a model. The other files have those of decoding, of attention maps and
+//! masks, and of facts about a model before it is made.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -51,7 +51,7 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
     Ok(())
 }
 
-/// Each architecture but the Transformer, in each of its kinds.
+/// All architectures but the Transformer, in each of their kinds.
 fn others() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let mut all = Vec::new();

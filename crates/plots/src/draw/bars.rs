@@ -13,9 +13,9 @@ use crate::colours::{AXIS, Colour, of_series};
 use crate::error::PlotError;
 use crate::figure::{Axis, Bars};
 
-/// The share of a category's width that its bars take.
+/// Share of a category's width that its bars fill.
 const FILLED: f64 = 0.76;
-/// Size of the names of categories.
+/// Font size of the names of categories.
 const SIZE: i32 = 11;
 
 /// Draws bars.
@@ -28,7 +28,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     if count == 0 || !values().any(|value| bars.y.takes(value)) {
         return Err(pen.nothing());
     }
-    // Bars stand on 0, where the axis has one.
+    // Bars begin at 0, where the axis has one.
     let foot = (!bars.y.logarithmic).then_some(0.0);
     let y = Scale::of(&bars.y, values().chain(foot)).ok_or_else(|| pen.nothing())?;
     let x_axis = Axis::linear(&bars.label).between(0.0, count as f64);
@@ -58,7 +58,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     let (across, down) = plane.plotting_area().get_pixel_range();
     let each = f64::from(across.end - across.start) / count as f64;
     let room = (each / f64::from(SCALE)) as i32;
-    // Names that do not fit are left out in turn.
+    // If names do not all fit, only every second, third, … is written.
     let widest = bars.categories.iter().map(|name| width(name, SIZE)).max().unwrap_or(0);
     let every = (widest + 8).min(90).div_euclid(room.max(1)) as usize + 1;
     for (category, name) in bars.categories.iter().enumerate().step_by(every.max(1)) {

@@ -16,10 +16,10 @@ use crate::svg::DASHED_WIDTH;
 
 /// Widths of lines, in units of the drawing.
 const LINE_WIDTH: u32 = 7;
-/// The most points of a series that a page is told of.
+/// Largest number of points of a series that a page can show under the pointer.
 const MOST_TOLD: usize = 1500;
 
-/// Two axes of places.
+/// Drawing area between two axes of places.
 pub(super) type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Scale, Scale>>;
 
 /// Draws a chart.
@@ -75,12 +75,12 @@ pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<
     }))
 }
 
-/// The colour of the series that is the `number`th.
+/// Colour of the `number`th series.
 fn colour_of(series: &Series, number: usize) -> Colour {
     of_series(series.colour.unwrap_or(number))
 }
 
-/// The points that a page tells of: those that are drawn, at most so many.
+/// Points that a page can show under the pointer: those drawn, thinned to a limit.
 fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
     let shown: Vec<(f64, f64)> = series
         .points
@@ -98,7 +98,7 @@ fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Draws axes below `top`, with a grid, numbers and what they measure.
+/// Draws axes below `top`, with a grid, numbers and labels.
 pub(super) fn plane<'a>(
     pen: &Pen<'_>,
     root: &Area<'a>,
@@ -141,7 +141,7 @@ fn mark(
     colour: Colour,
 ) -> Result<(), PlotError> {
     let ink = colour.drawn();
-    // A line of one point would not be seen.
+    // A line of one point would be invisible.
     if mark == Mark::Dots || points.len() == 1 {
         let dots = points.iter().map(|&at| Circle::new(at, units(3), ink.mix(0.8).filled()));
         plane.draw_series(dots).map_err(|error| pen.failed(error))?;

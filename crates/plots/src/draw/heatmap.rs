@@ -1,4 +1,4 @@
-//! A table as shades.
+//! A table as a heatmap.
 
 use plotters::prelude::Rectangle;
 use plotters::style::Color as _;
@@ -11,11 +11,11 @@ use crate::colours::{AXIS, GRID, SERIES};
 use crate::error::PlotError;
 use crate::figure::Heatmap;
 
-/// Size of the labels, in CSS pixels.
+/// Font size of the labels, in CSS pixels.
 const SIZE: i32 = 12;
-/// The most that the labels of rows or columns take.
+/// Largest room for the labels of rows or columns.
 const MOST: i32 = 130;
-/// Room for what rows or columns are.
+/// Room for the title of an axis.
 const WHAT: i32 = 20;
 
 /// Draws a heatmap.
@@ -33,7 +33,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     let (total_width, total_height) = (pen.figure.size.0 as i32, pen.figure.size.1 as i32);
     let left = MARGIN + WHAT + widest(&map.rows);
     let room = (total_width - left - MARGIN) / map.columns.len() as i32;
-    // Where the columns are narrower than their labels, these are read upwards.
+    // Labels wider than their columns are turned upwards.
     let upwards = widest(&map.columns) > room;
     let head = if upwards { widest(&map.columns) } else { SIZE + 8 };
     let top = TITLE + WHAT + head;
@@ -93,7 +93,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     }))
 }
 
-/// The shades and what they stand for.
+/// Draws the colour scale with its values.
 fn legend(
     pen: &Pen<'_>,
     root: &Area<'_>,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use taper_data::Task;
 use taper_run::checks::cost::grouped;
 use taper_run::tasks::TaskModel;
-use taper_run::{LoadedRun, RunEvent, RunFolder, hugging_face};
+use taper_run::{LoadedRun, RunEvent, RunFolder, folders};
 
 use crate::arguments::{Export, Import};
 use crate::text::{print_line, quoted, say};
@@ -20,7 +20,7 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
         }
         Ok(())
     };
-    let imported = hugging_face::import(&arguments.folder, &folder, &mut observer)?;
+    let imported = folders::import(&arguments.folder, &folder, &mut observer)?;
     let model = &imported.config.model;
     let (run, name) = (arguments.run.display(), quoted(&arguments.run));
     let size = format!("{run}: {} parameters", grouped(imported.parameters));
@@ -65,11 +65,11 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
 pub(crate) fn export(arguments: &Export) -> Result<()> {
     let task = RunFolder::open(&arguments.run)?.load_config(&[])?.task;
     match task {
-        Task::ImageClassification => write(arguments, hugging_face::export_vit),
-        Task::MaskedLanguageModel => write(arguments, hugging_face::export_bert),
-        Task::Classification => write(arguments, hugging_face::export_bert_classifier),
-        Task::QuestionAnswering => write(arguments, hugging_face::export_bert_span_extractor),
-        Task::LanguageModel | Task::Translation => write(arguments, hugging_face::export_gpt2),
+        Task::ImageClassification => write(arguments, folders::export_vit),
+        Task::MaskedLanguageModel => write(arguments, folders::export_bert),
+        Task::Classification => write(arguments, folders::export_bert_classifier),
+        Task::QuestionAnswering => write(arguments, folders::export_bert_span_extractor),
+        Task::LanguageModel | Task::Translation => write(arguments, folders::export_gpt2),
         Task::Captions | Task::ImageText | Task::Tagging | Task::InContextRegression => {
             anyhow::bail!("a run of the task {task} cannot be exported yet")
         }

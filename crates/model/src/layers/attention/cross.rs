@@ -1,5 +1,4 @@
-//! Attention from a decoder to an encoder, which is full attention whatever the kind of
-//! self-attention is.
+//! Attention from a decoder to an encoder; it is full, whatever the kind of self-attention.
 
 use super::super::block::Attended;
 use super::super::weight::{Linear, Residual};
@@ -10,7 +9,7 @@ use std::ops::Range;
 use taper_ops::rng::name_key;
 use taper_ops::{AttentionSpec, Products, Seen, composed, cross_attention, decoding_attention};
 
-/// Attention from the decoder to the encoder's result: one projection makes key and value.
+/// Attention from the decoder to the encoder's output: one projection makes key and value.
 #[derive(Debug, Clone)]
 pub(crate) struct CrossAttention {
     name: String,
@@ -45,19 +44,19 @@ impl CrossAttention {
         })
     }
 
-    /// As [`SelfAttention::cost`], for a token of the decoder.
+    /// Cost for a token of the decoder, as [`SelfAttention::cost`].
     pub(crate) fn cost(config: &ModelConfig) -> PartCost {
         let width = config.d_model;
         let linear = PartCost::linear(width, width, config.has_attention_biases());
         linear.keeping(width + config.heads).with_heads(config.heads) + linear
     }
 
-    /// Keys and values, which are made once for each token of the encoder.
+    /// Cost of keys and values, which are computed once for each token of the encoder.
     pub(crate) fn key_value_cost(config: &ModelConfig) -> PartCost {
         PartCost::linear(config.d_model, config.d_model, config.has_attention_biases()) * 2
     }
 
-    /// Keys and values of the encoder's output.
+    /// Computes keys and values of the encoder's output.
     ///
     /// # Shapes
     /// `(M, D)` → `(M, 2·D)`.
@@ -65,8 +64,8 @@ impl CrossAttention {
         self.kv.forward(encoded, pass)
     }
 
-    /// Row `r` of `x (R, D)`, a token being decoded, attends to rows `rows[r]` of `key_value (M,
-    /// 2·D)`.
+    /// Attends from row `r` of `x (R, D)`, a token being decoded, to rows `rows[r]` of
+    /// `key_value (M, 2·D)`.
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -83,7 +82,7 @@ impl CrossAttention {
         )
     }
 
-    /// `x (N, D)` attends to keys and values `(M, 2·D)`.
+    /// Attends from `x (N, D)` to keys and values `(M, 2·D)`.
     pub(crate) fn attend(
         &self,
         x: &Tensor,

@@ -1,19 +1,19 @@
-//! Hierarchical attention: within chunks token by token, and to what is farther by summaries of
-//! chunks, fused in [`taper_ops`].
+//! Hierarchical attention: to tokens within the same chunk, and to summaries of other chunks, fused
+//! in [`taper_ops`].
 //!
 //! ```text
 //! O_i = (Σ_{j ∈ C} exp(q_i·k_j / √d) v_j + Σ_J |J| exp(q_i·k̄_J / √d) v̄_J) / Z_i
 //! ```
 //!
-//! where `C` is the chunk of token `i`, under a causal mask up to `i`; `k̄_J` and `v̄_J` are the means of
-//! the keys and values of chunk `J`, of `|J|` tokens, and `Z_i` is the sum of the exponentials. With
-//! one level of summaries the J are all other chunks, or those before `C`: a query has about
-//! `chunk + n / chunk` scores. With more, a chunk of the next level is `chunk` chunks of the one below,
-//! and the J are of each level those in the same chunk of the next one, and of the last level all
-//! others: `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores. It is what Zhu and Soricut 2021
-//! ("H-Transformer-1D", section 4) call the coarsening of blocks of scores, with queries that stay as
-//! they are; a summary counts as its tokens. Chunks of one token, and a chunk that holds the whole
-//! sequence, give full attention.
+//! where `C` is the chunk of token `i`, up to `i` under a causal mask; `k̄_J` and `v̄_J` are the
+//! means of the keys and values of chunk `J`, of `|J|` tokens, and `Z_i` is the sum of the
+//! exponentials. With one level of summaries the J are all other chunks, or those before `C`: a
+//! query has about `chunk + n / chunk` scores. With more, a chunk of the next level is `chunk`
+//! chunks of the one below, and the J are, at each level, those in the same chunk of the next
+//! level, and at the last level all others: `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores. This is the
+//! coarsening of blocks of scores of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), without
+//! coarsened queries; a summary counts as many times as it has tokens. Chunks of one token, and a
+//! chunk that holds the whole sequence, give full attention.
 
 use super::super::positions::PreparedPositions;
 use super::past::padded_rows;

@@ -1,5 +1,5 @@
-//! Attention by a softmax of scores (Vaswani et al. 2017, section 3.2.1), of all keys or of those
-//! that a rule lets a query see: fused in [`taper_ops`].
+//! Softmax attention (Vaswani et al. 2017, section 3.2.1), to all keys or to those that a sparse
+//! pattern lets a query see: fused in [`taper_ops`].
 
 use super::super::positions::PreparedPositions;
 use super::{Kind, LayerPast, PastRows, Site, Texts};
@@ -19,7 +19,7 @@ use taper_ops::{
 pub(super) struct Softmax {
     heads: usize,
     causal: bool,
-    /// Which keys a query sees; none where it sees all.
+    /// Keys that a query sees; `None`: all.
     sparse: Option<Sparse>,
     dropout: f64,
     products: Products,
@@ -48,7 +48,7 @@ impl Softmax {
         }
     }
 
-    /// What attention gives, and the logarithm of the sum of each head's exponentials.
+    /// Cost of the attention's result, and of the logarithm of the sum of each head's exponentials.
     pub(super) fn cost(site: &Site<'_>) -> PartCost {
         let config = site.config;
         let cost = PartCost::scores(config.d_model)
@@ -79,7 +79,7 @@ impl Softmax {
         }
     }
 
-    /// What queries see of what is kept.
+    /// Keys of the cache that queries see.
     fn seen<'a>(
         &self,
         kept: Kept<'a>,
@@ -96,7 +96,7 @@ impl Softmax {
         }
     }
 
-    /// `(N, 3·D)` → `(N, D)`, `(N, 2·D)`: query, and key and value.
+    /// Splits `(N, 3·D)` into `(N, D)` and `(N, 2·D)`: query, and key and value.
     fn apart(qkv: &Tensor) -> Result<(Tensor, Tensor)> {
         let width = qkv.dim(1)? / 3;
         let query = qkv.narrow(1, 0, width)?.contiguous()?;

@@ -7,18 +7,19 @@
 //! output = W_out y
 //! ```
 //!
-//! In a `mamba` Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that a token decides
-//! what is kept of it and of what was before. In an `s4d` they are parameters, and the layer is a
-//! convolution with one kernel for each channel.
+//! In a `mamba` Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that each token
+//! decides how much of itself and of the past is kept. In an `s4d` they are parameters, and the
+//! layer is a convolution with one kernel for each channel.
 //!
-//! All that is remembered of a text are the last inputs of the convolution and h.
+//! The only state of a text is the last inputs of the convolution, and h.
 //!
-//! **Decision.** In an encoder, where tokens see what follows too, two such layers read a sequence
+//! **Decision.** In an encoder, whose tokens also see what follows, two such layers read a sequence
 //! from both ends, with W_in, z and W_out in common (Zhu et al. 2024, "Vision Mamba", algorithm 1).
 //!
-//! **Decision.** A is each channel's −1, −2, … at first, and the bias of Δ such that Δ is between
-//! 0.001 and 0.1, evenly by its logarithm (section 3.6 and the authors' implementation). What weight
-//! decay would pull to a different memory is no matrix in the store, so that it leaves it alone.
+//! **Decision.** Initially A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
+//! between 0.001 and 0.1 (section 3.6 and the authors' implementation). The store does not hold
+//! these parameters as matrices, so that weight decay leaves them alone; it would change how long
+//! they remember.
 
 #[cfg(test)]
 mod tests;
@@ -35,10 +36,10 @@ use taper_ops::{
     selective_scan, selective_scan_after,
 };
 
-/// Steps at first: the least and the largest.
+/// Smallest and largest initial step size.
 const STEPS: (f64, f64) = (1e-3, 0.1);
 
-/// Tokens from one state that is kept for the way back to the next.
+/// Number of tokens between two states that are kept for the backward pass.
 const KEPT_EVERY: usize = 32;
 
 /// A state-space layer.
@@ -49,15 +50,15 @@ pub(crate) struct StateSpace {
     output: Linear,
 }
 
-/// What happens between the projections.
+/// Computation between the projections.
 #[derive(Debug, Clone)]
 pub(crate) struct Core {
     /// From the first token to the last; in an encoder also from the last to the first.
     directions: Vec<Direction>,
     channels: usize,
-    /// Multiplications and additions of a token.
+    /// Multiplications and additions per token.
     flops: f64,
-    /// Scalars that are kept of a token.
+    /// Scalars kept per token.
     kept: f64,
 }
 
@@ -72,17 +73,17 @@ struct Direction {
     reverse: bool,
 }
 
-/// Where Δ, B and C come from.
+/// Source of Δ, B and C.
 #[derive(Debug, Clone)]
 enum Steps {
-    /// From the token.
+    /// Computed from each token.
     Selective { down: Linear, up: Linear, in_out: Linear },
-    /// They are parameters.
+    /// Parameters.
     Fixed { delta: Weight, in_out: Weight },
 }
 
 impl StateSpace {
-    /// In a stack that is causal or not.
+    /// Makes the layer for a stack that is causal or not.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -97,7 +98,7 @@ impl StateSpace {
         })
     }
 
-    /// Both projections and what is between them.
+    /// Cost of both projections and the computation between them.
     pub(crate) fn cost(config: &ModelConfig, causal: bool, layer: usize) -> PartCost {
         let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
         PartCost::linear(width, channels, config.biases) * 2
@@ -105,7 +106,7 @@ impl StateSpace {
             + PartCost::linear(channels, width, config.biases)
     }
 
-    /// `(N, D)` → `(N, D)`, added to the residual.
+    /// Runs whole sequences, and adds the result to the residual: `(N, D)` → `(N, D)`.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -117,7 +118,7 @@ impl StateSpace {
         self.output.onto(&self.core.run(&gated, lengths, pass)?, residual, pass)
     }
 
-    /// One new token for each row: `(R, D)` → `(R, D)`.
+    /// Runs one new token in each row: `(R, D)` → `(R, D)`.
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -132,8 +133,7 @@ impl StateSpace {
         self.output.onto(&out, residual, pass)
     }
 
-    /// Whole texts at once, with what [`StateSpace::step`] would give token by token: `(N, D)` →
-    /// `(N, D)`.
+    /// Runs whole texts at once, as [`StateSpace::step`] would token by token: `(N, D)` → `(N, D)`.
     pub(crate) fn read(
         &self,
         x: &Tensor,
@@ -166,17 +166,17 @@ impl Core {
         Ok(Self { directions, channels, flops, kept })
     }
 
-    /// Elements of a row of what goes in.
+    /// Width of a row of the inputs.
     pub(crate) fn input_width(&self) -> usize {
         2 * self.channels
     }
 
-    /// Multiplications and additions for so many tokens.
+    /// Multiplications and additions for `tokens` tokens.
     pub(crate) fn flops(&self, tokens: usize) -> f64 {
         self.flops * tokens as f64
     }
 
-    /// Scalars that are kept for the way back, of so many tokens, beside the input.
+    /// Scalars that are kept for the backward pass of `tokens` tokens, beside the input.
     pub(crate) fn kept(&self, tokens: usize) -> f64 {
         self.kept * tokens as f64
     }
@@ -191,7 +191,7 @@ impl Core {
         };
         let scan = PartCost {
             flops: (channels * (7 * states + 8)) as f64,
-            // What comes out, and the states of every thirty-second token.
+            // The output, and the states of every thirty-second token.
             kept: channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64),
             ..PartCost::table(states + 1, channels)
         };
@@ -204,12 +204,12 @@ impl Core {
             PartCost::table(2 * states + 1, channels)
         };
         let one = convolution.keeping(channels) + steps + scan;
-        // Of two directions the sum is kept besides.
+        // With two directions, the sum is kept as well.
         let all = if causal { one } else { (one * 2).keeping(channels) };
         PartCost { mixing_flops: all.flops, ..all }
     }
 
-    /// Whole sequences.
+    /// Runs whole sequences.
     ///
     /// # Shapes
     /// `gated (N, 2·E)` → `(N, E)`.
@@ -232,9 +232,9 @@ impl Core {
         }
     }
 
-    /// Sequences that go on after what is `remembered` of each, or begin; and what is to be
-    /// remembered of them: the last inputs of the convolution, `(K − 1, E)`, and the states, `(E,
-    /// S)`, in f32 at least.
+    /// Runs sequences that continue from the state `remembered` of each, or begin anew. Returns the
+    /// results and the new states: the last inputs of the convolution, `(K − 1, E)`, and h,
+    /// `(E, S)`, in f32 or wider.
     ///
     /// # Shapes
     /// `gated (N, 2·E)`, `remembered (B, (K − 1 + S)·E)` → `(N, E)`, `(B, (K − 1 + S)·E)`.
@@ -266,7 +266,7 @@ impl Direction {
         let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
         let (channels, rank) = (expand * config.d_model, config.state_space.rank(config.d_model));
         let (least, largest) = STEPS;
-        // Softplus of this is a step.
+        // The inverse of softplus, so that softplus of the bias is the step size.
         let step = |uniform: f32| {
             let step = least * (largest / least).powf(f64::from(uniform));
             step.exp_m1().ln() as f32
@@ -291,7 +291,7 @@ impl Direction {
                 in_out: build.add(
                     &format!("{name}.in_out.bias"),
                     &[channels * 2 * states],
-                    // B is one, and C is normal.
+                    // B is all ones, and C is normally distributed.
                     |counter, i| match (i as usize % (2 * states)) < states {
                         true => 1.0,
                         false => counter.normal_at(i) as f32,
@@ -327,7 +327,7 @@ impl Direction {
         )
     }
 
-    /// Δ before softplus, and B and C.
+    /// Computes Δ before softplus, and B and C.
     fn steps(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
         Ok(match &self.steps {
             Steps::Selective { down, up, in_out } => {
@@ -391,7 +391,7 @@ impl Direction {
     }
 }
 
-/// The last inputs of each sequence, after those that were in the window before it.
+/// Last inputs of each sequence, preceded by those of the previous window.
 ///
 /// # Shapes
 /// `gated (N, 2·E)`, `window (B, (K − 1)·E)` → the same as `window`.
@@ -406,7 +406,7 @@ fn window_after(
         return Ok(window.clone());
     }
     let own = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
-    // Inputs of the window stand behind those of the sequences.
+    // Inputs of the window stand after those of the sequences.
     let rows = Tensor::cat(&[own, window.reshape((batch * kept, channels))?], 0)?;
     let (mut first, all) = (0, gated.dim(0)?);
     let mut index = Vec::with_capacity(batch * kept);

@@ -1,15 +1,16 @@
-//! Which tokens meet: sorted by bucket and cut into chunks.
+//! Plan of the tokens that meet: sorted by bucket and cut into chunks.
 
 use super::cost::of_bucket;
 use super::rotations::Rotations;
 use super::{HIDDEN, ITSELF};
 
-/// How sorted tokens are cut.
+/// Rule by which sorted tokens are cut into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Chunks {
-    /// Into chunks of so many; the first of a round looks back on the last of the round before.
+    /// All tokens into chunks of this size; the first of a round looks back on the last of the
+    /// round before.
     Sorted(usize),
-    /// Each bucket by itself.
+    /// Each bucket by itself, into chunks of this size.
     OfBuckets(usize),
 }
 
@@ -18,8 +19,8 @@ impl Chunks {
         if causal { Self::OfBuckets(size) } else { Self::Sorted(size) }
     }
 
-    /// How many there are of a round of a head, on average, of whose tokens a bucket gets its share:
-    /// the number of its tokens is binomial.
+    /// Expected number of chunks in a round of a head; the number of tokens in a bucket is binomial
+    /// with its share.
     pub(super) fn expected(self, length: usize, shares: &[f64]) -> f64 {
         match self {
             Self::OfBuckets(size) => {
@@ -36,23 +37,23 @@ impl Chunks {
     }
 }
 
-/// Which tokens meet, of all heads of all sequences.
+/// Tokens that meet, for all heads of all sequences.
 pub(super) struct Plan {
-    /// For each place of a chunk its row of `(B·T·H)`, the one behind the last where it is empty:
+    /// Row of `(B·T·H)` for each place of a chunk; an empty place has the row after the last:
     /// `(K, C)`.
     pub(super) queries: Vec<u32>,
-    /// The same of the chunk before and the chunk itself: `(K, 2·C)`.
+    /// Rows of the chunk before, and of the chunk itself: `(K, 2·C)`.
     pub(super) keys: Vec<u32>,
-    /// What is added to scores: `(K, C, 2·C)`.
+    /// Numbers added to scores: `(K, C, 2·C)`.
     pub(super) mask: Vec<f32>,
-    /// For each round and row its place: `(rounds, N·H)`.
+    /// Place of each row in each round: `(rounds, N·H)`.
     pub(super) places: Vec<u32>,
     pub(super) size: usize,
 }
 
 impl Plan {
-    /// `buckets (N, H, rounds)` of the tokens of sequences of these lengths. A row is a token's
-    /// head.
+    /// Plans for `buckets (N, H, rounds)` of the tokens of sequences of these lengths. A row is one
+    /// head of one token.
     pub(super) fn new(
         buckets: &[Vec<u32>],
         lengths: &[usize],
@@ -106,14 +107,15 @@ impl Plan {
             }
             first += length;
         }
-        // A vector that grew has room for up to twice as much, and these live until the way back.
+        // A vector that has grown may have up to twice the capacity that it needs, and these live
+        // until the backward pass.
         plan.mask.shrink_to_fit();
         plan.queries.shrink_to_fit();
         plan.keys.shrink_to_fit();
         plan
     }
 
-    /// A chunk and what it looks back on: rounds and tokens.
+    /// Adds a chunk and the one that it looks back on: rounds and tokens.
     fn add(
         &mut self,
         own: &[(usize, usize)],

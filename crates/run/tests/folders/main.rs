@@ -14,7 +14,7 @@ use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 use taper_model::{Batch, Model, Objective, Pass};
 use taper_ops::Gradients;
-use taper_run::hugging_face::import;
+use taper_run::folders::import;
 use taper_run::tasks::TaskModel;
 use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
 

@@ -11,6 +11,7 @@ mod bert;
 mod export;
 mod gpt2;
 mod import;
+mod preprocessor;
 mod tokens;
 mod vit;
 mod weights;

@@ -9,7 +9,7 @@ use serde_json::json;
 use taper_model::{Batch, ImageClassifier, Sequences};
 use taper_run::LoadedRun;
 use taper_run::attention::rolled_out;
-use taper_run::hugging_face::export_vit;
+use taper_run::folders::export_vit;
 
 use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, set, tensors, trained};
 

@@ -1,8 +1,5 @@
 //! A ViT: what its `config.json` says, what its tensors are called, and both ways between a folder
 //! and a run.
-//!
-//! Mean and deviation of the images are in a file of their own, `preprocessor_config.json`; a folder
-//! without one has 0.5 for both, which is what Transformers takes for a ViT then.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,21 +7,20 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use taper_data::{ImageFormat, ImagesConfig, Task, TokenizerPair};
 use taper_model::{
     ImageClassifier, ImageShape, Model, ModelConfig, NormPlacement, Pooling, Positions,
 };
 
-use super::export::{write, write_json};
-use super::import::{Read, read_keys, run_config};
+use super::export::write;
+use super::import::{Read, run_config};
+use super::preprocessor::{Preprocessor, write_preprocessor};
 use super::weights::{Counterpart, Tensors, named};
 use super::{CONFIG, WEIGHTS, activation, activation_name, require_expressed};
 use crate::LoadedRun;
 use crate::checks::memory;
 
-/// The file of what becomes of images before a model sees them.
-const PREPROCESSOR: &str = "preprocessor_config.json";
 /// The projections of attention there, which are one here, in its order.
 const PROJECTIONS: [&str; 3] = ["query", "key", "value"];
 
@@ -69,25 +65,6 @@ fn yes() -> bool {
     true
 }
 
-/// The keys of `preprocessor_config.json` that change what a model sees.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct Preprocessor {
-    image_mean: Vec<f64>,
-    image_std: Vec<f64>,
-    do_normalize: bool,
-    do_rescale: bool,
-    rescale_factor: f64,
-}
-
-impl Default for Preprocessor {
-    fn default() -> Self {
-        let (image_mean, image_std) = (vec![0.5; 3], vec![0.5; 3]);
-        let rescale_factor = 1.0 / 255.0;
-        Self { image_mean, image_std, do_normalize: true, do_rescale: true, rescale_factor }
-    }
-}
-
 impl VitConfig {
     /// The model that these keys describe.
     fn model(&self) -> Result<ModelConfig> {
@@ -114,36 +91,19 @@ impl VitConfig {
 
     /// The images that it reads, with the labels that it gives.
     fn images(&self, preprocessor: &Preprocessor) -> Result<ImagesConfig> {
-        let Preprocessor { do_normalize, do_rescale, rescale_factor, .. } = preprocessor;
-        if !do_rescale || (rescale_factor * 255.0 - 1.0).abs() > 1e-9 {
-            bail!("{PREPROCESSOR}: do_rescale is false or rescale_factor is not 1/255");
-        }
-        let channels = self.num_channels;
-        let (mean, deviation) = match do_normalize {
-            true => (preprocessor.image_mean.clone(), preprocessor.image_std.clone()),
-            false => (vec![0.0; channels], vec![1.0; channels]),
-        };
-        // One number for three channels that are all alike is one for each.
-        let of_channels = |mut of: Vec<f64>| {
-            let alike = of.windows(2).all(|pair| pair[0] == pair[1]);
-            if alike && let Some(&first) = of.first() {
-                of = vec![first; channels];
-            }
-            of
-        };
         if !self.id2label.keys().copied().eq(0..self.id2label.len()) || self.id2label.is_empty() {
             bail!("id2label has not the labels from 0 on: a ViT without classes is no classifier");
         }
-        Ok(ImagesConfig {
+        let mut images = ImagesConfig {
             format: ImageFormat::Folders,
             labels: self.id2label.values().cloned().collect(),
             size: self.image_size,
-            channels,
+            channels: self.num_channels,
             patch: self.patch_size,
-            mean: of_channels(mean),
-            deviation: of_channels(deviation),
             ..ImagesConfig::default()
-        })
+        };
+        preprocessor.describe(&mut images)?;
+        Ok(images)
     }
 
     /// The keys of a model of ours.
@@ -233,11 +193,7 @@ pub(super) fn read(source: &Path, name: String, keys: Value) -> Result<Read<Imag
     let shown = || path.display().to_string();
     let theirs: VitConfig = serde_json::from_value(keys)
         .with_context(|| format!("{}: not the config.json of a ViT", path.display()))?;
-    let preprocessor = match source.join(PREPROCESSOR) {
-        path if path.exists() => serde_json::from_value(read_keys(&path)?)
-            .with_context(|| format!("{}: not of an image processor", path.display()))?,
-        _ => Preprocessor::default(),
-    };
+    let preprocessor = Preprocessor::read(source)?;
     let model = theirs.model().with_context(shown)?;
     let mut config = run_config(name, Task::ImageClassification, model);
     config.data.images = theirs.images(&preprocessor).with_context(shown)?;
@@ -271,18 +227,5 @@ pub fn export_vit(run: &LoadedRun<ImageClassifier>, folder: &Path) -> Result<()>
     let config = VitConfig::of(model.config(), images).context("cannot be exported as a ViT")?;
     let of = |name: &str, shape: &[usize]| counterpart(name, shape, model.shape());
     let tensors = named(model.parameters(), "ViT", of)?;
-    let processor = json!({
-        "image_processor_type": "ViTImageProcessor",
-        "do_normalize": true,
-        "do_rescale": true,
-        "do_resize": true,
-        "image_mean": images.mean,
-        "image_std": images.deviation,
-        "resample": 2,
-        "rescale_factor": 1.0 / 255.0,
-        "size": { "height": images.size, "width": images.size },
-    });
-    write(folder, &tensors, (&config, Map::new()), |folder| {
-        write_json(&folder.join(PREPROCESSOR), &processor)
-    })
+    write(folder, &tensors, (&config, Map::new()), |folder| write_preprocessor(images, folder))
 }

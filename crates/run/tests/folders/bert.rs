@@ -10,7 +10,7 @@ use taper_data::Task;
 use taper_model::{
     Batch, MaskedLanguageModel, Pass, Pooling, Sequences, SpanExtractor, TextClassifier,
 };
-use taper_run::hugging_face::{export_bert, export_bert_classifier, export_bert_span_extractor};
+use taper_run::folders::{export_bert, export_bert_classifier, export_bert_span_extractor};
 use taper_run::prediction::{QuestionInContext, SpanAnswer, predict, predict_answers};
 
 use super::{
