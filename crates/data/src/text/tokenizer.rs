@@ -51,11 +51,11 @@ pub struct Tokenizer {
     folder: Option<Arc<Folder>>,
 }
 
-/// What the folder that a tokenizer came with says of it.
+/// Facts about the tokens of an imported folder.
 #[derive(Debug)]
 struct Folder {
     tokens: FolderTokens,
-    /// The file in which it is kept.
+    /// Content of the file with them.
     json: String,
 }
 
@@ -138,7 +138,7 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
-    /// What this tokenizer becomes when `inner` has more tokens.
+    /// Replaces the library's tokenizer by one with more tokens.
     fn replaced(&self, inner: &tokenizers::Tokenizer) -> Result<Self> {
         let json = inner.to_string(true).map_err(fault("write its file"))?;
         let folder = self.folder.as_ref().map(|folder| folder.json.clone());
@@ -160,8 +160,8 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of what begins a row of an encoder, what ends each of its texts, and what stands for a
-    /// hidden token, of those that there are.
+    /// Ids of the first token of a row of an encoder, of the token behind each of its texts, and of the
+    /// placeholder for a hidden token; `None` for a token that the vocabulary lacks.
     pub fn mark_ids(&self) -> [Option<u32>; 3] {
         match self.marks() {
             Ok(Marks { class, separator, mask }) => [Some(class), Some(separator), Some(mask)],
@@ -169,7 +169,7 @@ impl Tokenizer {
         }
     }
 
-    /// Loads a `tokenizer.json`, and what is kept beside it of a folder that it came with.
+    /// Loads a `tokenizer.json`, and the facts of an imported folder beside it.
     ///
     /// # Errors
     ///
@@ -183,9 +183,8 @@ impl Tokenizer {
         Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
     }
 
-    /// The tokenizer of a folder of others: `json` is the content of its file `path`, which need
-    /// not have the special tokens of this project. What the folder says of its tokens is then to
-    /// be [added](Tokenizer::with_folder).
+    /// Makes a tokenizer for an import from the content `json` of the file `path`, which need not have
+    /// the special tokens of this project: its roles are to be [added](Tokenizer::with_folder).
     ///
     /// # Errors
     ///
@@ -196,7 +195,7 @@ impl Tokenizer {
         Self::new(inner, json, special, None)
     }
 
-    /// This tokenizer with what its folder says of it.
+    /// Adds the facts of an imported folder.
     ///
     /// # Errors
     ///
@@ -263,8 +262,8 @@ impl Tokenizer {
         })
     }
 
-    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and beside it what the
-    /// folder that it came with says of it.
+    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and beside it the facts of
+    /// an imported folder.
     ///
     /// # Errors
     ///
@@ -285,8 +284,8 @@ impl Tokenizer {
         write_atomically(path, self.json.as_bytes())
     }
 
-    /// The content of a `tokenizer.json` with this post-processor, the library's JSON for what puts
-    /// special tokens around texts; `None` where it has one already.
+    /// Content of the `tokenizer.json` with the post-processor `json`, which puts special tokens
+    /// around texts; `None` if it has one already.
     ///
     /// # Errors
     ///
@@ -308,7 +307,7 @@ impl Tokenizer {
         &self.json
     }
 
-    /// What the folder that it came with says of its tokens.
+    /// Facts of the imported folder.
     pub fn folder(&self) -> Option<&FolderTokens> {
         self.folder.as_deref().map(|folder| &folder.tokens)
     }
@@ -441,12 +440,12 @@ impl Tokenizer {
         is_byte
     }
 
-    /// The id of a token.
+    /// Id of a token.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// The special tokens.
+    /// Special tokens, by their roles.
     pub fn special_tokens(&self) -> &SpecialTokens {
         &self.special
     }
@@ -457,7 +456,7 @@ impl Tokenizer {
         self.special.ends.first().copied().unwrap_or(END)
     }
 
-    /// The ids that no token has: rows of a model beyond its vocabulary, or gaps in it.
+    /// Ids without a token: rows of a model beyond its vocabulary, or gaps in it.
     pub fn ids_without_token(&self) -> Vec<u32> {
         let all = 0..self.vocabulary_size as u32;
         all.filter(|&id| self.inner.id_to_token(id).is_none()).collect()

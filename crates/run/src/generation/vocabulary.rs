@@ -4,9 +4,8 @@ use taper_data::{END, Tokenizer};
 use taper_decoding::{Result, SpecialIds, StepModel};
 use taper_model::{TextInference, TextState};
 
-/// A language model that ends with the ends of its tokenizer. Rows of its embedding that no token
-/// has are never drawn, and keep their part of the probability: what is said has the probability
-/// that it has in the model.
+/// A language model with the ends of its tokenizer. Rows of its embedding without a token are never
+/// drawn, but count in the sum of probabilities, as they do when a text is scored.
 #[derive(Debug)]
 pub(super) struct WithTokens {
     model: TextInference,
