@@ -19,6 +19,8 @@ pub struct SpecialIds {
     end: u32,
     /// Further ends.
     other_ends: Cow<'static, [u32]>,
+    /// Ends that stand for text, and are part of the output.
+    text_ends: Cow<'static, [u32]>,
     /// Placeholder for text that the vocabulary cannot spell; produced only where configured.
     unknown: Option<u32>,
     /// Ids that are never produced, ascending.
@@ -29,6 +31,7 @@ pub struct SpecialIds {
 pub(crate) static OURS: SpecialIds = SpecialIds {
     end: END,
     other_ends: Cow::Borrowed(&[]),
+    text_ends: Cow::Borrowed(&[]),
     unknown: Some(UNKNOWN),
     never: Cow::Borrowed(&[PAD, START]),
 };
@@ -50,7 +53,19 @@ impl SpecialIds {
         never.dedup();
         let mut other_ends = other_ends.to_vec();
         other_ends.retain(|&other| other != end);
-        Self { end, other_ends: other_ends.into(), unknown: None, never: never.into() }
+        Self {
+            end,
+            other_ends: other_ends.into(),
+            text_ends: Cow::Borrowed(&[]),
+            unknown: None,
+            never: never.into(),
+        }
+    }
+
+    /// Makes the ends in `text_ends` part of the outputs that they end.
+    #[must_use]
+    pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
+        Self { text_ends: text_ends.into(), ..self }
     }
 
     /// End that is forced at the length limit.
@@ -63,6 +78,11 @@ impl SpecialIds {
     #[must_use]
     pub fn is_end(&self, token: u32) -> bool {
         token == self.end || self.other_ends.contains(&token)
+    }
+
+    /// Whether an output that a token ends contains it.
+    pub(crate) fn is_text_end(&self, token: u32) -> bool {
+        self.text_ends.contains(&token)
     }
 
     /// Number of ends.

@@ -18,7 +18,11 @@ impl WithTokens {
         let ends = &tokenizer.special_tokens().ends;
         let special = match tokenizer.has_special_tokens() && *ends == [END] {
             true => SpecialIds::ours(never),
-            false => SpecialIds::of(tokenizer.end(), ends, never),
+            false => {
+                let is_text = |end: &u32| !tokenizer.is_special(*end);
+                let text_ends = ends.iter().copied().filter(is_text).collect();
+                SpecialIds::of(tokenizer.end(), ends, never).with_text_ends(text_ends)
+            }
         };
         Self { model, special }
     }
