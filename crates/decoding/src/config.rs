@@ -55,7 +55,8 @@ pub struct DecodingConfig {
     /// negative ones (after Keskar et al. 2019, "CTRL"); 1 leaves them alone.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub repetition_penalty: f64,
-    /// No run of this many tokens comes twice in an output; 0 allows all.
+    /// No run of this many tokens comes twice in an output, or in a prompt and what follows it; 0
+    /// allows all.
     pub no_repeat_ngram: usize,
     /// Drawing translations at random in place of searching for the best.
     pub sampling: SamplingConfig,

@@ -23,11 +23,12 @@ pub(crate) struct Constraints {
 }
 
 impl Constraints {
-    /// What may come after `length` output tokens, given by `history` where the configuration
-    /// [looks back](looks_back).
+    /// What may come after `length` output tokens, with which `history` ends where the
+    /// configuration [looks back](looks_back). What is in it before them counts for runs of tokens
+    /// that may not come twice.
     ///
     /// At the maximum length `</s>` is forced and its log-probability counted, so that every
-    /// hypothesis is a whole sentence with a true score.
+    /// translation is a whole sentence with a true score.
     pub(crate) fn after(
         length: usize,
         history: &[u32],
@@ -37,7 +38,7 @@ impl Constraints {
     ) -> Self {
         let mut repeated = Vec::new();
         if config.repetition_penalty != 1.0 {
-            repeated.extend_from_slice(history);
+            repeated.extend_from_slice(&history[history.len().saturating_sub(length)..]);
             repeated.sort_unstable();
             repeated.dedup();
         }
@@ -122,6 +123,20 @@ mod tests {
         assert!(run_ends(&[7, 8, 9, 7, 8], 4).is_empty());
         assert!(run_ends(&[7, 8], 3).is_empty());
         assert!(run_ends(&[7, 7, 7], 0).is_empty());
+    }
+
+    #[test]
+    fn what_was_said_before_the_output_counts_for_runs_alone() {
+        let config = DecodingConfig {
+            repetition_penalty: 2.0,
+            no_repeat_ngram: 2,
+            ..DecodingConfig::default()
+        };
+        let sentence = Sentence { source: &[7, 8, 9], prefix: &[], number: 0 };
+        let limits = sentence.limits(&config, None);
+        let constraints = Constraints::after(1, &[7, 8, 9, 7], &sentence, limits, &config);
+        assert_eq!(constraints.banned, [8]);
+        assert_eq!(constraints.repeated, [7]);
     }
 
     #[test]
