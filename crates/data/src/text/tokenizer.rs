@@ -1,9 +1,9 @@
 //! Text to ids and back, by the `tokenizers` library and its `tokenizer.json`.
 //!
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
-//! `<s>` 2, `</s>` 3. None of them is ever made from text, even from text that spells one. Models of
-//! others bring tokenizers with [special tokens of their own](super::special), which are for tasks
-//! other than translation.
+//! `<s>` 2, `</s>` 3. None of them is made from text, even from text that spells one, unless
+//! [that is asked for](crate::SpelledSpecial). Models of others bring tokenizers with
+//! [special tokens of their own](super::special), which are for tasks other than translation.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,6 +18,7 @@ use crate::files::{read_regular, write_atomically};
 use crate::text::links::words_of_tokens;
 use crate::text::segmentation::Layout;
 use crate::text::special::{FolderTokens, MARKS, Marks, SpecialTokens, unknown_of};
+use crate::text::spelled::Spelling;
 use crate::text::tokenizer_training::train;
 use crate::{Error, Result, TokenizerConfig};
 
@@ -41,11 +42,12 @@ pub(crate) const FILE: &str = "tokenizer.json";
 /// A tokenizer of one language, or of both. Cheap to clone.
 #[derive(Clone)]
 pub struct Tokenizer {
-    inner: Arc<tokenizers::Tokenizer>,
+    pub(super) inner: Arc<tokenizers::Tokenizer>,
     json: Arc<str>,
     hash: Arc<str>,
     vocabulary_size: usize,
-    special: Arc<SpecialTokens>,
+    pub(super) special: Arc<SpecialTokens>,
+    pub(super) spelling: Spelling,
     /// Whether it has the special tokens of this project at their ids.
     is_ours: bool,
     folder: Option<Arc<Folder>>,
@@ -258,6 +260,7 @@ impl Tokenizer {
             json: json.into(),
             hash: hexadecimal(&hash.finalize()).into(),
             special: Arc::new(special),
+            spelling: Spelling::default(),
             folder: folder.map(Arc::new),
         })
     }
@@ -312,13 +315,15 @@ impl Tokenizer {
         self.folder.as_deref().map(|folder| &folder.tokens)
     }
 
-    /// The ids of a text, without special tokens.
+    /// The ids of a text; of special tokens that it spells by [the rule](crate::SpelledSpecial), and
+    /// else without special tokens.
     ///
     /// # Errors
     ///
-    /// If the library refuses the text.
+    /// If the library or the rule refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, false).map_err(fault("encode a text"))?;
+        let reader = self.reader_of(text)?;
+        let encoding = reader.encode_fast(text, false).map_err(fault("encode a text"))?;
         Ok(self.plain(encoding.get_ids()))
     }
 
@@ -331,7 +336,8 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn encode_words(&self, text: &str) -> Result<(Vec<u32>, Vec<u32>)> {
-        let encoding = self.inner.encode(text, false).map_err(fault("encode a text"))?;
+        let reader = self.reader_of(text)?;
+        let encoding = reader.encode(text, false).map_err(fault("encode a text"))?;
         let words = words_of_tokens(text, encoding.get_offsets());
         Ok((self.plain(encoding.get_ids()), words))
     }
@@ -344,7 +350,8 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn encode_bytes(&self, text: &str) -> Result<(Vec<u32>, Vec<Range<usize>>)> {
-        let encoding = self.inner.encode(text, false).map_err(fault("encode a text"))?;
+        let reader = self.reader_of(text)?;
+        let encoding = reader.encode(text, false).map_err(fault("encode a text"))?;
         let whole = |&(start, end): &(usize, usize)| {
             let start = text.floor_char_boundary(start);
             start..text.ceil_char_boundary(end).max(start)
@@ -361,7 +368,7 @@ impl Tokenizer {
     /// Ids that the library made of text.
     fn plain(&self, ids: &[u32]) -> Vec<u32> {
         // In a foreign model the special tokens may be pieces like any other, which text may spell.
-        let plain = |&id: &u32| match self.special.contains(id) {
+        let plain = |&id: &u32| match self.special.contains(id) && !self.reads_special() {
             true => self.special.unknown.unwrap_or(id),
             false => id,
         };

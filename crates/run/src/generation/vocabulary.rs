@@ -26,11 +26,6 @@ impl WithTokens {
         };
         Self { model, special }
     }
-
-    /// Whether a token ends a text.
-    pub(super) fn is_end(&self, token: u32) -> bool {
-        self.special.is_end(token)
-    }
 }
 
 impl StepModel for WithTokens {
