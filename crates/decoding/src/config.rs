@@ -58,7 +58,8 @@ pub struct DecodingConfig {
     /// multiplies their negative ones (after Keskar et al. 2019, "CTRL"); 1 changes nothing.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub repetition_penalty: f64,
-    /// Length of runs of tokens that may not occur twice in an output; 0 allows all.
+    /// Length of runs of tokens that may not occur twice in an output, or in a prompt and its
+    /// continuation; 0 allows all.
     pub no_repeat_ngram: usize,
     /// Random sampling of translations in place of search.
     pub sampling: SamplingConfig,

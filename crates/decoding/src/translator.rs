@@ -9,6 +9,7 @@ use crate::forced::check_target;
 use crate::search::beam::{beam, beam_under};
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
+use crate::search::stepwise::Output;
 use crate::tokens::END;
 use crate::{
     DecodingConfig, DecodingError, ForcedScore, Hypothesis, Result, Sentence, StepModel,
@@ -248,11 +249,13 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 
     fn translate_chunk(&self, sentences: &[Sentence<'_>]) -> Result<Vec<Vec<Hypothesis>>> {
+        let translated = (sentences, Output::Translation);
+        let observe = &mut |_| ControlFlow::Continue(());
         match self.config.beam_size {
             _ if self.config.sampling.is_active() => {
-                sample(self.model, sentences, &self.config, &mut |_| ControlFlow::Continue(()))
+                sample(self.model, translated, &self.config, observe)
             }
-            1 => greedy(self.model, sentences, &self.config, &mut |_| ControlFlow::Continue(())),
+            1 => greedy(self.model, translated, &self.config, observe),
             _ => beam(self.model, sentences, &self.config),
         }
     }

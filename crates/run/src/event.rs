@@ -56,6 +56,8 @@ pub enum RunEvent<'a> {
     Begins {
         /// The run's folder.
         folder: &'a Path,
+        /// What the model is for.
+        task: Task,
         /// Updates that were made before.
         step: u64,
         /// Where training ends at the latest.

@@ -86,10 +86,6 @@ class Folder:
             out = model.generate(
                 torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long),
                 do_sample=False, max_new_tokens=12, **more)[0].tolist()
-            ends = model.generation_config.eos_token_id
-            ends = ends if isinstance(ends, list) else [ends]
-            if out[-1] in ends:
-                out.pop()
             before, whole = (
                 self.tokenizer.decode(some, skip_special_tokens=True,
                                       clean_up_tokenization_spaces=False) for some in (ids, out))

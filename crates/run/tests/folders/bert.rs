@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 use serde_json::json;
-use taper_data::Task;
+use taper_data::{SpelledSpecial, Task};
 use taper_model::{
     Batch, MaskedLanguageModel, Pass, Pooling, Sequences, SpanExtractor, TextClassifier,
 };
@@ -78,8 +78,11 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     assert_eq!(rows[0][1..rows[0].len() - 1], tokenizer.encode(texts[0]).unwrap());
     let mask = 4;
     assert!(rows[2].contains(&mask) && !tokenizer.encode(texts[2]).unwrap().contains(&mask));
+    let reads = tokenizer.with_spelled(SpelledSpecial::Read);
+    assert_eq!(rows[2][1..rows[2].len() - 1], reads.encode(texts[2]).unwrap());
     let texts: Vec<String> = texts[..2].iter().map(|&text| text.to_owned()).collect();
-    let found = predict(&run, &texts, |_| {}).unwrap();
+    let found: Vec<_> =
+        predict(&run, &texts, |_| {}).unwrap().into_iter().map(Result::unwrap).collect();
     for (prediction, logits) in found.iter().zip(expected["logits"].to_vec2::<f32>().unwrap()) {
         let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
         for (&ours, &logit) in prediction.probabilities.iter().zip(&logits) {

@@ -73,9 +73,10 @@ impl Service for LabelsTexts<'_> {
         };
         let texts: Vec<Vec<String>> = works.iter().map(|work| texts_of(work)).collect();
         let mut found = predict(self.run, &texts.concat(), |_| {})?.into_iter();
-        let of_work =
-            |own: &Vec<String>| Answer::Labelled(found.by_ref().take(own.len()).collect());
-        Ok(texts.iter().map(of_work).collect())
+        let of_work = |own: &Vec<String>| {
+            Ok(Answer::Labelled(found.by_ref().take(own.len()).collect::<Result<_>>()?))
+        };
+        texts.iter().map(of_work).collect()
     }
 }
 
