@@ -53,7 +53,7 @@ impl RotaryConfig {
             return Ok(());
         }
         Err(ModelError::Config(format!(
-            "model.rotary.factor = {:?}: sequences are at least 1 times as long as those of training",
+            "model.rotary.factor = {:?}: it must be at least 1",
             self.factor
         )))
     }
