@@ -100,7 +100,19 @@ impl<'a> Reporter<'a> {
         let (start, limits, further) = (None, None, None);
         let tokenising = TokenisingReporter::default();
         let answers = Task::default().answers();
-        Self { style, signals, bar, latest, best, start, limits, answers, further, tests, tokenising }
+        Self {
+            style,
+            signals,
+            bar,
+            latest,
+            best,
+            start,
+            limits,
+            answers,
+            further,
+            tests,
+            tokenising,
+        }
     }
 
     /// Shows the bar of a training that goes from `first_step` to its `limits`.
