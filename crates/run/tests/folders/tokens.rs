@@ -144,7 +144,7 @@ fn respell(folder: &Path, token: &str, other: &str) {
 fn ends_and_beginnings_may_be_spelled_in_any_way() {
     let plain = gpt2(|_| {});
     let texts = ["The sea, the sea!".to_owned()];
-    let score = |run| scored(run, &texts[0]);
+    let score = |run: &LoadedRun<LanguageModel>| scored(run, &texts[0]);
     for spelling in ["</s>", "<stop>", "[SEP]"] {
         let run = gpt2(|path| respell(path, "<|endoftext|>", spelling));
         assert_eq!(run.tokenizers.target().end(), 271);
