@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use taper_data::Task;
+use taper_data::{Task, first_with_tab};
 use taper_model::{
     ContrastiveModel, ImageCaptioner, ImageClassifier, SpanExtractor, TextClassifier, TokenTagger,
 };
@@ -15,11 +15,11 @@ use taper_run::prediction::{
     Prediction, QuestionInContext, predict, predict_answers, predict_images, predict_tags,
 };
 use taper_run::tasks::TaskModel;
-use taper_run::{LoadedRun, RunFolder};
+use taper_run::{LoadedRun, Notice, RunFolder};
 
 use crate::arguments::Predict;
 use crate::bars::sentence_bar;
-use crate::text::{print_line, read_lines};
+use crate::text::{print_line, read_lines, say};
 
 /// What a line of questions has.
 const QUESTION: &str = "{\"question\": \"…\", \"context\": \"…\"}, and \"id\" where wanted";
@@ -52,6 +52,10 @@ fn texts(arguments: &Predict) -> Result<()> {
         bail!("{}: the run labels texts: name a file of them with --input", file.display());
     }
     let texts = read_lines(&arguments.input)?;
+    if let Some(first) = first_with_tab(&texts, &run.config.data.labelled) {
+        let (path, line) = (arguments.input.clone(), first as u64 + 1);
+        say(&Notice::TabInText { path, line }.to_string());
+    }
     let bar = sentence_bar(Some(texts.len() as u64), "labelling");
     let found = predict(&run, &texts, |done| bar.set_position(done as u64))
         .with_context(|| arguments.input.display().to_string())?;

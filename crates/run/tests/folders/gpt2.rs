@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use candle_core::Tensor;
 use taper_model::{Batch, LanguageModel, Pass, Sequences};
 use taper_run::LoadedRun;
-use taper_run::folders::export_gpt2;
 use taper_run::generation::{GenerationSettings, Generator, TextScorer};
 
 use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, rows, set, tensors, trained};
