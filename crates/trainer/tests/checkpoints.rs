@@ -220,7 +220,7 @@ fn weights_that_are_not_finite_are_refused_by_name() {
             checkpoints.save_weights(&State::new(1, identity()), shapes, values).unwrap();
         for error in [
             load_model(&checkpoint, &model, "7eaf").unwrap_err(),
-            average(&[checkpoint.clone()]).unwrap_err(),
+            average(std::slice::from_ref(&checkpoint)).unwrap_err(),
             round_to_int8(&checkpoint).unwrap_err(),
         ] {
             let CheckpointError::NotFinite { path, name } = &error else { panic!("{error}") };
