@@ -165,8 +165,13 @@ impl Family {
         shape: &[usize],
         recipe: &RunConfig,
     ) -> Vec<Counterpart> {
-        let of = |module: &Module| module.counterpart(name, shape, recipe);
-        self.modules.iter().filter_map(of).collect()
+        let mut all: Vec<Counterpart> = Vec::new();
+        for module in self.modules {
+            let theirs = module.counterpart(name, shape, recipe);
+            // A parameter by itself goes before its module.
+            all.extend(theirs.filter(|one| !all.iter().any(|other| other.names == one.names)));
+        }
+        all
     }
 
     /// The tensor of a folder for the parameter `name`, which is one.
