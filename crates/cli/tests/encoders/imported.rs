@@ -45,16 +45,11 @@ fn a_tab_makes_a_pair_of_a_line_for_an_imported_classifier() {
     assert!(stderr(&other).contains("expected true, false or \"auto\""), "{}", stderr(&other));
 
     workspace.write("data/two.tsv", "calm\tNothing is lost!\ncalm\tNothing\tlost\n");
-    let measured = |pairs: &str| {
-        let data = format!("data.dir={}", workspace.path("data").display());
-        let set = format!("data.labelled.pairs={pairs}");
-        let output =
-            workspace.run(&["evaluate", "run", "--split", "two", "--set", &data, "--set", &set]);
-        assert!(output.status.success(), "{}", stderr(&output));
-        stderr(&output)
-    };
-    assert!(measured("false").contains("two.tsv, line 2: has a tab"));
-    assert!(!measured("\"auto\"").contains("tab"));
+    let data = format!("data.dir={}", workspace.path("data").display());
+    let evaluate = ["evaluate", "run", "--split", "two", "--set", &data];
+    workspace.succeed(&evaluate);
+    let single = [&evaluate[..], &["--set", "data.labelled.pairs=false"]].concat();
+    workspace.fail(&single, &["two.tsv, line 2", "two texts"]);
 }
 
 #[test]

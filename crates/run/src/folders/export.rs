@@ -15,7 +15,7 @@ use taper_trainer::{CheckpointError, write_tensors};
 use super::family::{Architecture, Counterpart, Family, require_expressed};
 use super::preprocessor::write_preprocessor;
 use super::sources::transposed;
-use super::{CONFIG, FAMILIES, TOKENIZER, WEIGHTS, keys, recipe as recipes};
+use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
 use crate::folder::files::{with_suffix, write_atomically};
@@ -151,17 +151,10 @@ fn write<M: TaskModel>(
     match M::TASK.reads_text() {
         true => {
             let tokenizer = run.tokenizers.target();
-            tokenizer.save(&folder.join(TOKENIZER))?;
-            let rows = run.model.parameters().get("embedding.weight").map(|one| one.shape()[0]);
-            config.insert(
-                "vocab_size".to_owned(),
-                json!(rows.unwrap_or_else(|| tokenizer.vocabulary_size())),
-            );
-            if M::TASK == Task::LanguageModel {
-                for key in ["bos_token_id", "eos_token_id"] {
-                    config.insert(key.to_owned(), json!(tokenizer.end()));
-                }
-            }
+            let exported = recipes::tokens_of(&run.config, tokenizer);
+            tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))?;
+            config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
+            config.extend(exported.ids(tokenizer));
         }
         false => write_preprocessor(&run.config.data.images, folder)?,
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use serde_json::Value;
-use taper_data::{Tokenizer, TokenizerPair, read_regular};
+use taper_data::{TokenizerPair, read_regular};
 use taper_model::Tied;
 use taper_ops::ParameterStore;
 use taper_trainer::{CheckpointError, Checkpoints, Identity, Parent, State};
@@ -14,7 +14,7 @@ use taper_trainer::{CheckpointError, Checkpoints, Identity, Parent, State};
 use super::family::{Architecture, Family, chosen, not_one};
 use super::sources::Sources;
 use super::weights::Weights;
-use super::{CONFIG, FAMILIES, MOST_BYTES, TOKENIZER, keys, recipe as recipes};
+use super::{CONFIG, FAMILIES, MOST_BYTES, keys, recipe as recipes, tokens};
 use crate::checks::memory;
 use crate::config::{RunConfig, recipe};
 use crate::event::{Notice, RunEvent, RunObserver};
@@ -114,7 +114,7 @@ fn read(
                 format!("{}: {}: no vocab_size, expected a number", shown(), not_one(family))
             })?;
             recipe.data.tokenizer.vocabulary_size = size;
-            read_tokenizer(source, size)?
+            tokens::read(source, size)?
         }
         false => TokenizerPair::none(),
     };
@@ -148,29 +148,6 @@ fn untie(
         }
     }
     Ok(())
-}
-
-/// The tokenizer of a folder, for a vocabulary of `size` tokens.
-///
-/// # Errors
-/// When it is missing, damaged or of another size.
-pub(super) fn read_tokenizer(source: &Path, size: usize) -> Result<TokenizerPair> {
-    let path = source.join(TOKENIZER);
-    if !path.exists() {
-        bail!(
-            "{}: no such file; save a fast tokenizer there, which Transformers can",
-            path.display()
-        );
-    }
-    let tokenizer = Tokenizer::load(&path)?;
-    if tokenizer.vocabulary_size() != size {
-        bail!(
-            "{}: vocab_size is {size}, but {TOKENIZER} has {} tokens",
-            source.join(CONFIG).display(),
-            tokenizer.vocabulary_size()
-        );
-    }
-    Ok(TokenizerPair::joint(tokenizer))
 }
 
 /// Makes the run of what was read.

@@ -18,6 +18,7 @@ mod preprocessor;
 mod recipe;
 mod safetensors;
 mod sources;
+mod tokens;
 mod vit;
 mod weights;
 
@@ -29,8 +30,6 @@ const FAMILIES: &[&family::Family] = &[&gpt2::FAMILY, &bert::FAMILY, &vit::FAMIL
 
 /// The file of the weights.
 const WEIGHTS: &str = "model.safetensors";
-/// The file of the tokenizer.
-const TOKENIZER: &str = "tokenizer.json";
 /// The file of the shape.
 const CONFIG: &str = "config.json";
 

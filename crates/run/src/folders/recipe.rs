@@ -6,12 +6,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
-use taper_data::{Corpora, ImageFormat, Pairs, Task};
+use taper_data::{Corpora, ImageFormat, Pairs, Task, Tokenizer};
 
 use super::family::{Architecture, Family};
 use super::preprocessor::Preprocessor;
+use super::tokens::Exported;
 use super::weights::Weights;
 use crate::config::RunConfig;
+use crate::generation::beginning;
 
 /// The recipe of a run called `name` that is given its weights, without data yet.
 pub(super) fn without_data(name: String, task: Task) -> RunConfig {
@@ -113,6 +115,30 @@ fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
         bail!("id2label has one label: what it says of a text is a number, and no label");
     }
     Ok(by_number.into_values().collect())
+}
+
+/// Tokens of the longest text that the model of a recipe is to read.
+pub(super) fn longest(recipe: &RunConfig) -> usize {
+    let data = &recipe.data;
+    let longest = match recipe.task {
+        Task::MaskedLanguageModel => data.text.block_length,
+        Task::Classification | Task::Tagging => data.labelled.max_tokens,
+        Task::QuestionAnswering => data.questions.max_tokens,
+        _ => recipe.model.max_positions,
+    };
+    longest.min(recipe.model.max_positions)
+}
+
+/// What a model does with tokens.
+pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exported<'a> {
+    if recipe.task != Task::LanguageModel {
+        return Exported::Reads { hidden: recipe.task == Task::MaskedLanguageModel };
+    }
+    let start = match beginning(tokenizer, recipe.data.text.documents).as_deref() {
+        Ok(&[start]) => start,
+        _ => tokenizer.end(),
+    };
+    Exported::Writes { start, sampling: &recipe.decoding.sampling }
 }
 
 /// Puts what Transformers has of a task into `config.json`.

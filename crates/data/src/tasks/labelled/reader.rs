@@ -131,7 +131,7 @@ impl Labelled {
         while let Some(mut texts) = table.next_record()? {
             record += 1;
             let label = texts.remove(0);
-            if has_pairs {
+            if config.labelled.pairs != Pairs::No {
                 // A tab stands between the two.
                 texts.iter_mut().for_each(|text| *text = text.replace('\t', " "));
             }
