@@ -221,7 +221,7 @@ pub enum CheckpointError {
         /// The checkpoint that was rounded.
         parent: PathBuf,
     },
-    /// Weights that were to be rounded to int8 cannot be.
+    /// Weights are no numbers, or infinite, so that nothing can be computed with them.
     #[error("{}: tensor '{name}' has a value that is not finite: use an earlier checkpoint", path.display())]
     NotFinite {
         /// The file.
@@ -290,6 +290,9 @@ pub enum CheckpointError {
         /// The names of its buffers.
         missing: String,
     },
+    /// Whoever gives the values of tensors could not.
+    #[error(transparent)]
+    Values(BoxError),
     /// There was nothing to average.
     #[error("no checkpoints to average: name at least one")]
     NothingToAverage,

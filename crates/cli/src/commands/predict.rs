@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::json;
-use taper_data::Task;
+use taper_data::{Task, first_with_tab};
 use taper_model::{
     ContrastiveModel, ImageCaptioner, ImageClassifier, SpanExtractor, TextClassifier, TokenTagger,
 };
@@ -16,12 +16,12 @@ use taper_run::prediction::{
     Prediction, QuestionInContext, predict, predict_answers, predict_images, predict_tags,
 };
 use taper_run::tasks::TaskModel;
-use taper_run::{LoadedRun, RunFolder, answer_each};
+use taper_run::{LoadedRun, Notice, RunFolder, answer_each};
 
 use crate::arguments::Predict;
 use crate::bars::sentence_bar;
 use crate::items::{Faults, SpelledLines};
-use crate::text::{name_of, print_line, read_lines};
+use crate::text::{name_of, print_line, read_lines, say};
 
 /// What a line of questions has.
 const QUESTION: &str = "{\"question\": \"…\", \"context\": \"…\"}, and \"id\" where wanted";
@@ -54,6 +54,10 @@ fn texts(arguments: &Predict) -> Result<()> {
         bail!("{}: the run labels texts: name a file of them with --input", file.display());
     }
     let texts = lines_for(&run, arguments)?;
+    if let Some(first) = first_with_tab(&texts, &run.config.data.labelled) {
+        let (path, line) = (arguments.input.clone(), first as u64 + 1);
+        say(&Notice::TabInText { path, line }.to_string());
+    }
     let bar = sentence_bar(Some(texts.len() as u64), "labelling");
     let found = predict(&run, &texts, |done| bar.set_position(done as u64))
         .with_context(|| name_of(&arguments.input))?;

@@ -8,7 +8,6 @@ use candle_core::Tensor;
 use taper_data::SpelledSpecial;
 use taper_model::{Batch, LanguageModel, Pass, Sequences};
 use taper_run::LoadedRun;
-use taper_run::folders::export_gpt2;
 use taper_run::generation::{GenerationSettings, Generator, TextScore, TextScorer};
 
 use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, rows, set, tensors, trained};
@@ -48,7 +47,7 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
     let loss = f64::from(tensors["loss"].to_scalar::<f32>().unwrap());
     assert!((found / loss - 1.0).abs() < 1e-5, "loss");
     let files: (&[_], &[_]) = (&[WEIGHTS, "tokenizer.json"], &[CONFIG]);
-    check_round_trip(&run, export_gpt2, &golden(), files, &gradients);
+    check_round_trip(&run, &golden(), files, &gradients);
 }
 
 #[test]

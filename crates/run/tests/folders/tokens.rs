@@ -8,7 +8,7 @@ use candle_core::{Device, Tensor};
 use serde_json::{Value, json};
 use taper_data::{Documents, Task, Tokenizer, TokenizerPair};
 use taper_model::{LanguageModel, MaskedLanguageModel, Pass, Sequences, TextClassifier};
-use taper_run::folders::{export_bert, export_bert_classifier, export_gpt2};
+use taper_run::folders::export;
 use taper_run::generation::{GeneratedText, GenerationSettings, Generator, TextScorer};
 use taper_run::tasks::{TaskModel, build_model};
 use taper_run::{LoadedRun, RunConfig};
@@ -208,7 +208,7 @@ fn rows_that_no_token_has_are_kept_and_never_drawn() {
     assert!((scored(&run, "The sea")[0] - after(&run, &[271])[prompt[0] as usize]).abs() < 1e-4);
 
     let out = folder.path().join("out");
-    export_gpt2(&run, &out).unwrap();
+    export(&run, &out).unwrap();
     assert_eq!(json_of(out.join(CONFIG))["vocab_size"], 320);
     assert!(fs::read(out.join(TOKENIZER)).unwrap() == fs::read(source.join(TOKENIZER)).unwrap());
     let embedding = |folder: &Path| -> Vec<Vec<f32>> {
@@ -234,7 +234,7 @@ fn rows_that_no_token_has_are_kept_and_never_drawn() {
         imported(&source, &folder.path().join("bert-run")).unwrap();
     assert_eq!(run.model.vocabulary(), 40);
     let out = folder.path().join("bert-out");
-    export_bert(&run, &out).unwrap();
+    export(&run, &out).unwrap();
     assert_eq!(tensors(out.join(WEIGHTS))["cls.predictions.bias"].dims(), [40]);
 }
 
@@ -356,7 +356,7 @@ fn what_a_folder_came_with_is_given_back() {
     });
     let run: LoadedRun<TextClassifier> = imported(&source, &folder.path().join("run")).unwrap();
     let out = folder.path().join("out");
-    export_bert_classifier(&run, &out).unwrap();
+    export(&run, &out).unwrap();
     for file in [TOKENIZER, "tokenizer_config.json", "special_tokens_map.json"] {
         let [ours, theirs] = [&out, &source].map(|folder| fs::read(folder.join(file)).unwrap());
         assert!(ours == theirs, "{file}");
@@ -367,7 +367,7 @@ fn what_a_folder_came_with_is_given_back() {
     });
     let run: LoadedRun<MaskedLanguageModel> = imported(&other, &folder.path().join("b")).unwrap();
     let out = folder.path().join("out-of-b");
-    export_bert(&run, &out).unwrap();
+    export(&run, &out).unwrap();
     assert_eq!(json_of(out.join(TOKENIZER))["normalizer"]["lowercase"], false);
     assert!(run.tokenizers.target().encode("The").unwrap().contains(&1));
 
@@ -379,7 +379,7 @@ fn what_a_folder_came_with_is_given_back() {
     });
     let run: LoadedRun<LanguageModel> = imported(&source, &folder.path().join("g")).unwrap();
     let out = folder.path().join("out-of-g");
-    export_gpt2(&run, &out).unwrap();
+    export(&run, &out).unwrap();
     assert_eq!(fs::read_to_string(out.join("generation_config.json")).unwrap(), ends);
     let config = json_of(out.join(CONFIG));
     assert_eq!((&config["eos_token_id"], &config["pad_token_id"]), (&json!(271), &json!(270)));
@@ -441,7 +441,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
             let run: LoadedRun<LanguageModel> =
                 untrained(path, Task::LanguageModel, kind, documents);
             let out = path.join(start.escape_default().to_string());
-            export_gpt2(&run, &out).unwrap();
+            export(&run, &out).unwrap();
             let tokenizer = run.tokenizers.target();
             let config = json_of(out.join("tokenizer_config.json"));
             assert_eq!(config["tokenizer_class"], "PreTrainedTokenizerFast");
@@ -476,7 +476,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
         let run: LoadedRun<TextClassifier> =
             untrained(path, Task::Classification, kind, Documents::Files);
         let out = path.join("classifier");
-        export_bert_classifier(&run, &out).unwrap();
+        export(&run, &out).unwrap();
         let config = json_of(out.join("tokenizer_config.json"));
         assert_eq!(
             (&config["cls_token"], &config["sep_token"]),
@@ -501,7 +501,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
         let run: LoadedRun<MaskedLanguageModel> =
             untrained(path, Task::MaskedLanguageModel, kind, Documents::Files);
         let out = path.join("masked");
-        export_bert(&run, &out).unwrap();
+        export(&run, &out).unwrap();
         // Hidden tokens are spelled.
         assert_eq!(json_of(out.join("tokenizer_config.json"))["split_special_tokens"], false);
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use taper_data::{ImagesConfig, Pixels};
+use taper_data::{ImagesConfig, Pairs, Pixels};
 use taper_model::{ImageClassifier, TextClassifier};
 use taper_run::attention::AttentionMap;
 use taper_run::prediction::{predict, predict_pixels};
@@ -38,7 +38,7 @@ impl LabelsTexts<'_> {
         let settings = &run.config.data.labelled;
         let info = RunInfo {
             labels: settings.labels.clone(),
-            pairs: settings.pairs,
+            pairs: settings.pairs != Pairs::No,
             ..RunInfo::of(&run, name)
         };
         serve(&mut LabelsTexts { run: &run, limits }, info);

@@ -28,8 +28,8 @@ impl Row {
     }
 }
 
-/// Lines as a classifier reads them: a text each, or two with a tab between them where
-/// [`LabelledConfig::pairs`] says so.
+/// Lines as a classifier reads them: a text each, or two with a tab between them, as
+/// [`LabelledConfig::pairs`] says.
 ///
 /// # Errors
 ///
